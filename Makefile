@@ -1,0 +1,41 @@
+# The commands a person needs. Each makes what it needs; `make help` lists them.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench sanitize clean
+
+help: ## what can be done
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/core/*.pyx src/onebook/core/*.pxd)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(BIN)/.installed-dev: $(BIN)/.installed
+	$(BIN)/python -m pip install --quiet --group dev --group judges
+	touch $@
+
+demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:8000
+	$(BIN)/onebook demo
+
+test: $(BIN)/.installed-dev ## the whole test suite, with coverage
+	$(BIN)/python -X dev -m pytest --cov --cov-report=term
+
+check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: ## ours beside the peers, one run, ratios; peers get an environment of their own
+	$(PYTHON) bench/run.py
+
+sanitize: $(BIN)/.installed-dev ## the core's property tests under ASan and UBSan
+	bash tests/core/sanitize.sh
+
+clean: ## remove environments and build products
+	rm -rf $(VENV) .venv-* build dist *.egg-info src/*.egg-info src/onebook/core/*.so src/onebook/core/_core.c

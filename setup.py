@@ -1,0 +1,34 @@
+"""Build the compiled core; everything else is in pyproject.toml.
+
+The extension is optional: without a C compiler the install goes on, and the exact pure-Python
+twin does the same work, slower. `ONEBOOK_SANITIZE=1` adds ASan and UBSan (see `make sanitize`).
+"""
+
+import os
+
+from setuptools import Extension, setup
+
+COMPILE = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
+LINK: list[str] = []
+if os.environ.get("ONEBOOK_SANITIZE"):
+    COMPILE = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
+    LINK = ["-fsanitize=address,undefined"]
+
+
+def extensions() -> list[Extension]:
+    """The core as one optional extension; none where Cython itself is missing."""
+    core = Extension(
+        "onebook.core._core",
+        ["src/onebook/core/_core.pyx"],
+        extra_compile_args=COMPILE,
+        extra_link_args=LINK,
+        optional=True,
+    )
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    return cythonize([core], language_level=3)
+
+
+setup(ext_modules=extensions())

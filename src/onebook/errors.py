@@ -1,0 +1,148 @@
+"""Errors in our own words: a code for machines, a sentence for people, a status for HTTP.
+
+Foreign exceptions are mapped to these where they enter. No message ever holds a key, a token or
+an exchange secret.
+"""
+
+from typing import Any
+
+
+class OnebookError(Exception):
+    """An error that a client or an operator may see.
+
+    Args:
+        message: One sentence a person can act on.
+        details: Extra fields of the error body, such as `supported_exchanges`.
+        retry_after_s: Seconds until it is worth trying again; None where that is unknown.
+    """
+
+    code = "internal_server_error"
+    status = 500
+
+    def __init__(
+        self, message: str, *, details: dict[str, Any] | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details or {}
+        self.retry_after_s = retry_after_s
+
+
+class MissingApiKey(OnebookError):
+    """The request holds no usable API key."""
+
+    code, status = "missing_api_key", 400
+
+
+class InvalidApiKey(OnebookError):
+    """The key is unknown or not well formed."""
+
+    code, status = "invalid_api_key", 401
+
+
+class ApiKeyDisabled(OnebookError):
+    """The key is suspended or expired."""
+
+    code, status = "api_key_disabled", 401
+
+
+class MissingAuthorization(OnebookError):
+    """No Authorization header."""
+
+    code, status = "missing_authorization", 401
+
+
+class InvalidSession(OnebookError):
+    """The session token is malformed or unknown."""
+
+    code, status = "invalid_session", 401
+
+
+class SessionExpired(OnebookError):
+    """The session is older than 24 hours."""
+
+    code, status = "session_expired", 401
+
+
+class AccountSuspended(OnebookError):
+    """The account or key behind a usage report is suspended."""
+
+    code, status = "account_suspended", 401
+
+
+class ApiKeyNotFound(OnebookError):
+    """The key in the path is unknown."""
+
+    code, status = "api_key_not_found", 404
+
+
+class RateLimitExceeded(OnebookError):
+    """Too many requests or attempts."""
+
+    code, status = "rate_limit_exceeded", 429
+
+
+class DataLimitExceeded(OnebookError):
+    """The key's monthly allowance is used up."""
+
+    code, status = "data_limit_exceeded", 429
+
+
+class InvalidRequest(OnebookError):
+    """Malformed JSON, a wrong type, an unknown option; the message names the field."""
+
+    code, status = "invalid_request", 400
+
+
+class InvalidExchange(OnebookError):
+    """An exchange that we do not know; details hold `supported_exchanges`."""
+
+    code, status = "invalid_exchange", 400
+
+
+class InvalidTransactionTypes(OnebookError):
+    """A transaction type that the exchange does not have; details hold `supported_types`."""
+
+    code, status = "invalid_transaction_types", 400
+
+
+class InvalidDateRange(OnebookError):
+    """A start after its end, or earlier than the exchange keeps."""
+
+    code, status = "invalid_date_range", 400
+
+
+class NotFound(OnebookError):
+    """No such path."""
+
+    code, status = "not_found", 404
+
+
+class MethodNotAllowed(OnebookError):
+    """The path exists, the method does not."""
+
+    code, status = "method_not_allowed", 405
+
+
+class RequestTooLarge(OnebookError):
+    """A body over the limit."""
+
+    code, status = "request_too_large", 413
+
+
+class ExchangeFailed(OnebookError):
+    """An exchange did not answer as it should."""
+
+    code, status = "exchange_error", 500
+
+
+class ServiceUnavailable(OnebookError):
+    """The node cannot serve this now."""
+
+    code, status = "service_unavailable", 503
+
+
+class ConfigError(OnebookError):
+    """A setting that cannot be used; refuses to start."""
+
+    code, status = "invalid_config", 500
