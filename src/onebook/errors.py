@@ -20,7 +20,11 @@ class OnebookError(Exception):
     status = 500
 
     def __init__(
-        self, message: str, *, details: dict[str, Any] | None = None, retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message

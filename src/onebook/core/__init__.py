@@ -2,5 +2,5 @@
 
 Two implementations with one interface (`_core.pyi`) and, by property tests, the same bytes out:
 the compiled `_core.pyx` and the pure-Python `twin`, which is the fallback where nothing could be
-compiled and the oracle of the tests. `ONEBOOK_PURE=1` chooses the twin.
+compiled and the oracle of the tests.
 """

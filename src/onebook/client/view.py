@@ -1,0 +1,110 @@
+"""A client's copy of one view: full updates replace it, deltas change it, a checksum proves it.
+
+Pure: messages in, books out. Numbers are `Decimal`, exactly as the service printed them.
+"""
+
+import zlib
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+CHECKSUM_LEVELS = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One price of the merged book, and who stands there.
+
+    `amounts` is parallel to `exchanges`, and empty unless the subscription asked for `split`.
+    """
+
+    price: Decimal
+    amount: Decimal
+    exchanges: tuple[str, ...] = ()
+    amounts: tuple[Decimal, ...] = ()
+
+
+@dataclass(slots=True)
+class View:
+    """The merged book of one symbol as the service last described it, best levels first.
+
+    `live` is False, and the view empty, from a lost connection until the next full update.
+    """
+
+    symbol: str
+    live: bool = False
+    bids: list[Level] = field(default_factory=list)
+    asks: list[Level] = field(default_factory=list)
+    market_stats: dict[str, Any] = field(default_factory=dict)
+    stale_exchanges: list[str] = field(default_factory=list)
+    states: dict[str, str] = field(default_factory=dict)
+    timestamp: str = ""
+    update_number: int = 0
+
+    def apply(self, message: dict[str, Any]) -> bool:
+        """Take one update, delta or status message.
+
+        Returns:
+            Whether the view can be trusted; False asks for a `resync`.
+        """
+        if message["type"] == "exchange_status":
+            self.states[message["exchange"]] = message["state"]
+            return True
+        if message["type"] == "aggregated_orderbook_delta":
+            if message["previous_update_number"] != self.update_number:
+                return False
+            self._take(message, changed=True)
+            return bool(message["checksum"] == self.checksum())
+        self._take(message, changed=False)
+        return True
+
+    def lose(self) -> None:
+        """The connection is gone: show nothing until the service speaks again."""
+        self.live = False
+        self.bids, self.asks = [], []
+        self.market_stats, self.states = {}, {}
+        self.stale_exchanges = []
+        self.update_number = 0
+
+    def _take(self, message: dict[str, Any], *, changed: bool) -> None:
+        data = message["data"]
+        bids, asks = map(_level, data["bids"]), map(_level, data["asks"])
+        self.bids = sorted(_joined(self.bids if changed else [], bids), key=_price, reverse=True)
+        self.asks = sorted(_joined(self.asks if changed else [], asks), key=_price)
+        self.live = True
+        self.market_stats = data["market_stats"]
+        self.stale_exchanges = data["stale_exchanges"]
+        self.timestamp = message["timestamp"]
+        self.update_number = message["update_number"]
+
+    def checksum(self) -> int:
+        """CRC-32 of the best levels' `price:amount` text, bids then asks, joined by colons."""
+        best = self.bids[:CHECKSUM_LEVELS] + self.asks[:CHECKSUM_LEVELS]
+        text = ":".join(f"{level.price:f}:{level.amount:f}" for level in best)
+        return zlib.crc32(text.encode())
+
+
+def _price(level: Level) -> Decimal:
+    return level.price
+
+
+def _joined(old: list[Level], changes: Any) -> list[Level]:
+    levels = {level.price: level for level in old}
+    for level in changes:
+        if level.amount:
+            levels[level.price] = level
+        else:
+            levels.pop(level.price, None)
+    return list(levels.values())
+
+
+def _level(raw: Any) -> Level:
+    """Read an object level or an array level; whole numbers arrive as ints."""
+    if isinstance(raw, dict):
+        price, amount = raw["price"], raw["amount"]
+        exchanges, amounts = raw["exchanges"], raw.get("amounts", ())
+    else:
+        price, amount, *split = raw
+        parts = split[0] if split else ()
+        exchanges, amounts = [part[0] for part in parts], [part[1] for part in parts]
+    return Level(Decimal(price), Decimal(amount), tuple(exchanges), tuple(map(Decimal, amounts)))
