@@ -26,6 +26,9 @@ from onebook.model import Tier
 ENV_PREFIX = "ONEBOOK_"
 ENV_DELIMITER = "__"
 FILE_NAME = "onebook.toml"
+# Variables with our prefix that are no settings of a node: a client's key, the tests' samples,
+# the build with sanitizers.
+OTHER_VARIABLES = frozenset(("ONEBOOK_KEY", "ONEBOOK_SAMPLES", "ONEBOOK_SANITIZE"))
 
 
 class TierLimits(BaseModel):
@@ -150,7 +153,7 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
 def _refuse_unknown_variables() -> None:
     """A misspelt table in a variable would be passed over by pydantic-settings; say so instead."""
     tables = {name.split(".")[0] for name in setting_names()}
-    for variable in os.environ:
+    for variable in os.environ.keys() - OTHER_VARIABLES:
         table = variable.removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER)[0]
         if variable.startswith(ENV_PREFIX) and table not in tables:
             raise ConfigError(f"There is no setting for the variable {variable}.")

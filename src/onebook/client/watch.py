@@ -6,7 +6,7 @@ Close codes: 40xx are final, 41xx back off, 42xx return at the time the service 
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from decimal import Decimal
 from typing import Any
@@ -44,7 +44,7 @@ async def watch(
     *,
     exchanges: Sequence[str] | str = "all",
     **options: Any,
-) -> AsyncIterator[View]:
+) -> AsyncGenerator[View, None]:
     """Yield a symbol's view each time it changes, for ever, across reconnects.
 
     Args:
@@ -102,7 +102,7 @@ class _Session:
         for symbol in self.held:
             await self._send(type="subscribe_aggregated", symbol=symbol, **options)
 
-    async def views(self) -> AsyncIterator[View]:
+    async def views(self) -> AsyncGenerator[View, None]:
         while True:
             message = _decoded(await self.ws.recv())
             kind = message["type"]
