@@ -1,0 +1,98 @@
+"""The client's copy of a view: full updates, deltas, gaps, checksums."""
+
+import json
+import zlib
+from decimal import Decimal
+
+from onebook.client.view import Level, View
+
+
+def message(kind, number, bids, asks, **more):
+    text = json.dumps(
+        {
+            "type": kind,
+            "symbol": "BTC/USDT",
+            "timestamp": "2026-11-20T10:00:00.000000Z",
+            "update_number": number,
+            "data": {"bids": bids, "asks": asks, "market_stats": {}, "stale_exchanges": []},
+            **more,
+        }
+    )
+    return json.loads(text, parse_float=Decimal)
+
+
+def crc(text):
+    return zlib.crc32(text.encode())
+
+
+def delta(number, bids, asks, *, checksum, previous=None):
+    return message(
+        "aggregated_orderbook_delta",
+        number,
+        bids,
+        asks,
+        previous_update_number=number - 1 if previous is None else previous,
+        checksum=checksum,
+    )
+
+
+def opened():
+    view = View("BTC/USDT")
+    assert view.apply(message("aggregated_orderbook_update", 1, [[100, 1]], [[101.5, 2]]))
+    return view
+
+
+def test_a_full_update_replaces_the_view():
+    view = opened()
+    assert view.apply(message("aggregated_orderbook_update", 9, [[99, 4]], []))
+    assert (view.bids, view.asks, view.update_number) == ([Level(Decimal(99), Decimal(4))], [], 9)
+
+
+def test_a_delta_changes_adds_and_removes_levels_in_order():
+    view = opened()
+    change = delta(
+        2, [[100, 0], [99.5, 3], [99.75, 1]], [[101.25, 7]],
+        checksum=crc("99.75:1:99.5:3:101.25:7:101.5:2"),
+    )  # fmt: skip
+    assert view.apply(change)
+    assert [str(level.price) for level in view.bids] == ["99.75", "99.5"]
+    assert [str(level.price) for level in view.asks] == ["101.25", "101.5"]
+
+
+def test_a_hole_between_deltas_asks_for_a_resync():
+    assert not opened().apply(delta(3, [[100, 2]], [], checksum=0, previous=2))
+
+
+def test_a_wrong_checksum_asks_for_a_resync():
+    assert not opened().apply(delta(2, [[100, 2]], [], checksum=1))
+
+
+def test_object_levels_say_who_stands_there():
+    view = View("BTC/USDT")
+    level = {"price": 1.5, "amount": 3, "exchanges": ["a", "b"], "amounts": [1, 2]}
+    assert view.apply(message("aggregated_orderbook_update", 1, [level], []))
+    assert view.bids == [
+        Level(Decimal("1.5"), Decimal(3), ("a", "b"), (Decimal(1), Decimal(2))),
+    ]
+
+
+def test_array_levels_with_split_say_the_same():
+    view = View("BTC/USDT")
+    level = [1.5, 3, [["a", 1], ["b", 2]]]
+    assert view.apply(message("aggregated_orderbook_update", 1, [level], []))
+    assert view.bids[0].exchanges == ("a", "b")
+    assert view.bids[0].amounts == (1, 2)
+
+
+def test_a_status_is_kept_by_exchange():
+    view = opened()
+    status = {"type": "exchange_status", "exchange": "okx", "state": "stale"}
+    assert view.apply(status)
+    assert view.states == {"okx": "stale"}
+
+
+def test_a_lost_connection_shows_nothing():
+    view = opened()
+    view.lose()
+    assert not view.live
+    assert (view.bids, view.asks) == ([], [])

@@ -1,0 +1,64 @@
+"""Settings: the order of their sources, and what is refused."""
+
+import pytest
+
+from onebook import config
+from onebook.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch, tmp_path):
+    for name in list(config.os.environ):
+        if name.startswith("ONEBOOK_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_flags_win_over_environment_over_file_over_defaults(monkeypatch, nothing_set):
+    assert config.load().server.port == 8000
+    (nothing_set / "onebook.toml").write_text("[server]\nport = 1\nhost = '::1'\n")
+    assert (config.load().server.port, config.load().server.host) == (1, "::1")
+    monkeypatch.setenv("ONEBOOK_SERVER__PORT", "2")
+    assert (config.load().server.port, config.load().server.host) == (2, "::1")
+    assert config.load(overrides={"server": {"port": 3, "host": None}}).server.port == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[server]\nprot = 1", "There is no setting server.prot. Did you mean server.port?"),
+        ("[server]\nport = 'x'", "Setting server.port: "),
+        ("[server]\nport = 70000", "Setting server.port: "),
+        ("[sever]\nport = 1", "There is no setting sever"),
+        ("not toml", "is not TOML"),
+    ],
+)
+def test_bad_settings_refuse_to_start_with_one_sentence(nothing_set, text, sentence):
+    file = nothing_set / "x.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        config.load(file)
+    assert sentence in refused.value.message
+
+
+def test_a_missing_file_is_named(nothing_set):
+    with pytest.raises(ConfigError, match="There is no settings file"):
+        config.load(nothing_set / "none.toml")
+
+
+def test_an_unknown_variable_refuses_to_start(monkeypatch):
+    monkeypatch.setenv("ONEBOOK_SEVER__PORT", "1")
+    with pytest.raises(ConfigError, match="ONEBOOK_SEVER__PORT"):
+        config.load()
+
+
+def test_the_clients_variable_is_no_setting(monkeypatch):
+    monkeypatch.setenv("ONEBOOK_KEY", "x")
+    assert config.load().server.port == 8000
+
+
+def test_every_setting_says_what_it_is_for():
+    from onebook.cli.config import fields
+
+    assert [name for name, field in fields() if not field.description] == []

@@ -1,0 +1,49 @@
+"""Log lines, and what never stands in them."""
+
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+from onebook import logs
+
+KEY = "ob_live_" + "A" * 49
+
+
+@pytest.fixture
+def written():
+    before = {name: logging.getLogger(name).handlers for name in ("onebook", "uvicorn")}
+    stream = io.StringIO()
+    yield stream
+    for name, handlers in before.items():
+        logging.getLogger(name).handlers = handlers
+        logging.getLogger(name).propagate = True
+
+
+def test_json_lines_hold_time_level_part_and_message(written):
+    logs.configure("info", "auto", written)
+    logging.getLogger("onebook.feeds").warning("okx is back after %d s", 3)
+    line = json.loads(written.getvalue())
+    assert line["message"] == "okx is back after 3 s"
+    assert (line["level"], line["part"]) == ("warning", "onebook.feeds")
+    assert line["time"].endswith("Z")
+
+
+def test_text_lines_are_for_people(written):
+    logs.configure("info", "text", written)
+    logging.getLogger("onebook.feeds").info("okx is live")
+    assert written.getvalue().endswith("info    feeds: okx is live\n")
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_keys_and_tokens_never_reach_the_log(written, style):
+    logs.configure("info", style, written)
+    try:
+        raise ValueError(f"bad key {KEY}")
+    except ValueError:
+        logging.getLogger("onebook").error("token obs_%s", "B" * 43, exc_info=sys.exc_info())
+    assert KEY not in written.getvalue()
+    assert "BBBB" not in written.getvalue()
+    assert "ob_live_..." in written.getvalue()
