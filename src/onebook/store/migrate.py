@@ -1,0 +1,53 @@
+"""Bring a database to the schema of this release, once, however many nodes start together.
+
+Alembic is driven from here (https://alembic.sqlalchemy.org/en/latest/api/runtime.html); there is
+no alembic.ini and no env.py, because a node knows its connection and its only target.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from onebook.errors import ConfigError
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+# Any number will do, as long as every release takes the same one.
+ADVISORY_LOCK = 0x6F6E65626F6F6B
+
+
+def upgrade(connection: Connection) -> None:
+    """Apply what is missing, inside the caller's transaction.
+
+    On SQLite the caller's BEGIN IMMEDIATE keeps the other nodes out, on PostgreSQL the lock here.
+
+    Raises:
+        ConfigError: A newer release wrote this database.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:id)"), {"id": ADVISORY_LOCK})
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    script = ScriptDirectory.from_config(config)
+    _refuse_newer(MigrationContext.configure(connection).get_current_revision(), script)
+
+    def missing(revision: Any, _context: MigrationContext) -> Any:
+        return script._upgrade_revs("head", revision)
+
+    with EnvironmentContext(config, script, fn=missing) as environment:
+        environment.configure(connection=connection)
+        environment.run_migrations()
+
+
+def _refuse_newer(revision: str | None, script: ScriptDirectory) -> None:
+    known = [step.revision for step in script.walk_revisions()]
+    if revision is not None and revision not in known:
+        raise ConfigError(
+            f"The database has schema {revision}, newer than {known[0]} of this release: "
+            "install the newer Onebook."
+        )

@@ -1,0 +1,79 @@
+"""The values that go into the store and come out of it; nothing here knows SQL."""
+
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from onebook.model import KeyStatus, Tier
+
+
+class AccountRow(Struct, frozen=True):
+    """A user, and who changed its status last and why."""
+
+    account_id: str
+    username: str
+    status: KeyStatus
+    created_at_ms: int
+    changed_at_ms: int
+    changed_by: str
+    reason: str
+
+
+class KeyRow(Struct, frozen=True):
+    """A key with what its account says about it; never the key itself."""
+
+    key_id: str
+    account_id: str
+    username: str
+    account_status: KeyStatus
+    tier: Tier
+    status: KeyStatus
+    prefix: str
+    created_at_ms: int
+    expires_at_ms: int | None
+    last_used_at_ms: int | None
+    changed_at_ms: int
+    changed_by: str
+    reason: str
+
+
+class SecretRow(Struct, frozen=True):
+    """One of a key's secrets: the key behind a digest, and until when the digest opens it."""
+
+    key: KeyRow
+    retires_at_ms: int | None
+
+
+class SessionRow(Struct, frozen=True):
+    """A REST session; never its token."""
+
+    session_id: str
+    key_id: str
+    created_at_ms: int
+    expires_at_ms: int
+
+
+class Change(NamedTuple):
+    """Who changes something, when and why."""
+
+    now_ms: int
+    by: str
+    reason: str
+
+
+class UsageCell(NamedTuple):
+    """Where bytes are counted: a key in one of its periods."""
+
+    key_id: str
+    period_start_ms: int
+
+
+class CredentialsRow(Struct, frozen=True):
+    """Encrypted credentials of one exchange environment, and the id of the key they are under."""
+
+    exchange: str
+    environment: str
+    kek_id: str
+    ciphertext: bytes
+    nonce: bytes
+    created_at_ms: int

@@ -1,0 +1,423 @@
+"""The store: plain methods that take and return values, over SQLite or PostgreSQL.
+
+It keeps what it is given and decides nothing: which moves a status may make, when a session ends
+and what a key may use are the rules of `accounts`. Every method is one transaction.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from msgspec import Struct, convert
+from sqlalchemy import ColumnElement, Row, bindparam, delete, func, or_, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from onebook.errors import InvalidRequest, ServiceUnavailable
+from onebook.model import KeyStatus
+from onebook.store.engine import (
+    BEGIN,
+    PRAGMAS,
+    READS,
+    RETRY_AFTER_S,
+    WRITES,
+    database_errors,
+    open_engine,
+)
+from onebook.store.rows import (
+    AccountRow,
+    Change,
+    CredentialsRow,
+    KeyRow,
+    SecretRow,
+    SessionRow,
+    UsageCell,
+)
+from onebook.store.tables import (
+    accounts,
+    credentials,
+    facts,
+    key_secrets,
+    keys,
+    sessions,
+    usage,
+    usage_batches,
+)
+
+OPERATION_TIMEOUT_S = 15.0
+UPGRADE_TIMEOUT_S = 300.0
+WAL_TRIES_MAX = 100
+WAL_PAUSE_S = 0.05
+# Serialises the rare writes that nodes watch for, so that their stamps appear in order.
+CHANGES_LOCK = 0x6368616E676573
+
+T = TypeVar("T", bound=Struct)
+
+_KEYS = select(
+    keys.c.key_id,
+    keys.c.account_id,
+    accounts.c.username,
+    accounts.c.status.label("account_status"),
+    keys.c.tier,
+    keys.c.status,
+    keys.c.prefix,
+    keys.c.created_at_ms,
+    keys.c.expires_at_ms,
+    keys.c.last_used_at_ms,
+    keys.c.changed_at_ms,
+    keys.c.changed_by,
+    keys.c.reason,
+).join_from(keys, accounts)
+
+
+class Store:
+    """One database; an async context manager that owns its connections."""
+
+    def __init__(self, url: str) -> None:
+        self._engine: AsyncEngine = open_engine(url)
+        self._reads = self._engine.execution_options(**{BEGIN: READS})
+        self._writes = self._engine.execution_options(**{BEGIN: WRITES})
+        self._on_postgres = self._engine.dialect.name == "postgresql"
+        self._insert = postgresql.insert if self._on_postgres else sqlite.insert
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._engine.dispose()
+
+    @asynccontextmanager
+    async def _begin(
+        self, engine: AsyncEngine, timeout_s: float = OPERATION_TIMEOUT_S
+    ) -> AsyncIterator[AsyncConnection]:
+        async with database_errors(), asyncio.timeout(timeout_s), engine.begin() as connection:
+            yield connection
+
+    async def _all(self, statement: Any) -> list[Row[Any]]:
+        async with self._begin(self._reads) as connection:
+            return list((await connection.execute(statement)).all())
+
+    async def _one(self, statement: Any) -> Row[Any] | None:
+        async with self._begin(self._reads) as connection:
+            return (await connection.execute(statement)).first()
+
+    async def upgrade(self) -> None:
+        """Bring the schema to this release; several nodes may do so at once.
+
+        Raises:
+            ConfigError: A newer release wrote this database.
+        """
+        # Alembic costs a tenth of a second to import, which only this method should pay.
+        from onebook.store import migrate
+
+        if not self._on_postgres:
+            await self._use_wal()
+        async with self._begin(self._writes, UPGRADE_TIMEOUT_S) as connection:
+            await connection.run_sync(migrate.upgrade)
+
+    async def _use_wal(self) -> None:
+        """Switch the file to WAL, which SQLite remembers in it.
+
+        SQLite does not wait for a lock here (the busy timeout does not cover a change of the
+        journal), so two nodes that start together take turns by trying again.
+        """
+        engine = self._engine.execution_options(**{BEGIN: PRAGMAS})
+        for _ in range(WAL_TRIES_MAX):
+            async with database_errors():
+                try:
+                    async with engine.connect() as connection:
+                        await connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+                        return
+                except OperationalError as error:
+                    if "locked" not in str(error.orig):
+                        raise
+            await asyncio.sleep(WAL_PAUSE_S)
+        raise ServiceUnavailable(
+            "The database stays locked by another program.", retry_after_s=RETRY_AFTER_S
+        )
+
+    async def fact(self, name: str, value: str) -> str:
+        """Keep a fact about the database if it is new, and return the one that is kept."""
+        new = self._insert(facts).values(name=name, value=value).on_conflict_do_nothing()
+        async with self._begin(self._writes) as connection:
+            await connection.execute(new)
+            kept = select(facts.c.value).where(facts.c.name == name)
+            return str((await connection.execute(kept)).scalar_one())
+
+    async def create_account(self, account: AccountRow) -> None:
+        """Add an account.
+
+        Raises:
+            InvalidRequest: The username is taken.
+        """
+        row = _columns(account)
+        try:
+            async with self._begin(self._writes) as connection:
+                await connection.execute(accounts.insert().values(row))
+        except IntegrityError:
+            raise InvalidRequest(
+                f"There is an account with the username {account.username!r} already."
+            ) from None
+
+    async def account(self, id_or_username: str) -> AccountRow | None:
+        """Find an account by its id or its username."""
+        named = or_(accounts.c.account_id == id_or_username, accounts.c.username == id_or_username)
+        row = await self._one(select(accounts).where(named))
+        return None if row is None else _value(row, AccountRow)
+
+    async def accounts(self) -> list[AccountRow]:
+        """Every account, oldest first."""
+        order = (accounts.c.created_at_ms, accounts.c.account_id)
+        return [
+            _value(row, AccountRow) for row in await self._all(select(accounts).order_by(*order))
+        ]
+
+    async def move_account(
+        self, account_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
+    ) -> bool:
+        """Change an account's status if it still is the first of `moved`; say whether it was."""
+        status, following = moved
+        same = (accounts.c.account_id == account_id, accounts.c.status == status)
+        async with self._begin(self._writes) as connection:
+            stamp = await self._stamp(connection, change)
+            moving = update(accounts).where(*same).values(status=following, **stamp)
+            moving_id = moving.returning(accounts.c.account_id)
+            return (await connection.execute(moving_id)).first() is not None
+
+    async def create_key(self, key: KeyRow, digest: bytes) -> None:
+        """Add a key with its first secret."""
+        row = {column.name: getattr(key, column.name) for column in keys.columns}
+        secret = {"digest": digest, "key_id": key.key_id, "created_at_ms": key.created_at_ms}
+        async with self._begin(self._writes) as connection:
+            row |= await self._stamp(
+                connection, Change(key.changed_at_ms, key.changed_by, key.reason)
+            )
+            await connection.execute(keys.insert().values(row))
+            await connection.execute(key_secrets.insert().values(secret))
+
+    async def key(self, key_id: str) -> KeyRow | None:
+        """Find a key by its id."""
+        row = await self._one(_KEYS.where(keys.c.key_id == key_id))
+        return None if row is None else _value(row, KeyRow)
+
+    async def secret(self, digest: bytes) -> SecretRow | None:
+        """Find the key that a digest opens."""
+        found = _KEYS.add_columns(key_secrets.c.retires_at_ms).join(
+            key_secrets, key_secrets.c.key_id == keys.c.key_id
+        )
+        row = await self._one(found.where(key_secrets.c.digest == digest))
+        return None if row is None else SecretRow(_value(row, KeyRow), row.retires_at_ms)
+
+    async def keys(self, account_id: str | None = None) -> list[KeyRow]:
+        """Every key, or those of one account, oldest first."""
+        found = _KEYS.order_by(keys.c.created_at_ms, keys.c.key_id)
+        if account_id is not None:
+            found = found.where(keys.c.account_id == account_id)
+        return [_value(row, KeyRow) for row in await self._all(found)]
+
+    async def changed_keys(self, after_ms: int) -> tuple[list[KeyRow], int]:
+        """The keys that were changed, or whose account was, after a stamp; and the newest stamp."""
+        newest = func.greatest if self._on_postgres else func.max
+        stamp = newest(keys.c.changed_at_ms, accounts.c.changed_at_ms).label("stamp")
+        changed = or_(keys.c.changed_at_ms > after_ms, accounts.c.changed_at_ms > after_ms)
+        rows = await self._all(_KEYS.add_columns(stamp).where(changed))
+        return [_value(row, KeyRow) for row in rows], max(
+            (row.stamp for row in rows), default=after_ms
+        )
+
+    async def move_key(
+        self, key_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
+    ) -> bool:
+        """Change a key's status if it still is the first of `moved`; say whether it was."""
+        status, following = moved
+        same = (keys.c.key_id == key_id, keys.c.status == status)
+        async with self._begin(self._writes) as connection:
+            stamp = await self._stamp(connection, change)
+            moving = update(keys).where(*same).values(status=following, **stamp)
+            return (await connection.execute(moving.returning(keys.c.key_id))).first() is not None
+
+    async def rotate_key(
+        self, key_id: str, secret: tuple[str, bytes], change: Change, *, retires_at_ms: int
+    ) -> None:
+        """Give a key another secret (prefix, digest); the ones before it retire at a time."""
+        prefix, digest = secret
+        before = (key_secrets.c.key_id == key_id, _open_after(retires_at_ms))
+        new = {"digest": digest, "key_id": key_id, "created_at_ms": change.now_ms}
+        async with self._begin(self._writes) as connection:
+            stamp = await self._stamp(connection, change)
+            await connection.execute(
+                update(key_secrets).where(*before).values(retires_at_ms=retires_at_ms)
+            )
+            await connection.execute(key_secrets.insert().values(new))
+            await connection.execute(
+                update(keys).where(keys.c.key_id == key_id).values(prefix=prefix, **stamp)
+            )
+
+    async def touch_keys(self, used_at_ms: Mapping[str, int]) -> None:
+        """Note when keys were used last."""
+        if not used_at_ms:
+            return
+        touched = update(keys).where(keys.c.key_id == bindparam("id"))
+        touched = touched.values(last_used_at_ms=bindparam("at"))
+        rows = [{"id": key_id, "at": at} for key_id, at in sorted(used_at_ms.items())]
+        async with self._begin(self._writes) as connection:
+            await connection.execute(touched, rows)
+
+    async def _stamp(self, connection: AsyncConnection, change: Change) -> dict[str, Any]:
+        """The columns of a change, with a stamp later than every one before it.
+
+        The stamp follows the clock but never goes back, so that a node that polls for what is
+        newer misses nothing when the clocks of two machines differ.
+        """
+        if self._on_postgres:
+            lock = text("SELECT pg_advisory_xact_lock(:id)")
+            await connection.execute(lock, {"id": CHANGES_LOCK})
+        latest = 0
+        for table in (keys, accounts):
+            stamp = (await connection.execute(select(func.max(table.c.changed_at_ms)))).scalar()
+            latest = max(latest, stamp or 0)
+        return {
+            "changed_at_ms": max(change.now_ms, latest + 1),
+            "changed_by": change.by,
+            "reason": change.reason,
+        }
+
+    async def create_session(
+        self, session: SessionRow, digest: bytes, *, live_max: int
+    ) -> list[bytes]:
+        """Add a session; the oldest beyond `live_max` go, and their digests are returned."""
+        row = _columns(session)
+        mine = (
+            sessions.c.key_id == session.key_id,
+            sessions.c.expires_at_ms > session.created_at_ms,
+        )
+        excess = select(sessions.c.id).where(*mine).order_by(sessions.c.id.desc())
+        gone = delete(sessions).where(sessions.c.id.in_(excess.offset(live_max)))
+        async with self._begin(self._writes) as connection:
+            # Two nodes that add a session to one key take turns, or both would spare the oldest.
+            await connection.execute(
+                select(keys.c.key_id).where(keys.c.key_id == session.key_id).with_for_update()
+            )
+            await connection.execute(sessions.insert().values(digest=digest, **row))
+            return [
+                row.digest for row in await connection.execute(gone.returning(sessions.c.digest))
+            ]
+
+    async def session(self, digest: bytes) -> SessionRow | None:
+        """Find a session by the digest of its token."""
+        columns = [sessions.c[name] for name in SessionRow.__struct_fields__]
+        row = await self._one(select(*columns).where(sessions.c.digest == digest))
+        return None if row is None else _value(row, SessionRow)
+
+    async def apply_usage(
+        self, batch: tuple[str, int], deltas: Mapping[UsageCell, int], now_ms: int
+    ) -> dict[UsageCell, int] | None:
+        """Add a batch (node epoch, number) of bytes, once.
+
+        Returns:
+            The new totals of the cells in the batch; None if this batch was counted before.
+        """
+        epoch, seq = batch
+        entry = self._insert(usage_batches).values(node_epoch=epoch, seq=seq, applied_at_ms=now_ms)
+        # RETURNING, not rowcount: some drivers give -1 for a row that was not inserted.
+        entry_seq = entry.on_conflict_do_nothing().returning(usage_batches.c.seq)
+        new = self._insert(usage)
+        add = new.on_conflict_do_update(
+            index_elements=[usage.c.key_id, usage.c.period_start_ms],
+            set_={"bytes": usage.c.bytes + new.excluded.bytes},
+        ).returning(usage.c.key_id, usage.c.period_start_ms, usage.c.bytes)
+        # In one order on every node, so that two nodes cannot wait for each other's rows.
+        rows = [
+            {"key_id": cell.key_id, "period_start_ms": cell.period_start_ms, "bytes": count}
+            for cell, count in sorted(deltas.items())
+        ]
+        async with self._begin(self._writes) as connection:
+            if (await connection.execute(entry_seq)).first() is None:
+                return None
+            totals = (await connection.execute(add, rows)).all() if rows else []
+            return {UsageCell(row[0], row[1]): row[2] for row in totals}
+
+    async def usage(self, cell: UsageCell) -> int:
+        """The bytes counted for a key in a period."""
+        here = (usage.c.key_id == cell.key_id, usage.c.period_start_ms == cell.period_start_ms)
+        row = await self._one(select(usage.c.bytes).where(*here))
+        return 0 if row is None else int(row.bytes)
+
+    async def prune(self, *, sessions_before_ms: int, batches_before_ms: int) -> None:
+        """Forget sessions that ended, and batches that were applied, before a time."""
+        async with self._begin(self._writes) as connection:
+            await connection.execute(
+                delete(sessions).where(sessions.c.expires_at_ms < sessions_before_ms)
+            )
+            await connection.execute(
+                delete(usage_batches).where(usage_batches.c.applied_at_ms < batches_before_ms)
+            )
+
+    async def put_credentials(self, row: CredentialsRow) -> None:
+        """Keep the credentials of an exchange environment in place of those before."""
+        values = _columns(row)
+        put = self._insert(credentials).values(values)
+        put = put.on_conflict_do_update(
+            index_elements=[credentials.c.exchange, credentials.c.environment], set_=values
+        )
+        async with self._begin(self._writes) as connection:
+            await connection.execute(put)
+
+    async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
+        """Find the credentials of an exchange environment."""
+        row = await self._one(select(credentials).where(*_environment(exchange, environment)))
+        return None if row is None else _value(row, CredentialsRow)
+
+    async def list_credentials(self) -> list[CredentialsRow]:
+        """Every exchange environment that has credentials."""
+        order = (credentials.c.exchange, credentials.c.environment)
+        rows = await self._all(select(credentials).order_by(*order))
+        return [_value(row, CredentialsRow) for row in rows]
+
+    async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
+        """Replace credentials if they still are `before`; say whether they were.
+
+        So a change of the encryption key can run while the service does, and be resumed.
+        """
+        same = _environment(before.exchange, before.environment)
+        rewrapped = (
+            update(credentials)
+            .where(*same, credentials.c.ciphertext == before.ciphertext)
+            .values(kek_id=after.kek_id, ciphertext=after.ciphertext, nonce=after.nonce)
+            .returning(credentials.c.exchange)
+        )
+        async with self._begin(self._writes) as connection:
+            return (await connection.execute(rewrapped)).first() is not None
+
+    async def delete_credentials(self, exchange: str, environment: str) -> bool:
+        """Forget the credentials of an exchange environment; say whether there were any."""
+        gone = delete(credentials).where(*_environment(exchange, environment))
+        async with self._begin(self._writes) as connection:
+            found = await connection.execute(gone.returning(credentials.c.exchange))
+            return found.first() is not None
+
+
+def _environment(exchange: str, environment: str) -> tuple[ColumnElement[bool], ...]:
+    return credentials.c.exchange == exchange, credentials.c.environment == environment
+
+
+def _open_after(at_ms: int) -> ColumnElement[bool]:
+    return or_(key_secrets.c.retires_at_ms.is_(None), key_secrets.c.retires_at_ms > at_ms)
+
+
+def _value(row: Row[Any], kind: type[T]) -> T:
+    """One row as the value it stands for, its texts turned into enums."""
+    return convert(row, kind, from_attributes=True)
+
+
+def _columns(value: Struct) -> dict[str, Any]:
+    """A value as the columns of its row."""
+    return {name: getattr(value, name) for name in value.__struct_fields__}

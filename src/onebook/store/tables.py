@@ -1,0 +1,122 @@
+"""The tables, as SQLAlchemy Core knows them; the migrations say how a database gets there.
+
+Times are Unix milliseconds. Secrets are never here: keys and tokens as digests under a pepper
+that lives outside the database, exchange credentials as ciphertext.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+
+# SQLite counts rows up only in a column that is exactly INTEGER PRIMARY KEY.
+RowId = BigInteger().with_variant(Integer, "sqlite")
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pk",
+        "fk": "%(table_name)s_%(column_0_name)s_fk",
+        "ix": "%(table_name)s_%(column_0_name)s_ix",
+        "uq": "%(table_name)s_%(column_0_name)s_uq",
+    }
+)
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("account_id", Text, primary_key=True),
+    Column("username", Text, nullable=False, unique=True),
+    Column("status", Text, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("changed_at_ms", BigInteger, nullable=False),
+    Column("changed_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index(None, "changed_at_ms"),
+)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("account_id", Text, ForeignKey(accounts.c.account_id), nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("prefix", Text, nullable=False),  # of the newest secret, for lists
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger),
+    Column("last_used_at_ms", BigInteger),
+    Column("changed_at_ms", BigInteger, nullable=False),
+    Column("changed_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index(None, "account_id"),
+    Index(None, "changed_at_ms"),
+)
+
+# One key has two secrets while it is being rotated: its usage, limits and sessions stay one.
+key_secrets = Table(
+    "key_secrets",
+    metadata,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("key_id", Text, ForeignKey(keys.c.key_id), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("retires_at_ms", BigInteger),
+    Index(None, "key_id"),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", RowId, Identity(), primary_key=True),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("session_id", Text, nullable=False, unique=True),
+    Column("key_id", Text, ForeignKey(keys.c.key_id), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("expires_at_ms", BigInteger, nullable=False),
+    Index(None, "key_id"),
+    Index(None, "expires_at_ms"),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("key_id", Text, ForeignKey(keys.c.key_id), primary_key=True),
+    Column("period_start_ms", BigInteger, primary_key=True),
+    Column("bytes", BigInteger, nullable=False),
+)
+
+# The ledger that makes a flush idempotent: a batch that is here has been counted.
+usage_batches = Table(
+    "usage_batches",
+    metadata,
+    Column("node_epoch", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("applied_at_ms", BigInteger, nullable=False),
+    Index(None, "applied_at_ms"),
+)
+
+credentials = Table(
+    "credentials",
+    metadata,
+    Column("exchange", Text, primary_key=True),
+    Column("environment", Text, primary_key=True),
+    Column("kek_id", Text, nullable=False),
+    Column("ciphertext", LargeBinary, nullable=False),
+    Column("nonce", LargeBinary, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+)
+
+# Facts about the database as a whole, such as which pepper its digests were made with.
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
