@@ -1,0 +1,10 @@
+"""The REST API: routes, bodies, errors and the documents that describe them.
+
+It knows HTTP and nothing of exchanges, books or the database; what it needs of them is named in
+`services.py`.
+"""
+
+from onebook.api.app import create_app
+from onebook.api.services import ApiSettings, HealthFacts, Services, TransactionExchange
+
+__all__ = ["ApiSettings", "HealthFacts", "Services", "TransactionExchange", "create_app"]

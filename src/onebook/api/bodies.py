@@ -1,0 +1,212 @@
+"""The bodies of the REST API as the specification's tables name them; OpenAPI is made of these."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from onebook.model import KeyStatus, Tier
+
+
+class Answer(BaseModel):
+    """A body that we send: exactly these fields."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
+
+
+class Problem(BaseModel):
+    """The error body. Some errors add fields of their own, such as `supported_exchanges`."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, extra="allow")
+
+    error: str
+    """A code for machines, in snake_case."""
+    message: str
+    """A sentence a person can act on."""
+    timestamp: str
+    """ISO 8601, UTC, milliseconds."""
+
+
+class FailedProblem(Problem):
+    """The error body of the transaction endpoints."""
+
+    success: Literal[False]
+
+
+class AuthenticateRequest(BaseModel):
+    """The request of endpoint 1."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    api_key: str = Field(min_length=1, pattern=r"\S", examples=["ob_live_..."])
+    """The API key that the operator issued."""
+
+
+class Authenticated(Answer):
+    """The authentication result."""
+
+    success: Literal[True] = True
+    message: str
+    session_token: str
+    """Opaque; sent as `Authorization: Bearer <session_token>`."""
+    user_id: str
+    user_tier: Tier
+    expires_at: int
+    """Unix ms; exactly 24 hours after the session was made."""
+
+
+class SessionStatus(Answer):
+    """A valid session."""
+
+    authenticated: Literal[True] = True
+    user_id: str
+    user_tier: Tier
+    expires_at: int
+    """Unix ms."""
+    created_at: int
+    """Unix ms."""
+    message: str
+
+
+class NoSession(Answer):
+    """A session that is not valid: nothing more is said."""
+
+    authenticated: Literal[False] = False
+    message: str
+
+
+class DataUsage(Answer):
+    """What a key has received in this period. GB are GiB: 50 GB = 53,687,091,200 bytes."""
+
+    used_gb: float
+    limit_gb: float
+    remaining_gb: float
+    usage_percentage: float
+    """Percent of the limit, two decimals."""
+    bytes_used: int
+    bytes_limit: int
+
+
+class BillingPeriod(Answer):
+    """Calendar months in UTC, anchored on the day the key was made."""
+
+    reset_date: str
+    """When the current period ends."""
+    days_until_reset: int
+    """Whole days left."""
+    next_reset: str
+    """One period later."""
+
+
+class UsageStatus(Answer):
+    """Where the key stands."""
+
+    limit_exceeded: bool
+    warning_threshold: bool
+    """True from 80 percent of the limit on."""
+    api_key_status: KeyStatus
+
+
+class Usage(Answer):
+    """The usage report."""
+
+    user_id: str
+    username: str
+    billing_tier: Tier
+    api_key_active: bool
+    data_usage: DataUsage
+    billing_period: BillingPeriod
+    status: UsageStatus
+    timestamp: str
+
+
+class ExchangeEntry(Answer):
+    """One exchange of the transaction interface."""
+
+    exchange_name: str
+    """What the field `exchange` takes elsewhere."""
+    display_name: str
+    supported_transaction_types: list[str]
+    requires_passphrase: bool
+    testnet_available: bool
+    documentation_url: str
+
+
+class CredentialFacts(Answer):
+    """What one exchange needs of a caller."""
+
+    has_internal_credentials: bool
+    requires_user_credentials: bool
+    can_use_without_api_keys: bool
+    testnet_available: bool
+
+
+class CredentialAvailability(Answer):
+    """Which exchanges the service holds credentials for."""
+
+    exchanges_with_internal_credentials: list[str]
+    exchanges_requiring_user_credentials: list[str]
+    details: dict[str, CredentialFacts]
+
+
+class TransactionTypes(Answer):
+    """The names that `transaction_types` takes."""
+
+    unified_types: dict[str, str]
+    exchange_specific: dict[str, list[str]]
+
+
+class HealthReport(Answer):
+    """The state of the service."""
+
+    status: Literal["healthy", "degraded", "draining"]
+    unified_api: Literal["operational", "unavailable"]
+    available_exchanges: list[str]
+    """Exchanges of the transaction interface."""
+    supported_exchanges: int
+    """How many those are."""
+    timestamp: str
+    websocket_endpoint: str
+    active_exchanges: int
+    """Exchanges with a live book feed."""
+    version: str
+
+
+class RootAuthentication(Answer):
+    """How a client proves who it is."""
+
+    required: Literal[True] = True
+    method: str
+    parameter: str
+
+
+class Root(Answer):
+    """What this service is and how to begin."""
+
+    message: str
+    websocket_endpoint: str
+    authentication: RootAuthentication
+    connection_example: str
+    features: list[str]
+    documentation: str
+
+
+Responses = dict[int | str, dict[str, Any]]
+
+_WORDS = {
+    400: "The request is wrong; the message names the field.",
+    401: "Who asks is not known, or no longer welcome.",
+    404: "There is no such thing.",
+    405: "The path does not answer this method.",
+    413: "The body is over 64 KiB.",
+    429: "Too many requests; Retry-After says when to ask again.",
+    500: "Something went wrong on our side or at the exchange.",
+    503: "The service cannot answer this now.",
+}
+
+
+def errors(*statuses: int, model: type[BaseModel] = Problem) -> Responses:
+    """The error answers of a route, for its OpenAPI entry."""
+    responses: Responses = {}
+    for status in statuses:
+        responses[status] = {"model": model, "description": _WORDS[status]}
+    return responses

@@ -1,0 +1,100 @@
+"""What a route needs of its request: who calls, whether they may, and the body.
+
+The order is fixed: session, rate limit, body. A request that is refused costs no parsing.
+"""
+
+from typing import Annotated, NoReturn, TypeVar
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ValidationError
+
+from onebook.accounts import Decision, Session
+from onebook.api.edge import EXCHANGE, Exchange
+from onebook.api.problems import from_validation
+from onebook.api.services import Services
+from onebook.errors import RateLimitExceeded
+
+PUBLIC_POLICY = "public"
+
+Body = TypeVar("Body", bound=BaseModel)
+
+_scheme = HTTPBearer(
+    scheme_name="session",
+    bearerFormat="obs_...",
+    description="The `session_token` that `POST /api/v1/authenticate` answers; it lasts 24 hours.",
+    auto_error=False,
+)
+
+
+def services(request: Request) -> Services:
+    """The parts behind the routes of this app."""
+    found: Services = request.app.state.services
+    return found
+
+
+Parts = Annotated[Services, Depends(services)]
+# Puts the lock into the OpenAPI document; the header itself is read by `accounts.session`.
+Documented = Annotated[HTTPAuthorizationCredentials | None, Security(_scheme)]
+
+
+def address(request: Request) -> str:
+    """The caller's address, as the server (or the proxy it trusts) gives it."""
+    return request.client.host if request.client else "unknown"
+
+
+async def caller(request: Request, parts: Parts, documented: Documented) -> Session:
+    """The session of a Bearer request, counted against its key's rate limit."""
+    given = request.headers.getlist("authorization")
+    # Several headers are one comma-separated list (RFC 9110 section 5.3), which no token is.
+    found = await parts.accounts.session(", ".join(given) if given else None, parts.now_ms())
+    key = found.key
+    decision = parts.accounts.limits.take(key.key_id, key.tier, parts.now_s())
+    _count(request, decision, policy=key.tier.value)
+    return found
+
+
+Caller = Annotated[Session, Depends(caller)]
+
+
+def counted_by_address(request: Request, parts: Parts) -> None:
+    """Count a public request against its address."""
+    decision = parts.accounts.limits.take_address(address(request), parts.now_s())
+    _count(request, decision, policy=PUBLIC_POLICY)
+
+
+ByAddress = Depends(counted_by_address)
+
+
+def _count(request: Request, decision: Decision, *, policy: str) -> None:
+    exchange: Exchange = request.scope[EXCHANGE]
+    exchange.decision, exchange.policy = decision, policy
+    if not decision.allowed:
+        _refuse(decision)
+
+
+def _refuse(decision: Decision) -> NoReturn:
+    raise RateLimitExceeded(
+        f"More than {decision.limit} requests in a minute; wait before asking again.",
+        details={"current_limit": decision.limit, "window": "per_minute"},
+        retry_after_s=decision.retry_after_s,
+    )
+
+
+async def read_body(request: Request, model: type[Body]) -> Body:
+    """The request body as a model: JSON, exact types, no unknown fields where it forbids them.
+
+    Raises:
+        InvalidRequest: It is not; the message names the field.
+        RequestTooLarge: It is over the limit.
+    """
+    try:
+        return model.model_validate_json(await request.body(), strict=True)
+    except ValidationError as error:
+        raise from_validation(error) from None
+
+
+def body_schema(model: type[BaseModel]) -> dict[str, object]:
+    """The OpenAPI `requestBody` of a route that uses `read_body`."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,80 @@
+"""The documents that describe the service to machines: `/openapi.json` and `/asyncapi.json`."""
+
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+
+from onebook.api.services import Services
+
+SUMMARY = "One live order book across exchanges, one ledger across accounts."
+DESCRIPTION = """\
+Live order books merged from many exchanges come over WebSocket (`/asyncapi.json` describes it);
+sessions, usage and transactions over REST, which this document describes.
+
+Times in `*_at`, `*_time` and transaction records are Unix milliseconds; all others are
+ISO 8601, UTC, with milliseconds. Every error has one body: `error`, `message`, `timestamp`.
+"""
+TAGS = (
+    {"name": "sessions", "description": "An API key becomes a session of 24 hours."},
+    {"name": "usage", "description": "What a key has received in this period."},
+    {"name": "exchanges", "description": "What the transaction interface can do."},
+    {"name": "transactions", "description": "Transactions of exchange accounts in one format."},
+    {"name": "service", "description": "Health, and where to begin."},
+)
+RATE_HEADERS = {
+    "RateLimit-Policy": "The limit: q requests in w seconds (IETF draft).",
+    "RateLimit": "What is left: r requests, full again in t seconds (IETF draft).",
+    "X-RateLimit-Limit": "Requests in a minute.",
+    "X-RateLimit-Remaining": "Requests left now.",
+    "X-RateLimit-Reset": "When all are left again, Unix seconds.",
+}
+
+
+def describe(app: FastAPI, services: Services) -> None:
+    """Give an app its documents and the routes that answer them."""
+
+    @cache
+    def openapi() -> dict[str, Any]:
+        return _openapi(app)
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to replace it
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi_document() -> JSONResponse:
+        return JSONResponse(openapi())
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=SUMMARY,
+        description=DESCRIPTION,
+        routes=app.routes,
+        tags=list(TAGS),
+        license_info={"name": "MIT", "identifier": "MIT"},
+    )
+    for path in document["paths"].values():
+        for operation in path.values():
+            _tidy(operation["responses"])
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
+    return document
+
+
+def _tidy(responses: dict[str, Any]) -> None:
+    """Say what FastAPI cannot know: there is no 422 here, and which answers carry headers."""
+    responses.pop("422", None)
+    if "401" in responses:
+        responses["401"]["headers"] = {"WWW-Authenticate": _header("Always `Bearer`.")}
+    if "429" in responses:
+        responses["429"]["headers"] = {
+            "Retry-After": _header("Seconds until it is worth asking again.", required=True)
+        } | {name: _header(text) for name, text in RATE_HEADERS.items()}
+
+
+def _header(description: str, *, required: bool = False) -> dict[str, Any]:
+    return {"description": description, "required": required, "schema": {"type": "string"}}

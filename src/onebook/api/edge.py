@@ -1,0 +1,171 @@
+"""The outermost layer of every HTTP answer: size limit, security headers, metrics, access log.
+
+It sees the whole exchange of one request and is the only place that catches what nobody else
+did. It writes the route's template everywhere, never the path: the path of endpoint 3 is a key.
+"""
+
+import logging
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Final
+
+from fastapi.responses import Response
+from prometheus_client import Counter, Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from onebook.accounts import Decision
+from onebook.api.problems import from_status, problem
+from onebook.api.services import Services
+from onebook.errors import RequestTooLarge
+
+EXCHANGE: Final = "onebook.exchange"
+WINDOW_S: Final = 60
+UNMATCHED: Final = "unmatched"
+CLIENT_GONE: Final = 499  # nginx's number for a client that left before its answer
+
+# Polled every few seconds by machines: worth counting, not worth a log line.
+QUIET_ROUTES: Final = frozenset({"/livez", "/readyz", "/metrics", "/api/v1/health"})
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+SECURITY_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+HSTS: Final = "max-age=31536000"
+
+REQUESTS = Counter("onebook_http_requests", "HTTP answers", ["method", "route", "status"])
+SECONDS = Histogram("onebook_http_request_duration_seconds", "Time to answer", ["route"])
+
+access = logging.getLogger("onebook.api.access")
+log = logging.getLogger("onebook.api")
+
+
+@dataclass
+class Exchange:
+    """What is known of one request while it is answered."""
+
+    started_s: float
+    scope: Scope
+    status: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    decision: Decision | None = None
+    policy: str = ""
+
+
+class Edge:
+    """ASGI middleware around the whole API."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, whatever happens below."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        # HEAD is GET without its body (RFC 9110 section 9.3.2): one route answers both. A copy,
+        # because the server below reads the method from its own scope.
+        inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        inner[EXCHANGE] = exchange = Exchange(self._services.now_s(), inner)
+        try:
+            await self._answer(exchange, receive, self._sender(exchange, scope["method"], send))
+        finally:
+            self._record(exchange, scope["method"])
+
+    async def _answer(self, exchange: Exchange, receive: Receive, sender: Send) -> None:
+        scope = exchange.scope
+        try:
+            if _declared_bytes(scope) > self._services.settings.body_bytes_max:
+                raise self._too_large()
+            await self._app(scope, self._receiver(exchange, receive), sender)
+        except ClientDisconnect:
+            exchange.status = exchange.status or CLIENT_GONE
+        except RequestTooLarge as error:
+            await self._problem(error, scope, receive, sender)
+        except Exception:
+            log.exception("A defect in %s", template(scope))
+            if exchange.status:
+                raise  # the answer has begun; all that is left is to break the connection
+            await self._problem(from_status(500), scope, receive, sender)
+
+    async def _problem(self, error: Any, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: Response = problem(error, now_ms=self._services.now_ms(), path=scope["path"])
+        await answer(scope, receive, send)
+
+    def _too_large(self) -> RequestTooLarge:
+        limit = self._services.settings.body_bytes_max
+        return RequestTooLarge(f"The request body may hold at most {limit:,} bytes.")
+
+    def _receiver(self, exchange: Exchange, receive: Receive) -> Receive:
+        async def counting() -> Message:
+            message = await receive()
+            exchange.received_bytes += len(message.get("body", b""))
+            if exchange.received_bytes > self._services.settings.body_bytes_max:
+                raise self._too_large()
+            return message
+
+        return counting
+
+    def _sender(self, exchange: Exchange, method: str, send: Send) -> Send:
+        async def adding(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status = message["status"]
+                self._add_headers(MutableHeaders(scope=message), exchange)
+            elif method == "HEAD":
+                message = {**message, "body": b""}
+            exchange.sent_bytes += len(message.get("body", b""))
+            await send(message)
+
+        return adding
+
+    def _add_headers(self, headers: MutableHeaders, exchange: Exchange) -> None:
+        for name, value in SECURITY_HEADERS.items():
+            headers.setdefault(name, value)
+        if exchange.scope["scheme"] == "https":
+            headers.setdefault("Strict-Transport-Security", HSTS)
+        if exchange.decision is not None:
+            now_s = self._services.now_ms() // 1000
+            headers.update(rate_headers(exchange.decision, exchange.policy, now_s=now_s))
+
+    def _record(self, exchange: Exchange, method: str) -> None:
+        route, spent_s = template(exchange.scope), self._services.now_s() - exchange.started_s
+        method = method if method in METHODS else "other"
+        REQUESTS.labels(method, route, exchange.status).inc()
+        SECONDS.labels(route).observe(spent_s)
+        level = logging.DEBUG if route in QUIET_ROUTES else logging.INFO
+        line = "%s %s %d %d bytes %.1f ms"
+        access.log(level, line, method, route, exchange.status, exchange.sent_bytes, spent_s * 1e3)
+
+
+def template(scope: Scope) -> str:
+    """The path of the route that answered, with its parameters unfilled."""
+    path: str = getattr(scope.get("route"), "path", UNMATCHED)
+    return path.replace(":path}", "}")
+
+
+def rate_headers(decision: Decision, policy: str, *, now_s: int) -> dict[str, str]:
+    """What is left of a limit: the IETF draft's two fields, and the three that are older.
+
+    https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
+    `X-RateLimit-Reset` is in Unix seconds, as most clients expect of it.
+    """
+    reset_s = max(0, ceil(decision.reset_s))
+    return {
+        "RateLimit-Policy": f'"{policy}";q={decision.limit};w={WINDOW_S}',
+        "RateLimit": f'"{policy}";r={decision.remaining};t={reset_s}',
+        "X-RateLimit-Limit": str(decision.limit),
+        "X-RateLimit-Remaining": str(decision.remaining),
+        "X-RateLimit-Reset": str(now_s + reset_s),
+    }
+
+
+def _declared_bytes(scope: Scope) -> int:
+    declared = Headers(scope=scope).get("content-length", "")
+    return int(declared) if declared.isascii() and declared.isdigit() else 0

@@ -1,0 +1,86 @@
+"""Errors as HTTP answers: one body for all of them, and never a trace, a key or a token in it.
+
+Everything that can go wrong is first put into our own words (`onebook.errors`), then written
+here: `error`, `message`, `timestamp`, the error's own details, and the headers its status asks
+for.
+"""
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+from math import ceil
+from typing import Any
+
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from onebook.errors import (
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    OnebookError,
+    RequestTooLarge,
+    ServiceUnavailable,
+)
+
+# Endpoints whose error bodies say `success: false` too.
+SUCCESS_FALSE_PATHS = frozenset(
+    {"/api/v1/transactions", "/api/v1/transactions/validate-credentials"}
+)
+BEARER = {"WWW-Authenticate": "Bearer"}  # RFC 9110 section 11.6.1
+
+_FOREIGN: dict[int, tuple[type[OnebookError], str]] = {
+    400: (InvalidRequest, "The request is malformed."),
+    404: (NotFound, "There is nothing at this path; /docs lists what there is."),
+    405: (MethodNotAllowed, "This path does not answer that method; see the Allow header."),
+    413: (RequestTooLarge, "The request body is too large."),
+    503: (ServiceUnavailable, "The service cannot answer this now; try again shortly."),
+}
+
+
+def iso(at_ms: int) -> str:
+    """Unix milliseconds as ISO 8601 UTC with milliseconds and `Z`."""
+    at = datetime.fromtimestamp(at_ms // 1000, UTC).replace(microsecond=at_ms % 1000 * 1000)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def problem(
+    error: OnebookError, *, now_ms: int, path: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    """Write an error as its answer."""
+    body: dict[str, Any] = {"success": False} if path in SUCCESS_FALSE_PATHS else {}
+    body |= {"error": error.code, "message": error.message, "timestamp": iso(now_ms)}
+    body |= error.details
+    return JSONResponse(body, error.status, headers=_headers(error) | (headers or {}))
+
+
+def _headers(error: OnebookError) -> dict[str, str]:
+    headers = dict(BEARER) if error.status == HTTPStatus.UNAUTHORIZED else {}
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(max(1, ceil(error.retry_after_s)))
+    elif error.status == HTTPStatus.TOO_MANY_REQUESTS:
+        headers["Retry-After"] = "60"  # RFC 6585 leaves it out; our clients may count on it
+    return headers
+
+
+def from_status(status: int) -> OnebookError:
+    """An error that the framework raised, in our words."""
+    kind, message = _FOREIGN.get(status, (OnebookError, ""))
+    return kind(message or "Something went wrong on our side; it has been logged.")
+
+
+def from_validation(error: ValidationError) -> InvalidRequest:
+    """A body that does not fit its model; names the first field at fault, never its value."""
+    return InvalidRequest(_sentence(error.errors(include_input=False, include_url=False)[0]))
+
+
+def _sentence(fault: ErrorDetails) -> str:
+    name = ".".join(str(part) for part in fault["loc"])
+    match fault["type"]:
+        case "json_invalid":
+            return "The body is not JSON."
+        case "missing":
+            return f"Field {name} is required."
+        case "extra_forbidden":
+            return f"There is no field {name}."
+    return f"Field {name}: {fault['msg']}." if name else "The body must be a JSON object."
