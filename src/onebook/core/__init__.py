@@ -2,5 +2,54 @@
 
 Two implementations with one interface (`_core.pyi`) and, by property tests, the same bytes out:
 the compiled `_core.pyx` and the pure-Python `twin`, which is the fallback where nothing could be
-compiled and the oracle of the tests.
+compiled and the oracle of the tests. Which of them this is, is decided once, at import.
 """
+
+from onebook.core.types import (
+    CHECKSUM_LEVELS,
+    DEPTH_MAX,
+    DIGITS_MAX,
+    FRAME_LEVELS_MAX,
+    LEVELS_MAX,
+    MEMBERS_MAX,
+    NESTING_MAX,
+    NUMBER_BYTES_MAX,
+    OBJECTS,
+    PAIRS,
+    SCALE_MAX,
+    SIDED,
+    VALUE_DECIMALS,
+    Bytes,
+    LevelError,
+)
+
+COMPILED: bool
+try:
+    from onebook.core._core import Book, View
+except ImportError:
+    from onebook.core.twin import Book, View  # type: ignore[assignment]
+
+    COMPILED = False
+else:
+    COMPILED = True
+
+__all__ = [
+    "CHECKSUM_LEVELS",
+    "COMPILED",
+    "DEPTH_MAX",
+    "DIGITS_MAX",
+    "FRAME_LEVELS_MAX",
+    "LEVELS_MAX",
+    "MEMBERS_MAX",
+    "NESTING_MAX",
+    "NUMBER_BYTES_MAX",
+    "OBJECTS",
+    "PAIRS",
+    "SCALE_MAX",
+    "SIDED",
+    "VALUE_DECIMALS",
+    "Book",
+    "Bytes",
+    "LevelError",
+    "View",
+]

@@ -3,6 +3,8 @@ from collections.abc import Sequence
 from onebook.core.types import Bytes
 
 class Book:
+    """The levels of one instrument, as exact integers at the book's two scales."""
+
     price_scale: int
     amount_scale: int
     bid_count: int
@@ -15,10 +17,13 @@ class Book:
     def clear(self) -> None: ...
     def best(self) -> tuple[str | None, str | None]: ...
     def top(self, count: int) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]: ...
+    def ladder(self, side: int) -> list[tuple[int, int]]: ...
     def crc_digits(self, count: int) -> int: ...
     def crc_text(self, count: int) -> int: ...
 
 class View:
+    """Some books merged to one, as clients see it: whole, or what changed."""
+
     def __init__(
         self,
         names: Sequence[str],

@@ -1,0 +1,213 @@
+"""One book in pure Python: a dict of mantissas with a sorted list of its prices."""
+
+from binascii import crc32
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Final
+
+from onebook.core.twin.text import MANTISSA_END, Number, Row, decimal_text, read_levels
+from onebook.core.types import LEVELS_MAX, PAIRS, Bytes, LevelError
+
+LEVEL_BYTES: Final = 120  # what a level costs here, about: two ints, a dict and a list entry
+TOO_LONG: Final = "A price or amount has too many digits beside the others of its book."
+
+
+class Book:
+    """The levels of one instrument, as exact integers at the book's two scales."""
+
+    def __init__(self, levels_max: int = LEVELS_MAX) -> None:
+        if not 1 <= levels_max <= LEVELS_MAX:
+            raise ValueError(f"levels_max is {levels_max}, not 1 to {LEVELS_MAX}.")
+        self.levels_max = levels_max
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every level and both scales."""
+        self.price_scale = self.amount_scale = 0
+        self._price_decimals = self._amount_decimals = 0
+        self._empty()
+
+    def replace(self, bids: Bytes, asks: Bytes, shape: int = PAIRS) -> None:
+        """Take this as the whole book; levels without amount are left out.
+
+        Raises:
+            LevelError: A level cannot be trusted or held exactly; the book is unchanged.
+        """
+        sides = read_levels(bids, asks, shape)
+        prices, amounts = _columns(sides)
+        price_scale = _fresh_scale(prices, self.price_scale)
+        amount_scale = _fresh_scale(amounts, self.amount_scale)
+        self.price_scale, self.amount_scale = price_scale, amount_scale
+        self._price_decimals, self._amount_decimals = _decimals(prices), _decimals(amounts)
+        self._empty()
+        self._put(sides)
+
+    def apply(self, bids: Bytes, asks: Bytes, shape: int = PAIRS) -> None:
+        """Set the amounts of these levels, in order; an amount of zero removes its level.
+
+        Raises:
+            LevelError: A level cannot be trusted or held exactly; the book is unchanged.
+        """
+        sides = read_levels(bids, asks, shape)
+        prices, amounts = _columns(sides)
+        price_scale = _grown_scale(prices, self.price_scale, chain(*self._levels))
+        held = chain(*(levels.values() for levels in self._levels))
+        amount_scale = _grown_scale(amounts, self.amount_scale, held)
+        self._rescale(price_scale, amount_scale)
+        self._price_decimals = max(self._price_decimals, _decimals(prices))
+        self._amount_decimals = max(self._amount_decimals, _decimals(amounts))
+        self._put(sides)
+
+    @property
+    def bid_count(self) -> int:
+        """How many bids there are."""
+        return len(self._prices[0])
+
+    @property
+    def ask_count(self) -> int:
+        """How many asks there are."""
+        return len(self._prices[1])
+
+    @property
+    def crossed(self) -> bool:
+        """Whether the best bid is above the best ask."""
+        bids, asks = self._prices
+        return bool(bids and asks and bids[-1] > asks[0])
+
+    @property
+    def nbytes(self) -> int:
+        """About the memory that the levels take."""
+        return LEVEL_BYTES * (self.bid_count + self.ask_count)
+
+    def best(self) -> tuple[str | None, str | None]:
+        """Return the best bid and ask price as text."""
+        bids, asks = self._prices
+        return (
+            decimal_text(bids[-1], self.price_scale) if bids else None,
+            decimal_text(asks[0], self.price_scale) if asks else None,
+        )
+
+    def top(self, count: int) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Return up to `count` levels a side as (price, amount) text, best first."""
+        bids, asks = ([*islice(self.ladder(side), max(0, count))] for side in (0, 1))
+        return [self._texts(level) for level in bids], [self._texts(level) for level in asks]
+
+    def ladder(self, side: int) -> Iterator[tuple[int, int]]:
+        """Return the (price, amount) mantissas of bids (0) or asks (1), best first."""
+        levels = self._levels[side]
+        prices = self._prices[1] if side else reversed(self._prices[0])
+        return ((price, levels[price]) for price in prices)
+
+    def crc_digits(self, count: int) -> int:
+        """Return the CRC-32 of asks, then bids, as digits with the wire's decimals (kraken)."""
+
+        def digits(level: tuple[int, int]) -> str:
+            price = _moved(level[0], self._price_decimals - self.price_scale)
+            return f"{price}{_moved(level[1], self._amount_decimals - self.amount_scale)}"
+
+        levels = [*islice(self.ladder(1), count), *islice(self.ladder(0), count)]
+        return crc32("".join(map(digits, levels)).encode())
+
+    def crc_text(self, count: int) -> int:
+        """Return the signed CRC-32 of bids and asks in turn as `price:amount` (okx until 2026)."""
+        bids, asks = self.top(count)
+        texts: list[str] = []
+        for rank in range(max(len(bids), len(asks))):
+            texts += [":".join(level) for level in (*bids[rank : rank + 1], *asks[rank : rank + 1])]
+        unsigned = crc32(":".join(texts).encode())
+        return unsigned - (1 << 32) if unsigned >> 31 else unsigned
+
+    def _empty(self) -> None:
+        self._levels: tuple[dict[int, int], dict[int, int]] = {}, {}
+        self._prices: tuple[list[int], list[int]] = [], []
+
+    def _texts(self, level: tuple[int, int]) -> tuple[str, str]:
+        price, amount = level
+        return decimal_text(price, self.price_scale), decimal_text(amount, self.amount_scale)
+
+    def _rescale(self, price_scale: int, amount_scale: int) -> None:
+        if (price_scale, amount_scale) == (self.price_scale, self.amount_scale):
+            return
+        prices = 10 ** (price_scale - self.price_scale)
+        amounts = 10 ** (amount_scale - self.amount_scale)
+        self.price_scale, self.amount_scale = price_scale, amount_scale
+        bids, asks = (
+            {price * prices: amount * amounts for price, amount in levels.items()}
+            for levels in self._levels
+        )
+        self._levels = bids, asks
+        self._prices = sorted(bids), sorted(asks)
+
+    def _put(self, sides: tuple[list[Row], list[Row]]) -> None:
+        for rows, levels, prices in zip(sides, self._levels, self._prices, strict=True):
+            for price, amount in rows:
+                self._set(
+                    levels,
+                    prices,
+                    price.at(self.price_scale),
+                    amount.at(self.amount_scale),
+                )
+        bids, asks = self._prices
+        self._drop(0, bids[: max(0, len(bids) - self.levels_max)])
+        self._drop(1, asks[self.levels_max :])
+
+    @staticmethod
+    def _set(levels: dict[int, int], prices: list[int], price: int, amount: int) -> None:
+        if amount:
+            if price not in levels:
+                insort(prices, price)
+            levels[price] = amount
+        elif levels.pop(price, None) is not None:
+            del prices[bisect_left(prices, price)]
+
+    def _drop(self, side: int, worst: list[int]) -> None:
+        if not worst:
+            return
+        for price in worst:
+            del self._levels[side][price]
+        prices = self._prices[side]
+        del prices[slice(self.levels_max, None) if side else slice(len(worst))]
+
+
+def _moved(mantissa: int, decimals: int) -> int:
+    """Move the decimal point; to the left only zeros go."""
+    moved: int = mantissa * 10**decimals if decimals >= 0 else mantissa // 10**-decimals
+    return moved
+
+
+def _columns(sides: tuple[list[Row], list[Row]]) -> tuple[list[Number], list[Number]]:
+    rows = sides[0] + sides[1]
+    return [price for price, _ in rows], [amount for _, amount in rows]
+
+
+def _decimals(numbers: list[Number]) -> int:
+    """Return the most decimals that a number above zero was written with."""
+    return max((number.decimals for number in numbers), default=0)
+
+
+def _least_scale(numbers: list[Number]) -> int:
+    return max((number.scale for number in numbers), default=0)
+
+
+def _fits(numbers: list[Number], scale: int) -> bool:
+    return all(number.at(scale) < MANTISSA_END for number in numbers)
+
+
+def _grown_scale(numbers: list[Number], scale: int, held: Iterable[int]) -> int:
+    """Return the scale that holds these numbers beside the mantissas held already."""
+    grown = max(scale, _least_scale(numbers))
+    if not _fits(numbers, grown):
+        raise LevelError(TOO_LONG)
+    if grown > scale and max(held, default=0) * 10 ** (grown - scale) >= MANTISSA_END:
+        raise LevelError(TOO_LONG)
+    return grown
+
+
+def _fresh_scale(numbers: list[Number], scale: int) -> int:
+    """Return the scale of a new book: the present one where it can be kept."""
+    least = _least_scale(numbers)
+    for candidate in (max(scale, least), least):
+        if _fits(numbers, candidate):
+            return candidate
+    raise LevelError(TOO_LONG)

@@ -1,0 +1,260 @@
+"""Some books merged to one, in pure Python.
+
+A view keeps its levels as integers at one fixed scale, so sums and comparisons are exact whatever
+the members' scales are, and prints them only when asked.
+"""
+
+import json
+from binascii import crc32
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import groupby, islice
+from typing import Final, NamedTuple, Protocol
+
+from onebook.core.twin.text import Number, decimal_text, parse_number
+from onebook.core.types import (
+    CHECKSUM_LEVELS,
+    DEPTH_MAX,
+    MEMBERS_MAX,
+    PERCENT_DECIMALS,
+    SCALE_MAX,
+    VALUE_DECIMALS,
+    LevelError,
+)
+
+
+class BookLike(Protocol):
+    """What a view reads of a book: the compiled one can be read too."""
+
+    @property
+    def price_scale(self) -> int:
+        """Decimals of its price mantissas."""
+        ...
+
+    @property
+    def amount_scale(self) -> int:
+        """Decimals of its amount mantissas."""
+        ...
+
+    def ladder(self, side: int) -> Iterable[tuple[int, int]]:
+        """Return the (price, amount) mantissas of bids (0) or asks (1), best first."""
+        ...
+
+
+class Level(NamedTuple):
+    """One merged price: the whole amount and each member's part, in the order of the members."""
+
+    price: int
+    amount: int
+    parts: tuple[tuple[int, int], ...]
+
+
+class State(NamedTuple):
+    """The merged levels of both sides, best first, at `SCALE_MAX`."""
+
+    bids: list[Level]
+    asks: list[Level]
+
+
+UNIT: Final = 10**SCALE_MAX
+VALUE_CUT: Final = 10 ** (2 * SCALE_MAX - VALUE_DECIMALS)
+EMPTY: Final = State([], [])
+
+
+def view_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the members' names as JSON text, or say what is wrong with them."""
+    if len(names) > MEMBERS_MAX:
+        raise ValueError(f"A view merges at most {MEMBERS_MAX} books, not {len(names)}.")
+    return tuple(json.dumps(name) for name in names)
+
+
+def view_depth(depth: int) -> int:
+    """Return the depth, or say what is wrong with it."""
+    if not 1 <= depth <= DEPTH_MAX:
+        raise ValueError(f"The depth of a view is 1 to {DEPTH_MAX}, not {depth}.")
+    return depth
+
+
+def view_step(group: str | None) -> Number:
+    """Return the price step to bin to, zero for none, or say what is wrong with it."""
+    if group is None:
+        return Number(0, 0, 0)
+    try:
+        step = parse_number(group)
+    except LevelError:
+        step = Number(0, 0, 0)
+    if not step.mantissa:
+        raise ValueError("The price step to group by is a decimal number above 0, such as 0.5.")
+    return step
+
+
+class View:
+    """Some books merged to one, as clients see it: whole, or what changed."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        depth: int,
+        group: str | None = None,
+        split: bool = False,
+        arrays: bool = False,
+    ) -> None:
+        self._names = view_names(names)
+        self._depth = view_depth(depth)
+        self._step = view_step(group).at(SCALE_MAX)
+        self._split = split
+        self._arrays = arrays
+        self._now = EMPTY
+        self._before: State | None = None
+        self._merged = False
+
+    def merge(self, books: Sequence[BookLike | None]) -> bool:
+        """Merge these books, None where one is not live; tell whether the view changed."""
+        if len(books) != len(self._names):
+            raise ValueError(f"The view merges {len(self._names)} books, not {len(books)}.")
+        members = [(index, book) for index, book in enumerate(books) if book is not None]
+        state = State(self._side(members, 0), self._side(members, 1))
+        if not self._merged:
+            self._merged, self._now = True, state
+            return True
+        if not self._differs(state):
+            return False
+        self._before, self._now = self._now, state
+        return True
+
+    def restore(self, before: State | None, now: State) -> None:
+        """Go on from states that another view had."""
+        self._merged, self._before, self._now = True, before, now
+
+    def full(self, head: bytes, tail: bytes) -> bytes:
+        """Return `head`, the members of the whole view and `tail`."""
+        return self._document(head, self._now, tail)
+
+    def delta(self, head: bytes, tail: bytes) -> bytes | None:
+        """Return `head`, the members with changed levels only and `tail`; None at first."""
+        if self._before is None:
+            return None
+        bids = self._changes(self._before.bids, self._now.bids)
+        bids.sort(key=_price, reverse=True)
+        asks = self._changes(self._before.asks, self._now.asks)
+        asks.sort(key=_price)
+        return self._document(head, State(bids, asks), tail)
+
+    def checksum(self) -> int:
+        """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""
+        levels = self._now.bids[:CHECKSUM_LEVELS] + self._now.asks[:CHECKSUM_LEVELS]
+        texts = (f"{_text(level.price)}:{_text(level.amount)}" for level in levels)
+        return crc32(":".join(texts).encode())
+
+    def _side(self, members: list[tuple[int, BookLike]], side: int) -> list[Level]:
+        sign = 1 if side else -1
+
+        def ladder(index: int, book: BookLike) -> Iterator[tuple[int, int, int]]:
+            prices = sign * 10 ** (SCALE_MAX - book.price_scale)
+            amounts = 10 ** (SCALE_MAX - book.amount_scale)
+            for price, amount in book.ladder(side):
+                yield price * prices, index, amount * amounts
+
+        def bin_of(row: tuple[int, int, int]) -> int:
+            # Towards worse prices on both sides: up, in a key whose smallest is the best.
+            return -(-row[0] // self._step) * self._step if self._step else row[0]
+
+        ladders = [ladder(index, book) for index, book in members]
+        grouped = groupby(merge(*ladders), key=bin_of)
+        return [_level_of(sign * key, rows) for key, rows in islice(grouped, self._depth)]
+
+    def _shown(self, level: Level) -> object:
+        """Return what of a level, beside its price, this view shows."""
+        if self._split:
+            return level.parts
+        if self._arrays:
+            return level.amount
+        return level.amount, [index for index, _ in level.parts]
+
+    def _differs(self, state: State) -> bool:
+        return any(
+            [level.price for level in new] != [level.price for level in old]
+            or [*map(self._shown, new)] != [*map(self._shown, old)]
+            for new, old in zip(state, self._now, strict=True)
+        ) or _participants(state) != _participants(self._now)
+
+    def _changes(self, before: list[Level], now: list[Level]) -> list[Level]:
+        old = {level.price: self._shown(level) for level in before}
+        changed = [level for level in now if old.pop(level.price, None) != self._shown(level)]
+        kept = {level.price for level in now}
+        return changed + [Level(price, 0, ()) for price in old if price not in kept]
+
+    def _level(self, level: Level) -> str:
+        price, amount = _text(level.price), _text(level.amount)
+        names = self._names
+        if self._arrays:
+            if not self._split:
+                return f"[{price},{amount}]"
+            parts = ",".join(f"[{names[index]},{_text(part)}]" for index, part in level.parts)
+            return f"[{price},{amount},[{parts}]]"
+        exchanges = ",".join(names[index] for index, _ in level.parts)
+        value = decimal_text(level.price * level.amount // VALUE_CUT, VALUE_DECIMALS)
+        text = (
+            f'{{"price":{price},"amount":{amount},"exchanges":[{exchanges}],'
+            f'"exchange_count":{len(level.parts)},"value":{value}'
+        )
+        if not self._split:
+            return text + "}"
+        return f'{text},"amounts":[{",".join(_text(part) for _, part in level.parts)}]}}'
+
+    def _document(self, head: bytes, levels: State, tail: bytes) -> bytes:
+        bids, asks = (",".join(map(self._level, side)) for side in levels)
+        stats = market_stats(self._now)
+        body = f'"bids":[{bids}],"asks":[{asks}],"market_stats":{stats}'
+        return b"".join((head, body.encode(), tail))
+
+
+def market_stats(state: State) -> str:
+    """Return the market_stats object of a view as JSON text."""
+    bid = state.bids[0].price if state.bids else None
+    ask = state.asks[0].price if state.asks else None
+    spread = percent = mid = "null"
+    if bid is not None and ask is not None:
+        spread = _text(ask - bid)
+        percent = _percent(ask - bid, bid + ask)
+        mid = decimal_text((bid + ask) * 5, SCALE_MAX + 1)
+    crossed = bid is not None and ask is not None and bid >= ask
+    return (
+        f'{{"best_bid":{_text_or_null(bid)},"best_ask":{_text_or_null(ask)},'
+        f'"spread":{spread},"spread_percent":{percent},"mid_price":{mid},'
+        f'"total_bid_volume":{_text(sum(level.amount for level in state.bids))},'
+        f'"total_ask_volume":{_text(sum(level.amount for level in state.asks))},'
+        f'"participating_exchanges":{_participants(state)},'
+        f'"crossed":{"true" if crossed else "false"}}}'
+    )
+
+
+def _percent(spread: int, twice_mid: int) -> str:
+    """Return the spread in percent of the mid, rounded half up away from zero."""
+    scaled = abs(spread) * 2 * 100 * 10**PERCENT_DECIMALS
+    rounded = (2 * scaled + twice_mid) // (2 * twice_mid)
+    return decimal_text(-rounded if spread < 0 else rounded, PERCENT_DECIMALS)
+
+
+def _level_of(price: int, rows: Iterable[tuple[int, int, int]]) -> Level:
+    parts: dict[int, int] = {}
+    for _, index, amount in rows:
+        parts[index] = parts.get(index, 0) + amount
+    return Level(price, sum(parts.values()), tuple(sorted(parts.items())))
+
+
+def _participants(state: State) -> int:
+    return len({index for side in state for level in side for index, _ in level.parts})
+
+
+def _price(level: Level) -> int:
+    return level.price
+
+
+def _text(mantissa: int) -> str:
+    return decimal_text(mantissa, SCALE_MAX)
+
+
+def _text_or_null(mantissa: int | None) -> str:
+    return "null" if mantissa is None else _text(mantissa)
