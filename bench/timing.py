@@ -1,0 +1,61 @@
+"""How every benchmark times: contenders interleaved in one process, the collector held, medians."""
+
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+RUNS = 7
+
+
+def interleaved(
+    contenders: Mapping[str, Callable[[], float]], runs: int = RUNS
+) -> dict[str, float]:
+    """Run every contender once a round, so that noise hits all alike.
+
+    Args:
+        contenders: Each does its whole work once and returns what one unit of it cost.
+        runs: Rounds that count; one more round before them warms up.
+
+    Returns:
+        The median cost of each.
+    """
+    costs: dict[str, list[float]] = {name: [] for name in contenders}
+    for run in range(runs + 1):
+        for name, contender in contenders.items():
+            cost = contender()
+            if run:
+                costs[name].append(cost)
+    return {name: statistics.median(values) for name, values in costs.items()}
+
+
+def each(work: Callable[[bytes], object], frames: list[bytes]) -> float:
+    """Nanoseconds per frame of handing every frame to `work`."""
+    gc.collect()
+    gc.disable()
+    began = time.perf_counter_ns()
+    for frame in frames:
+        work(frame)
+    took = time.perf_counter_ns() - began
+    gc.enable()
+    return took / len(frames)
+
+
+def repeated(work: Callable[[], object], count: int) -> float:
+    """Nanoseconds per call of `work`."""
+    gc.collect()
+    gc.disable()
+    began = time.perf_counter_ns()
+    for _ in range(count):
+        work()
+    took = time.perf_counter_ns() - began
+    gc.enable()
+    return took / count
+
+
+def report(row: str, values: Mapping[str, float], unit: str) -> None:
+    """Print one line that `run.py` reads."""
+    json.dump({"row": row, "unit": unit, "values": dict(values)}, sys.stdout)
+    print(flush=True)
