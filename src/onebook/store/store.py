@@ -223,6 +223,11 @@ class Store:
             found = found.where(keys.c.account_id == account_id)
         return [_value(row, KeyRow) for row in await self._all(found)]
 
+    async def newest_change(self) -> int:
+        """The stamp of the newest change, for a watch that begins now."""
+        async with self._begin(self._reads) as connection:
+            return await _newest_stamp(connection)
+
     async def changed_keys(self, after_ms: int) -> tuple[list[KeyRow], int]:
         """The keys that were changed, or whose account was, after a stamp; and the newest stamp."""
         newest = func.greatest if self._on_postgres else func.max
@@ -280,12 +285,8 @@ class Store:
         if self._on_postgres:
             lock = text("SELECT pg_advisory_xact_lock(:id)")
             await connection.execute(lock, {"id": CHANGES_LOCK})
-        latest = 0
-        for table in (keys, accounts):
-            stamp = (await connection.execute(select(func.max(table.c.changed_at_ms)))).scalar()
-            latest = max(latest, stamp or 0)
         return {
-            "changed_at_ms": max(change.now_ms, latest + 1),
+            "changed_at_ms": max(change.now_ms, await _newest_stamp(connection) + 1),
             "changed_by": change.by,
             "reason": change.reason,
         }
@@ -403,6 +404,14 @@ class Store:
         async with self._begin(self._writes) as connection:
             found = await connection.execute(gone.returning(credentials.c.exchange))
             return found.first() is not None
+
+
+async def _newest_stamp(connection: AsyncConnection) -> int:
+    stamps = [
+        (await connection.execute(select(func.max(table.c.changed_at_ms)))).scalar()
+        for table in (keys, accounts)
+    ]
+    return max(stamp or 0 for stamp in stamps)
 
 
 def _environment(exchange: str, environment: str) -> tuple[ColumnElement[bool], ...]:

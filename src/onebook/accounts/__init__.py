@@ -1,0 +1,24 @@
+"""Who may use the service and how much: keys, sessions, limits and usage; the rules."""
+
+from onebook.accounts.accounts import Accounts, AccountsSettings
+from onebook.accounts.admin import Admin, NewKey
+from onebook.accounts.keys import Key
+from onebook.accounts.limits import Decision, RateLimiter
+from onebook.accounts.pepper import load_pepper
+from onebook.accounts.sessions import Session
+from onebook.accounts.usage import Meter, UsageReport, usage_report
+
+__all__ = [
+    "Accounts",
+    "AccountsSettings",
+    "Admin",
+    "Decision",
+    "Key",
+    "Meter",
+    "NewKey",
+    "RateLimiter",
+    "Session",
+    "UsageReport",
+    "load_pepper",
+    "usage_report",
+]

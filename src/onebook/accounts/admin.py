@@ -1,0 +1,195 @@
+"""What an operator does: accounts and keys made, suspended, resumed, expired and rotated.
+
+Works on the store alone, in a process of its own; a running node hears of it through its watch.
+"""
+
+import secrets
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from onebook.accounts.keys import (
+    ACCOUNT_MOVES,
+    KEY_MOVES,
+    PREFIX,
+    SHOWN_LENGTH,
+    digest,
+    following,
+    new_key,
+    status_at,
+    well_formed,
+)
+from onebook.errors import InvalidRequest, NotFound
+from onebook.model import DAY_MS, KeyStatus, Tier
+from onebook.store import AccountRow, Change, KeyRow, Store
+
+USERNAME_LENGTH_MAX: Final = 64
+OVERLAP_MAX_MS: Final = 30 * DAY_MS
+
+
+class NewKey(NamedTuple):
+    """A key and its text, which is shown once and kept nowhere."""
+
+    row: KeyRow
+    text: str
+
+    def __repr__(self) -> str:
+        return f"NewKey(key_id={self.row.key_id!r})"
+
+
+class Admin:
+    """The operator's side of accounts and keys."""
+
+    def __init__(self, store: Store, pepper: bytes) -> None:
+        self._store = store
+        self._pepper = pepper
+
+    async def create_account(self, username: str, change: Change) -> AccountRow:
+        """Add a user.
+
+        Raises:
+            InvalidRequest: The username cannot be used or is taken.
+        """
+        if not username.isprintable() or username != username.strip() or not username:
+            raise InvalidRequest("A username is printable text without spaces around it.")
+        if len(username) > USERNAME_LENGTH_MAX:
+            raise InvalidRequest(f"A username has at most {USERNAME_LENGTH_MAX} characters.")
+        account = AccountRow(
+            account_id=str(uuid4()),
+            username=username,
+            status=KeyStatus.ACTIVE,
+            created_at_ms=change.now_ms,
+            changed_at_ms=change.now_ms,
+            changed_by=change.by,
+            reason=change.reason,
+        )
+        await self._store.create_account(account)
+        return account
+
+    async def account(self, id_or_username: str) -> AccountRow:
+        """Find a user.
+
+        Raises:
+            NotFound: There is none of this name.
+        """
+        account = await self._store.account(id_or_username)
+        if account is None:
+            raise NotFound(f"There is no account {id_or_username!r}.")
+        return account
+
+    async def move_account(self, id_or_username: str, action: str, change: Change) -> AccountRow:
+        """Suspend or resume a user, and with it the use of all its keys.
+
+        Raises:
+            InvalidRequest: The account's status has no such move.
+        """
+        account = await self.account(id_or_username)
+        status = following(ACCOUNT_MOVES, account.status, action)
+        if not await self._store.move_account(account.account_id, (account.status, status), change):
+            raise _meanwhile(id_or_username)
+        return await self.account(account.account_id)
+
+    async def create_key(
+        self,
+        id_or_username: str,
+        tier: Tier,
+        change: Change,
+        *,
+        expires_at_ms: int | None = None,
+    ) -> NewKey:
+        """Issue a key to a user.
+
+        Raises:
+            InvalidRequest: It would be expired already.
+        """
+        account = await self.account(id_or_username)
+        if expires_at_ms is not None and expires_at_ms <= change.now_ms:
+            raise InvalidRequest("The date of expiry is in the past.")
+        text = new_key()
+        row = KeyRow(
+            key_id=f"key_{secrets.token_hex(6)}",
+            account_id=account.account_id,
+            username=account.username,
+            account_status=account.status,
+            tier=tier,
+            status=KeyStatus.ACTIVE,
+            prefix=text[:SHOWN_LENGTH],
+            created_at_ms=change.now_ms,
+            expires_at_ms=expires_at_ms,
+            last_used_at_ms=None,
+            changed_at_ms=change.now_ms,
+            changed_by=change.by,
+            reason=change.reason,
+        )
+        await self._store.create_key(row, digest(self._pepper, text))
+        return NewKey(row, text)
+
+    async def key(self, id_or_text: str, now_ms: int) -> KeyRow:
+        """Find a key by its id or its text; its status is the one it has now.
+
+        Raises:
+            NotFound: There is no such key.
+        """
+        row = await self._found(id_or_text)
+        if row is None:
+            raise NotFound(f"There is no key {_shown(id_or_text)!r}.")
+        return replace(row, status=status_at(row, now_ms))
+
+    async def _found(self, id_or_text: str) -> KeyRow | None:
+        if not id_or_text.startswith(PREFIX):
+            return await self._store.key(id_or_text)
+        if not well_formed(id_or_text):
+            raise InvalidRequest("This is not a whole key: its checksum does not fit.")
+        secret = await self._store.secret(digest(self._pepper, id_or_text))
+        return None if secret is None else secret.key
+
+    async def keys(self, id_or_username: str | None, now_ms: int) -> list[KeyRow]:
+        """The keys of a user, or all."""
+        account_id = None
+        if id_or_username is not None:
+            account_id = (await self.account(id_or_username)).account_id
+        rows = await self._store.keys(account_id)
+        return [replace(row, status=status_at(row, now_ms)) for row in rows]
+
+    async def move_key(self, id_or_text: str, action: str, change: Change) -> KeyRow:
+        """Suspend, resume or expire a key.
+
+        Raises:
+            InvalidRequest: The key's status has no such move.
+        """
+        row = await self.key(id_or_text, change.now_ms)
+        status = following(KEY_MOVES, row.status, action)
+        if not await self._store.move_key(row.key_id, (row.status, status), change):
+            raise _meanwhile(row.key_id)
+        return await self.key(row.key_id, change.now_ms)
+
+    async def rotate_key(self, id_or_text: str, change: Change, *, overlap_ms: int) -> NewKey:
+        """Give a key a new text; the old one works on for `overlap_ms`.
+
+        Its id, usage, limits and sessions stay the same, because it is the same key.
+
+        Raises:
+            InvalidRequest: The key is expired, or the overlap too long.
+        """
+        if not 0 <= overlap_ms <= OVERLAP_MAX_MS:
+            raise InvalidRequest(f"An overlap is 0 to {OVERLAP_MAX_MS // DAY_MS} days.")
+        row = await self.key(id_or_text, change.now_ms)
+        if row.status is KeyStatus.EXPIRED:
+            raise InvalidRequest("It is expired; create a new key.")
+        text = new_key()
+        secret = (text[:SHOWN_LENGTH], digest(self._pepper, text))
+        retires_at_ms = change.now_ms + overlap_ms
+        await self._store.rotate_key(row.key_id, secret, change, retires_at_ms=retires_at_ms)
+        return NewKey(await self.key(row.key_id, change.now_ms), text)
+
+
+def _shown(id_or_text: str) -> str:
+    """A name that may be repeated: of a key no more than lists show."""
+    if id_or_text.startswith(PREFIX):
+        return id_or_text[:SHOWN_LENGTH] + "..."
+    return id_or_text
+
+
+def _meanwhile(name: str) -> InvalidRequest:
+    return InvalidRequest(f"{name} was changed by someone else meanwhile; look at it again.")

@@ -1,0 +1,144 @@
+"""API keys: their text, their digest, and the states they go through.
+
+A key is `ob_live_`, 43 base62 characters that hold 256 random bits, and 6 of checksum, so that a
+typing error is refused without asking the database. Format after GitHub's
+(https://github.blog/2021-04-05-behind-githubs-new-authentication-token-formats/). Nothing here
+keeps a key: what is stored is `digest`.
+"""
+
+import hmac
+import re
+import secrets
+import zlib
+from typing import Final
+
+from msgspec import Struct
+
+from onebook.errors import ApiKeyDisabled, InvalidRequest
+from onebook.model import KeyStatus, Tier
+from onebook.store import KeyRow
+
+PREFIX: Final = "ob_live_"
+SECRET_BITS: Final = 256
+SECRET_LENGTH: Final = 43  # 62 ** 43 > 2 ** 256
+CHECKSUM_LENGTH: Final = 6  # 62 ** 6 > 2 ** 32
+SHOWN_LENGTH: Final = 12  # of a key in lists: the prefix and four characters
+MASKED_LENGTH: Final = 8  # of a key in replies to clients
+
+ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SHAPE = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}", re.ASCII)
+
+# What an operator may do to a key in a state, and the state that follows. Expired is final.
+KEY_MOVES: Final = {
+    (KeyStatus.ACTIVE, "suspend"): KeyStatus.SUSPENDED,
+    (KeyStatus.SUSPENDED, "resume"): KeyStatus.ACTIVE,
+    (KeyStatus.ACTIVE, "expire"): KeyStatus.EXPIRED,
+    (KeyStatus.SUSPENDED, "expire"): KeyStatus.EXPIRED,
+}
+ACCOUNT_MOVES: Final = {
+    (KeyStatus.ACTIVE, "suspend"): KeyStatus.SUSPENDED,
+    (KeyStatus.SUSPENDED, "resume"): KeyStatus.ACTIVE,
+}
+
+
+class Key(Struct, frozen=True):
+    """An API key as the rest of the service sees it: whose it is and what it may do.
+
+    `account_id` is the `user_id` of the interface; `status` counts the account's in; `prefix` is
+    the first 8 characters, which is all a reply ever shows.
+    """
+
+    key_id: str
+    account_id: str
+    username: str
+    tier: Tier
+    status: KeyStatus
+    prefix: str
+    created_at_ms: int
+    expires_at_ms: int | None
+
+
+def base62(number: int, length: int) -> str:
+    """Write a number in base62, padded to a length."""
+    digits = []
+    for _ in range(length):
+        number, digit = divmod(number, 62)
+        digits.append(ALPHABET[digit])
+    assert number == 0
+    return "".join(reversed(digits))
+
+
+def new_key() -> str:
+    """Make a key; the only time its text exists on our side."""
+    body = PREFIX + base62(secrets.randbits(SECRET_BITS), SECRET_LENGTH)
+    return body + checksum(body)
+
+
+def checksum(body: str) -> str:
+    """The checksum of a key without its last 6 characters."""
+    return base62(zlib.crc32(body.encode()), CHECKSUM_LENGTH)
+
+
+def well_formed(text: str) -> bool:
+    """Whether a text could be a key: right shape, right checksum."""
+    if _SHAPE.fullmatch(text) is None:
+        return False
+    return text[-CHECKSUM_LENGTH:] == checksum(text[:-CHECKSUM_LENGTH])
+
+
+def digest(pepper: bytes, text: str) -> bytes:
+    """What is stored in place of a key or a token.
+
+    HMAC-SHA-256 and no slow hash: nobody can try out 256 random bits, and a slow hash would let
+    anyone keep our processors busy by reconnecting.
+    """
+    return hmac.digest(pepper, text.encode(), "sha256")
+
+
+def key_of(row: KeyRow) -> Key:
+    """The key behind a row; a suspended account suspends the use of its keys."""
+    status = row.status
+    if row.account_status is not KeyStatus.ACTIVE and status is KeyStatus.ACTIVE:
+        status = KeyStatus.SUSPENDED
+    return Key(
+        key_id=row.key_id,
+        account_id=row.account_id,
+        username=row.username,
+        tier=row.tier,
+        status=status,
+        prefix=row.prefix[:MASKED_LENGTH],
+        created_at_ms=row.created_at_ms,
+        expires_at_ms=row.expires_at_ms,
+    )
+
+
+def status_at(key: Key | KeyRow, now_ms: int) -> KeyStatus:
+    """A key's status at a time: past its date it is expired, whatever its row says."""
+    if key.expires_at_ms is not None and now_ms >= key.expires_at_ms:
+        return KeyStatus.EXPIRED
+    return key.status
+
+
+def require_enabled(key: Key, now_ms: int) -> None:
+    """Refuse a key that may not be used now.
+
+    Raises:
+        ApiKeyDisabled: It is suspended or expired.
+    """
+    status = status_at(key, now_ms)
+    if status is not KeyStatus.ACTIVE:
+        raise ApiKeyDisabled(f"This API key is {status}; ask the operator.")
+
+
+def following(
+    moves: dict[tuple[KeyStatus, str], KeyStatus], status: KeyStatus, action: str
+) -> KeyStatus:
+    """The status that follows an operator's action.
+
+    Raises:
+        InvalidRequest: The table has no such move.
+    """
+    try:
+        return moves[status, action]
+    except KeyError:
+        raise InvalidRequest(f"It is {status}; {action} does not apply.") from None

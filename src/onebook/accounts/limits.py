@@ -1,0 +1,182 @@
+"""Request rates: one token bucket per key and per address, refilled evenly.
+
+A bucket holds one minute's worth. It is kept as one integer, the time at which it will be full
+again (GCRA, https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm), in nanoseconds so that
+the steps of every tier are exact. Header fields follow draft-ietf-httpapi-ratelimit-headers-10
+and, beside them, the older X-RateLimit-* form. Time comes in as seconds of any clock.
+"""
+
+import ipaddress
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from onebook.config import TIERS
+from onebook.errors import RateLimitExceeded
+from onebook.model import Tier
+
+SECOND_NS: Final = 1_000_000_000
+WINDOW_S: Final = 60
+WINDOW_NS: Final = WINDOW_S * SECOND_NS
+
+# Buckets that are kept at once, of each kind; the one unused longest goes, which only forgives.
+BUCKETS_MAX: Final = 50_000
+ADDRESS_LENGTH_MAX: Final = 64
+IPV6_PREFIX_BITS: Final = 64  # one customer's network: addresses within it are free to anyone
+
+FAILURES_PER_MINUTE: Final = 10
+UNKNOWN_KEYS_PER_MINUTE: Final = 60
+REQUESTS_PER_MINUTE: Final[Mapping[Tier, int]] = {
+    tier: limits.requests_per_minute for tier, limits in TIERS.items()
+}
+
+
+class Decision(Struct, frozen=True):
+    """What a bucket says to one request.
+
+    `reset_s` is when the bucket is full again, `retry_after_s` when it has one token again (0 if
+    it has one now).
+    """
+
+    allowed: bool
+    policy: str
+    limit: int
+    remaining: int
+    reset_s: float
+    retry_after_s: float
+
+    def headers(self) -> dict[str, str]:
+        """The header fields of the answer."""
+        reset_s = math.ceil(self.reset_s)
+        fields = {
+            "RateLimit-Policy": f'"{self.policy}";q={self.limit};w={WINDOW_S}',
+            "RateLimit": f'"{self.policy}";r={self.remaining};t={reset_s}',
+            "X-RateLimit-Limit": str(self.limit),
+            "X-RateLimit-Remaining": str(self.remaining),
+            "X-RateLimit-Reset": str(reset_s),
+        }
+        if not self.allowed:
+            fields["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
+        return fields
+
+    def require(self, what: str) -> None:
+        """Refuse the request if the bucket does.
+
+        Raises:
+            RateLimitExceeded: It does; `what` names what there was too much of.
+        """
+        if not self.allowed:
+            raise RateLimitExceeded(
+                f"Too many {what}: {self.limit} a minute. "
+                f"Try again in {max(1, math.ceil(self.retry_after_s))} s.",
+                retry_after_s=self.retry_after_s,
+            )
+
+
+class Buckets:
+    """Token buckets by name, the one used longest ago first."""
+
+    def __init__(self, *, buckets_max: int = BUCKETS_MAX) -> None:
+        self._full_at_ns: dict[str, int] = {}
+        self._buckets_max = buckets_max
+
+    def __len__(self) -> int:
+        return len(self._full_at_ns)
+
+    def take(self, name: str, now_s: float, *, policy: str, per_minute: int) -> Decision:
+        """Take a token from a bucket if it has one."""
+        now_ns = int(now_s * SECOND_NS)
+        step_ns = WINDOW_NS // per_minute
+        full_at_ns = self._full_at(name, now_ns)
+        allowed = full_at_ns + step_ns - now_ns <= WINDOW_NS
+        if allowed:
+            full_at_ns += step_ns
+            self._keep(name, full_at_ns)
+        return _decision(allowed, full_at_ns - now_ns, policy=policy, per_minute=per_minute)
+
+    def peek(self, name: str, now_s: float, *, policy: str, per_minute: int) -> Decision:
+        """Say what `take` would, and take nothing."""
+        now_ns = int(now_s * SECOND_NS)
+        used_ns = self._full_at(name, now_ns) - now_ns
+        allowed = used_ns + WINDOW_NS // per_minute <= WINDOW_NS
+        return _decision(allowed, used_ns, policy=policy, per_minute=per_minute)
+
+    def _full_at(self, name: str, now_ns: int) -> int:
+        full_at_ns = self._full_at_ns.get(name, now_ns)
+        # More than a window ahead is only possible when the clock was set back.
+        return min(max(full_at_ns, now_ns), now_ns + WINDOW_NS)
+
+    def _keep(self, name: str, full_at_ns: int) -> None:
+        self._full_at_ns.pop(name, None)
+        self._full_at_ns[name] = full_at_ns
+        if len(self._full_at_ns) > self._buckets_max:
+            del self._full_at_ns[next(iter(self._full_at_ns))]
+
+
+def _decision(allowed: bool, used_ns: int, *, policy: str, per_minute: int) -> Decision:
+    step_ns = WINDOW_NS // per_minute
+    return Decision(
+        allowed=allowed,
+        policy=policy,
+        limit=per_minute,
+        remaining=(WINDOW_NS - used_ns) // step_ns,
+        reset_s=used_ns / SECOND_NS,
+        retry_after_s=max(0, used_ns + step_ns - WINDOW_NS) / SECOND_NS,
+    )
+
+
+class RateLimiter:
+    """The request rate of every key, and of every address that asks without one."""
+
+    def __init__(self, per_minute: Mapping[Tier, int] = REQUESTS_PER_MINUTE) -> None:
+        self._per_minute = per_minute
+        self._keys = Buckets()
+        self._addresses = Buckets()
+
+    def take(self, key_id: str, tier: Tier, now_s: float) -> Decision:
+        """Count one request, or one WebSocket message, of a key."""
+        return self._keys.take(key_id, now_s, policy=tier.value, per_minute=self._per_minute[tier])
+
+    def take_address(self, address: str, now_s: float) -> Decision:
+        """Count one public GET of an address, at the basic rate."""
+        return self._addresses.take(
+            network(address), now_s, policy="public", per_minute=self._per_minute[Tier.BASIC]
+        )
+
+
+class AddressLimit:
+    """How often a minute an address may do one thing, such as fail to authenticate."""
+
+    def __init__(self, policy: str, per_minute: int) -> None:
+        self._policy = policy
+        self._per_minute = per_minute
+        self._buckets = Buckets()
+
+    def take(self, address: str, now_s: float) -> Decision:
+        """Count it once."""
+        return self._buckets.take(
+            network(address), now_s, policy=self._policy, per_minute=self._per_minute
+        )
+
+    def peek(self, address: str, now_s: float) -> Decision:
+        """Whether once more would be allowed."""
+        return self._buckets.peek(
+            network(address), now_s, policy=self._policy, per_minute=self._per_minute
+        )
+
+
+@lru_cache(maxsize=4_096)
+def network(address: str) -> str:
+    """What shares one bucket: an IPv4 address, an IPv6 /64, or a text that is no address."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address[:ADDRESS_LENGTH_MAX]
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.ip_network((ip, IPV6_PREFIX_BITS), strict=False))
