@@ -1,0 +1,1 @@
+"""Simulated exchanges that speak the real protocols on loopback, and replay of recordings."""

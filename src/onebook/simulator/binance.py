@@ -1,0 +1,163 @@
+"""Binance's side of its spot protocol: combined and raw streams, REST snapshots, no checksum.
+
+Every event carries the numbers `U..u` of its changes; the book itself comes by REST
+(`/api/v3/depth`). Unknown streams are acknowledged and stay silent.
+https://github.com/binance/binance-spot-api-docs/blob/master/web-socket-streams.md
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dropped,
+    Key,
+    Now,
+    Rules,
+    Session,
+    Spelling,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+
+DEPTH: Final = 5_000
+STREAMS_MAX: Final = 1_024
+DEPTH_WEIGHTS: Final = ((100, 5), (500, 25), (1_000, 50))
+DEEPEST_WEIGHT: Final = 250
+
+
+class Binance:
+    """The protocol of stream.binance.com and api.binance.com."""
+
+    rules = Rules(
+        spelling=Spelling(price_places=8, amount_places=8),
+        frames_per_s_max=5,
+        silence_max_s=86_400.0,  # pongs are what keeps a connection
+        ping_s=20.0,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Streams may stand in the URL: `/stream?streams=a/b` wraps frames, `/ws/a` does not."""
+        url = urlsplit(session.path)
+        if url.path.startswith("/ws"):
+            session.form = _raw
+            streams = url.path.removeprefix("/ws").strip("/").split("/")
+        else:
+            streams = parse_qs(url.query).get("streams", [""])[0].split("/")
+        for stream in filter(None, streams):
+            self._subscribe(session, stream)
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """SUBSCRIBE, UNSUBSCRIBE and LIST_SUBSCRIPTIONS; anything else is an error."""
+        request = loaded(frame)
+        if request is None:
+            return [_error(3, "Invalid JSON: expected value at line 1 column 1", None)]
+        number, streams = request.get("id"), request.get("params", [])
+        match request.get("method"):
+            case "SUBSCRIBE":
+                for stream in streams:
+                    self._subscribe(session, stream)
+            case "UNSUBSCRIBE":
+                for stream in streams:
+                    session.topics.pop(stream, None)
+            case "LIST_SUBSCRIPTIONS":
+                return [dumped({"result": list(session.topics), "id": number})]
+            case method:
+                return [_error(2, f"Invalid request: unknown variant `{method}`", number)]
+        return [dumped({"result": None, "id": number})]
+
+    def _subscribe(self, session: Session, stream: str) -> None:
+        symbol, _, channel = stream.partition("@")
+        if len(session.topics) >= STREAMS_MAX:
+            raise Dropped("Too many streams.")
+        if channel in ("depth", "depth@100ms") and self._board.lists(symbol.upper()):
+            self._board.subscribe(session, stream, Key(symbol.upper(), DEPTH))
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """`depthUpdate` in its combined form."""
+        native = channel.listing.native
+        data = {
+            "e": "depthUpdate",
+            "E": now.ms,
+            "s": native,
+            "U": channel.previous + 1,
+            "u": channel.sequence,
+            "b": changes.bids,
+            "a": changes.asks,
+        }
+        return dumped({"stream": f"{native.lower()}@depth@100ms", "data": data})
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: protocol pings do it."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """`exchangeInfo` and `depth`."""
+        if path == "/api/v3/exchangeInfo":
+            return self._exchange_info(now)
+        return self._depth(query) if path == "/api/v3/depth" else None
+
+    def _depth(self, query: Mapping[str, str]) -> Answer:
+        native, limit = query.get("symbol", ""), int(query.get("limit", "100"))
+        lists = self._board.lists(native) and native not in self._board.muted
+        channel = self._board.channel(Key(native, DEPTH)) if lists else None
+        if channel is None:
+            return answered({"code": -1121, "msg": "Invalid symbol."}, 400)
+        book = channel.snapshot()
+        body = {
+            "lastUpdateId": channel.sequence,
+            "bids": book.bids[:limit],
+            "asks": book.asks[:limit],
+        }
+        weight = next((weight for most, weight in DEPTH_WEIGHTS if limit <= most), DEEPEST_WEIGHT)
+        headers = (("X-MBX-USED-WEIGHT-1M", str(weight)),)
+        return answered(body)._replace(headers=headers)
+
+    def _exchange_info(self, now: Now) -> Answer:
+        symbols = [
+            {
+                "symbol": listing.native,
+                "status": "TRADING",
+                "baseAsset": listing.base,
+                "baseAssetPrecision": 8,
+                "quoteAsset": listing.quote,
+                "quotePrecision": 8,
+                "isSpotTradingAllowed": True,
+                "filters": [
+                    {"filterType": "PRICE_FILTER", "tickSize": _padded(listing.tick)},
+                    {"filterType": "LOT_SIZE", "stepSize": _padded(listing.lot)},
+                ],
+            }
+            for listing in self._board.listings.values()
+        ]
+        return answered({"timezone": "UTC", "serverTime": now.ms, "symbols": symbols})
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of a `depthUpdate`, wrapped or raw."""
+        message = loaded(frame) or {}
+        data = message.get("data", message)
+        return data["s"] if isinstance(data, dict) and data.get("e") == "depthUpdate" else None
+
+
+def _raw(frame: str) -> str:
+    """A combined frame without its wrapping."""
+    return frame[frame.index('"data":') + len('"data":') : -1]
+
+
+def _error(code: int, message: str, number: object) -> str:
+    return dumped({"code": code, "msg": message, "id": number})
+
+
+def _padded(step: str) -> str:
+    whole, _, fraction = step.partition(".")
+    return f"{whole}.{fraction.ljust(8, '0')}"

@@ -1,0 +1,145 @@
+"""Bybit's side of its v5 spot protocol: `orderbook.<depth>.<symbol>`, `u` rises by one.
+
+At most 10 topics a request and 21,000 characters of topics a connection; a request with one
+unknown topic is refused whole. https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from onebook.simulator.board import (
+    CONNECTION_ID,
+    Answer,
+    Board,
+    Channel,
+    Key,
+    Now,
+    Rules,
+    Session,
+    Spelling,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+
+ARGUMENTS_MAX: Final = 10
+TOPICS_CHARACTERS_MAX: Final = 21_000
+DEPTHS: Final = (50, 200, 1_000)
+
+
+class Bybit:
+    """The protocol of stream.bybit.com and api.bybit.com."""
+
+    rules = Rules(spelling=Spelling(price_places=None), silence_max_s=600.0)
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Bybit says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """Ping, subscribe, unsubscribe."""
+        request = loaded(frame) or {}
+        number, topics = request.get("req_id", ""), request.get("args", [])
+        match request.get("op"):
+            case "ping":
+                return [_reply("ping", "pong", number)]
+            case "subscribe":
+                return self._subscribe(session, topics, number, now)
+            case "unsubscribe":
+                for topic in topics:
+                    session.topics.pop(topic, None)
+                return [_reply("unsubscribe", "", number)]
+            case operation:
+                text = f"error:request [op:{operation}] unknown"
+                return [_reply(str(operation), text, number, success=False)]
+
+    def _subscribe(self, session: Session, topics: list[str], number: str, now: Now) -> list[str]:
+        problem = self._problem(session, topics)
+        if problem:
+            return [_reply("subscribe", problem, number, success=False)]
+        windows = [self._board.subscribe(session, topic, _key(topic)) for topic in topics]
+        return [_reply("subscribe", "subscribe", number)] + [
+            _frame(window, "snapshot", window.snapshot(), now) for window in windows if window
+        ]
+
+    def _problem(self, session: Session, topics: list[str]) -> str:
+        if len(topics) > ARGUMENTS_MAX:
+            return f"args size >{ARGUMENTS_MAX}"
+        if sum(map(len, [*session.topics, *topics])) > TOPICS_CHARACTERS_MAX:
+            return "args length too long"
+        for topic in topics:
+            if topic in session.topics:
+                return f"error:already subscribed,topic:{topic}"
+            key = _key(topic)
+            if key.depth not in DEPTHS or not self._board.lists(key.native):
+                return f"error:handler not found,topic:{topic}"
+        return ""
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """A `delta` frame."""
+        return _frame(channel, "delta", changes, now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: the client pings."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The instruments."""
+        if path != "/v5/market/instruments-info":
+            return None
+        rows = [
+            {
+                "symbol": listing.native,
+                "baseCoin": listing.base,
+                "quoteCoin": listing.quote,
+                "innovation": "0",
+                "status": "Trading",
+                "lotSizeFilter": {"basePrecision": listing.lot},
+                "priceFilter": {"tickSize": listing.tick},
+                "symbolType": "",
+            }
+            for listing in self._board.listings.values()
+        ]
+        result = {"category": "spot", "list": rows}
+        return answered({"retCode": 0, "retMsg": "OK", "result": result, "time": now.ms})
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of an `orderbook` frame."""
+        topic = str((loaded(frame) or {}).get("topic", ""))
+        return topic.rpartition(".")[2] if topic.startswith("orderbook.") else None
+
+
+def _key(topic: str) -> Key:
+    channel, _, rest = topic.partition(".")
+    depth, _, native = rest.partition(".")
+    return Key(native, int(depth) if channel == "orderbook" and depth.isdecimal() else 0)
+
+
+def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+    native = channel.listing.native
+    data = {
+        "s": native,
+        "b": book.bids,
+        "a": book.asks,
+        "u": channel.updates,
+        "seq": channel.sequence,
+    }
+    topic = f"orderbook.{channel.key.depth}.{native}"
+    return dumped({"topic": topic, "ts": now.ms, "type": kind, "data": data, "cts": now.ms})
+
+
+def _reply(operation: str, text: str, number: str, *, success: bool = True) -> str:
+    return dumped(
+        {
+            "success": success,
+            "ret_msg": text,
+            "conn_id": CONNECTION_ID,
+            "req_id": number,
+            "op": operation,
+        }
+    )

@@ -1,0 +1,175 @@
+"""Kraken's side of its WebSocket v2 `book` channel: bare numbers and a CRC-32 of their digits.
+
+Levels that better ones push out of the subscribed depth are not announced: the client cuts.
+The checksum is over the top 10 asks, then bids: digits of price and qty as printed, without the
+dot and leading zeros. https://docs.kraken.com/api/docs/guides/spot-ws-book-v2
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from zlib import crc32
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Key,
+    Now,
+    Rules,
+    Session,
+    Spelling,
+    TextChanges,
+    TextLevels,
+    answered,
+    dumped,
+    loaded,
+)
+
+DEPTHS: Final = (10, 25, 100, 500, 1_000)
+CHECKSUM_LEVELS: Final = 10
+IDLE_S: Final = 1.0
+# REST still uses the old codes; the socket does not.
+REST_CODES: Final = {"BTC": "XBT", "DOGE": "XDG"}
+
+
+class Kraken:
+    """The protocol of ws.kraken.com/v2 and api.kraken.com."""
+
+    rules = Rules(
+        spelling=Spelling(price_places=None, amount_places=None),
+        silent_cuts=True,
+        frames_per_s_max=50,
+        silence_max_s=60.0,
+        heartbeat_s=IDLE_S,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """The status of the system."""
+        data = {
+            "version": "2.0.10",
+            "system": "online",
+            "api_version": "v2",
+            "connection_id": 12393906104898154338,
+        }
+        return [dumped({"channel": "status", "type": "update", "data": [data]})]
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """Ping, subscribe, unsubscribe; each symbol has its own answer."""
+        request = loaded(frame) or {}
+        method, params = request.get("method"), request.get("params", {})
+        if method == "ping":
+            return [dumped(_timed({"method": "pong"}, request, now))]
+        if method not in ("subscribe", "unsubscribe") or params.get("channel") != "book":
+            return [_failed(request, "Unsupported method or channel", "", now)]
+        act = self._subscribe if method == "subscribe" else self._unsubscribe
+        return [
+            reply
+            for symbol in params.get("symbol", [])
+            for reply in act(session, symbol, request, now)
+        ]
+
+    def _subscribe(
+        self, session: Session, symbol: str, request: dict[str, Any], now: Now
+    ) -> list[str]:
+        depth = request["params"].get("depth", 10)
+        if depth not in DEPTHS:
+            return [_failed(request, "Depth not supported", symbol, now)]
+        if not self._board.lists(symbol):
+            return [_failed(request, f"Currency pair not supported {symbol}", symbol, now)]
+        if symbol in session.topics:
+            return [_failed(request, "Already subscribed", symbol, now)]
+        window = self._board.subscribe(session, symbol, Key(symbol, depth))
+        replies = [_done(request, symbol, depth, now)]
+        if window is not None and request["params"].get("snapshot", True):
+            replies.append(_frame(window, "snapshot", window.snapshot(), now))
+        return replies
+
+    def _unsubscribe(
+        self, session: Session, symbol: str, request: dict[str, Any], now: Now
+    ) -> list[str]:
+        key = session.topics.pop(symbol, None)
+        if key is None:
+            return [_failed(request, "Subscription Not Found", symbol, now)]
+        return [_done(request, symbol, key.depth, now)]
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """An update with the checksum of the book after it."""
+        return _frame(channel, "update", changes, now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """A frame a second to a client that has a subscription and hears nothing else."""
+        idle = session.topics and now.s - session.said_s >= IDLE_S
+        return ['{"channel":"heartbeat"}'] if idle else []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The asset pairs, in the old codes."""
+        if path != "/0/public/AssetPairs":
+            return None
+        pairs = {}
+        for listing in self._board.listings.values():
+            base, quote = (REST_CODES.get(code, code) for code in (listing.base, listing.quote))
+            pairs[f"{base}{quote}"] = {
+                "altname": f"{base}{quote}",
+                "wsname": f"{base}/{quote}",
+                "base": _legacy(base),
+                "quote": _legacy(quote),
+                "pair_decimals": listing.price_decimals,
+                "lot_decimals": listing.amount_decimals,
+                "tick_size": listing.tick,
+                "status": "online",
+            }
+        return answered({"error": [], "result": pairs})
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of a `book` frame."""
+        message = loaded(frame) or {}
+        book = message.get("channel") == "book" and message.get("data")
+        return message["data"][0].get("symbol") if book else None
+
+
+def checksum(bids: TextLevels, asks: TextLevels) -> int:
+    """Kraken's CRC-32 of the best 10 asks, then bids."""
+    levels = asks[:CHECKSUM_LEVELS] + bids[:CHECKSUM_LEVELS]
+    digits = "".join(text.replace(".", "").lstrip("0") for level in levels for text in level)
+    return crc32(digits.encode())
+
+
+def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+    """Text by hand: numbers keep the digits that the checksum is made of."""
+    top = channel.top(CHECKSUM_LEVELS)
+    timestamp = f',"timestamp":"{now.rfc3339()}"' if kind == "update" else ""
+    return (
+        f'{{"channel":"book","type":"{kind}","data":[{{"symbol":"{channel.listing.native}",'
+        f'"bids":{_levels(book.bids)},"asks":{_levels(book.asks)},'
+        f'"checksum":{checksum(top.bids, top.asks)}{timestamp}}}]}}'
+    )
+
+
+def _levels(levels: TextLevels) -> str:
+    objects = (f'{{"price":{price},"qty":{amount}}}' for price, amount in levels)
+    return f"[{','.join(objects)}]"
+
+
+def _done(request: dict[str, Any], symbol: str, depth: int, now: Now) -> str:
+    result = {"channel": "book", "depth": depth, "snapshot": True, "symbol": symbol}
+    reply = {"method": request["method"], "result": result, "success": True}
+    return dumped(_timed(reply, request, now))
+
+
+def _failed(request: dict[str, Any], text: str, symbol: str, now: Now) -> str:
+    reply = {"error": text, "method": request.get("method"), "success": False, "symbol": symbol}
+    return dumped(_timed(reply, request, now))
+
+
+def _timed(reply: dict[str, Any], request: dict[str, Any], now: Now) -> dict[str, Any]:
+    number = {"req_id": request["req_id"]} if "req_id" in request else {}
+    return reply | {"time_in": now.rfc3339(), "time_out": now.rfc3339()} | number
+
+
+def _legacy(code: str) -> str:
+    prefixes = {"XBT": "X", "ETH": "X", "XDG": "X", "USD": "Z"}
+    return prefixes.get(code, "") + code

@@ -1,0 +1,186 @@
+"""One loopback port that answers REST and WebSocket for one exchange, real or replayed.
+
+Sockets only: what is said is decided by the `Talk` it is given. Every client has a bounded
+queue; one that does not read is cut off, as an exchange does.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import parse_qsl, urlsplit
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from onebook.exchanges import EXCHANGES
+from onebook.simulator.board import Answer, Dropped, Now, Session
+
+HOST: Final = "127.0.0.1"
+QUEUE_FRAMES_MAX: Final = 4_096
+PONG_MAX_S: Final = 60.0
+CLOSE_MAX_S: Final = 1.0
+TOO_SLOW: Final = 1008
+NOT_FOUND: Final = Answer(404, b'{"error":"not found"}')
+
+
+class Urls(NamedTuple):
+    """Where a feed finds an exchange."""
+
+    ws: str
+    rest: str
+
+
+class Talk(Protocol):
+    """What an exchange says; the loopback carries it."""
+
+    name: str
+    ping_s: float | None
+
+    def joined(self, client: "Client") -> None:
+        """A client connected."""
+
+    def heard(self, client: "Client", frame: str) -> None:
+        """A client sent a frame.
+
+        Raises:
+            Dropped: The exchange ends the connection.
+        """
+
+    def left(self, client: "Client") -> None:
+        """A client is gone."""
+
+    def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
+        """Answer a REST request; None where there is no such path."""
+
+
+def system_now() -> Now:
+    """This machine's clocks."""
+    return Now(time.monotonic(), time.time_ns() // 1_000_000)
+
+
+class Client:
+    """One connected client: its session and the frames that wait for it."""
+
+    def __init__(self, connection: ServerConnection, session: Session) -> None:
+        self.session = session
+        self._connection = connection
+        self._queue: asyncio.Queue[str | bytes | Dropped] = asyncio.Queue(QUEUE_FRAMES_MAX)
+
+    def put(self, frame: str | bytes | Dropped) -> None:
+        """Queue a frame, or the end of the connection; a full queue cuts it off."""
+        try:
+            self._queue.put_nowait(frame)
+        except asyncio.QueueFull:
+            self.abort()
+
+    async def waited_put(self, frame: str | bytes) -> None:
+        """Queue a frame when there is room: for a sender that has all the time in the world."""
+        await self._queue.put(frame)
+
+    async def drained(self) -> None:
+        """Wait until every queued frame was handed to the socket."""
+        await self._queue.join()
+
+    def abort(self) -> None:
+        """End the connection without a word."""
+        self._connection.transport.abort()
+
+    async def write(self) -> None:
+        """Send what is queued until the connection ends."""
+        with suppress(ConnectionClosed):
+            while True:
+                frame = await self._queue.get()
+                if isinstance(frame, Dropped):
+                    return await self._connection.close(frame.code, frame.reason)
+                await self._connection.send(frame)
+                self._queue.task_done()
+
+
+class Loopback:
+    """A server on 127.0.0.1; the port stays the same over stop and start."""
+
+    def __init__(self, talk: Talk, *, clock: Callable[[], Now] = system_now, port: int = 0) -> None:
+        self._talk = talk
+        self._clock = clock
+        self._port = port
+        self._server: Server | None = None
+        self._clients: set[Client] = set()
+
+    @property
+    def urls(self) -> Urls:
+        """Addresses with the paths that the connectors use."""
+        exchange = EXCHANGES[self._talk.name]
+        ws, rest = urlsplit(exchange.ws_url), urlsplit(exchange.rest_url)
+        query = f"?{ws.query}" if ws.query else ""
+        return Urls(
+            f"ws://{HOST}:{self._port}{ws.path}{query}", f"http://{HOST}:{self._port}{rest.path}"
+        )
+
+    async def start(self) -> None:
+        """Listen."""
+        if self._server:
+            return
+        self._server = await serve(
+            self._serve,
+            HOST,
+            self._port,
+            process_request=self._request,
+            compression=None,
+            ping_interval=self._talk.ping_s,
+            ping_timeout=PONG_MAX_S,
+            close_timeout=CLOSE_MAX_S,
+        )
+        self._port = next(iter(self._server.sockets)).getsockname()[1]
+
+    async def stop(self) -> None:
+        """Vanish: every connection ends without a close frame, new ones are refused."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        for client in tuple(self._clients):
+            client.abort()
+        server.close()
+        await server.wait_closed()
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        assert connection.request is not None
+        client = Client(connection, Session(connection.request.path, now_s=self._clock().s))
+        writer = asyncio.create_task(client.write())
+        self._clients.add(client)
+        try:
+            await self._converse(client, connection)
+        finally:
+            self._clients.discard(client)
+            self._talk.left(client)
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    async def _converse(self, client: Client, connection: ServerConnection) -> None:
+        try:
+            self._talk.joined(client)
+            with suppress(ConnectionClosed):
+                async for frame in connection:
+                    text = frame if isinstance(frame, str) else frame.decode(errors="replace")
+                    self._talk.heard(client, text)
+        except Dropped as dropped:
+            await connection.close(dropped.code, dropped.reason)
+
+    def _request(self, connection: ServerConnection, request: Request) -> Response | None:
+        if "Upgrade" in request.headers:
+            return None
+        url = urlsplit(request.path)
+        answer = self._talk.get(url.path, dict(parse_qsl(url.query))) or NOT_FOUND
+        headers = Headers(
+            {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(answer.body)),
+                "Connection": "close",
+                **dict(answer.headers),
+            }
+        )
+        return Response(answer.status, HTTPStatus(answer.status).phrase, headers, answer.body)

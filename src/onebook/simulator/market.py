@@ -1,0 +1,236 @@
+"""A seeded market: one reference price per symbol, and each exchange's exact book around it.
+
+Pure: no I/O, no clock. The same seed and the same calls give the same books on every machine,
+because everything is integers: prices in ticks, amounts in lots, references in 10^-12. It knows no
+protocol; `board.py` says how an exchange publishes a book.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Final, NamedTuple
+
+from onebook.simulator.listings import LISTINGS, PAIRS, PROFILES, Listing, Pair, Profile
+
+REFERENCE_DECIMALS: Final = 12
+PPM: Final = 1_000_000
+STEP_PPM_MAX: Final = 15  # a reference moves at most so far in one step
+REVERSION_STEPS: Final = 2_000  # and is drawn home, so that a long run stays in sight of the start
+STIRRED_LEVELS_MAX: Final = 6  # levels a side that change in one step besides those the price moves
+ON_GRID_PERCENT: Final = 70  # levels at round prices: there the books of exchanges meet
+
+Levels = list[tuple[int, int]]
+
+
+class Changes(NamedTuple):
+    """Levels that changed in one step as (ticks, lots); 0 lots = gone."""
+
+    bids: Levels
+    asks: Levels
+
+
+class Side:
+    """One side of a book: lots by price in ticks, best first, and what changed since `drain`."""
+
+    def __init__(self, sign: int) -> None:
+        self.amounts: dict[int, int] = {}
+        self._sign = sign  # -1: the highest price is best; 1: the lowest
+        self._keys: list[int] = []
+        self._before: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def price(self, rank: int) -> int:
+        """The price at a rank; 0 is the best, -1 the worst."""
+        return self._keys[rank] * self._sign
+
+    def top(self, count: int) -> Iterator[tuple[int, int]]:
+        """The best `count` levels, best first."""
+        return ((key * self._sign, self.amounts[key * self._sign]) for key in self._keys[:count])
+
+    def set(self, price: int, amount: int) -> None:
+        """Set the amount at a price; 0 removes it."""
+        present = self.amounts.get(price, 0)
+        self._before.setdefault(price, present)
+        key = price * self._sign
+        if amount == 0 and present:
+            del self.amounts[price]
+            del self._keys[bisect_left(self._keys, key)]
+        elif amount:
+            if not present:
+                insort(self._keys, key)
+            self.amounts[price] = amount
+
+    def better(self, price: int, than: int) -> bool:
+        """Whether a price is nearer to the middle than another."""
+        return price * self._sign < than * self._sign
+
+    def worse_by(self, price: int, ticks: int) -> int:
+        """The price so many ticks away from the middle."""
+        return price + ticks * self._sign
+
+    def on_grid(self, price: int, grid: int) -> int:
+        """The nearest price of a grid that is not nearer to the middle."""
+        return price + self._sign * (-price * self._sign % grid)
+
+    def drain(self) -> Levels:
+        """What differs from the last call, best first."""
+        changed = [
+            (price, self.amounts.get(price, 0))
+            for price, before in self._before.items()
+            if self.amounts.get(price, 0) != before
+        ]
+        self._before.clear()
+        return sorted(changed, key=lambda level: level[0] * self._sign)
+
+
+class Reference:
+    """The price of a symbol that every exchange follows: a random walk that is drawn home."""
+
+    def __init__(self, pair: Pair, rng: Random) -> None:
+        self._rng = rng
+        self._home = units(pair.price, REFERENCE_DECIMALS)
+        self.price = self._home
+
+    def move(self) -> None:
+        """Take one step."""
+        ppm_tenths = self._rng.randint(-STEP_PPM_MAX * 10, STEP_PPM_MAX * 10)
+        self.price += self.price * ppm_tenths // (PPM * 10)
+        self.price += (self._home - self.price) // REVERSION_STEPS
+
+
+class Book:
+    """One exchange's book of one symbol; never crossed, never empty, `depth` levels a side."""
+
+    def __init__(self, listing: Listing, *, pair: Pair, profile: Profile, rng: Random) -> None:
+        self.listing = listing
+        self.bids = Side(-1)
+        self.asks = Side(1)
+        self._profile = profile
+        self._rng = rng
+        self._offset_ppm = 0
+        self._grid = max(1, units(pair.grid, listing.price_decimals))
+        self._amount = max(1, units(pair.amount, listing.amount_decimals))
+
+    def step(self, reference: int) -> Changes:
+        """Follow the reference price, stir some levels, and say what changed."""
+        self._drift()
+        middle = reference * (PPM + self._offset_ppm) // PPM
+        middle //= 10 ** (REFERENCE_DECIMALS - self.listing.price_decimals)
+        half_spread = max(1, middle * self._profile.spread_ppm // (2 * PPM))
+        for side in (self.bids, self.asks):
+            limit = side.worse_by(middle, half_spread)
+            self._cut(side, limit)
+            self._fill(side, limit)
+            self._stir(side)
+            self._fit(side)
+        return Changes(self.bids.drain(), self.asks.drain())
+
+    def _drift(self) -> None:
+        """Wander a little around the reference: so books of two exchanges cross at times."""
+        self._offset_ppm += self._rng.randint(-2, 2)
+        bound = self._profile.offset_ppm_max
+        self._offset_ppm = max(-bound, min(bound, self._offset_ppm))
+
+    def _cut(self, side: Side, limit: int) -> None:
+        while len(side) and side.better(side.price(0), limit):
+            side.set(side.price(0), 0)
+
+    def _fill(self, side: Side, limit: int) -> None:
+        """Quote again up to the limit where the price left a hole."""
+        price, best = limit, side.price(0) if len(side) else None
+        for _ in range(self._profile.depth):
+            if best is not None and not side.better(side.worse_by(price, self._grid), best):
+                return
+            self._add(side, price)
+            price = side.worse_by(price, self._rng.randint(1, 2 * self._grid))
+
+    def _stir(self, side: Side) -> None:
+        for _ in range(self._rng.randint(1, STIRRED_LEVELS_MAX)):
+            # The square of a uniform number: most of what happens, happens near the top.
+            rank = self._rng.randrange(len(side)) * self._rng.randrange(len(side)) // len(side)
+            if rank and self._rng.randrange(4) == 0:
+                side.set(side.price(rank), 0)
+            elif self._rng.randrange(3) == 0:
+                self._add(side, side.worse_by(side.price(rank), self._rng.randint(1, self._grid)))
+            else:
+                side.set(side.price(rank), self._lots())
+
+    def _fit(self, side: Side) -> None:
+        """Keep the depth: the worst levels go, new worst ones come."""
+        while len(side) > self._profile.depth:
+            side.set(side.price(-1), 0)
+        while len(side) < self._profile.depth and side.price(-1) > 1:
+            self._add(side, side.worse_by(side.price(-1), self._rng.randint(1, 2 * self._grid)))
+
+    def _add(self, side: Side, price: int) -> None:
+        if self._rng.randrange(100) < ON_GRID_PERCENT:
+            price = side.on_grid(price, self._grid)
+        side.set(max(price, 1), self._lots())
+
+    def _lots(self) -> int:
+        # A random share of a random bound: many small amounts, a few large ones.
+        return self._rng.randint(1, 1 + self._amount * self._rng.randint(1, 16) // 4)
+
+
+class Market:
+    """The books of every simulated exchange.
+
+    Args:
+        names: The exchanges, by CCXT id.
+        seed: The same seed gives the same market.
+    """
+
+    def __init__(self, names: Iterable[str], *, seed: int) -> None:
+        self._references = {
+            pair.symbol: Reference(pair, Random(f"{seed}/{pair.symbol}"))  # noqa: S311
+            for pair in PAIRS
+        }
+        pairs = {pair.symbol: pair for pair in PAIRS}
+        self._books = {
+            name: {
+                listing.symbol: Book(
+                    listing,
+                    pair=pairs[listing.symbol],
+                    profile=PROFILES[name],
+                    rng=Random(f"{seed}/{name}/{listing.symbol}"),  # noqa: S311
+                )
+                for listing in LISTINGS[name]
+            }
+            for name in names
+        }
+        for name in self._books:
+            for _ in self.step(name):
+                pass
+
+    def books(self, name: str) -> dict[str, Book]:
+        """One exchange's books by symbol."""
+        return self._books[name]
+
+    def move(self) -> None:
+        """Let every reference price take a step."""
+        for reference in self._references.values():
+            reference.move()
+
+    def step(
+        self, name: str, symbols: Iterable[str] | None = None
+    ) -> Iterator[tuple[str, Changes]]:
+        """Let an exchange's books follow their references; yields what changed by symbol."""
+        books = self._books[name]
+        for symbol in books if symbols is None else symbols:
+            yield symbol, books[symbol].step(self._references[symbol].price)
+
+
+def units(text: str, decimals: int) -> int:
+    """A decimal text as an integer of 10^-decimals; further digits are cut."""
+    whole, _, fraction = text.partition(".")
+    return int(whole + fraction[:decimals].ljust(decimals, "0"))
+
+
+def decimal_text(value: int, decimals: int, *, places: int = 0) -> str:
+    """An integer of 10^-decimals as decimal text with at least `places` decimals."""
+    digits = str(value).rjust(decimals + 1, "0")
+    whole, fraction = digits[: len(digits) - decimals], digits[len(digits) - decimals :]
+    fraction = fraction.rstrip("0").ljust(places, "0")
+    return f"{whole}.{fraction}" if fraction else whole

@@ -1,0 +1,114 @@
+"""Poloniex's side of its spot protocol: `book_lv2`, 20 levels, chained by `lastId`.
+
+A client that sends no ping for 30 s is dropped, however busy its connection is.
+https://api-docs.poloniex.com/spot/websocket/market-data
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+
+DEPTH: Final = 20
+CHANNEL: Final = "book_lv2"
+
+
+class Poloniex:
+    """The protocol of ws.poloniex.com and api.poloniex.com."""
+
+    rules = Rules(frames_per_s_max=500, silence_max_s=30.0, traffic_counts=False)
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Poloniex says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """Ping, subscribe, unsubscribe."""
+        request = loaded(frame) or {}
+        event, natives = request.get("event"), request.get("symbols", [])
+        if event == "ping" or frame == "ping":
+            return ['{"event":"pong"}']
+        if event not in ("subscribe", "unsubscribe") or request.get("channel") != [CHANNEL]:
+            return [_error("Bad request")]
+        unknown = [native for native in natives if not self._board.lists(native)]
+        if unknown:
+            return [_error(f"Invalid symbols: {','.join(unknown)}")]
+        ack = dumped({"event": event, "channel": CHANNEL, "symbols": natives})
+        if event == "subscribe":
+            return [ack, *self._subscribe(session, natives, now)]
+        for native in natives:
+            session.topics.pop(native, None)
+        return [ack]
+
+    def _subscribe(self, session: Session, natives: list[str], now: Now) -> list[str]:
+        windows = [self._board.subscribe(session, native, Key(native, DEPTH)) for native in natives]
+        return [_frame(window, "snapshot", window.snapshot(), now) for window in windows if window]
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """An update."""
+        return _frame(channel, "update", changes, now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: the client pings."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The markets."""
+        if path != "/markets":
+            return None
+        return answered(
+            [
+                {
+                    "symbol": listing.native,
+                    "baseCurrencyName": listing.base,
+                    "quoteCurrencyName": listing.quote,
+                    "displayName": listing.symbol,
+                    "state": "NORMAL",
+                    "symbolTradeLimit": {
+                        "symbol": listing.native,
+                        "priceScale": listing.price_decimals,
+                        "quantityScale": listing.amount_decimals,
+                    },
+                }
+                for listing in self._board.listings.values()
+            ]
+        )
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of a `book_lv2` frame that carries data."""
+        message = loaded(frame) or {}
+        book = message.get("channel") == CHANNEL and message.get("data")
+        return message["data"][0].get("symbol") if book else None
+
+
+def _frame(channel: Channel, action: str, book: TextChanges, now: Now) -> str:
+    data = {
+        "symbol": channel.listing.native,
+        "createTime": now.ms,
+        "asks": book.asks,
+        "bids": book.bids,
+        "lastId": channel.previous,
+        "id": channel.sequence,
+        "ts": now.ms,
+    }
+    return dumped({"channel": CHANNEL, "data": [data], "action": action})
+
+
+def _error(message: str) -> str:
+    return dumped({"event": "error", "message": message})

@@ -1,0 +1,321 @@
+"""Simulated exchanges on loopback: a market, a port each, updates at a pace, faults on demand.
+
+    async with SimulatedExchanges(["okx", "kraken"], seed=7) as sim:
+        ws_url, rest_url = sim.urls["okx"]
+        sim["okx"].corrupt_next("BTC/USDT", "gap")
+
+Point the service at `sim.exchanges()`. With `rate_hz=0` nothing moves but by `sim.step()`, so
+that a test never waits for time to pass.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import msgspec
+
+from onebook.exchanges import EXCHANGES
+from onebook.exchanges.contract import Exchange
+from onebook.simulator.binance import Binance
+from onebook.simulator.board import Answer, Board, Channel, Dialect, Dropped, Key, Now
+from onebook.simulator.bybit import Bybit
+from onebook.simulator.coinbase import Coinbase
+from onebook.simulator.faults import FAULTS, Case
+from onebook.simulator.kraken import Kraken
+from onebook.simulator.listings import LISTINGS
+from onebook.simulator.loopback import Client, Loopback, Urls, system_now
+from onebook.simulator.market import Market
+from onebook.simulator.okx import Okx
+from onebook.simulator.poloniex import Poloniex
+
+DIALECTS: Final[dict[str, type[Dialect]]] = {
+    "binance": Binance,
+    "okx": Okx,
+    "bybit": Bybit,
+    "coinbase": Coinbase,
+    "kraken": Kraken,
+    "poloniex": Poloniex,
+}
+RATE_HZ: Final = 10.0
+WATCH_S: Final = 0.25
+FAULTS_QUEUED_MAX: Final = 1_000
+CHECKSUMMED: Final = ("kraken",)
+
+
+class Truth(NamedTuple):
+    """A book as it was last published: amounts by price, decimal texts, best first."""
+
+    bids: dict[str, str]
+    asks: dict[str, str]
+
+
+class SimulatedExchange:
+    """One exchange on one port; the methods are what a person or a test can do to it."""
+
+    def __init__(self, name: str, market: Market, *, clock: Callable[[], Now]) -> None:
+        kind = DIALECTS[name]
+        self.name = name
+        self.ping_s = kind.rules.ping_s
+        self._market = market
+        self._clock = clock
+        self._board = Board(LISTINGS[name], market.books(name), rules=kind.rules)
+        self._dialect = kind(self._board)
+        self._natives = {listing.symbol: listing.native for listing in LISTINGS[name]}
+        self._clients: list[Client] = []
+        self._planned: dict[str, deque[str]] = {}
+        self._rest_failures: deque[Answer] = deque(maxlen=FAULTS_QUEUED_MAX)
+        self._silent = self._frozen = False
+        self._loopback = Loopback(self, clock=clock)
+
+    @property
+    def urls(self) -> Urls:
+        """Where a feed finds it."""
+        return self._loopback.urls
+
+    @property
+    def clients(self) -> int:
+        """How many are connected."""
+        return len(self._clients)
+
+    async def start(self) -> None:
+        """Come (back), on the same port."""
+        await self._loopback.start()
+
+    async def stop(self) -> None:
+        """Vanish without a close frame."""
+        await self._loopback.stop()
+
+    def freeze(self) -> None:
+        """Publish nothing new; acks, snapshots and heartbeats go on."""
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """Publish again."""
+        self._frozen = False
+
+    def silence(self) -> None:
+        """Say nothing at all on open connections, not even heartbeats."""
+        self._silent = True
+
+    def speak(self) -> None:
+        """End the silence; what was not said meanwhile is lost."""
+        self._silent = False
+
+    def drop_next_frame(self, symbol: str) -> None:
+        """Lose the next update of a symbol on its way."""
+        self.corrupt_next(symbol, "gap")
+
+    def corrupt_next(self, symbol: str, kind: str) -> None:
+        """Spoil the next update of a symbol; kinds are the names in `FAULTS`.
+
+        Raises:
+            ValueError: No such kind, or this exchange sends no checksum.
+        """
+        if kind not in FAULTS:
+            raise ValueError(f"unknown fault {kind!r}; there are: {', '.join(FAULTS)}")
+        if kind == "checksum" and self.name not in CHECKSUMMED:
+            raise ValueError(f"{self.name} sends no checksum")
+        planned = self._planned.setdefault(self._natives[symbol], deque(maxlen=FAULTS_QUEUED_MAX))
+        planned.append(kind)
+
+    def refuse(self, symbol: str) -> None:
+        """Answer subscriptions of a symbol as this exchange answers unknown ones."""
+        self._board.refused.add(self._natives[symbol])
+
+    def ack_without_snapshot(self, symbol: str) -> None:
+        """Acknowledge subscriptions of a symbol and send nothing for it."""
+        self._board.muted.add(self._natives[symbol])
+
+    def fail_rest(self, status: int, *, times: int = 1, retry_after_s: int | None = None) -> None:
+        """Answer the next REST requests with an error, such as 429 or 503."""
+        retry = () if retry_after_s is None else (("Retry-After", str(retry_after_s)),)
+        self._rest_failures.extend([Answer(status, b'{"msg":"try later"}', retry)] * times)
+
+    def heal(self) -> None:
+        """Forget every fault that is planned or in force."""
+        self._silent = self._frozen = False
+        self._planned.clear()
+        self._rest_failures.clear()
+        self._board.refused.clear()
+        self._board.muted.clear()
+
+    def book(self, symbol: str) -> Truth:
+        """The book as its clients must have it once they read everything that was sent."""
+        native = self._natives[symbol]
+        channels = [c for c in self._board.followed() if c.key.native == native]
+        channel = channels[0] if channels else self._board.channel(Key(native, _ALL_LEVELS))
+        assert channel is not None
+        return Truth(*channel.truth())
+
+    def publish(self) -> None:
+        """Let the followed books take a step, and tell the clients."""
+        if self._frozen:
+            return
+        followed = self._board.followed()
+        for _ in self._market.step(self.name, {channel.listing.symbol for channel in followed}):
+            pass
+        for channel in followed:
+            self._publish(channel)
+
+    def _publish(self, channel: Channel) -> None:
+        changes = channel.advance()
+        if changes is None:
+            return
+        case = Case(self._dialect, channel, changes, self._board.listings, self._clock())
+        planned = self._planned.get(channel.key.native)
+        frames = FAULTS[planned.popleft()](case) if planned else [case.frame()]
+        for client in self._clients:
+            for key in client.session.topics.values():
+                if key == channel.key:
+                    self._tell(client, frames)
+
+    def watch(self) -> None:
+        """Send the heartbeats that are due and drop the clients that are silent."""
+        now = self._clock()
+        for client in self._clients:
+            try:
+                self._watch(client, now)
+            except Dropped as dropped:
+                client.put(dropped)
+
+    def _watch(self, client: Client, now: Now) -> None:
+        session, rules = client.session, self._dialect.rules
+        last = max(session.heard_s, session.said_s) if rules.traffic_counts else session.heard_s
+        if now.s - last > rules.silence_max_s:
+            raise Dropped("Idle for too long.")
+        if rules.heartbeat_s is not None and now.s - session.beat_s >= rules.heartbeat_s:
+            session.beat_s = now.s
+            self._say(client, self._dialect.heartbeat(session, now))
+
+    def joined(self, client: Client) -> None:
+        """A client connected."""
+        self._clients.append(client)
+        self._board.sessions.append(client.session)
+        self._say(client, self._dialect.opened(client.session, self._clock()))
+
+    def heard(self, client: Client, frame: str) -> None:
+        """A client sent a frame."""
+        now = self._clock()
+        client.session.heard(now.s, frames_per_s_max=self._dialect.rules.frames_per_s_max)
+        self._say(client, self._dialect.received(client.session, frame, now))
+
+    def left(self, client: Client) -> None:
+        """A client is gone."""
+        self._clients.remove(client)
+        self._board.sessions.remove(client.session)
+
+    def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
+        """Answer a REST request."""
+        if self._rest_failures:
+            return self._rest_failures.popleft()
+        return self._dialect.get(path, query, self._clock())
+
+    def _tell(self, client: Client, frames: list[str]) -> None:
+        form = client.session.form
+        self._say(client, [form(frame) for frame in frames] if form else frames)
+
+    def _say(self, client: Client, frames: list[str]) -> None:
+        if self._silent or not frames:
+            return
+        client.session.said_s = self._clock().s
+        for frame in frames:
+            client.put(frame)
+
+
+_ALL_LEVELS: Final = 1 << 20
+
+
+class SimulatedExchanges:
+    """Several simulated exchanges over one market, as an asynchronous context manager.
+
+    Args:
+        names: CCXT ids; all six by default.
+        seed: The same seed gives the same books.
+        rate_hz: Updates a second of each followed book; 0 moves only by `step`.
+        clock: Where the time comes from.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str] = tuple(DIALECTS),
+        *,
+        seed: int = 1,
+        rate_hz: float = RATE_HZ,
+        clock: Callable[[], Now] = system_now,
+    ) -> None:
+        chosen = list(names)
+        unknown = [name for name in chosen if name not in DIALECTS]
+        if unknown:
+            raise ValueError(
+                f"no simulated exchange {unknown[0]!r}; there are: {', '.join(DIALECTS)}"
+            )
+        self.rate_hz = rate_hz
+        self._market = Market(chosen, seed=seed)
+        self._exchanges = {
+            name: SimulatedExchange(name, self._market, clock=clock) for name in chosen
+        }
+        self._stack = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __getitem__(self, name: str) -> SimulatedExchange:
+        return self._exchanges[name]
+
+    @property
+    def urls(self) -> dict[str, Urls]:
+        """Where feeds find each exchange."""
+        return {name: exchange.urls for name, exchange in self._exchanges.items()}
+
+    def exchanges(self) -> dict[str, Exchange]:
+        """The exchanges' facts with addresses that point here."""
+        return {name: redirected(EXCHANGES[name], urls) for name, urls in self.urls.items()}
+
+    def step(self) -> None:
+        """Move the market once and publish everywhere."""
+        self._market.move()
+        for exchange in self._exchanges.values():
+            exchange.publish()
+
+    async def __aenter__(self) -> Self:
+        for exchange in self._exchanges.values():
+            await exchange.start()
+            self._stack.push_async_callback(exchange.stop)
+        loops = [self._watch()] + ([self._pace()] if self.rate_hz else [])
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stack.aclose()
+
+    async def _pace(self) -> None:
+        """Publish one exchange after the other, spread over the interval."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            self._market.move()
+            for exchange in self._exchanges.values():
+                exchange.publish()
+                # A moment that was missed is not made up for: the pace never becomes a burst.
+                due = max(due + 1 / self.rate_hz / len(self._exchanges), loop.time())
+                await asyncio.sleep(due - loop.time())
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for exchange in self._exchanges.values():
+                exchange.watch()
+
+
+def redirected(exchange: Exchange, urls: Urls) -> Exchange:
+    """An exchange's facts with other addresses."""
+    return msgspec.structs.replace(exchange, ws_url=urls.ws, rest_url=urls.rest)
