@@ -10,6 +10,7 @@ import ipaddress
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -29,9 +30,9 @@ IPV6_PREFIX_BITS: Final = 64  # one customer's network: addresses within it are 
 
 FAILURES_PER_MINUTE: Final = 10
 UNKNOWN_KEYS_PER_MINUTE: Final = 60
-REQUESTS_PER_MINUTE: Final[Mapping[Tier, int]] = {
-    tier: limits.requests_per_minute for tier, limits in TIERS.items()
-}
+REQUESTS_PER_MINUTE: Final[Mapping[Tier, int]] = MappingProxyType(
+    {tier: limits.requests_per_minute for tier, limits in TIERS.items()}
+)
 
 
 class Decision(Struct, frozen=True):
