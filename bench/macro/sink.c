@@ -1,0 +1,148 @@
+/* Many WebSocket clients in one process that count bytes and copy nothing.
+ *
+ *     sink PORT CLIENTS HELLO
+ *
+ * HELLO is a file: for each client in turn, lines of text messages to send after the handshake, an
+ * empty line after each client's last; it starts over when it ends. Commands on standard input:
+ *     count BYTES    forget what was counted, then print "done SECONDS" once BYTES have arrived
+ * It prints "ready" when every client is connected and has sent its messages, and ends with its input.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EVENTS = 512, LINE = 4096, DISCARD = 1 << 20 };
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void die(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static void send_all(int fd, const char *data, size_t size) {
+    while (size) {
+        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
+        if (sent <= 0) die("send");
+        data += sent;
+        size -= (size_t)sent;
+    }
+}
+
+static void send_text(int fd, const char *text, size_t size) {
+    char frame[LINE + 8];
+    size_t head = 2;
+    frame[0] = (char)0x81;
+    if (size < 126) {
+        frame[1] = (char)(0x80 | size);
+    } else {
+        frame[1] = (char)(0x80 | 126);
+        frame[2] = (char)(size >> 8);
+        frame[3] = (char)size;
+        head = 4;
+    }
+    memset(frame + head, 0, 4); /* a mask of zeros leaves the text as it is */
+    memcpy(frame + head + 4, text, size);
+    send_all(fd, frame, head + 4 + size);
+}
+
+static int connected(int port) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    char answer[4096];
+    size_t got = 0;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to)) die("connect");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    const char *request = "GET /api/v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+                          "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    send_all(fd, request, strlen(request));
+    do { /* byte by byte, so that no frame behind the answer is swallowed */
+        if (got == sizeof answer - 1 || recv(fd, answer + got, 1, 0) != 1) die("handshake");
+        answer[++got] = 0;
+    } while (!strstr(answer + (got > 4 ? got - 4 : 0), "\r\n\r\n"));
+    if (!strstr(answer, " 101 ")) {
+        fprintf(stderr, "refused: %.60s\n", answer);
+        exit(1);
+    }
+    return fd;
+}
+
+static void say_hello(int fd, FILE *hello) {
+    char line[LINE];
+    int said = 0;
+    for (;;) {
+        if (!fgets(line, sizeof line, hello)) {
+            rewind(hello);
+            if (said || !fgets(line, sizeof line, hello)) return;
+        }
+        size_t size = strcspn(line, "\n");
+        if (!size) return;
+        send_text(fd, line, size);
+        said = 1;
+    }
+}
+
+int main(int count, char **words) {
+    if (count != 4) {
+        fprintf(stderr, "sink PORT CLIENTS HELLO\n");
+        return 2;
+    }
+    int clients = atoi(words[2]), poll = epoll_create1(0);
+    FILE *hello = fopen(words[3], "r");
+    if (!hello) die(words[3]);
+    for (int i = 0; i < clients; i++) {
+        struct epoll_event event = {.events = EPOLLIN};
+        event.data.fd = connected(atoi(words[1]));
+        say_hello(event.data.fd, hello);
+        if (epoll_ctl(poll, EPOLL_CTL_ADD, event.data.fd, &event)) die("epoll");
+    }
+    struct epoll_event input = {.events = EPOLLIN, .data.fd = 0};
+    if (epoll_ctl(poll, EPOLL_CTL_ADD, 0, &input)) die("epoll");
+    printf("ready\n");
+    fflush(stdout);
+    struct epoll_event events[EVENTS];
+    uint64_t counted = 0, wanted = UINT64_MAX;
+    double began = seconds();
+    for (;;) {
+        int n = epoll_wait(poll, events, EVENTS, -1);
+        if (n < 0 && errno != EINTR) die("epoll_wait");
+        for (int i = 0; i < n; i++) {
+            int fd = events[i].data.fd;
+            if (fd == 0) {
+                char command[64];
+                ssize_t size = read(0, command, sizeof command - 1);
+                if (size <= 0) return 0;
+                command[size] = 0;
+                counted = 0;
+                wanted = strtoull(command + 6, NULL, 10);
+                began = seconds();
+                printf("counting\n");
+                fflush(stdout);
+                continue;
+            }
+            ssize_t size = recv(fd, NULL, DISCARD, MSG_TRUNC | MSG_DONTWAIT);
+            if (size > 0) counted += (uint64_t)size;
+            else if (size == 0 || errno != EAGAIN) epoll_ctl(poll, EPOLL_CTL_DEL, fd, NULL);
+        }
+        if (counted >= wanted) {
+            printf("done %.6f\n", seconds() - began);
+            fflush(stdout);
+            wanted = UINT64_MAX;
+        }
+    }
+}
