@@ -3,7 +3,7 @@
 The order is fixed: session, rate limit, body. A request that is refused costs no parsing.
 """
 
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -13,9 +13,6 @@ from onebook.accounts import Decision, Session
 from onebook.api.edge import EXCHANGE, Exchange
 from onebook.api.problems import from_validation
 from onebook.api.services import Services
-from onebook.errors import RateLimitExceeded
-
-PUBLIC_POLICY = "public"
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -49,8 +46,7 @@ async def caller(request: Request, parts: Parts, documented: Documented) -> Sess
     # Several headers are one comma-separated list (RFC 9110 section 5.3), which no token is.
     found = await parts.accounts.session(", ".join(given) if given else None, parts.now_ms())
     key = found.key
-    decision = parts.accounts.limits.take(key.key_id, key.tier, parts.now_s())
-    _count(request, decision, policy=key.tier.value)
+    _count(request, parts.accounts.limits.take(key.key_id, key.tier, parts.now_s()))
     return found
 
 
@@ -59,26 +55,16 @@ Caller = Annotated[Session, Depends(caller)]
 
 def counted_by_address(request: Request, parts: Parts) -> None:
     """Count a public request against its address."""
-    decision = parts.accounts.limits.take_address(address(request), parts.now_s())
-    _count(request, decision, policy=PUBLIC_POLICY)
+    _count(request, parts.accounts.limits.take_address(address(request), parts.now_s()))
 
 
 ByAddress = Depends(counted_by_address)
 
 
-def _count(request: Request, decision: Decision, *, policy: str) -> None:
+def _count(request: Request, decision: Decision) -> None:
     exchange: Exchange = request.scope[EXCHANGE]
-    exchange.decision, exchange.policy = decision, policy
-    if not decision.allowed:
-        _refuse(decision)
-
-
-def _refuse(decision: Decision) -> NoReturn:
-    raise RateLimitExceeded(
-        f"More than {decision.limit} requests in a minute; wait before asking again.",
-        details={"current_limit": decision.limit, "window": "per_minute"},
-        retry_after_s=decision.retry_after_s,
-    )
+    exchange.decision = decision  # `edge.py` writes its headers, whatever the answer will be
+    decision.require("requests")
 
 
 async def read_body(request: Request, model: type[Body]) -> Body:

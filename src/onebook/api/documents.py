@@ -29,7 +29,7 @@ RATE_HEADERS = {
     "RateLimit": "What is left: r requests, full again in t seconds (IETF draft).",
     "X-RateLimit-Limit": "Requests in a minute.",
     "X-RateLimit-Remaining": "Requests left now.",
-    "X-RateLimit-Reset": "When all are left again, Unix seconds.",
+    "X-RateLimit-Reset": "Seconds until all are left again.",
 }
 
 

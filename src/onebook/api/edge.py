@@ -6,7 +6,6 @@ did. It writes the route's template everywhere, never the path: the path of endp
 
 import logging
 from dataclasses import dataclass
-from math import ceil
 from typing import Any, Final
 
 from fastapi.responses import Response
@@ -21,7 +20,6 @@ from onebook.api.services import Services
 from onebook.errors import RequestTooLarge
 
 EXCHANGE: Final = "onebook.exchange"
-WINDOW_S: Final = 60
 UNMATCHED: Final = "unmatched"
 CLIENT_GONE: Final = 499  # nginx's number for a client that left before its answer
 
@@ -56,7 +54,6 @@ class Exchange:
     sent_bytes: int = 0
     received_bytes: int = 0
     decision: Decision | None = None
-    policy: str = ""
 
 
 class Edge:
@@ -131,8 +128,7 @@ class Edge:
         if exchange.scope["scheme"] == "https":
             headers.setdefault("Strict-Transport-Security", HSTS)
         if exchange.decision is not None:
-            now_s = self._services.now_ms() // 1000
-            headers.update(rate_headers(exchange.decision, exchange.policy, now_s=now_s))
+            headers.update(exchange.decision.headers())
 
     def _record(self, exchange: Exchange, method: str) -> None:
         route, spent_s = template(exchange.scope), self._services.now_s() - exchange.started_s
@@ -148,22 +144,6 @@ def template(scope: Scope) -> str:
     """The path of the route that answered, with its parameters unfilled."""
     path: str = getattr(scope.get("route"), "path", UNMATCHED)
     return path.replace(":path}", "}")
-
-
-def rate_headers(decision: Decision, policy: str, *, now_s: int) -> dict[str, str]:
-    """What is left of a limit: the IETF draft's two fields, and the three that are older.
-
-    https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/
-    `X-RateLimit-Reset` is in Unix seconds, as most clients expect of it.
-    """
-    reset_s = max(0, ceil(decision.reset_s))
-    return {
-        "RateLimit-Policy": f'"{policy}";q={decision.limit};w={WINDOW_S}',
-        "RateLimit": f'"{policy}";r={decision.remaining};t={reset_s}',
-        "X-RateLimit-Limit": str(decision.limit),
-        "X-RateLimit-Remaining": str(decision.remaining),
-        "X-RateLimit-Reset": str(now_s + reset_s),
-    }
 
 
 def _declared_bytes(scope: Scope) -> int:

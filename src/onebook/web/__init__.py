@@ -1,0 +1,9 @@
+"""The pages: the first page with the live book, and the documentation. No build step, no CDN.
+
+Static files are plain ES modules and CSS; `docs.py` writes the documentation from the OpenAPI
+and AsyncAPI documents. What is served is decided by `routes.py`.
+"""
+
+from onebook.web.routes import Site, pages
+
+__all__ = ["Site", "pages"]

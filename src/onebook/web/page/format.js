@@ -1,0 +1,46 @@
+// Numbers as text: the same number of decimals down a column, so that digits stand under digits.
+
+const formats = new Map();
+
+export function fixed(value, decimals) {
+  let format = formats.get(decimals);
+  if (!format) {
+    const options = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
+    formats.set(decimals, (format = new Intl.NumberFormat("en", options)));
+  }
+  return format.format(value);
+}
+
+/** How many decimals the numbers need, up to `max`: exponents such as 1e-7 count too. */
+export function decimals(values, max) {
+  let most = 0;
+  for (const value of values) {
+    const [digits, exponent = "0"] = String(value).split("e");
+    const places = (digits.split(".")[1] ?? "").length - Number(exponent);
+    if (places > most) most = places;
+    if (most >= max) return max;
+  }
+  return most;
+}
+
+/** Decimals that leave an amount about six digits. */
+export function amountDecimals(largest) {
+  if (!(largest > 0)) return 2;
+  return Math.min(8, Math.max(0, 5 - Math.floor(Math.log10(largest))));
+}
+
+/** Steps to bin prices to: powers of ten and their halves, from about the finest useful one. */
+export function groupSteps(price) {
+  if (!(price > 0)) return [];
+  const finest = Math.floor(Math.log10(price)) - 5;
+  return [0, 1, 2, 3].flatMap((up) => [power(finest + up), power(finest + up, 5)]);
+}
+
+function power(exponent, times = 1) {
+  return exponent >= 0 ? `${times}${"0".repeat(exponent)}` : (times / 10 ** -exponent).toFixed(-exponent);
+}
+
+export function ago(ms) {
+  if (ms < 1000) return "now";
+  return ms < 60_000 ? `${Math.floor(ms / 1000)} s ago` : `${Math.floor(ms / 60_000)} min ago`;
+}

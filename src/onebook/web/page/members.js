@@ -1,0 +1,74 @@
+// The exchanges of the subscription: their state as the service tells it, with its reason.
+
+import { shareOf } from "./book.js";
+import { hue } from "./palette.js";
+
+const REASONS = {
+  unknown_exchange: "unknown to this service",
+  symbol_not_traded: "does not trade this symbol",
+};
+
+export class Members {
+  #body;
+  #rows = new Map();
+
+  constructor(body) {
+    this.#body = body;
+  }
+
+  /** A new subscription: the accepted begin as syncing until the first book says more. */
+  begin(accepted, rejected) {
+    this.#rows.clear();
+    this.#body.replaceChildren();
+    for (const exchange of accepted) this.#add(exchange, "syncing", "");
+    for (const { exchange, reason } of rejected) this.#add(exchange, "offline", REASONS[reason] ?? reason);
+  }
+
+  /** An `exchange_status` message. */
+  status(exchange, state, reason) {
+    const row = this.#rows.get(exchange);
+    if (row) this.#write(row, state, reason);
+  }
+
+  /** An update: who is in it is live; who was left out and said to be live no longer is. */
+  show(book, left) {
+    const bids = shareOf(book.bids);
+    const asks = shareOf(book.asks);
+    for (const [exchange, row] of this.#rows) {
+      const absent = left.includes(exchange);
+      if (absent && row.state === "live") this.#write(row, "stale", "left out of the book");
+      if (!absent && ["stale", "syncing"].includes(row.state)) this.#write(row, "live", "");
+      row.bids.textContent = percent(bids.of(exchange));
+      row.asks.textContent = percent(asks.of(exchange));
+    }
+  }
+
+  #add(exchange, state, reason) {
+    const element = this.#body.insertRow();
+    const [name, status, bids, asks] = [0, 1, 2, 3].map(() => element.insertCell());
+    const swatch = document.createElement("i");
+    swatch.className = "swatch";
+    swatch.style.setProperty("--hue", hue(exchange));
+    name.append(swatch, exchange);
+    const row = { element, status, bids, asks, state: "" };
+    element.dataset.exchange = exchange;
+    this.#rows.set(exchange, row);
+    this.#write(row, state, reason);
+  }
+
+  #write(row, state, reason) {
+    row.state = row.element.dataset.state = state;
+    const word = document.createElement("span");
+    word.className = "state";
+    word.dataset.state = state;
+    word.textContent = state;
+    const why = document.createElement("span");
+    why.className = "reason";
+    why.textContent = state === "live" ? "" : reason;
+    row.status.replaceChildren(word, why);
+  }
+}
+
+function percent(share) {
+  return share ? `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %` : "–";
+}

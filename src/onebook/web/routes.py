@@ -1,0 +1,108 @@
+"""The routes of the pages, and the policy that keeps them to this host.
+
+The policy allows scripts and styles from our own files alone: nothing inline, nothing foreign.
+https://www.w3.org/TR/CSP3/ ('self' covers the WebSocket of the same host too.)
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from onebook.web.docs import Row, render
+
+HERE = Path(__file__).parent
+FOLDERS = ("page", "vendor")
+MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    "": "text/plain; charset=utf-8",  # the licences of what is vendored
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+class Asset(NamedTuple):
+    """A file as it is answered."""
+
+    content: bytes
+    media_type: str
+    etag: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What the pages show of the service.
+
+    Args:
+        openapi: Gives the OpenAPI document.
+        asyncapi: Gives the AsyncAPI document.
+        exchanges: The exchanges of the transaction interface: (name, display name).
+        limits: Every limit and setting, as (name, default, meaning).
+    """
+
+    openapi: Callable[[], dict[str, Any]]
+    asyncapi: Callable[[], dict[str, Any]]
+    exchanges: Sequence[tuple[str, str]] = ()
+    limits: Sequence[Row] = field(default_factory=tuple)
+
+
+def pages(site: Site) -> APIRouter:
+    """Make the routes of the pages, for the application to include."""
+    router = APIRouter(include_in_schema=False)
+    assets = load_assets()
+
+    @cache
+    def documentation() -> Asset:
+        page = render(site.openapi(), site.asyncapi(), exchanges=site.exchanges, limits=site.limits)
+        return asset_of(page.encode(), ".html")
+
+    @router.get("/")
+    async def first_page(request: Request) -> Response:
+        return answer(request, assets["page/index.html"])
+
+    @router.get("/docs")
+    async def docs(request: Request) -> Response:
+        return answer(request, documentation())
+
+    @router.get("/web/{name:path}")
+    async def static(request: Request, name: str) -> Response:
+        if name not in assets:
+            raise HTTPException(404)
+        return answer(request, assets[name])
+
+    return router
+
+
+def load_assets() -> dict[str, Asset]:
+    """Read every static file once; what is not in this table is not served."""
+    files = [path for folder in FOLDERS for path in (HERE / folder).rglob("*") if path.is_file()]
+    return {
+        path.relative_to(HERE).as_posix(): asset_of(path.read_bytes(), path.suffix)
+        for path in files
+    }
+
+
+def asset_of(content: bytes, suffix: str) -> Asset:
+    """A file with its media type and its entity tag."""
+    return Asset(content, MEDIA_TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+
+
+def answer(request: Request, asset: Asset) -> Response:
+    """Answer a file, or that it has not changed (RFC 9110 section 13.1.2)."""
+    headers = {
+        "ETag": asset.etag,
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": POLICY,
+    }
+    if request.headers.get("if-none-match") == asset.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(asset.content, media_type=asset.media_type, headers=headers)
