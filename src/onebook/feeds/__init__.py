@@ -1,0 +1,11 @@
+"""Live connections to exchanges: which to have, how to keep them, what their frames do to books.
+
+`catalogue` knows what can be asked for, `supervisor` decides which feeds exist, `feed` owns one
+socket, and `session` is the thinking of one connection without I/O.
+"""
+
+from onebook.feeds.catalogue import Catalogue
+from onebook.feeds.settings import ExchangeSettings, FeedSettings
+from onebook.feeds.supervisor import Supervisor
+
+__all__ = ["Catalogue", "ExchangeSettings", "FeedSettings", "Supervisor"]

@@ -1,0 +1,32 @@
+"""What a session wants done outside: values that the feed carries out."""
+
+from typing import Final, NamedTuple
+
+from onebook.exchanges.contract import Fetch
+
+
+class Transmit(NamedTuple):
+    """Send this text frame now."""
+
+    frame: bytes
+
+
+class Ping(NamedTuple):
+    """Send a protocol-level ping: nothing has come for a while."""
+
+
+class Request(NamedTuple):
+    """GET this and hand the body to `fetched`, or tell `fetch_failed`."""
+
+    fetch: Fetch
+
+
+class End(NamedTuple):
+    """Close the connection; `at_once` where the next may follow without a wait."""
+
+    reason: str
+    at_once: bool
+
+
+Action = Transmit | Ping | Request | End
+PING: Final = Ping()

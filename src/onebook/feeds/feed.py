@@ -1,0 +1,442 @@
+"""One live connection to an exchange: the socket around a `Session`, kept up for ever.
+
+Carries bytes and time in and actions out; what they mean is decided in `session.py`. picows does
+the framing and leaves some of RFC 6455 to us: fragments are joined here, control frames answered,
+reserved bits refused. Nothing is awaited between a frame and the books.
+"""
+
+import asyncio
+import logging
+import random
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+from picows import (
+    WSCloseCode,
+    WSError,
+    WSFrame,
+    WSInvalidStatusError,
+    WSListener,
+    WSMsgType,
+    WSTransport,
+    WSUpgradeResponse,
+    ws_connect,
+)
+
+from onebook.books import Books
+from onebook.errors import ExchangeFailed
+from onebook.exchanges.contract import Exchange, Fetch
+from onebook.feeds.actions import End, Ping, Request, Transmit
+from onebook.feeds.pace import Backoff, Pace
+from onebook.feeds.session import Session
+from onebook.feeds.settings import FeedSettings
+from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
+from onebook.model import Health, Instrument
+from onebook.rest import Rest, retry_after_s
+
+log = logging.getLogger("onebook.feeds")
+# picows tells every step of every socket; what matters of it is told here, once, in our words.
+socket_log = logging.getLogger("onebook.feeds.socket")
+socket_log.setLevel(logging.CRITICAL)
+
+TICK_S: Final = 0.1  # how often a session hears of time; its frames leave at this grain
+CLOSE_S: Final = 2.0  # how long the other side may take to agree that a connection is closed
+TROUBLES: Final = {503: MAINTENANCE, 418: LIMITED, 429: LIMITED}
+READ_BUFFER_BYTES: Final = 64 << 10
+
+BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
+TOO_LONG: Final = "a message over the size limit"
+CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
+
+
+class Recorder(Protocol):
+    """Who wants to keep what passes: see `feeds.recording`. `t` is monotonic seconds."""
+
+    def opened(self, url: str, t: float) -> None:
+        """A connection is open."""
+
+    def frame_in(self, url: str, t: float, frame: bytes) -> None:
+        """A message came."""
+
+    def frame_out(self, url: str, t: float, frame: bytes) -> None:
+        """A text frame was sent."""
+
+    def http(self, url: str, t: float, body: bytes) -> None:
+        """A REST body came."""
+
+
+class Connection(WSListener):
+    """One socket and its session, from the handshake to the end."""
+
+    def __init__(self, feed: "Feed", session: Session) -> None:
+        super().__init__()
+        self.session = session
+        self.gone = asyncio.Event()
+        self.abandoned = False
+        self._feed = feed
+        self._clock = feed.clock
+        self._recorder = feed.recorder
+        self._url = feed.exchange.ws_url
+        self._bytes_max = feed.settings.frame_bytes_max
+        self._parts = bytearray()
+        self._joining = False
+        self._transport: WSTransport | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(feed.settings.fetches_max)
+
+    @property
+    def connected(self) -> bool:
+        """Return whether the handshake came to its end, whatever happened since."""
+        return self._transport is not None
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """Subscribe, or leave where nobody waits any more."""
+        if self.abandoned:
+            transport.disconnect(graceful=False)
+            return
+        self._transport = transport
+        now = self._clock()
+        if self._recorder is not None:
+            self._recorder.opened(self._url, now)
+        self.session.opened(now)
+        self.carry_out(now)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Hand a message to the session (the hot path) or answer a control frame."""
+        kind = frame.msg_type
+        if frame.fin and not self._joining and kind in DATA:
+            if frame.rsv1 or frame.rsv2 or frame.rsv3:
+                self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
+                return
+            self._message(frame.get_payload_as_bytes())
+        elif kind in DATA or kind == CONTINUATION:
+            self._part(frame)
+        elif kind == WSMsgType.CLOSE:
+            transport.send_close(WSCloseCode.OK)
+            self._leave(CLOSED_BY_EXCHANGE)
+        else:
+            if kind == WSMsgType.PING:
+                transport.send_pong(frame.get_payload_as_bytes())
+            self.session.heard(self._clock())
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        """The socket is gone: its books are stale from here."""
+        self.session.closed(self._clock())
+        self.gone.set()
+
+    def tick(self) -> None:
+        """Let time pass."""
+        now = self._clock()
+        self.session.tick(now)
+        self.carry_out(now)
+
+    def carry_out(self, now: float) -> None:
+        """Do what the session wants done."""
+        transport = self._transport
+        assert transport is not None
+        for action in self.session.take(now):
+            match action:
+                case Transmit(frame):
+                    if self._recorder is not None:
+                        self._recorder.frame_out(self._url, now, frame)
+                    transport.send(TEXT, frame)
+                case Request(fetch):
+                    task = asyncio.create_task(self._get(fetch))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+                case Ping():
+                    transport.send_ping()
+                case End():
+                    transport.send_close(WSCloseCode.OK)
+                    transport.disconnect()
+
+    async def attend(self) -> None:
+        """Tick until the socket is gone."""
+        while not self.gone.is_set():
+            try:
+                async with asyncio.timeout(TICK_S):
+                    await self.gone.wait()
+            except TimeoutError:
+                self.tick()
+                if self.session.ended is not None:
+                    await self._part_ways()
+
+    async def release(self) -> None:
+        """Leave nothing behind: no socket, no task."""
+        self.abandoned = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._transport is not None:
+            self._transport.disconnect(graceful=False)
+            try:
+                await self._transport.wait_disconnected()
+            except Exception as error:
+                log.debug("A connection to %s ended with %r.", self._url, error)
+
+    async def _part_ways(self) -> None:
+        """Wait for the goodbye, but not for ever: a dead peer says none."""
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.gone.wait()
+        except TimeoutError:
+            assert self._transport is not None
+            self._transport.disconnect(graceful=False)
+            await self.gone.wait()
+
+    def _message(self, message: bytes) -> None:
+        now = self._clock()
+        if self._recorder is not None:
+            self._recorder.frame_in(self._url, now, message)
+        session = self.session
+        session.received(message, now)
+        if session.pending:
+            self.carry_out(now)
+
+    def _part(self, frame: WSFrame) -> None:
+        """Join the fragments of one message (RFC 6455 section 5.4)."""
+        if (frame.msg_type == CONTINUATION) != self._joining or frame.rsv1:
+            self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
+            return
+        self._parts += frame.get_payload_as_memoryview()
+        if len(self._parts) > self._bytes_max:
+            self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
+            return
+        self._joining = not frame.fin
+        if frame.fin:
+            message, self._parts = bytes(self._parts), bytearray()
+            self._message(message)
+
+    def _refuse(self, code: WSCloseCode, reason: str) -> None:
+        assert self._transport is not None
+        self._transport.send_close(code)
+        self._leave(reason)
+
+    def _leave(self, reason: str) -> None:
+        assert self._transport is not None
+        self.session.closed(self._clock(), reason)
+        self._transport.disconnect()
+
+    async def _get(self, fetch: Fetch) -> None:
+        feed = self._feed
+        url = feed.exchange.rest_url + fetch.path
+        async with self._places:
+            try:
+                body = await feed.rest.get(
+                    url, weight=fetch.weight, total_s=feed.settings.fetch_total_s
+                )
+            except ExchangeFailed as error:
+                log.info("%s gave no snapshot: %s", feed.exchange.name, error.message)
+                self.session.fetch_failed(fetch.instrument, self._clock())
+            else:
+                now = self._clock()
+                if self._recorder is not None:
+                    self._recorder.http(url, now, body)
+                self.session.fetched(fetch.instrument, body, now)
+        if not self.gone.is_set():
+            self.carry_out(self._clock())
+
+
+class Feed:
+    """The instruments of one connection, and that connection for as long as `run` runs.
+
+    Args:
+        exchange: Its facts, with the operator's addresses.
+        instruments: What to begin with; their books are open.
+        books: Where frames go.
+        rest: For snapshots by REST.
+        settings: Limits and waits.
+        stats: Counters of the exchange.
+        pace: Connection attempts of the exchange, shared by its feeds.
+        recorder: Who keeps what passes.
+        tls: Shared, because making one reads every certificate of the machine.
+        clock: Monotonic seconds.
+        sleep: Waits.
+        jitter: A number in [0, 1) for each wait.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        instruments: Sequence[Instrument],
+        *,
+        books: Books,
+        rest: Rest,
+        settings: FeedSettings,
+        stats: ExchangeStats,
+        pace: Pace,
+        recorder: Recorder | None = None,
+        tls: ssl.SSLContext | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.exchange = exchange
+        self.books = books
+        self.rest = rest
+        self.settings = settings
+        self.recorder = recorder
+        self.clock = clock
+        self._instruments = dict.fromkeys(instruments)
+        self._stats = stats
+        self._pace = pace
+        self._tls = tls
+        self._sleep = sleep
+        self._jitter = jitter
+        self._backoff = Backoff(settings.reconnect_base_s, settings.reconnect_max_s, jitter)
+        self._connection: Connection | None = None  # while it is open
+        self._broken = False
+
+    @property
+    def room(self) -> int:
+        """Return how many more instruments fit on this connection."""
+        return self.exchange.instruments_per_socket - len(self._instruments)
+
+    @property
+    def instruments(self) -> list[Instrument]:
+        """Return what this feed carries."""
+        return list(self._instruments)
+
+    def add(self, instruments: Sequence[Instrument]) -> None:
+        """Carry more, on the open connection if there is one."""
+        self._instruments.update(dict.fromkeys(instruments))
+        if self._connection is not None:
+            now = self.clock()
+            self._connection.session.add(instruments, now)
+            self._connection.carry_out(now)
+
+    def remove(self, instruments: Sequence[Instrument]) -> None:
+        """Carry these no longer."""
+        for instrument in instruments:
+            self._instruments.pop(instrument, None)
+        if self._connection is not None:
+            now = self.clock()
+            self._connection.session.remove(instruments, now)
+            self._connection.carry_out(now)
+
+    async def run(self) -> None:
+        """Keep the connection up until cancelled."""
+        while True:
+            await self._sleep(self._pace.take(self.clock()))
+            try:
+                wait_s = await self._connect()
+            except Exception:
+                log.exception("A feed of %s failed.", self.exchange.name)
+                wait_s = self._backoff.next_s()
+            await self._sleep(wait_s)
+
+    async def _connect(self) -> float:
+        """Live one connection and return how long to wait before the next."""
+        session = Session(
+            self.exchange,
+            self.instruments,
+            books=self.books,
+            settings=self.settings,
+            stats=self._stats,
+            jitter=self._jitter,
+        )
+        connection = Connection(self, session)
+        try:
+            try:
+                await self._handshake(connection)
+            except WSInvalidStatusError as error:
+                return self._put_off(error.response)
+            except (OSError, WSError) as error:
+                return self._unreachable(OFFLINE, f"cannot be reached ({type(error).__name__})")
+            opened_at = self._up(connection)
+            await connection.attend()
+            return self._down(session, self.clock() - opened_at)
+        finally:
+            if self._connection is not None:
+                self._connection = None
+                self._stats.connected -= 1
+            session.closed(self.clock())
+            await connection.release()
+
+    async def _handshake(self, connection: Connection) -> None:
+        settings = self.settings
+        # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
+        # does, so it is the shorter one.
+        async with asyncio.timeout(settings.connect_timeout_s):
+            await ws_connect(
+                lambda: connection,
+                self.exchange.ws_url,
+                ssl_context=self._tls,
+                websocket_handshake_timeout=settings.connect_timeout_s / 2,
+                logger_name=socket_log,
+                enable_auto_pong=False,
+                max_frame_size=settings.frame_bytes_max,
+                max_redirects=0,
+                read_buffer_init_size=READ_BUFFER_BYTES,
+            )
+        if not connection.connected:
+            raise ConnectionResetError("closed during the handshake")
+
+    def _up(self, connection: Connection) -> float:
+        if not connection.gone.is_set():
+            known = connection.session.instruments
+            self._connection = connection
+            self._stats.connected += 1
+            self._stats.trouble = ""
+            self._catch_up(connection, known)
+        if self._broken:
+            self._broken = False
+            log.info("%s is connected again.", self.exchange.name)
+        return self.clock()
+
+    def _catch_up(self, connection: Connection, known: Sequence[Instrument]) -> None:
+        """Carry what was added or removed while the handshake was under way."""
+        now = self.clock()
+        added = [each for each in self._instruments if each not in known]
+        removed = [each for each in known if each not in self._instruments]
+        if added:
+            connection.session.add(added, now)
+        if removed:
+            connection.session.remove(removed, now)
+        connection.carry_out(now)
+
+    def _down(self, session: Session, lived_s: float) -> float:
+        self._stats.reconnects += 1
+        end = session.ended
+        assert end is not None
+        if not self._broken:
+            self._broken = True
+            level = logging.INFO if end.at_once else logging.WARNING
+            log.log(level, "A connection to %s ended: %s.", self.exchange.name, end.reason)
+        if lived_s >= self.settings.stable_s:
+            self._backoff.reset()
+            if end.at_once:
+                return 0.0
+        return self._backoff.next_s()
+
+    def _put_off(self, response: WSUpgradeResponse | None) -> float:
+        """Obey an exchange that answers the handshake by asking for patience."""
+        assert response is not None
+        status = int(response.status)
+        trouble = TROUBLES.get(status, OFFLINE)
+        wait_s = self._unreachable(trouble, f"answers {status}")
+        if status not in TROUBLES:
+            return wait_s
+        asked_s = retry_after_s(response.headers.get("Retry-After"), time.time())
+        if asked_s is None:
+            asked_s = self.settings.maintenance_s * (1.0 + self._jitter())
+        # All feeds of the exchange wait, and come back one after the other.
+        self._pace.hold(self.clock() + asked_s)
+        return max(wait_s, asked_s)
+
+    def _unreachable(self, trouble: str, problem: str) -> float:
+        self._stats.trouble = trouble
+        now = self.clock()
+        for instrument in self._instruments:
+            self.books.set_health(instrument, Health.OFFLINE, trouble, now)
+        if not self._broken:
+            self._broken = True
+            log.warning("%s %s.", self.exchange.name, problem)
+        return self._backoff.next_s()
+
+
+TEXT: Final = WSMsgType.TEXT
+DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
+CONTINUATION: Final = WSMsgType.CONTINUATION

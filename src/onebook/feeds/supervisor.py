@@ -1,0 +1,264 @@
+"""Which connections exist: what is wanted, packed into feeds, kept a while, and taken down.
+
+Owns every feed task. Streams say what they want; nobody else decides about connections. The health
+of books is told by `Books` alone.
+"""
+
+import asyncio
+import logging
+import random
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from msgspec.structs import replace
+
+from onebook.books import Books
+from onebook.core.types import LEVELS_MAX
+from onebook.errors import ConfigError
+from onebook.exchanges.contract import Exchange
+from onebook.feeds.catalogue import HALTED, Catalogue, traded
+from onebook.feeds.feed import Feed, Recorder
+from onebook.feeds.pace import Pace
+from onebook.feeds.settings import FeedSettings
+from onebook.feeds.stats import OFFLINE, ExchangeStats
+from onebook.model import Health, Instrument
+from onebook.rest import Rest
+
+log = logging.getLogger("onebook.feeds")
+
+SWEEP_S: Final = 1.0  # how often unwanted books are looked for and counters published
+
+
+class Running(NamedTuple):
+    """A feed and the task it runs in."""
+
+    feed: Feed
+    task: asyncio.Task[None]
+
+
+def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[str, Exchange]:
+    """Return the exchanges an operator wants, with their own addresses where given.
+
+    Raises:
+        ConfigError: A name that is not known.
+    """
+    names = settings.exchanges or tuple(exchanges)
+    for name in (*names, *settings.overrides):
+        if name not in exchanges:
+            raise ConfigError(f"There is no exchange {name!r}; known are {', '.join(exchanges)}.")
+    chosen = {}
+    for name in names:
+        exchange, override = exchanges[name], settings.overrides.get(name)
+        if override is not None:
+            exchange = replace(
+                exchange,
+                ws_url=override.ws_url or exchange.ws_url,
+                rest_url=override.rest_url or exchange.rest_url,
+            )
+        chosen[name] = exchange
+    return chosen
+
+
+class Supervisor:
+    """Feeds for what is wanted.
+
+    Args:
+        exchanges: Those in use: see `enabled`.
+        books: Where frames go.
+        rest: For snapshots by REST.
+        catalogue: Tells which instruments are gone or back.
+        settings: Limits and waits.
+        recorder: Who keeps what passes.
+        clock: Monotonic seconds.
+        wall: Unix seconds.
+        sleep: Waits.
+        jitter: A number in [0, 1) for each wait.
+    """
+
+    def __init__(
+        self,
+        exchanges: Mapping[str, Exchange],
+        *,
+        books: Books,
+        rest: Rest,
+        catalogue: Catalogue,
+        settings: FeedSettings,
+        recorder: Recorder | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.stats = {name: ExchangeStats(name) for name in exchanges}
+        self._exchanges = exchanges
+        self._books = books
+        self._rest = rest
+        self._catalogue = catalogue
+        self._settings = settings
+        self._recorder = recorder
+        self._clock = clock
+        self._wall = wall
+        self._sleep = sleep
+        self._jitter = jitter
+        self._paces = {name: Pace(each.connects_per_minute) for name, each in exchanges.items()}
+        self._wanted: dict[Instrument, int] = {}
+        self._unwanted_at: dict[Instrument, float] = {}
+        self._unplaced: dict[str, dict[Instrument, None]] = {}
+        self._homes: dict[Instrument, Feed] = {}
+        self._running: dict[str, list[Running]] = {name: [] for name in exchanges}
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._tls: ssl.SSLContext | None = None
+
+    async def __aenter__(self) -> Self:
+        self._catalogue.on_gone = self._gone
+        self._catalogue.on_back = self._back
+        self._sweeper = asyncio.create_task(self._keep_sweeping(), name="feeds sweep")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._sweeper is not None
+        for running in self._running.values():
+            for each in running:
+                self._stop(each)
+            running.clear()
+        self._sweeper.cancel()
+        await asyncio.gather(self._sweeper, *self._stopping, return_exceptions=True)
+        self._sweeper = None
+
+    def want(self, instrument: Instrument) -> None:
+        """Count one more who wants the book of `instrument`; the first opens it."""
+        count = self._wanted[instrument] = self._wanted.get(instrument, 0) + 1
+        if count > 1 or self._unwanted_at.pop(instrument, None) is not None:
+            return
+        exchange = self._exchanges[instrument.exchange]
+        levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
+        self._books.open(instrument, levels_max=levels_max)
+        if traded(instrument):
+            self._place(instrument)
+        else:
+            self._books.set_health(instrument, Health.OFFLINE, HALTED, self._clock())
+
+    def unwant(self, instrument: Instrument) -> None:
+        """Count one less; the book of the last stays for `linger_s`."""
+        count = self._wanted[instrument] - 1
+        if count:
+            self._wanted[instrument] = count
+        else:
+            del self._wanted[instrument]
+            self._unwanted_at[instrument] = self._clock()
+
+    def state(self, exchange: str) -> str:
+        """Return "active", "maintenance", "limited" or "offline"."""
+        stats = self.stats.get(exchange)
+        if stats is None or not (stats.connected or self._catalogue.loaded(exchange)):
+            return OFFLINE
+        return stats.state
+
+    def active_exchanges(self) -> int:
+        """Return how many exchanges have a connection now."""
+        return sum(1 for stats in self.stats.values() if stats.connected)
+
+    def feeds(self, exchange: str) -> list[Feed]:
+        """Return the connections of one exchange."""
+        return [each.feed for each in self._running.get(exchange, ())]
+
+    def sweep(self, now: float) -> None:
+        """Close what nobody has wanted for long enough, and publish the counters."""
+        linger_s = self._settings.linger_s
+        for instrument, since in list(self._unwanted_at.items()):
+            if now - since >= linger_s:
+                del self._unwanted_at[instrument]
+                self._displace(instrument)
+                self._books.close(instrument)
+        wall_offset_s = self._wall() - self._clock()
+        for stats in self.stats.values():
+            stats.publish(wall_offset_s=wall_offset_s)
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            await self._sleep(SWEEP_S)
+            try:
+                self.sweep(self._clock())
+            except Exception:
+                log.exception("Looking after the feeds failed.")
+
+    def _place(self, instrument: Instrument) -> None:
+        """Find a feed once everything that is wanted now is known: then it packs well."""
+        if not self._unplaced:
+            asyncio.get_running_loop().call_soon(self._place_all)
+        self._unplaced.setdefault(instrument.exchange, {})[instrument] = None
+
+    def _place_all(self) -> None:
+        unplaced, self._unplaced = self._unplaced, {}
+        if self._sweeper is None:
+            return  # it was stopped in between
+        for name, instruments in unplaced.items():
+            waiting = list(instruments)
+            for feed in self.feeds(name):
+                fitting, waiting = waiting[: feed.room], waiting[feed.room :]
+                if fitting:
+                    feed.add(fitting)
+                    self._homes.update(dict.fromkeys(fitting, feed))
+            size = self._exchanges[name].instruments_per_socket
+            for start in range(0, len(waiting), size):
+                self._start(name, waiting[start : start + size])
+
+    def _start(self, name: str, instruments: list[Instrument]) -> None:
+        exchange = self._exchanges[name]
+        feed = Feed(
+            exchange,
+            instruments,
+            books=self._books,
+            rest=self._rest,
+            settings=self._settings,
+            stats=self.stats[name],
+            pace=self._paces[name],
+            recorder=self._recorder,
+            tls=self._tls_for(exchange.ws_url),
+            clock=self._clock,
+            sleep=self._sleep,
+            jitter=self._jitter,
+        )
+        self._homes.update(dict.fromkeys(instruments, feed))
+        task = asyncio.create_task(feed.run(), name=f"feed {name}")
+        self._running[name].append(Running(feed, task))
+
+    def _tls_for(self, url: str) -> ssl.SSLContext | None:
+        if url.startswith("wss:") and self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    def _displace(self, instrument: Instrument) -> None:
+        self._unplaced.get(instrument.exchange, {}).pop(instrument, None)
+        feed = self._homes.pop(instrument, None)
+        if feed is None:
+            return
+        feed.remove([instrument])
+        if not feed.instruments:
+            running = self._running[instrument.exchange]
+            index = next(i for i, each in enumerate(running) if each.feed is feed)
+            self._stop(running.pop(index))
+
+    def _stop(self, running: Running) -> None:
+        self._stopping.add(running.task)
+        running.task.add_done_callback(self._stopping.discard)
+        running.task.cancel()
+
+    def _gone(self, instrument: Instrument, reason: str) -> None:
+        if self._books.get(instrument) is not None:
+            self._displace(instrument)
+            self._books.set_health(instrument, Health.OFFLINE, reason, self._clock())
+
+    def _back(self, instrument: Instrument) -> None:
+        if self._books.get(instrument) is not None and instrument not in self._homes:
+            self._books.set_health(instrument, Health.SYNCING, "", self._clock())
+            self._place(instrument)
