@@ -1,0 +1,186 @@
+"""`onebook keys`: issue API keys, see them, and change what they may do.
+
+A new key is printed once, alone on standard output, so that a script can take it; everything
+said about it goes to standard error.
+"""
+
+from typing import Annotated
+
+import typer
+from msgspec import to_builtins
+
+from onebook.accounts.admin import NewKey
+from onebook.cli.common import reported, run
+from onebook.cli.operator import (
+    AsJson,
+    ConfigFile,
+    Reason,
+    change,
+    desk,
+    moment_ms,
+    now_ms,
+    print_json,
+    print_keys,
+    span_ms,
+)
+from onebook.model import Tier
+from onebook.store import KeyRow
+
+keys_app = typer.Typer(
+    no_args_is_help=True, help="API keys: create, list, suspend, resume, expire, rotate."
+)
+
+KeyName = Annotated[
+    str, typer.Argument(metavar="KEY_ID", help="The key's id, as `keys list` shows it.")
+]
+
+
+@keys_app.command("create")
+@reported
+def create(
+    username: Annotated[str, typer.Argument(help="Whose key: a username or an account's id.")],
+    tier: Annotated[Tier, typer.Option(help="The billing tier.")] = Tier.BASIC,
+    expires: Annotated[
+        str | None, typer.Option(help="When it ends: 90d, or 2027-01-31 (UTC); never if not given.")
+    ] = None,
+    reason: Reason = "",
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Issue a key to a user and print it: this once, and never again.
+
+    Example: onebook keys create alice --tier premium --expires 90d
+    """
+    made = change(reason)
+    expires_at_ms = None if expires is None else moment_ms(expires, made.now_ms)
+
+    async def work() -> NewKey:
+        async with desk(config) as (_store, admin):
+            return await admin.create_key(username, tier, made, expires_at_ms=expires_at_ms)
+
+    _print_new(run(work()), as_json)
+
+
+@keys_app.command("list")
+@reported
+def list_keys(
+    account: Annotated[str | None, typer.Option(help="Only the keys of this user.")] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """List keys; of each only its first characters.
+
+    Example: onebook keys list --account alice
+    """
+
+    async def work() -> list[KeyRow]:
+        async with desk(config) as (_store, admin):
+            return await admin.keys(account, now_ms())
+
+    keys = run(work())
+    if as_json:
+        print_json(keys)
+    else:
+        print_keys(keys)
+
+
+@keys_app.command("show")
+@reported
+def show(key: KeyName, as_json: AsJson = False, config: ConfigFile = None) -> None:
+    """Show one key.
+
+    Example: onebook keys show key_0f3a5c7e9b1d
+    """
+
+    async def work() -> KeyRow:
+        async with desk(config) as (_store, admin):
+            return await admin.key(key, now_ms())
+
+    _print_key(run(work()), as_json)
+
+
+@keys_app.command("suspend")
+@reported
+def suspend(
+    key: KeyName, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
+) -> None:
+    """Suspend a key: within 2 s its sockets and sessions are closed.
+
+    Example: onebook keys suspend key_0f3a5c7e9b1d --reason "found in a public repository"
+    """
+    _print_key(run(_move(key, "suspend", reason, config)), as_json)
+
+
+@keys_app.command("resume")
+@reported
+def resume(
+    key: KeyName, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
+) -> None:
+    """Let a suspended key in again.
+
+    Example: onebook keys resume key_0f3a5c7e9b1d
+    """
+    _print_key(run(_move(key, "resume", reason, config)), as_json)
+
+
+@keys_app.command("expire")
+@reported
+def expire(
+    key: KeyName, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
+) -> None:
+    """End a key for good: an expired key never comes back.
+
+    Example: onebook keys expire key_0f3a5c7e9b1d --reason "contract ended"
+    """
+    _print_key(run(_move(key, "expire", reason, config)), as_json)
+
+
+@keys_app.command("rotate")
+@reported
+def rotate(
+    key: KeyName,
+    overlap: Annotated[
+        str, typer.Option(help="How long the old text works on: 0s to 30d.")
+    ] = "24h",
+    reason: Reason = "",
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Give a key a new text and print it; the old text works on for a while.
+
+    The id, usage, limits and sessions stay. Open sockets stay open; to close them too, suspend
+    the key and resume it.
+
+    Example: onebook keys rotate key_0f3a5c7e9b1d --overlap 24h
+    """
+    overlap_ms = span_ms(overlap)
+
+    async def work() -> NewKey:
+        async with desk(config) as (_store, admin):
+            return await admin.rotate_key(key, change(reason), overlap_ms=overlap_ms)
+
+    _print_new(run(work()), as_json)
+
+
+async def _move(key: str, action: str, reason: str, config: ConfigFile) -> KeyRow:
+    async with desk(config) as (_store, admin):
+        return await admin.move_key(key, action, change(reason))
+
+
+def _print_key(row: KeyRow, as_json: bool) -> None:
+    if as_json:
+        print_json(row)
+    else:
+        print_keys([row])
+
+
+def _print_new(made: NewKey, as_json: bool) -> None:
+    if as_json:
+        print_json({"api_key": made.text} | to_builtins(made.row))
+        return
+    typer.echo(made.text)
+    typer.echo(
+        f"{made.row.key_id} of {made.row.username}, tier {made.row.tier}. "
+        "This is the only time the key is shown: keep it now.",
+        err=True,
+    )

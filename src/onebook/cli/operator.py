@@ -1,0 +1,155 @@
+"""What the operator's commands share: opening the store, who asks, dates and spans, tables.
+
+Imported by the commands only; the rules themselves are in `onebook.accounts`.
+"""
+
+import os
+import pwd
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from onebook import config
+from onebook.accounts.admin import Admin
+from onebook.accounts.pepper import load_pepper, require_same_pepper
+from onebook.accounts.periods import iso_utc
+from onebook.cli.common import console
+from onebook.errors import InvalidRequest
+from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
+from onebook.store import AccountRow, Change, KeyRow, Store
+
+SPAN_UNITS_MS: Final = {"s": SECOND_MS, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": DAY_MS}
+_SPAN = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="The settings file; onebook.toml if not given.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Reason = Annotated[str, typer.Option(help="Why, for whoever looks at it later.")]
+
+
+class Desk(NamedTuple):
+    """An opened store, and what an operator may do with it."""
+
+    store: Store
+    admin: Admin
+
+
+@asynccontextmanager
+async def desk(file: Path | None) -> AsyncIterator[Desk]:
+    """Open the store that the settings name, brought to this release's schema."""
+    settings = config.load(file).store
+    async with Store(settings.url) as store:
+        await store.upgrade()
+        pepper = load_pepper(settings.pepper_file)
+        await require_same_pepper(store, pepper)
+        yield Desk(store, Admin(store, pepper))
+
+
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def change(reason: str) -> Change:
+    """A change that the person at this terminal makes now."""
+    return Change(now_ms(), _who(), reason)
+
+
+def _who() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run under a number without a name
+        return str(os.getuid())
+
+
+def span_ms(text: str) -> int:
+    """Read a span such as 30m, 24h or 7d.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    span = _SPAN.fullmatch(text)
+    if span is None:
+        raise InvalidRequest(f"{text!r} is no span of time; write 30m, 24h or 7d.")
+    return int(span[1]) * SPAN_UNITS_MS[span[2]]
+
+
+def moment_ms(text: str, since_ms: int) -> int:
+    """Read a moment: a span from now such as 90d, or a date in UTC such as 2027-01-31.
+
+    Raises:
+        InvalidRequest: It is neither.
+    """
+    if _SPAN.fullmatch(text):
+        return since_ms + span_ms(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(f"{text!r} is no moment; write 90d or 2027-01-31.") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * SECOND_MS)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one JSON document."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_accounts(accounts: Sequence[AccountRow]) -> None:
+    """Print accounts as a table."""
+    rows = (
+        (row.account_id, row.username, row.status, _day(row.created_at_ms), *_change(row))
+        for row in accounts
+    )
+    _print(("account", "username", "status", "created", "changed by", "reason"), rows)
+
+
+def print_keys(keys: Sequence[KeyRow]) -> None:
+    """Print keys as a table; of each no more than its first characters."""
+    rows = (
+        (
+            row.key_id,
+            row.prefix + "...",
+            row.username,
+            row.tier,
+            row.status,
+            _day(row.created_at_ms),
+            _day(row.expires_at_ms),
+            _moment(row.last_used_at_ms),
+            *_change(row),
+        )
+        for row in keys
+    )
+    columns = ("id", "key", "username", "tier", "status", "created", "expires", "last used")
+    _print((*columns, "changed by", "reason"), rows)
+
+
+def _print(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        # Text, because a username may hold what rich would take for markup.
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def _change(row: AccountRow | KeyRow) -> tuple[str, str]:
+    return row.changed_by, row.reason
+
+
+def _day(at_ms: int | None) -> str:
+    return "" if at_ms is None else iso_utc(at_ms)[:10]
+
+
+def _moment(at_ms: int | None) -> str:
+    return "" if at_ms is None else iso_utc(at_ms)[:16].replace("T", " ")

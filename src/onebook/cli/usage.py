@@ -1,0 +1,66 @@
+"""`onebook usage`: what a key has used of its allowance."""
+
+from typing import Annotated
+
+import typer
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from onebook.accounts.keys import key_of
+from onebook.accounts.usage import (
+    ALLOWANCE_BYTES,
+    UsageReport,
+    stored_usage,
+    usage_report,
+)
+from onebook.cli.common import console, reported, run
+from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, print_json
+
+BAR_WIDTH = 40
+
+
+@reported
+def usage(
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY_OR_ID",
+            help="The key's id; or the key itself, but that stays in your shell's history.",
+        ),
+    ],
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what a key has used of its monthly allowance.
+
+    Example: onebook usage key_0f3a5c7e9b1d --json
+    """
+    report = run(_report(key, config))
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+async def _report(name: str, config: ConfigFile) -> UsageReport:
+    at_ms = now_ms()
+    async with desk(config) as (store, admin):
+        key = key_of(await admin.key(name, at_ms))
+        used_bytes = await stored_usage(store, key, at_ms)
+    return usage_report(key, used_bytes, allowance_bytes=ALLOWANCE_BYTES, now_ms=at_ms)
+
+
+def _print(report: UsageReport) -> None:
+    used, period = report.data_usage, report.billing_period
+    table = Table.grid(padding=(0, 2))
+    table.add_row("user", Text(report.username))
+    table.add_row("tier", report.billing_tier)
+    table.add_row("key", report.status.api_key_status)
+    table.add_row(
+        "used", f"{used.used_gb:.3f} of {used.limit_gb:g} GiB ({used.usage_percentage:.2f} %)"
+    )
+    bar = ProgressBar(total=used.bytes_limit, completed=used.bytes_used, width=BAR_WIDTH)
+    table.add_row("", bar)
+    table.add_row("resets", f"{period.reset_date[:10]}, in {period.days_until_reset} days")
+    console.print(table)

@@ -1,0 +1,109 @@
+"""Addresses, files and what drivers raise."""
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from onebook.errors import ConfigError, ServiceUnavailable
+from onebook.store import Store
+from onebook.store import store as store_module
+from onebook.store.engine import open_engine
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "no address", "mysql://host/name", "sqlite://", "sqlite:///:memory:", "://", "sqlite:///"],
+)
+def test_an_address_that_cannot_be_used_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"store\.url must"):
+        open_engine(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "driver"),
+    [
+        ("postgresql://u@h/n", "postgresql+asyncpg"),
+        ("postgres://u@h/n", "postgresql+asyncpg"),
+        ("postgresql+asyncpg://u@h/n", "postgresql+asyncpg"),
+    ],
+)
+def test_postgresql_is_spoken_to_by_asyncpg(url: str, driver: str) -> None:
+    assert open_engine(url).url.drivername == driver
+
+
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(ConfigError, match=r"onebook\[postgres\]"):
+        open_engine("postgresql://u@h/n")
+
+
+async def test_the_sqlite_file_and_its_journal_are_for_their_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "onebook.db"
+    async with Store(f"sqlite:///{path}") as store:
+        await store.upgrade()
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert modes == dict.fromkeys(("onebook.db", "onebook.db-wal", "onebook.db-shm"), 0o600)
+
+
+def test_a_folder_that_cannot_be_made_is_said_plainly(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        Store(f"sqlite:///{tmp_path}/file/onebook.db")
+
+
+async def test_sqlite_is_durable_and_checks_references(tmp_path: Path) -> None:
+    pragmas = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5_000}
+    async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
+        await store.upgrade()
+        async with store._reads.connect() as connection:
+            for name, value in pragmas.items():
+                row = await connection.exec_driver_sql(f"PRAGMA {name}")
+                assert row.scalar() == value, name
+
+
+async def test_a_broken_reference_is_a_broken_rule_not_a_broken_database(store: Store) -> None:
+    with pytest.raises(IntegrityError):
+        async with store._begin(store._writes) as connection:
+            await connection.execute(
+                text("INSERT INTO usage (key_id, period_start_ms, bytes) VALUES ('no key', 0, 1)")
+            )
+
+
+async def test_a_database_that_does_not_answer_is_service_unavailable(tmp_path: Path) -> None:
+    url = "postgresql://nobody:secret-word@127.0.0.1:1/none"
+    async with Store(url) as store:
+        with pytest.raises(ServiceUnavailable, match="does not answer") as caught:
+            await store.accounts()
+    assert caught.value.retry_after_s == 1.0
+    assert "secret-word" not in str(caught.value)
+
+
+async def test_a_database_without_tables_is_service_unavailable(tmp_path: Path) -> None:
+    async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
+        with pytest.raises(ServiceUnavailable):
+            await store.accounts()
+
+
+async def test_a_database_that_stays_locked_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "WAL_TRIES_MAX", 2)
+    monkeypatch.setattr(store_module, "WAL_PAUSE_S", 0)
+    url = f"sqlite:///{tmp_path}/onebook.db"
+    async with Store(url) as other, Store(url) as store:
+        async with other._writes.begin() as holder:
+            await holder.exec_driver_sql("CREATE TABLE held (a)")
+            with pytest.raises(ServiceUnavailable, match="stays locked"):
+                await store.upgrade()
+        await store.upgrade()
+
+
+async def test_what_is_no_database_is_said_plainly(tmp_path: Path) -> None:
+    (tmp_path / "onebook.db").write_bytes(b"this is no database, " * 100)
+    async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
+        with pytest.raises(ServiceUnavailable):
+            await store.upgrade()

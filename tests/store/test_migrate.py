@@ -1,0 +1,89 @@
+"""The schema gets there once, whoever starts, and never goes back unasked."""
+
+import asyncio
+import multiprocessing
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import Connection, inspect, text
+
+from databases import database
+from onebook.errors import ConfigError
+from onebook.store import Store
+from onebook.store.migrations.versions import r0001_first_release
+from onebook.store.tables import metadata
+
+NODES = 3
+
+
+async def test_the_migrations_make_exactly_the_tables_of_the_code(empty_url: str) -> None:
+    def differences(connection: Connection) -> list[object]:
+        return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+    async with Store(empty_url) as store:
+        await store.upgrade()
+        async with store._reads.connect() as connection:
+            assert await connection.run_sync(differences) == []
+
+
+async def test_upgrading_again_changes_nothing(empty_url: str) -> None:
+    async with Store(empty_url) as store:
+        await store.upgrade()
+        await store.fact("kept", "yes")
+        await store.upgrade()
+        assert await store.fact("kept", "no") == "yes"
+
+
+async def test_two_nodes_starting_at_once_migrate_once(empty_url: str) -> None:
+    async with Store(empty_url) as one, Store(empty_url) as other:
+        await asyncio.gather(one.upgrade(), other.upgrade(), one.upgrade())
+        assert await one.fact("works", "yes") == await other.fact("works", "no") == "yes"
+
+
+def _upgrade(url: str, results: "multiprocessing.Queue[str]") -> None:
+    async def work() -> None:
+        async with Store(url) as store:
+            await store.upgrade()
+
+    try:
+        asyncio.run(work())
+        results.put("upgraded")
+    except Exception as error:
+        results.put(repr(error))
+
+
+def test_two_processes_starting_at_once_migrate_once(tmp_path: object) -> None:
+    context = multiprocessing.get_context("spawn")
+    with database("sqlite", tmp_path) as url:
+        results = context.Queue()
+        nodes = [context.Process(target=_upgrade, args=(url, results)) for _ in range(NODES)]
+        for node in nodes:
+            node.start()
+        assert [results.get(timeout=30) for _ in nodes] == ["upgraded"] * NODES
+        for node in nodes:
+            node.join()
+        results.close()
+        results.join_thread()
+
+
+async def test_a_newer_schema_is_refused_with_a_plain_message(empty_url: str) -> None:
+    async with Store(empty_url) as store:
+        await store.upgrade()
+        async with store._writes.begin() as connection:
+            await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        with pytest.raises(ConfigError, match="schema 9999, newer than 0001 of this release"):
+            await store.upgrade()
+
+
+async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
+    def down(connection: Connection) -> list[str]:
+        with Operations.context(MigrationContext.configure(connection)):
+            r0001_first_release.downgrade()
+        return inspect(connection).get_table_names()
+
+    async with Store(empty_url) as store:
+        await store.upgrade()
+        async with store._writes.begin() as connection:
+            assert await connection.run_sync(down) == ["alembic_version"]
