@@ -1,0 +1,52 @@
+"""One exchange without sockets: frames in, frames out, the market in between."""
+
+import json
+from typing import Any
+
+from onebook.simulator.board import Board, Now, Session
+from onebook.simulator.faults import FAULTS, Case
+from onebook.simulator.listings import LISTINGS
+from onebook.simulator.market import Market
+from onebook.simulator.server import DIALECTS
+
+START = Now(1_000.0, 1_700_000_000_000)
+
+
+class Desk:
+    """A dialect, its board and one client."""
+
+    def __init__(self, name: str, path: str = "/", *, seed: int = 3) -> None:
+        self.name = name
+        self.market = Market([name], seed=seed)
+        kind = DIALECTS[name]
+        self.board = Board(LISTINGS[name], self.market.books(name), rules=kind.rules)
+        self.dialect = kind(self.board)
+        self.now = START
+        self.session = Session(path, now_s=self.now.s)
+        self.board.sessions.append(self.session)
+        self.greeting = [json.loads(f) for f in self.dialect.opened(self.session, self.now)]
+
+    def say(self, message: Any) -> list[Any]:
+        """Send one frame; the answers, decoded."""
+        text = message if isinstance(message, str) else json.dumps(message)
+        answers = self.dialect.received(self.session, text, self.now)
+        return [json.loads(f) if f[0] in "{[" else f for f in answers]
+
+    def get(self, path: str, **query: str) -> Any:
+        """A REST answer, decoded."""
+        answer = self.dialect.get(path, query, self.now)
+        return answer if answer is None else (answer.status, json.loads(answer.body))
+
+    def step(self, fault: str = "") -> list[str]:
+        """Move the market; the frames of every followed window, as text."""
+        self.market.move()
+        followed = self.board.followed()
+        for _ in self.market.step(self.name, {c.listing.symbol for c in followed}):
+            pass
+        frames: list[str] = []
+        for channel in followed:
+            changes = channel.advance()
+            if changes is not None:
+                case = Case(self.dialect, channel, changes, self.board.listings, self.now)
+                frames += FAULTS[fault](case) if fault else [case.frame()]
+        return frames

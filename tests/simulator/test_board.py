@@ -1,0 +1,145 @@
+"""What an exchange publishes: windows, numbers, clients."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onebook.simulator.board import (
+    FIRST_SEQUENCE,
+    Board,
+    Dropped,
+    Key,
+    Now,
+    Rules,
+    Session,
+    Spelling,
+    loaded,
+)
+from onebook.simulator.listings import LISTINGS
+from onebook.simulator.market import Market
+
+
+def board_of(name: str, rules: Rules, *, seed: int = 1) -> tuple[Market, Board]:
+    market = Market([name], seed=seed)
+    return market, Board(LISTINGS[name], market.books(name), rules=rules)
+
+
+def best(book: dict[str, str], depth: int, *, highest: bool) -> dict[str, str]:
+    ordered = sorted(book, key=float, reverse=highest)[:depth]
+    return {price: book[price] for price in ordered}
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), depth=st.sampled_from([10, 25, 100]), cuts=st.booleans())
+def test_a_client_that_applies_every_change_and_cuts_has_the_window(
+    seed: int, depth: int, cuts: bool
+) -> None:
+    market, board = board_of("kraken", Rules(silent_cuts=cuts), seed=seed)
+    session = Session("/", now_s=0)
+    board.sessions.append(session)
+    channel = board.subscribe(session, "t", Key("BTC/USD", depth))
+    assert channel is not None
+    mine = [dict(levels) for levels in channel.snapshot()]
+    for _ in range(20):
+        market.move()
+        list(market.step("kraken", ["BTC/USD"]))
+        changes = channel.advance()
+        if changes is None:
+            continue
+        for book, levels in zip(mine, changes, strict=True):
+            for price, amount in levels:
+                assert cuts or amount != "0" or price in book, "a window announces what it held"
+                book[price] = amount
+                if amount == "0":
+                    del book[price]
+            assert cuts or len(book) == depth, "a server-kept window needs no cutting"
+        mine = [best(mine[0], depth, highest=True), best(mine[1], depth, highest=False)]
+        assert tuple(mine) == channel.truth()
+
+
+def test_numbers_rise_by_the_changed_levels_and_updates_by_one() -> None:
+    market, board = board_of("okx", Rules())
+    channel = board.channel(Key("BTC-USDT", 400))
+    assert channel is not None
+    assert (channel.previous, channel.sequence) == (FIRST_SEQUENCE, FIRST_SEQUENCE)
+    list(market.step("okx", ["BTC/USDT"]))
+    changes = channel.advance()
+    assert changes is not None
+    assert channel.sequence == FIRST_SEQUENCE + len(changes.bids) + len(changes.asks)
+    assert (channel.previous, channel.updates) == (FIRST_SEQUENCE, 2)
+    assert channel.advance() is None
+    assert channel.updates == 2
+
+
+def test_a_window_that_slept_is_up_to_date_for_the_next_client() -> None:
+    market, board = board_of("okx", Rules())
+    key = Key("BTC-USDT", 400)
+    board.channel(key)
+    list(market.step("okx"))
+    channel = board.channel(key)
+    assert channel is not None
+    assert dict(channel.bids) == market.books("okx")["BTC/USDT"].bids.amounts
+
+
+def test_digits_are_spelled_as_the_exchange_does() -> None:
+    for spelling, price, amount in (
+        (Spelling(None, None), "64249.0", "1.50000000"),
+        (Spelling(8, 8), "64249.00000000", "1.50000000"),
+        (Spelling(), "64249", "1.5"),
+    ):
+        market, board = board_of("kraken", Rules(spelling=spelling))
+        book = market.books("kraken")["BTC/USD"]
+        book.bids.set(642490, 150_000_000)
+        channel = board.channel(Key("BTC/USD", 130))
+        assert channel is not None
+        assert (price, amount) in channel.snapshot().bids
+
+
+def test_a_phantom_keeps_the_book_crossed_until_a_snapshot() -> None:
+    market, board = board_of("okx", Rules())
+    channel = board.channel(Key("BTC-USDT", 400))
+    assert channel is not None
+    [(price, amount)] = channel.haunt().bids
+    assert float(price) > float(channel.top(1).asks[0][0])
+    assert channel.top(1).bids == [(price, amount)]
+    list(market.step("okx"))
+    changes = channel.advance()
+    assert changes is not None
+    assert price not in dict(changes.bids)
+    assert price not in channel.truth()[0]
+    assert channel.top(1).bids == [(price, amount)]
+    assert price not in dict(channel.snapshot().bids)
+    assert channel.advance() is None
+
+
+def test_unknown_muted_and_refused_symbols() -> None:
+    _, board = board_of("okx", Rules())
+    session = Session("/", now_s=0)
+    board.sessions.append(session)
+    assert board.channel(Key("NO-NO", 1)) is None
+    board.muted.add("BTC-USDT")
+    assert board.subscribe(session, "t", Key("BTC-USDT", 400)) is None
+    assert not session.topics
+    assert board.lists("ETH-USDT")
+    board.refused.add("ETH-USDT")
+    assert not board.lists("ETH-USDT")
+    assert board.followed() == []
+
+
+def test_one_frame_too_many_in_a_second_ends_the_connection() -> None:
+    session = Session("/", now_s=0)
+    for moment in (0.0, 0.2, 0.4, 1.1):
+        session.heard(moment, frames_per_s_max=3)
+    with pytest.raises(Dropped, match="Too many") as dropped:
+        session.heard(1.15, frames_per_s_max=3)
+    assert dropped.value.code == 1008
+    assert session.heard_s == 1.15
+
+
+def test_times_are_printed_with_microseconds() -> None:
+    assert Now(0, 1_700_000_000_123).rfc3339() == "2023-11-14T22:13:20.123000Z"
+
+
+def test_only_objects_are_loaded() -> None:
+    assert loaded('{"a":1}') == {"a": 1}
+    assert loaded("[1]") is loaded("ping") is None

@@ -1,0 +1,146 @@
+"""The market: exact, seeded, never crossed inside one exchange, meeting across them."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onebook.simulator.listings import LISTINGS, PROFILES, Listing, step_text
+from onebook.simulator.market import Book, Market, Side, decimal_text, units
+
+NAMES = list(LISTINGS)
+
+
+def levels(book: Book) -> tuple[dict[int, int], dict[int, int]]:
+    return dict(book.bids.amounts), dict(book.asks.amounts)
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**9), name=st.sampled_from(NAMES))
+def test_a_book_is_never_crossed_and_keeps_its_depth(seed: int, name: str) -> None:
+    market = Market([name], seed=seed)
+    for _ in range(20):
+        market.move()
+        for symbol, _ in market.step(name):
+            book = market.books(name)[symbol]
+            assert book.bids.price(0) < book.asks.price(0)
+            for side in (book.bids, book.asks):
+                assert len(side) == PROFILES[name].depth
+                assert side.price(0) > 0
+                assert side.price(-1) > 0
+                assert all(amount > 0 for amount in side.amounts.values())
+                prices = [price for price, _ in side.top(len(side))]
+                assert sorted(prices, reverse=side is book.bids) == prices
+                assert set(prices) == set(side.amounts)
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**9), name=st.sampled_from(NAMES))
+def test_the_changes_of_a_step_lead_from_the_book_before_to_the_book_after(
+    seed: int, name: str
+) -> None:
+    market = Market([name], seed=seed)
+    books = market.books(name)
+    copies = {symbol: levels(book) for symbol, book in books.items()}
+    for _ in range(10):
+        market.move()
+        for symbol, changes in market.step(name):
+            for copy, side in zip(copies[symbol], changes, strict=True):
+                for price, amount in side:
+                    assert copy.get(price, 0) != amount
+                    copy[price] = amount
+                    if not amount:
+                        del copy[price]
+            assert copies[symbol] == levels(books[symbol])
+
+
+def test_the_same_seed_gives_the_same_market_whatever_else_runs() -> None:
+    def walk(names: list[str], seed: int) -> list[object]:
+        market = Market(names, seed=seed)
+        out: list[object] = []
+        for _ in range(5):
+            market.move()
+            out += list(market.step("okx"))
+        return out
+
+    assert walk(["okx"], 5) == walk(NAMES, 5)
+    assert walk(["okx"], 5) != walk(["okx"], 6)
+
+
+def test_a_step_of_some_symbols_leaves_the_others() -> None:
+    market = Market(["okx"], seed=1)
+    before = levels(market.books("okx")["ETH/USDT"])
+    assert [symbol for symbol, _ in market.step("okx", ["BTC/USDT"])] == ["BTC/USDT"]
+    assert levels(market.books("okx")["ETH/USDT"]) == before
+
+
+def test_a_book_that_slept_catches_up_without_crossing() -> None:
+    market = Market(["okx"], seed=1)
+    for _ in range(500):
+        market.move()
+    book = market.books("okx")["BTC/USDT"]
+    list(market.step("okx"))
+    assert book.bids.price(0) < book.asks.price(0)
+    assert len(book.bids) == PROFILES["okx"].depth
+
+
+def test_books_of_different_exchanges_meet_at_equal_prices_and_cross_at_times() -> None:
+    market = Market(["binance", "bybit"], seed=2)
+    shared = crossed = apart = 0
+    for _ in range(300):
+        market.move()
+        for name in ("binance", "bybit"):
+            list(market.step(name, ["BTC/USDT"]))
+        one, other = (market.books(name)["BTC/USDT"] for name in ("binance", "bybit"))
+        shared += len(set(one.asks.amounts) & set(other.asks.amounts)) > 20
+        meets = one.bids.price(0) >= other.asks.price(0) or other.bids.price(0) >= one.asks.price(0)
+        crossed += meets
+        apart += not meets
+    assert shared == 300
+    assert crossed > 5
+    assert apart > 100
+
+
+def test_btc_usdt_is_on_all_six_and_every_listing_is_distinct() -> None:
+    assert len(LISTINGS) == 6
+    for rows in LISTINGS.values():
+        assert "BTC/USDT" in {row.symbol for row in rows}
+        assert len({row.symbol for row in rows}) == len({row.native for row in rows}) == len(rows)
+    everywhere = {row.symbol for rows in LISTINGS.values() for row in rows}
+    assert everywhere >= {"BTC/USDT", "ETH/USDT", "SOL/USDT", "BTC/USD", "ETH/USD", "ETH/BTC"}
+
+
+@given(value=st.integers(0, 10**20), decimals=st.integers(0, 12), least=st.integers(0, 12))
+def test_decimal_text_is_exact(value: int, decimals: int, least: int) -> None:
+    text = decimal_text(value, decimals, places=min(least, decimals))
+    assert Decimal(text) == Decimal(value).scaleb(-decimals, None)
+    assert units(text, decimals) == value
+    shortest = decimal_text(value, decimals)
+    assert "." not in shortest or shortest[-1] not in "0."
+
+
+def test_a_listing_states_its_steps() -> None:
+    listing = Listing("ETH/BTC", "ETHBTC", 5, 0)
+    assert (listing.base, listing.quote) == ("ETH", "BTC")
+    assert (listing.tick, listing.lot) == ("0.00001", "1")
+    assert step_text(1) == "0.1"
+
+
+def test_a_side_forgets_changes_that_came_to_nothing() -> None:
+    side = Side(1)
+    side.set(5, 1)
+    side.set(5, 0)
+    side.set(7, 0)
+    assert side.drain() == []
+    side.set(9, 1)
+    side.set(4, 2)
+    assert side.drain() == [(4, 2), (9, 1)]
+    assert [side.price(0), side.price(-1)] == [4, 9]
+
+
+@pytest.mark.parametrize(("sign", "price", "expected"), [(1, 7, 10), (-1, 7, 5), (1, 10, 10)])
+def test_the_grid_never_moves_a_level_nearer_to_the_middle(
+    sign: int, price: int, expected: int
+) -> None:
+    assert Side(sign).on_grid(price, 5) == expected
