@@ -5,21 +5,26 @@ twin does the same work, slower. `ONEBOOK_SANITIZE=1` adds ASan and UBSan (see `
 """
 
 import os
+from glob import glob
 
 from setuptools import Extension, setup
 
+CORE = "src/onebook/core"
 COMPILE = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
 LINK: list[str] = []
 if os.environ.get("ONEBOOK_SANITIZE"):
     COMPILE = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
     LINK = ["-fsanitize=address,undefined"]
+# The core checks its own bounds and divides as C does.
+DIRECTIVES = {"boundscheck": False, "wraparound": False, "cdivision": True, "initializedcheck": False}
 
 
 def extensions() -> list[Extension]:
     """The core as one optional extension; none where Cython itself is missing."""
     core = Extension(
         "onebook.core._core",
-        ["src/onebook/core/_core.pyx"],
+        [f"{CORE}/_core.pyx"],
+        depends=sorted(glob(f"{CORE}/*.px[di]")),
         extra_compile_args=COMPILE,
         extra_link_args=LINK,
         optional=True,
@@ -28,7 +33,7 @@ def extensions() -> list[Extension]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    return cythonize([core], language_level=3)
+    return cythonize([core], language_level=3, include_path=["src"], compiler_directives=DIRECTIVES)
 
 
 setup(ext_modules=extensions())

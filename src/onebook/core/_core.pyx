@@ -1,0 +1,347 @@
+"""The compiled core: exact books and views. `twin` says the same in plain Python.
+
+`_scan` reads level text, `_side` keeps one side sorted, `_merge` joins the tops of many books and
+`_digits` prints. This file holds the two classes and what needs Python objects. Interface and
+meaning: `_core.pyi` and `types`; property tests compare every byte with the twin's.
+"""
+
+from binascii import crc32
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, llabs, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from onebook.core._digits cimport (
+    NUMBER_ROOM, __builtin_ctzll, __builtin_mul_overflow, __builtin_popcountll, power10, put, put_decimal, put_wide, wide,
+)
+from onebook.core._merge cimport (
+    MEMBERS_MAX, Cursor, Merged, Source, State, cursors_open, merge_side, state_alloc, state_free,
+    state_grow, state_may_grow, state_same,
+)
+from onebook.core._scan cimport (
+    DIGITS_MAX, FINE, MEASURE, NO_MEMORY, OBJECTS, PAIRS, SIDED, TOO_LONG, Column, Row, Scan,
+    text_rows,
+)
+from onebook.core._side cimport (
+    Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,
+    side_set, walk_next, walk_open,
+)
+
+from onebook.core.twin.text import decimal_text
+from onebook.core.twin.view import Level as TwinLevel
+from onebook.core.twin.view import State as TwinState
+from onebook.core.twin.view import View as TwinView
+from onebook.core.twin.view import view_depth, view_names, view_step
+from onebook.core.types import LEVELS_MAX as _LEVELS_MAX
+from onebook.core.types import LevelError
+
+cdef enum:
+    CHECKSUM_LEVELS = 25
+    VALUE_DECIMALS = 10
+    PERCENT_DECIMALS = 4
+    TWIN_SCALE = 18  # the scale of a twin's view
+    DIGITS_ROOM = 200  # bytes for one number at the wire's decimals, see NUMBER_BYTES_MAX
+    STATS_ROOM = 1_024  # bytes for market_stats and the names of the members around it
+
+# One sentence for each error of `_scan`, in its order.
+cdef tuple ERRORS = (
+    "",
+    "Level text is not an array in plain JSON.",
+    "A row of the level text has not the form its exchange promised.",
+    "A price or amount is not a JSON number of at least zero.",
+    "A price or amount has too many digits for its book.",
+    "A price is zero.",
+    "A row of the level text is nested too deep.",
+    "Level text has too many rows.",
+)
+
+# The rows of the frame being read: reused, because a frame is read and applied in one call.
+cdef Scan scan
+memset(&scan, 0, sizeof(Scan))
+
+
+cdef class Text:
+    """The bytes of a level text, held while they are read."""
+
+    cdef Py_buffer view
+    cdef bint held
+
+    def __cinit__(self, source):
+        PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)
+        self.held = True
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+
+cdef int read_rows(object source, int side, int shape) except -1:
+    """Append the rows of one text; return whether it could be read."""
+    cdef Text text
+    if type(source) is bytes:
+        return text_rows(
+            &scan, <const uint8_t *>PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source), side, shape
+        )
+    text = Text(source)
+    return text_rows(&scan, <const uint8_t *>text.view.buf, text.view.len, side, shape)
+
+
+cdef int read_sides(object bids, object asks, int shape, int price_scale, int amount_scale) except -1:
+    """Read both sides at these scales into `scan`."""
+    scan.sides[0].count = scan.sides[1].count = 0
+    scan.error = FINE
+    column_begin(&scan.price, price_scale)
+    column_begin(&scan.amount, amount_scale)
+    if not read_rows(bids, 0, shape) or (shape != SIDED and not read_rows(asks, 1, shape)):
+        if scan.error == NO_MEMORY:
+            raise MemoryError
+        raise LevelError(ERRORS[scan.error])
+    return 0
+
+
+cdef void column_begin(Column *column, int scale) noexcept:
+    column.scale = scale
+    column.decimals = column.need = 0
+    column.whole = -DIGITS_MAX
+    column.misfit = False
+
+
+cdef int fitting_scale(const Column *column, int scale, bint fresh) except -1:
+    """Return the scale that holds a measured column: the present or a larger one, as a rule."""
+    cdef int grown = max(scale, column.need)
+    if column.whole + grown <= DIGITS_MAX:
+        return grown
+    if fresh and column.whole + column.need <= DIGITS_MAX:
+        return column.need
+    raise LevelError(ERRORS[TOO_LONG])
+
+
+cdef class Book:
+    """The levels of one instrument, as exact integers at the book's two scales."""
+
+    cdef Side sides[2]  # bids; asks, by negated price
+    cdef readonly int price_scale
+    cdef readonly int amount_scale
+    cdef int price_decimals  # the most that the wire spelled out since the last whole book
+    cdef int amount_decimals
+    cdef int levels_max
+
+    def __cinit__(self, int levels_max=_LEVELS_MAX):
+        if not 1 <= levels_max <= _LEVELS_MAX:
+            raise ValueError(f"levels_max is {levels_max}, not 1 to {_LEVELS_MAX}.")
+        self.levels_max = levels_max
+
+    def __dealloc__(self):
+        side_free(&self.sides[0])
+        side_free(&self.sides[1])
+
+    def clear(self):
+        """Forget every level and both scales."""
+        side_clear(&self.sides[0])
+        side_clear(&self.sides[1])
+        self.price_scale = self.amount_scale = 0
+        self.price_decimals = self.amount_decimals = 0
+
+    def replace(self, bids, asks, int shape=PAIRS):
+        """Take this as the whole book; levels without amount are left out."""
+        self.read(bids, asks, shape, True)
+        side_clear(&self.sides[0])
+        side_clear(&self.sides[1])
+        self.price_decimals = scan.price.decimals
+        self.amount_decimals = scan.amount.decimals
+        self.put(True)
+
+    def apply(self, bids, asks, int shape=PAIRS):
+        """Set the amounts of these levels, in order; an amount of zero removes its level."""
+        self.read(bids, asks, shape, False)
+        self.price_decimals = max(self.price_decimals, scan.price.decimals)
+        self.amount_decimals = max(self.amount_decimals, scan.amount.decimals)
+        self.put(False)
+
+    @property
+    def bid_count(self):
+        """How many bids there are."""
+        return self.sides[0].count
+
+    @property
+    def ask_count(self):
+        """How many asks there are."""
+        return self.sides[1].count
+
+    @property
+    def crossed(self):
+        """Whether the best bid is above the best ask."""
+        if self.sides[0].count == 0 or self.sides[1].count == 0:
+            return False
+        return side_best(&self.sides[0]).key > -side_best(&self.sides[1]).key
+
+    @property
+    def nbytes(self):
+        """About the memory that the levels take."""
+        return sizeof(Side) * 2 + side_bytes(&self.sides[0]) + side_bytes(&self.sides[1])
+
+    def best(self):
+        """Return the best bid and ask price as text."""
+        cdef Py_ssize_t side
+        texts = [None, None]
+        for side in range(2):
+            if self.sides[side].count:
+                texts[side] = text_of(llabs(side_best(&self.sides[side]).key), self.price_scale)
+        return texts[0], texts[1]
+
+    def top(self, Py_ssize_t count):
+        """Return up to `count` levels a side as (price, amount) text, best first."""
+        bids, asks = [
+            [
+                (text_of(price, self.price_scale), text_of(amount, self.amount_scale))
+                for price, amount in self.levels(side, count)
+            ]
+            for side in range(2)
+        ]
+        return bids, asks
+
+    def ladder(self, int side):
+        """Return the (price, amount) mantissas of bids (0) or asks (1), best first."""
+        if side != 0 and side != 1:
+            raise IndexError("A book has the sides 0 and 1.")
+        return self.levels(side, self.sides[side].count)
+
+    def crc_digits(self, Py_ssize_t count):
+        """Return the CRC-32 of asks, then bids, as digits with the wire's decimals (kraken)."""
+        cdef char *text = <char *>malloc(self.crc_room(count))
+        cdef char *end
+        if text == NULL:
+            raise MemoryError
+        end = self.put_digits(self.put_digits(text, 1, count), 0, count)
+        return crc_of(text, end)
+
+    def crc_text(self, Py_ssize_t count):
+        """Return the signed CRC-32 of bids and asks in turn as `price:amount` (okx until 2026)."""
+        cdef char *text = <char *>malloc(self.crc_room(count))
+        if text == NULL:
+            raise MemoryError
+        unsigned = crc_of(text, self.put_in_turn(text, count))
+        return unsigned - (1 << 32) if unsigned >> 31 else unsigned
+
+    cdef size_t crc_room(self, Py_ssize_t count) noexcept nogil:
+        cdef Py_ssize_t levels = max(self.sides[0].count, self.sides[1].count)
+        return (min(max(count, 0), levels) * 2 + 1) * 2 * DIGITS_ROOM
+
+    cdef char *put_digits(self, char *out, int side, Py_ssize_t count) noexcept nogil:
+        cdef int prices = self.price_decimals - self.price_scale
+        cdef int amounts = self.amount_decimals - self.amount_scale
+        cdef Walk walk
+        cdef bint more = walk_open(&walk, &self.sides[side])
+        while more and count > 0:
+            out = put_moved(out, llabs(walk.level.key), prices)
+            out = put_moved(out, walk.level.amount, amounts)
+            more = walk_next(&walk)
+            count -= 1
+        return out
+
+    cdef char *put_in_turn(self, char *out, Py_ssize_t count) noexcept nogil:
+        """Print bid, ask, bid, ask ...; where one side ends the other goes on."""
+        cdef char *start = out
+        cdef Walk walks[2]
+        cdef bint more[2]
+        cdef int side
+        for side in range(2):
+            more[side] = walk_open(&walks[side], &self.sides[side])
+        while count > 0 and (more[0] or more[1]):
+            for side in range(2):
+                if more[side]:
+                    out = put_decimal(out, llabs(walks[side].level.key), self.price_scale)
+                    out = put(out, b":")
+                    out = put_decimal(out, walks[side].level.amount, self.amount_scale)
+                    out = put(out, b":")
+                    more[side] = walk_next(&walks[side])
+            count -= 1
+        return out - 1 if out > start else out
+
+    cdef list levels(self, int side, Py_ssize_t count):
+        cdef Walk walk
+        cdef bint more = walk_open(&walk, &self.sides[side])
+        found = []
+        while more and count > 0:
+            found.append((llabs(walk.level.key), walk.level.amount))
+            more = walk_next(&walk)
+            count -= 1
+        return found
+
+    cdef int read(self, object bids, object asks, int shape, bint fresh) except -1:
+        """Read a frame into `scan` and set the scales that hold it, or change nothing."""
+        if not PAIRS <= shape <= SIDED:
+            raise ValueError(f"There is no shape {shape}; it is PAIRS, OBJECTS or SIDED.")
+        read_sides(bids, asks, shape, self.price_scale, self.amount_scale)
+        if scan.price.misfit or scan.amount.misfit:
+            self.rescale(bids, asks, shape, fresh)
+        return 0
+
+    cdef int rescale(self, object bids, object asks, int shape, bint fresh) except -1:
+        cdef int price_scale, amount_scale
+        read_sides(bids, asks, shape, MEASURE, MEASURE)
+        price_scale = fitting_scale(&scan.price, self.price_scale, fresh)
+        amount_scale = fitting_scale(&scan.amount, self.amount_scale, fresh)
+        if not fresh:
+            self.grow(price_scale - self.price_scale, amount_scale - self.amount_scale)
+        self.price_scale = price_scale
+        self.amount_scale = amount_scale
+        return read_sides(bids, asks, shape, price_scale, amount_scale)
+
+    cdef int grow(self, int price_decimals, int amount_decimals) except -1:
+        """Give every level that we hold more decimals."""
+        cdef int64_t prices = <int64_t>power10[price_decimals]
+        cdef int64_t amounts = <int64_t>power10[amount_decimals]
+        cdef int64_t prices_max = (<int64_t>power10[DIGITS_MAX] - 1) // prices
+        cdef int64_t amounts_max = (<int64_t>power10[DIGITS_MAX] - 1) // amounts
+        cdef int side
+        for side in range(2):
+            if not side_holds(&self.sides[side], prices_max, amounts_max):
+                raise LevelError(ERRORS[TOO_LONG])
+        for side in range(2):
+            side_scale(&self.sides[side], prices, amounts)
+        return 0
+
+    cdef int put(self, bint fresh) except -1:
+        cdef int side
+        cdef Py_ssize_t at
+        cdef Row *row
+        cdef bint done = True
+        for side in range(2):
+            for at in range(scan.sides[side].count):
+                row = &scan.sides[side].rows[at]
+                if fresh and row.amount == 0:
+                    continue
+                done &= side_set(&self.sides[side], -row.price if side else row.price, row.amount)
+            side_cut(&self.sides[side], self.levels_max)
+        if not done:
+            raise MemoryError
+        return 0
+
+
+cdef str text_of(int64_t mantissa, int scale):
+    cdef char text[NUMBER_ROOM]
+    cdef char *end = put_decimal(text, <uint64_t>mantissa, scale)
+    return text[: end - text].decode("ascii")
+
+
+cdef char *put_moved(char *out, int64_t mantissa, int decimals) noexcept nogil:
+    """Print digits after moving the point; to the left only zeros go."""
+    if decimals < 0:
+        return put_decimal(out, <uint64_t>mantissa // power10[-decimals], 0)
+    out = put_decimal(out, <uint64_t>mantissa, 0)
+    memset(out, c"0", decimals)
+    return out + decimals
+
+
+cdef object crc_of(char *text, char *end):
+    """Return the CRC-32 of a text, and free it."""
+    try:
+        return crc32(PyBytes_FromStringAndSize(text, end - text))
+    finally:
+        free(text)
+
+
+include "_view.pxi"

@@ -1,0 +1,518 @@
+"""Level text in: JSON rows to fixed-point mantissas, one pass, no object and no copy.
+
+A text is trimmed and must end with its `]`. That byte is the sentinel of every loop below: only
+what steps over a `]`, or over the bytes of a string, has to look where the text ends.
+
+Functions return where they stopped, or NULL after setting `scan.error`. A number that is right but
+does not fit at its column's scale sets `misfit`; the caller then reads the text again with the
+scale `MEASURE`, which only finds out what scale is needed, decides, and reads it a last time.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport realloc
+from libc.string cimport memcmp
+
+from onebook.core._digits cimport power10
+
+cdef enum:
+    PAIRS = 0
+    OBJECTS = 1
+    SIDED = 2
+
+cdef enum:
+    DIGITS_MAX = 18
+    SCALE_MAX = 18
+    NUMBER_BYTES_MAX = 64
+    NESTING_MAX = 8
+    FRAME_LEVELS_MAX = 200_000
+    MEASURE = -1  # in place of a scale
+    POWER_MAX = 9_999  # an exponent above it is as good as this one: too large
+
+cdef enum:
+    FINE = 0
+    BAD_JSON = 1
+    BAD_ROW = 2
+    BAD_NUMBER = 3
+    TOO_LONG = 4
+    ZERO_PRICE = 5
+    TOO_DEEP = 6
+    TOO_MANY = 7
+    NO_MEMORY = 8
+
+cdef enum:  # members of a row that is an object
+    PRICE = 1
+    AMOUNT = 2
+    SIDE = 4
+
+cdef struct Row:
+    int64_t price
+    int64_t amount
+
+cdef struct Rows:
+    Row *rows
+    Py_ssize_t count
+    Py_ssize_t room
+
+cdef struct Column:  # the prices, or the amounts, of one frame
+    int scale  # what to read at
+    int decimals  # the most that the text spelled out
+    int need  # the smallest scale that loses nothing (found by MEASURE)
+    int whole  # the most digits before the point (found by MEASURE)
+    bint misfit
+
+cdef struct Scan:
+    const uint8_t *end
+    Column price
+    Column amount
+    Rows sides[2]
+    int error
+
+
+cdef inline const uint8_t *fail(Scan *scan, int error) noexcept nogil:
+    scan.error = error
+    return NULL
+
+
+cdef inline unsigned int digit_of(const uint8_t *at) noexcept nogil:
+    """Return the digit here; more than 9 where there is none."""
+    return <unsigned int>at[0] - 48
+
+
+cdef inline bint is_blank(uint8_t byte) noexcept nogil:
+    return byte <= 32 and (byte == 32 or byte == 10 or byte == 13 or byte == 9)
+
+
+cdef inline const uint8_t *blanks(const uint8_t *at) noexcept nogil:
+    while is_blank(at[0]):
+        at += 1
+    return at
+
+
+cdef inline const uint8_t *closed(Scan *scan, const uint8_t *at) noexcept nogil:
+    """Go on behind a bracket that was not the last byte of the text."""
+    if at >= scan.end:
+        return fail(scan, BAD_JSON)
+    return blanks(at)
+
+
+cdef inline const uint8_t *number_rare(
+    Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
+) noexcept nogil:
+    """Read any number: with exponent, with too many digits, with more decimals than the scale."""
+    cdef const uint8_t *start = at
+    cdef const uint8_t *point
+    cdef uint64_t value = 0
+    cdef int count = 0, zeros = 0, fraction = 0, power = 0, exponent
+    cdef bint negative
+    if digit_of(at) > 9 or (at[0] == c"0" and digit_of(at + 1) <= 9):
+        return fail(scan, BAD_NUMBER)
+    at = significant(at, &value, &count, &zeros)
+    if at[0] == c".":
+        at += 1
+        point = at
+        at = significant(at, &value, &count, &zeros)
+        if at == point:
+            return fail(scan, BAD_NUMBER)
+        # Longer texts are refused below; until then the count must only not overflow.
+        fraction = <int>min(at - point, NUMBER_BYTES_MAX + 1)
+    if (at[0] | 32) == c"e":
+        at += 1
+        negative = at[0] == c"-"
+        if negative or at[0] == c"+":
+            at += 1
+        if digit_of(at) > 9:
+            return fail(scan, BAD_NUMBER)
+        while digit_of(at) <= 9:
+            power = min(power * 10 + <int>digit_of(at), POWER_MAX)
+            at += 1
+        if negative:
+            power = -power
+    if at - start > NUMBER_BYTES_MAX:
+        return fail(scan, BAD_NUMBER)
+    mantissa[0] = count != 0  # above zero or not is all that counts until it fits
+    if count == 0:
+        return at
+    exponent = power - fraction + zeros
+    count -= zeros
+    if count + max(exponent, 0) > DIGITS_MAX or -exponent > SCALE_MAX:
+        return fail(scan, TOO_LONG)
+    column.decimals = max(column.decimals, fraction - power)
+    if column.scale == MEASURE:
+        column.need = max(column.need, -exponent)
+        column.whole = max(column.whole, count + exponent)
+    elif -exponent > column.scale or count + exponent + column.scale > DIGITS_MAX:
+        column.misfit = True
+    else:
+        mantissa[0] = <int64_t>(value * power10[exponent + column.scale])
+    return at
+
+
+cdef inline const uint8_t *significant(
+    const uint8_t *at, uint64_t *value, int *count, int *zeros
+) noexcept nogil:
+    """Take digits up from the first that is not zero; zeros at the end stay outside of `value`."""
+    cdef unsigned int digit
+    while True:
+        digit = digit_of(at)
+        if digit > 9:
+            return at
+        at += 1
+        if digit == 0 and count[0] == 0:
+            continue
+        # Beyond that the number is refused: stop counting before anything can overflow.
+        if count[0] > NUMBER_BYTES_MAX:
+            continue
+        count[0] += 1
+        if digit == 0:
+            zeros[0] += 1
+            continue
+        while zeros[0]:
+            value[0] *= 10
+            zeros[0] -= 1
+        value[0] = value[0] * 10 + digit
+
+
+cdef inline const uint8_t *number_plain(
+    Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
+) noexcept nogil:
+    """Read a number straight at the column's scale, as nearly all are."""
+    cdef const uint8_t *start = at
+    cdef const uint8_t *point
+    cdef unsigned int digit = digit_of(at)
+    cdef int left = column.scale
+    cdef int decimals = 0
+    cdef uint64_t value
+    if digit > 9:
+        return fail(scan, BAD_NUMBER)
+    value = digit
+    at += 1
+    if digit:
+        digit = digit_of(at)
+        while digit <= 9:
+            value = value * 10 + digit
+            at += 1
+            digit = digit_of(at)
+    if left < 0 or at - start + left > DIGITS_MAX:
+        return number_rare(scan, column, start, mantissa)
+    if at[0] == c".":
+        at += 1
+        point = at
+        digit = digit_of(at)
+        while digit <= 9 and left:
+            value = value * 10 + digit
+            left -= 1
+            at += 1
+            digit = digit_of(at)
+        while at[0] == c"0":
+            at += 1
+        decimals = <int>(at - point)
+        if decimals == 0 and digit_of(at) > 9:
+            return fail(scan, BAD_NUMBER)
+    if digit_of(at) <= 9 or (at[0] | 32) == c"e" or at - start > NUMBER_BYTES_MAX:
+        return number_rare(scan, column, start, mantissa)
+    if value and decimals > column.decimals:
+        column.decimals = decimals
+    mantissa[0] = <int64_t>(value * power10[left])
+    return at
+
+
+cdef inline const uint8_t *number(
+    Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
+) noexcept nogil:
+    """Read a number, bare or as a string."""
+    if at[0] != c'"':
+        return number_plain(scan, column, at, mantissa)
+    at = number_plain(scan, column, at + 1, mantissa)
+    if at == NULL:
+        return NULL
+    if at[0] != c'"':
+        return fail(scan, BAD_NUMBER)
+    return at + 1
+
+
+cdef inline const uint8_t *level(Scan *scan, const uint8_t *at, Row *row) noexcept nogil:
+    """Read `price , amount`, up to what follows them."""
+    at = number(scan, &scan.price, at, &row.price)
+    if at == NULL:
+        return NULL
+    at = blanks(at)
+    if at[0] != c",":
+        return fail(scan, BAD_ROW)
+    at = number(scan, &scan.amount, blanks(at + 1), &row.amount)
+    return at if at == NULL else blanks(at)
+
+
+cdef inline const uint8_t *string(Scan *scan, const uint8_t *at) noexcept nogil:
+    """Step over a string; escapes and what is not printable ASCII are refused."""
+    if at[0] != c'"':
+        return fail(scan, BAD_JSON)
+    at += 1
+    while at < scan.end and at[0] != c'"':
+        if at[0] < c" " or at[0] > 127 or at[0] == c"\\":
+            return fail(scan, BAD_JSON)
+        at += 1
+    # The last byte of the text is its `]`, so there is something behind a closing quote.
+    return at + 1 if at < scan.end else fail(scan, BAD_JSON)
+
+
+cdef inline const uint8_t *word(Scan *scan, const uint8_t *at, const char *expected) noexcept nogil:
+    while expected[0]:
+        if at[0] != <uint8_t>expected[0]:
+            return fail(scan, BAD_JSON)
+        at += 1
+        expected += 1
+    return at
+
+
+cdef inline const uint8_t *digits(Scan *scan, const uint8_t *at) noexcept nogil:
+    if digit_of(at) > 9:
+        return fail(scan, BAD_JSON)
+    while digit_of(at) <= 9:
+        at += 1
+    return at
+
+
+cdef inline const uint8_t *ignored_number(Scan *scan, const uint8_t *at) noexcept nogil:
+    if at[0] == c"-":
+        at += 1
+    at = at + 1 if at[0] == c"0" else digits(scan, at)
+    if at != NULL and at[0] == c".":
+        at = digits(scan, at + 1)
+    if at != NULL and (at[0] | 32) == c"e":
+        at += 1
+        if at[0] == c"-" or at[0] == c"+":
+            at += 1
+        at = digits(scan, at)
+    return at
+
+
+cdef inline const uint8_t *ignored(Scan *scan, const uint8_t *at, int left) noexcept nogil:
+    """Step over any value that nests at most `left` deep."""
+    cdef uint8_t first = at[0]
+    if first == c'"':
+        return string(scan, at)
+    if first == c"[" or first == c"{":
+        if left == 0:
+            return fail(scan, TOO_DEEP)
+        return ignored_inside(scan, at, left - 1)
+    if first == c"t":
+        return word(scan, at, "true")
+    if first == c"f":
+        return word(scan, at, "false")
+    if first == c"n":
+        return word(scan, at, "null")
+    return ignored_number(scan, at)
+
+
+cdef inline const uint8_t *ignored_inside(Scan *scan, const uint8_t *at, int left) noexcept nogil:
+    cdef uint8_t close = at[0] + 2  # `[` to `]`, `{` to `}`
+    at = blanks(at + 1)
+    if at[0] == close:
+        return at + 1 if at + 1 < scan.end else fail(scan, BAD_JSON)
+    while True:
+        if close == c"}":
+            at = name_end(scan, at)
+            if at == NULL:
+                return NULL
+        at = ignored(scan, at, left)
+        if at == NULL:
+            return NULL
+        at = blanks(at)
+        if at[0] == close:
+            return at + 1 if at + 1 < scan.end else fail(scan, BAD_JSON)
+        if at[0] != c",":
+            return fail(scan, BAD_JSON)
+        at = blanks(at + 1)
+
+
+cdef inline const uint8_t *name_end(Scan *scan, const uint8_t *at) noexcept nogil:
+    """Step over a member's name and its colon."""
+    at = string(scan, at)
+    if at == NULL:
+        return NULL
+    at = blanks(at)
+    if at[0] != c":":
+        return fail(scan, BAD_JSON)
+    return blanks(at + 1)
+
+
+cdef inline const uint8_t *ignored_rest(Scan *scan, const uint8_t *at) noexcept nogil:
+    """Step over what follows the amount, up to the bracket that closes the row."""
+    while at[0] == c",":
+        at = ignored(scan, blanks(at + 1), NESTING_MAX)
+        if at == NULL:
+            return NULL
+        at = blanks(at)
+    if at[0] != c"]":
+        return fail(scan, BAD_ROW)
+    return closed(scan, at + 1)
+
+
+cdef inline int side_named(const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    """Return the side that the string of `length` bytes names, quotes included, or -1."""
+    if length == 5:
+        if memcmp(at, b'"buy"', 5) == 0 or memcmp(at, b'"bid"', 5) == 0:
+            return 0
+        return 1 if memcmp(at, b'"ask"', 5) == 0 else -1
+    if length == 6:
+        return 1 if memcmp(at, b'"sell"', 6) == 0 else -1
+    return 1 if length == 7 and memcmp(at, b'"offer"', 7) == 0 else -1
+
+
+cdef inline const uint8_t *side_name(Scan *scan, const uint8_t *at, int *side) noexcept nogil:
+    cdef const uint8_t *start = at
+    at = string(scan, at)
+    if at == NULL:
+        return NULL
+    side[0] = side_named(start, at - start)
+    return at if side[0] >= 0 else fail(scan, BAD_ROW)
+
+
+cdef inline const uint8_t *pair(Scan *scan, const uint8_t *at, Row *row) noexcept nogil:
+    """Read `["price","amount",...]`."""
+    if at[0] != c"[":
+        return fail(scan, BAD_ROW)
+    at = level(scan, blanks(at + 1), row)
+    return at if at == NULL else ignored_rest(scan, at)
+
+
+cdef inline const uint8_t *sided_pair(
+    Scan *scan, const uint8_t *at, Row *row, int *side
+) noexcept nogil:
+    """Read `["buy","price","amount",...]`."""
+    at = side_name(scan, blanks(at + 1), side)
+    if at == NULL:
+        return NULL
+    at = blanks(at)
+    if at[0] != c",":
+        return fail(scan, BAD_ROW)
+    at = level(scan, blanks(at + 1), row)
+    return at if at == NULL else ignored_rest(scan, at)
+
+
+cdef inline int member_named(
+    const uint8_t *name, Py_ssize_t length, bint sided
+) noexcept nogil:
+    """Return the bit of a member that we want, 0 for others; `name` begins at its quote."""
+    if not sided:
+        if length == 7 and memcmp(name, b'"price"', 7) == 0:
+            return PRICE
+        return AMOUNT if length == 5 and memcmp(name, b'"qty"', 5) == 0 else 0
+    if length == 6 and memcmp(name, b'"side"', 6) == 0:
+        return SIDE
+    if length == 13 and memcmp(name, b'"price_level"', 13) == 0:
+        return PRICE
+    return AMOUNT if length == 14 and memcmp(name, b'"new_quantity"', 14) == 0 else 0
+
+
+cdef inline const uint8_t *object_row(
+    Scan *scan, const uint8_t *at, Row *row, int *side, bint sided
+) noexcept nogil:
+    """Read an object that has each member we want exactly once."""
+    cdef const uint8_t *name
+    cdef const uint8_t *end
+    cdef int member, missing = PRICE | AMOUNT | SIDE if sided else PRICE | AMOUNT
+    if at[0] != c"{":
+        return fail(scan, BAD_ROW)
+    at = blanks(at + 1)
+    while True:
+        name = at
+        end = string(scan, at)
+        if end == NULL:
+            return NULL
+        at = blanks(end)
+        if at[0] != c":":
+            return fail(scan, BAD_JSON)
+        at = blanks(at + 1)
+        member = member_named(name, end - name, sided)
+        if member & ~missing:
+            return fail(scan, BAD_ROW)
+        missing &= ~member
+        if member == PRICE:
+            at = number(scan, &scan.price, at, &row.price)
+        elif member == AMOUNT:
+            at = number(scan, &scan.amount, at, &row.amount)
+        elif member == SIDE:
+            at = side_name(scan, at, side)
+        else:
+            at = ignored(scan, at, NESTING_MAX)
+        if at == NULL:
+            return NULL
+        at = blanks(at)
+        if at[0] == c"}":
+            return blanks(at + 1) if missing == 0 else fail(scan, BAD_ROW)
+        if at[0] != c",":
+            return fail(scan, BAD_JSON)
+        at = blanks(at + 1)
+
+
+cdef inline bint room_for_row(Scan *scan, Rows *rows) noexcept nogil:
+    cdef Py_ssize_t room
+    cdef Row *larger
+    if rows.count < rows.room:
+        return True
+    room = rows.room * 2 if rows.room else 256
+    larger = <Row *>realloc(rows.rows, room * sizeof(Row))
+    if larger == NULL:
+        scan.error = NO_MEMORY
+        return False
+    rows.rows = larger
+    rows.room = room
+    return True
+
+
+cdef inline const uint8_t *rows(
+    Scan *scan, const uint8_t *at, int side, int shape
+) noexcept nogil:
+    """Read all rows of a text, from its `[` to its end."""
+    cdef Rows *into = &scan.sides[side]
+    cdef Row row
+    cdef Py_ssize_t left = FRAME_LEVELS_MAX
+    at = blanks(at + 1)
+    if at[0] == c"]":
+        return at + 1 if at + 1 == scan.end else fail(scan, BAD_JSON)
+    while True:
+        if shape == PAIRS:
+            at = pair(scan, at, &row)
+        elif shape == OBJECTS:
+            at = object_row(scan, at, &row, &side, False)
+        else:
+            if at[0] == c"[":
+                at = sided_pair(scan, at, &row, &side)
+            else:
+                at = object_row(scan, at, &row, &side, True)
+            into = &scan.sides[side]
+        if at == NULL:
+            return NULL
+        if row.price == 0:
+            return fail(scan, ZERO_PRICE)
+        if left == 0:
+            return fail(scan, TOO_MANY)
+        left -= 1
+        if not room_for_row(scan, into):
+            return NULL
+        into.rows[into.count] = row
+        into.count += 1
+        if at[0] == c"]":
+            return at + 1 if at + 1 == scan.end else fail(scan, BAD_JSON)
+        if at[0] != c",":
+            return fail(scan, BAD_JSON)
+        at = blanks(at + 1)
+
+
+cdef inline bint text_rows(
+    Scan *scan, const uint8_t *text, Py_ssize_t length, int side, int shape
+) noexcept nogil:
+    """Read one level text; nothing, `[]` and `null` have no rows."""
+    cdef const uint8_t *end = text + length
+    while text < end and is_blank(text[0]):
+        text += 1
+    while text < end and is_blank((end - 1)[0]):
+        end -= 1
+    if text == end or (end - text == 4 and memcmp(text, b"null", 4) == 0):
+        return True
+    scan.end = end
+    if end - text < 2 or text[0] != c"[" or (end - 1)[0] != c"]":
+        scan.error = BAD_JSON
+        return False
+    return rows(scan, text, side, shape) != NULL

@@ -1,0 +1,458 @@
+# The second class of `_core`: books merged to one view, printed as JSON.
+
+cdef enum:
+    NAME_COPIED = 32  # bytes that copying any short name moves
+
+cdef struct Name:  # a member's name as JSON text with a comma behind it
+    char text[NAME_COPIED]  # where it is short enough
+    const char *whole
+    int length
+
+
+cdef class View:
+    """Some books merged to one, as clients see it: whole, or what changed."""
+
+    cdef State states[3]
+    cdef State *now
+    cdef State *before
+    cdef State *spare
+    cdef Source sources[MEMBERS_MAX]
+    cdef Cursor cursors[MEMBERS_MAX]
+    cdef Name names[MEMBERS_MAX]
+    cdef int member_count
+    cdef int depth
+    cdef bint split
+    cdef bint arrays
+    cdef bint merged
+    cdef bint delta_ready  # `before` is a state, too
+    cdef int price_scale
+    cdef int amount_scale
+    cdef int64_t step  # at `step_scale`
+    cdef int step_scale
+    cdef char *text
+    cdef size_t text_room
+    cdef size_t level_room  # the most bytes that one level may need
+    cdef tuple name_texts  # keeps what `names` points to
+    cdef dict options  # of the twin
+    cdef object wide  # a twin's view, while numbers do not fit ...
+    cdef bint is_wide  # ... and whether that is so
+
+    def __cinit__(self, names, *, int depth, group=None, bint split=False, bint arrays=False):
+        cdef int at
+        step = view_step(group)
+        self.name_texts = tuple([name.encode() + b"," for name in view_names(names)])
+        self.depth = view_depth(depth)
+        self.options = {
+            "names": tuple(names), "depth": depth, "group": group, "split": split, "arrays": arrays
+        }
+        self.member_count = <int>len(self.name_texts)
+        self.step = step.mantissa
+        self.step_scale = self.price_scale = step.scale
+        self.split = split
+        self.arrays = arrays
+        self.level_room = NUMBER_ROOM * 6
+        for at in range(self.member_count):
+            name = <bytes>self.name_texts[at]
+            self.names[at].whole = PyBytes_AS_STRING(name)
+            self.names[at].length = <int>PyBytes_GET_SIZE(name)
+            memcpy(
+                self.names[at].text, self.names[at].whole, min(self.names[at].length, NAME_COPIED)
+            )
+            self.level_room += self.names[at].length + (NUMBER_ROOM if split else 0)
+        for at in range(3):
+            if not state_alloc(&self.states[at], depth, self.member_count if split else 0):
+                raise MemoryError
+        self.now = &self.states[0]
+        self.before = &self.states[1]
+        self.spare = &self.states[2]
+        self.now.fits = self.before.fits = True
+
+    def __dealloc__(self):
+        cdef int at
+        for at in range(3):
+            state_free(&self.states[at])
+        free(self.text)
+
+    def merge(self, books):
+        """Merge these books, None where one is not live; tell whether the view changed."""
+        cdef int live = self.gather(books)
+        cdef bint fits = self.rescale(live) and self.fill(live)
+        if self.is_wide or not fits:
+            return self.merge_wide(books, fits)
+        if self.merged and state_same(self.now, self.spare, self.arrays and not self.split):
+            return False
+        self.turn(fits)
+        return True
+
+    def full(self, head, tail):
+        """Return `head`, the members of the whole view and `tail`."""
+        cdef char *out
+        if self.is_wide:
+            return self.wide.full(head, tail)
+        out = self.begin(head)
+        out = self.put_all(put(out, b'"bids":['), 0)
+        out = self.put_all(put(out, b'],"asks":['), 1)
+        return self.finish(put(out, b"],"), tail)
+
+    def delta(self, head, tail):
+        """Return `head`, the members with changed levels only and `tail`; None at first."""
+        cdef char *out
+        if self.is_wide:
+            return self.wide.delta(head, tail)
+        if not self.delta_ready:
+            return None
+        out = self.begin(head)
+        out = self.put_changes(put(out, b'"bids":['), 0)
+        out = self.put_changes(put(out, b'],"asks":['), 1)
+        return self.finish(put(out, b"],"), tail)
+
+    def checksum(self):
+        """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""
+        cdef char *out
+        cdef int side
+        cdef int32_t at
+        if self.is_wide:
+            return self.wide.checksum()
+        out = self.reserve(NULL, CHECKSUM_LEVELS * 4 * NUMBER_ROOM)
+        for side in range(2):
+            for at in range(min(self.now.counts[side], CHECKSUM_LEVELS)):
+                out = self.put_price(out, self.now.levels[side][at].key)
+                out = put(out, b":")
+                out = self.put_amount(out, self.now.levels[side][at].amount)
+                out = put(out, b":")
+        if out > self.text:
+            out -= 1
+        return crc32(PyBytes_FromStringAndSize(self.text, out - self.text))
+
+    cdef int gather(self, books) except -1:
+        """Note the live books; return how many there are."""
+        cdef int member = 0, live = 0
+        cdef Book book
+        cdef Source *source
+        if len(books) != self.member_count:
+            raise ValueError(f"The view merges {self.member_count} books, not {len(books)}.")
+        for candidate in books:
+            if candidate is not None and live < self.member_count:
+                book = candidate
+                source = &self.sources[live]
+                source.sides = book.sides
+                source.price_scale = book.price_scale
+                source.amount_scale = book.amount_scale
+                source.member = member
+                live += 1
+            member += 1
+        return live
+
+    cdef bint rescale(self, int live) noexcept nogil:
+        """Widen the common scales to the books'; False where what we hold does not fit them."""
+        cdef int price_scale = self.step_scale if self.is_wide else self.price_scale
+        cdef int amount_scale = 0 if self.is_wide else self.amount_scale
+        cdef int64_t prices, amounts
+        cdef int at
+        for at in range(live):
+            price_scale = max(price_scale, self.sources[at].price_scale)
+            amount_scale = max(amount_scale, self.sources[at].amount_scale)
+        if price_scale == self.price_scale and amount_scale == self.amount_scale:
+            return True
+        if self.is_wide:
+            # The twin keeps the states; ours would be at another scale.
+            self.now.fits = self.before.fits = False
+        else:
+            prices = <int64_t>power10[price_scale - self.price_scale]
+            amounts = <int64_t>power10[amount_scale - self.amount_scale]
+            if not (
+                state_may_grow(self.now, prices, amounts)
+                and state_may_grow(self.before, prices, amounts)
+            ):
+                return False
+            state_grow(self.now, prices, amounts)
+            state_grow(self.before, prices, amounts)
+        self.price_scale = price_scale
+        self.amount_scale = amount_scale
+        return True
+
+    cdef bint fill(self, int live) noexcept nogil:
+        """Merge into the spare state; False where something does not fit."""
+        cdef int64_t step = 0
+        cdef int side, count
+        if self.step:
+            if self.step >= <int64_t>power10[DIGITS_MAX - self.price_scale + self.step_scale]:
+                return False
+            step = self.step * <int64_t>power10[self.price_scale - self.step_scale]
+        self.spare.members = 0
+        for side in range(2):
+            count = cursors_open(
+                self.cursors, self.sources, live, side, self.price_scale, self.amount_scale
+            )
+            if not merge_side(
+                self.cursors, count, self.spare, side, self.depth, step, self.split
+            ):
+                return False
+        return True
+
+    cdef void turn(self, bint fits) noexcept:
+        """Make the spare state the present one."""
+        cdef State *oldest = self.before
+        self.delta_ready = self.merged
+        self.merged = True
+        self.before = self.now
+        self.now = self.spare
+        self.now.fits = fits
+        self.spare = oldest
+
+    cdef bint merge_wide(self, books, bint fits) except -1:
+        """Merge with Python's integers, until two states in a row fit ours again."""
+        cdef bint changed
+        if not self.is_wide:
+            self.widen()
+        changed = self.wide.merge(books)
+        if changed:
+            self.turn(fits)
+            if self.now.fits and self.before.fits:
+                self.wide = None
+                self.is_wide = False
+        return changed
+
+    cdef int widen(self) except -1:
+        """Hand the states to a twin."""
+        self.wide = TwinView(**self.options)
+        if self.merged:
+            self.wide.restore(
+                self.twin_state(self.before) if self.delta_ready else None,
+                self.twin_state(self.now),
+            )
+        self.is_wide = True
+        self.now.fits = self.before.fits = False
+        return 0
+
+    cdef object twin_state(self, const State *state):
+        sides = []
+        cdef int side
+        cdef int32_t at
+        cdef uint64_t members
+        cdef int64_t *parts
+        cdef Merged *level
+        prices, amounts = 10 ** (TWIN_SCALE - self.price_scale), 10 ** (
+            TWIN_SCALE - self.amount_scale
+        )
+        for side in range(2):
+            parts = state.parts[side]
+            levels = []
+            for at in range(state.counts[side]):
+                level = &state.levels[side][at]
+                members = level.members
+                shares = []
+                while members:
+                    amount = 0
+                    if self.split:
+                        amount = parts[0] * amounts
+                        parts += 1
+                    shares.append((__builtin_ctzll(members), amount))
+                    members &= members - 1
+                price = (-level.key if side else level.key) * prices
+                levels.append(TwinLevel(price, level.amount * amounts, tuple(shares)))
+            sides.append(levels)
+        return TwinState(*sides)
+
+    cdef char *reserve(self, char *out, size_t room) except NULL:
+        """Return `out` with room behind it, wherever the text had to move; NULL begins anew."""
+        cdef size_t used = out - self.text if out != NULL else 0
+        cdef char *larger
+        if used + room > self.text_room:
+            larger = <char *>realloc(self.text, (used + room) * 2)
+            if larger == NULL:
+                raise MemoryError
+            self.text = larger
+            self.text_room = (used + room) * 2
+        return self.text + used
+
+    cdef char *begin(self, bytes head) except NULL:
+        cdef size_t length = PyBytes_GET_SIZE(head)
+        cdef char *out = self.reserve(NULL, length + STATS_ROOM)
+        memcpy(out, PyBytes_AS_STRING(head), length)
+        return out + length
+
+    cdef bytes finish(self, char *out, bytes tail):
+        cdef size_t length = PyBytes_GET_SIZE(tail)
+        out = self.put_stats(self.reserve(out, STATS_ROOM))
+        out = self.reserve(out, length)
+        memcpy(out, PyBytes_AS_STRING(tail), length)
+        return PyBytes_FromStringAndSize(self.text, out + length - self.text)
+
+    cdef char *put_all(self, char *out, int side) except NULL:
+        cdef const Merged *level = self.now.levels[side]
+        cdef const int64_t *parts = self.now.parts[side]
+        cdef int32_t at
+        for at in range(self.now.counts[side]):
+            out = self.put_level(self.reserve(out, self.level_room), level, parts)
+            parts += self.parts_of(level)
+            level += 1
+        return out - 1 if self.now.counts[side] else out
+
+    cdef char *put_changes(self, char *out, int side) except NULL:
+        """Print what differs between the two states, walking both from the best level on."""
+        cdef const Merged *old = self.before.levels[side]
+        cdef const Merged *new = self.now.levels[side]
+        cdef const Merged *old_end = old + self.before.counts[side]
+        cdef const Merged *new_end = new + self.now.counts[side]
+        cdef const int64_t *old_parts = self.before.parts[side]
+        cdef const int64_t *new_parts = self.now.parts[side]
+        cdef Merged gone
+        cdef bint any = False
+        gone.amount = 0
+        gone.members = 0
+        while old < old_end or new < new_end:
+            if new == new_end or (old < old_end and old.key > new.key):
+                gone.key = old.key
+                out = self.put_level(self.reserve(out, self.level_room), &gone, NULL)
+                any = True
+                old_parts += self.parts_of(old)
+                old += 1
+                continue
+            if old == old_end or new.key > old.key:
+                out = self.put_level(self.reserve(out, self.level_room), new, new_parts)
+                any = True
+            else:
+                if self.differ(old, new, old_parts, new_parts):
+                    out = self.put_level(self.reserve(out, self.level_room), new, new_parts)
+                    any = True
+                old_parts += self.parts_of(old)
+                old += 1
+            new_parts += self.parts_of(new)
+            new += 1
+        return out - 1 if any else out
+
+    cdef inline int parts_of(self, const Merged *level) noexcept nogil:
+        return __builtin_popcountll(level.members) if self.split else 0
+
+    cdef inline bint differ(
+        self, const Merged *old, const Merged *new, const int64_t *old_parts,
+        const int64_t *new_parts
+    ) noexcept nogil:
+        """Tell whether what is shown of a level beside its price differs."""
+        if old.amount != new.amount:
+            return True
+        if self.split:
+            return old.members != new.members or memcmp(
+                old_parts, new_parts, self.parts_of(new) * sizeof(int64_t)
+            ) != 0
+        return not self.arrays and old.members != new.members
+
+    cdef inline char *put_price(self, char *out, int64_t key) noexcept nogil:
+        return put_decimal(out, <uint64_t>llabs(key), self.price_scale)
+
+    cdef inline char *put_amount(self, char *out, int64_t amount) noexcept nogil:
+        return put_decimal(out, <uint64_t>amount, self.amount_scale)
+
+    cdef inline char *put_name(self, char *out, int member) noexcept nogil:
+        """Print a name and a comma."""
+        cdef const Name *name = &self.names[member]
+        if name.length <= NAME_COPIED:
+            memcpy(out, name.text, NAME_COPIED)
+        else:
+            memcpy(out, name.whole, name.length)
+        return out + name.length
+
+    cdef inline char *put_level(
+        self, char *out, const Merged *level, const int64_t *parts
+    ) noexcept nogil:
+        """Print a level and a comma."""
+        if self.arrays:
+            return self.put_array(out, level, parts)
+        return self.put_object(out, level, parts)
+
+    cdef inline char *put_object(
+        self, char *out, const Merged *level, const int64_t *parts
+    ) noexcept nogil:
+        cdef uint64_t members = level.members
+        cdef int count = 0, at
+        out = self.put_price(put(out, b'{"price":'), level.key)
+        out = self.put_amount(put(out, b',"amount":'), level.amount)
+        out = put(out, b',"exchanges":[')
+        while members:
+            out = self.put_name(out, __builtin_ctzll(members))
+            members &= members - 1
+            count += 1
+        out = put(out - 1 if count else out, b'],"exchange_count":')
+        out = put_decimal(out, count, 0)
+        out = self.put_value(put(out, b',"value":'), llabs(level.key), level.amount)
+        if self.split:
+            out = put(out, b',"amounts":[')
+            for at in range(count):
+                out = put(self.put_amount(out, parts[at]), b",")
+            out = put(out - 1 if count else out, b"]")
+        return put(out, b"},")
+
+    cdef inline char *put_array(
+        self, char *out, const Merged *level, const int64_t *parts
+    ) noexcept nogil:
+        cdef uint64_t members = level.members
+        out = self.put_price(put(out, b"["), level.key)
+        out = self.put_amount(put(out, b","), level.amount)
+        if not self.split:
+            return put(out, b"],")
+        out = put(out, b",[")
+        while members:
+            out = self.put_name(put(out, b"["), __builtin_ctzll(members))
+            out = put(self.put_amount(out, parts[0]), b"],")
+            members &= members - 1
+            parts += 1
+        return put(out - 1 if level.members else out, b"]],")
+
+    cdef inline char *put_value(self, char *out, int64_t price, int64_t amount) noexcept nogil:
+        """Print price x amount, cut to `VALUE_DECIMALS`."""
+        cdef int scale = self.price_scale + self.amount_scale
+        cdef int cut = scale - VALUE_DECIMALS
+        cdef int64_t product
+        cdef wide value
+        if cut <= 0:
+            cut = 0
+        else:
+            scale = VALUE_DECIMALS
+        if not __builtin_mul_overflow(price, amount, &product) and cut <= 19:
+            return put_decimal(out, <uint64_t>product // power10[cut], scale)
+        value = <wide>price * <wide>amount
+        if cut > 19:
+            value = value // power10[19]
+            cut -= 19
+        return put_wide(out, value // power10[cut], scale)
+
+    cdef char *put_stats(self, char *out) noexcept nogil:
+        """Print the market_stats member."""
+        cdef const State *now = self.now
+        cdef bint both = now.counts[0] != 0 and now.counts[1] != 0
+        cdef int64_t bid = now.levels[0][0].key if now.counts[0] else 0
+        cdef int64_t ask = -now.levels[1][0].key if now.counts[1] else 0
+        out = put(out, b'"market_stats":{"best_bid":')
+        out = self.put_price(out, bid) if now.counts[0] else put(out, b"null")
+        out = put(out, b',"best_ask":')
+        out = self.put_price(out, ask) if now.counts[1] else put(out, b"null")
+        if both:
+            out = self.put_spread(put(out, b',"spread":'), bid, ask)
+        else:
+            out = put(out, b',"spread":null,"spread_percent":null,"mid_price":null')
+        out = self.put_total(put(out, b',"total_bid_volume":'), 0)
+        out = self.put_total(put(out, b',"total_ask_volume":'), 1)
+        out = put(out, b',"participating_exchanges":')
+        out = put_decimal(out, __builtin_popcountll(now.members), 0)
+        out = put(out, b',"crossed":')
+        return put(out, b"true}" if both and bid >= ask else b"false}")
+
+    cdef inline char *put_spread(self, char *out, int64_t bid, int64_t ask) noexcept nogil:
+        """Print the spread, in percent of the mid, too, and the mid."""
+        cdef uint64_t spread = <uint64_t>llabs(ask - bid)
+        cdef uint64_t twice_mid = <uint64_t>(bid + ask)
+        cdef wide scaled = <wide>spread * (2 * 100 * power10[PERCENT_DECIMALS])
+        cdef uint64_t percent = <uint64_t>((scaled * 2 + twice_mid) // (<wide>twice_mid * 2))
+        out = put_decimal(put(out, b"-") if ask < bid else out, spread, self.price_scale)
+        out = put(out, b',"spread_percent":')
+        out = put_decimal(put(out, b"-") if ask < bid and percent else out, percent, PERCENT_DECIMALS)
+        out = put(out, b',"mid_price":')
+        return put_decimal(out, twice_mid * 5, self.price_scale + 1)
+
+    cdef inline char *put_total(self, char *out, int side) noexcept nogil:
+        cdef wide total = 0
+        cdef int32_t at
+        for at in range(self.now.counts[side]):
+            total += <wide>self.now.levels[side][at].amount
+        return put_wide(out, total, self.amount_scale)
