@@ -1,0 +1,98 @@
+"""The plain dict model of a book, and a reader that turns a connector's outputs into books."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from onebook.core import LEVELS_MAX, Book
+from onebook.exchanges.contract import (
+    TEXT_25,
+    Delta,
+    Exchange,
+    Gap,
+    Output,
+    Refused,
+    Snapshot,
+    Verify,
+)
+from onebook.model import Instrument
+
+Side = dict[Decimal, Decimal]
+Sides = tuple[Side, Side]
+
+
+class Dicts:
+    """Two dicts of Decimals: nothing to get wrong, which is what an oracle is for."""
+
+    def __init__(self, depth: int | None = None) -> None:
+        self.depth = depth
+        self.sides: Sides = ({}, {})
+
+    def replace(self, bids: Iterable[Iterable[str]], asks: Iterable[Iterable[str]]) -> None:
+        self.sides = ({}, {})
+        self.apply(bids, asks)
+
+    def apply(self, bids: Iterable[Iterable[str]], asks: Iterable[Iterable[str]]) -> None:
+        for side, rows in zip(self.sides, (bids, asks), strict=True):
+            for price, amount, *_ in rows:
+                side[Decimal(price)] = Decimal(amount)
+                if not Decimal(amount):
+                    del side[Decimal(price)]
+        self.sides = (
+            dict(sorted(self.sides[0].items(), reverse=True)[: self.depth]),
+            dict(sorted(self.sides[1].items())[: self.depth]),
+        )
+
+
+class Reader:
+    """Carries out outputs as the books layer does; a book is here only while it is live."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
+        self.live: dict[Instrument, Book] = {}
+        self.doubts: list[tuple[Instrument, str]] = []
+        self.refused: list[Instrument] = []
+
+    def read(self, outputs: Iterable[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Snapshot(instrument, bids, asks, shape):
+                    book = self.live[instrument] = Book(self.levels_max)
+                    book.replace(bids, asks, shape)
+                case Delta(instrument, bids, asks, shape):
+                    if instrument in self.live:
+                        self.live[instrument].apply(bids, asks, shape)
+                case Verify(instrument, layout, expected):
+                    self._verify(instrument, layout, expected)
+                case Gap(instrument, reason):
+                    self.doubt(instrument, reason)
+                case Refused(instrument):
+                    self.refused.append(instrument)
+            self._check_uncrossed(output)
+
+    def doubt(self, instrument: Instrument, reason: str) -> None:
+        self.live.pop(instrument, None)
+        self.doubts.append((instrument, reason))
+
+    def sides(self, instrument: Instrument) -> Sides | None:
+        book = self.live.get(instrument)
+        if book is None:
+            return None
+        bids, asks = book.top(LEVELS_MAX)
+        return (
+            {Decimal(price): Decimal(amount) for price, amount in bids},
+            {Decimal(price): Decimal(amount) for price, amount in asks},
+        )
+
+    def _verify(self, instrument: Instrument, layout: str, expected: int) -> None:
+        book = self.live.get(instrument)
+        if book is None:
+            return
+        actual = book.crc_text(25) if layout == TEXT_25 else book.crc_digits(10)
+        if actual != expected:
+            self.doubt(instrument, "checksum")
+
+    def _check_uncrossed(self, output: Output) -> None:
+        """After a checksum, where there is one: until then the book is not live."""
+        book = self.live.get(getattr(output, "instrument", None))  # type: ignore[arg-type]
+        if not isinstance(output, Delta) and book is not None:
+            assert not book.crossed, f"{output.instrument.native} is crossed while live"  # type: ignore[union-attr]

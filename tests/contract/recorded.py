@@ -1,0 +1,21 @@
+"""Reads the recorded sessions; the format is described beside them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+FRAME = re.compile(r"\d+\.\d+: (.*)")
+BODY = re.compile(r"https://\S+[?&]symbol=(\w+)\S* -> [\d.]+: (\{.*?\})(?: header: .*)?$")
+
+
+def frames(samples: Path, name: str) -> list[bytes]:
+    """What the exchange sent, in order."""
+    lines = (samples / "exchange_frames" / name).read_text().splitlines()
+    return [match[1].encode() for match in map(FRAME.match, lines) if match]
+
+
+def bodies(samples: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    """REST snapshots with the native name they are of."""
+    for line in (samples / "exchange_frames" / name).read_text().splitlines():
+        if match := BODY.match(line):
+            yield match[1], match[2].encode()

@@ -1,0 +1,121 @@
+"""A conversation between a connector and a small exchange, without a network."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from contract.makers import MAKERS, Maker
+from contract.oracle import Reader
+from onebook.exchanges import EXCHANGES
+from onebook.exchanges.contract import Fetch, Gap, Output, ProtocolError, Send
+from onebook.model import Instrument
+
+
+class Step(NamedTuple):
+    """Something the exchange said: a "delta" of `native`, another "frame", or a REST "body"."""
+
+    kind: str
+    native: str
+    payload: bytes
+
+
+class Talk:
+    """Does what the feed does: carries frames both ways, resyncs a book in doubt.
+
+    `heal` says whether a doubt is repaired at once; `script` keeps what the exchange said, so
+    that the same conversation can be told again with a frame left out.
+    """
+
+    def __init__(self, name: str, *, seed: int = 1, count: int = 2, heal: bool = True) -> None:
+        self.exchange = EXCHANGES[name]
+        self.maker: Maker = MAKERS[name](seed)
+        self.instruments = self.maker.instruments[:count]
+        self.connector = self.exchange.connector(self.instruments)
+        self.reader = Reader(self.exchange)
+        self.heal = heal
+        self.outputs: list[Output] = []
+        self.script: list[Step] = []
+        self._owed: deque[Callable[[], None]] = deque()
+
+    def open(self) -> "Talk":
+        self.act(self.connector.opened())
+        return self
+
+    def act(self, outputs: Iterable[Output]) -> list[Output]:
+        """Carry out outputs and everything that follows from them."""
+        seen = list(outputs)
+        self._take(seen)
+        while self._owed:
+            self._owed.popleft()()
+        return seen
+
+    def deliver(self, frame: bytes, native: str = "") -> list[Output]:
+        self.script.append(Step("delta" if native else "frame", native, frame))
+        return self.act(self._received(frame))
+
+    def change(self, native: str) -> list[Output]:
+        return self.deliver(self.maker.changed(native), native)
+
+    def resync(self, instrument: Instrument) -> list[Output]:
+        self.reader.live.pop(instrument, None)
+        return self.act(self.connector.resync(instrument))
+
+    def check(self, *, live: bool = True) -> None:
+        """Every book equals the exchange's, or is not shown."""
+        for instrument in self.instruments:
+            sides = self.reader.sides(instrument)
+            assert sides is not None or not live, f"{instrument.native} is not live"
+            if sides is not None:
+                assert sides == self.maker.sides(instrument.native), instrument.native
+
+    def _received(self, frame: bytes) -> list[Output]:
+        try:
+            return list(self.connector.received(frame))
+        except ProtocolError as error:
+            doubted = [error.instrument] if error.instrument else self.instruments
+            return [Gap(instrument, error.reason) for instrument in doubted]
+
+    def _take(self, outputs: list[Output]) -> None:
+        self.outputs += outputs
+        doubts = len(self.reader.doubts)
+        self.reader.read(outputs)
+        for output in outputs:
+            match output:
+                case Send(frame):
+                    answers = self.maker.answers(frame)
+                    self._owed.extend(self._telling(answer) for answer in answers)
+                case Fetch(instrument, path):
+                    self._owed.append(self._fetching(instrument, path))
+        if self.heal:
+            doubted = dict.fromkeys(one for one, _ in self.reader.doubts[doubts:])
+            for instrument in doubted:
+                self._take(list(self.connector.resync(instrument)))
+
+    def _telling(self, frame: bytes) -> Callable[[], None]:
+        def tell() -> None:
+            self.script.append(Step("frame", "", frame))
+            self._take(self._received(frame))
+
+        return tell
+
+    def _fetching(self, instrument: Instrument, path: str) -> Callable[[], None]:
+        def fetch() -> None:
+            body = self.maker.body(path)
+            self.script.append(Step("body", instrument.native, body))
+            self._take(list(self.connector.fetched(instrument, body)))
+
+        return fetch
+
+
+def retold(talk: Talk, script: Iterable[Step]) -> Iterator[tuple[Step, Reader]]:
+    """Tell a script to a fresh connector that nobody answers; yields after each step."""
+    connector = talk.exchange.connector(talk.instruments)
+    reader = Reader(talk.exchange)
+    by_native = {instrument.native: instrument for instrument in talk.instruments}
+    reader.read(connector.opened())
+    for step in script:
+        if step.kind == "body":
+            reader.read(connector.fetched(by_native[step.native], step.payload))
+        else:
+            reader.read(connector.received(step.payload))
+        yield step, reader
