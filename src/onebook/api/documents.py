@@ -7,8 +7,12 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 
+from onebook import __version__
+from onebook.api.asyncapi import asyncapi_document
 from onebook.api.services import Services
+from onebook.api.status import websocket_url
 
+DEFAULT_URL = "http://127.0.0.1:8000"
 SUMMARY = "One live order book across exchanges, one ledger across accounts."
 DESCRIPTION = """\
 Live order books merged from many exchanges come over WebSocket (`/asyncapi.json` describes it);
@@ -45,6 +49,21 @@ def describe(app: FastAPI, services: Services) -> None:
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi_document() -> JSONResponse:
         return JSONResponse(openapi())
+
+    @app.get("/asyncapi.json", include_in_schema=False)
+    async def asyncapi() -> JSONResponse:
+        return JSONResponse(asyncapi_of(services))
+
+
+def asyncapi_of(services: Services) -> dict[str, Any]:
+    """The AsyncAPI document of a node."""
+    settings = services.settings
+    return asyncapi_document(
+        services.websocket,
+        version=__version__,
+        websocket_url=websocket_url(settings.public_url or DEFAULT_URL),
+        query_key=settings.query_key,
+    )
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

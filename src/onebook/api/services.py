@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from onebook.accounts import Accounts
+from onebook.api.asyncapi import WebSocketFacts
 
 BODY_BYTES_MAX = 64 * 1024
 
@@ -73,7 +74,7 @@ class Services:
         transaction_exchanges: The exchanges of the transaction interface.
         unified_types: The unified transaction types and what each means.
         health: The state of this node now; must not block.
-        messages: The gateway's description of its WebSocket messages, for `/asyncapi.json`.
+        websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: How the API presents itself.
         now_ms: Wall clock, Unix ms.
         now_s: Monotonic clock, seconds.
@@ -84,7 +85,7 @@ class Services:
     transaction_exchanges: Sequence[TransactionExchange]
     unified_types: dict[str, str]
     health: Callable[[], HealthFacts]
-    messages: Any
+    websocket: WebSocketFacts
     settings: ApiSettings
     now_ms: Callable[[], int]
     now_s: Callable[[], float]

@@ -57,7 +57,7 @@ async def root(request: Request, parts: Parts) -> Root:
         message="Onebook: one live order book across exchanges, one ledger across accounts.",
         websocket_endpoint=WEBSOCKET_PATH,
         authentication=RootAuthentication(method="API key", parameter=_parameter(parts)),
-        connection_example=websocket_url(request, parts),
+        connection_example=websocket_url(parts.settings.public_url or _own_address(request)),
         features=list(FEATURES),
         documentation="/docs",
     )
@@ -70,10 +70,9 @@ def _parameter(parts: Services) -> str:
     return f"{way}. The query parameter api_key is the older way: a URL ends up in logs"
 
 
-def websocket_url(request: Request, parts: Services) -> str:
-    """The address of the WebSocket as this client would write it."""
-    base = parts.settings.public_url.rstrip("/") or _own_address(request)
-    return "ws" + base.removeprefix("http") + WEBSOCKET_PATH
+def websocket_url(base: str) -> str:
+    """The address of the WebSocket of a service, from its HTTP address."""
+    return "ws" + base.rstrip("/").removeprefix("http") + WEBSOCKET_PATH
 
 
 def _own_address(request: Request) -> str:

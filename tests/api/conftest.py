@@ -1,0 +1,162 @@
+"""The API over real accounts on SQLite, with a clock that only moves when a test says so."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from onebook.accounts import Accounts, Admin
+from onebook.api import (
+    ApiSettings,
+    HealthFacts,
+    Services,
+    TransactionExchange,
+    WebSocketFacts,
+    create_app,
+)
+from onebook.gateway import messages
+from onebook.model import Tier
+from onebook.store import Change, Store
+
+NOW_MS = 1_763_676_000_123  # 2025-11-20T22:00:00.123Z
+PEPPER = b"p" * 32
+CALLER = "203.0.113.9"
+
+BYBIT_TYPES = (
+    "holdings",
+    "deposits",
+    "withdrawals",
+    "spot_orders",
+    "futures_linear",
+    "futures_inverse",
+    "ledger",
+    "leverage_token_trades",
+    "transfers",
+)
+UNIFIED_TYPES = {
+    "deposits": "Deposit transactions (incoming funds)",
+    "withdrawals": "Withdrawal transactions (outgoing funds)",
+    "trades": "Spot trading transactions",
+    "spot_trades": "Spot market trades",
+    "futures": "Futures/derivatives trading",
+    "derivatives": "Derivative trading transactions",
+    "transfers": "Internal transfers between accounts",
+    "holdings": "Current account balances",
+    "balances": "Account balance snapshots",
+}
+
+
+@dataclass
+class Clock:
+    """Both clocks of the service."""
+
+    ms: int = NOW_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def now_s(self) -> float:
+        return self.ms / 1000
+
+    def pass_ms(self, ms: int) -> None:
+        self.ms += ms
+
+
+@dataclass
+class World:
+    """One node's API and what a test turns in it."""
+
+    clock: Clock
+    store: Store
+    accounts: Accounts
+    admin: Admin
+    health: HealthFacts = field(default_factory=lambda: HealthFacts(ready=True, active_exchanges=6))
+
+    def services(self, settings: ApiSettings | None = None) -> Services:
+        return Services(
+            accounts=self.accounts,
+            transactions=None,
+            transaction_exchanges=[
+                TransactionExchange(
+                    name="bybit",
+                    display="Bybit",
+                    types=BYBIT_TYPES,
+                    requires_passphrase=False,
+                    testnet_available=True,
+                )
+            ],
+            unified_types=UNIFIED_TYPES,
+            health=lambda: self.health,
+            websocket=WebSocketFacts(messages.MESSAGES, messages.ERRORS, messages.CLOSE_CODES),
+            settings=settings or ApiSettings(),
+            now_ms=self.clock.now_ms,
+            now_s=self.clock.now_s,
+        )
+
+    def change(self) -> Change:
+        return Change(self.clock.ms, "operator", "test")
+
+    async def move_key(self, key: str, action: str) -> None:
+        """What an operator does in another process, and the poll that hears of it."""
+        await self.admin.move_key(key, action, self.change())
+        await self.accounts.poll(self.clock.ms)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    clock = Clock()
+    async with Store(f"sqlite+aiosqlite:///{tmp_path / 'onebook.db'}") as store:
+        await store.upgrade()
+        accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
+        yield World(clock, store, accounts, Admin(store, PEPPER))
+
+
+@pytest.fixture
+def app(world: World) -> FastAPI:
+    return create_app(world.services())
+
+
+def client_of(app: FastAPI, *, address: str = CALLER) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app, client=(address, 50_000))
+    return httpx.AsyncClient(transport=transport, base_url="http://books.example")
+
+
+@pytest.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(app) as client:
+        yield client
+
+
+Issue = Callable[..., Awaitable[str]]
+
+
+@pytest.fixture
+def issue(world: World) -> Issue:
+    """Issue a key to a user made for it; the answer is the key's text."""
+    made = 0
+
+    async def issue(tier: Tier = Tier.PREMIUM, *, expires_at_ms: int | None = None) -> str:
+        nonlocal made
+        made += 1
+        account = await world.admin.create_account(f"user{made}", world.change())
+        new = await world.admin.create_key(
+            account.username, tier, world.change(), expires_at_ms=expires_at_ms
+        )
+        return new.text
+
+    return issue
+
+
+@pytest.fixture
+async def key(issue: Issue) -> str:
+    return await issue()
+
+
+async def bearer(client: httpx.AsyncClient, key: str) -> dict[str, str]:
+    """The Authorization header of a new session."""
+    answer = await client.post("/api/v1/authenticate", json={"api_key": key})
+    assert answer.status_code == 200, answer.text
+    return {"Authorization": f"Bearer {answer.json()['session_token']}"}

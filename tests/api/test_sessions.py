@@ -1,0 +1,227 @@
+"""Endpoints 1 and 2, and every way an Authorization header can be wrong."""
+
+import re
+from uuid import UUID
+
+import httpx
+import pytest
+from api.conftest import NOW_MS, Issue, World, bearer, client_of
+
+from onebook.model import DAY_MS, Tier
+
+AUTHENTICATE = "/api/v1/authenticate"
+STATUS = "/api/v1/session-status"
+
+
+def is_problem(answer: httpx.Response, status: int, code: str) -> None:
+    body = answer.json()
+    assert (answer.status_code, body.get("error")) == (status, code), answer.text
+    assert body["message"].endswith((".", "!"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", body["timestamp"])
+    assert (answer.headers.get("www-authenticate") == "Bearer") is (status == 401)
+
+
+@pytest.mark.parametrize("tier", list(Tier))
+async def test_1_a_valid_key_becomes_a_session_of_24_hours(
+    client: httpx.AsyncClient, issue: Issue, tier: Tier
+) -> None:
+    answer = await client.post(AUTHENTICATE, json={"api_key": await issue(tier)})
+    assert answer.status_code == 200
+    body = answer.json()
+    assert list(body) == [
+        "success",
+        "message",
+        "session_token",
+        "user_id",
+        "user_tier",
+        "expires_at",
+    ]
+    assert body["success"] is True
+    assert tier.value in body["message"]
+    assert re.fullmatch(r"obs_[0-9A-Za-z]{43}", body["session_token"])
+    assert UUID(body["user_id"])
+    assert body["user_tier"] == tier.value
+    assert body["expires_at"] == NOW_MS + DAY_MS
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not json",
+        b"{",
+        b"[]",
+        b'"ob_live_x"',
+        b"null",
+        b"{}",
+        b'{"api_key": null}',
+        b'{"api_key": ""}',
+        b'{"api_key": "  "}',
+        b'{"api_key": 7}',
+        b'{"api_key": ["ob_live_x"]}',
+        b'{"apikey": "ob_live_x"}',
+        b"\xff\xfe",
+        b"[" * 60_000,
+    ],
+)
+async def test_1_without_a_usable_key_it_is_missing_api_key(
+    client: httpx.AsyncClient, content: bytes
+) -> None:
+    is_problem(await client.post(AUTHENTICATE, content=content), 400, "missing_api_key")
+
+
+@pytest.mark.parametrize("key", ["x", "ob_live_" + "a" * 49, "ob_live_" + "a" * 5_000, "ключ", "a\0b"])
+async def test_1_an_unknown_key_is_invalid_api_key(client: httpx.AsyncClient, key: str) -> None:
+    answer = await client.post(AUTHENTICATE, json={"api_key": key})
+    is_problem(answer, 401, "invalid_api_key")
+    assert key not in answer.text
+
+
+async def test_1_a_suspended_key_is_api_key_disabled(
+    world: World, client: httpx.AsyncClient, key: str
+) -> None:
+    await world.move_key(key, "suspend")
+    is_problem(await client.post(AUTHENTICATE, json={"api_key": key}), 401, "api_key_disabled")
+
+
+async def test_1_an_expired_key_is_api_key_disabled(
+    world: World, client: httpx.AsyncClient, issue: Issue
+) -> None:
+    key = await issue(expires_at_ms=NOW_MS + 1)
+    world.clock.pass_ms(1)
+    is_problem(await client.post(AUTHENTICATE, json={"api_key": key}), 401, "api_key_disabled")
+
+
+async def test_1_ten_failures_a_minute_then_429_for_that_address_alone(
+    world: World, app: object, client: httpx.AsyncClient, key: str
+) -> None:
+    for _ in range(10):
+        answer = await client.post(AUTHENTICATE, json={"api_key": "wrong"})
+        is_problem(answer, 401, "invalid_api_key")
+    refused = await client.post(AUTHENTICATE, json={"api_key": key})
+    is_problem(refused, 429, "rate_limit_exceeded")
+    wait_s = int(refused.headers["retry-after"])
+    assert 1 <= wait_s <= 60
+    async with client_of(app, address="198.51.100.1") as elsewhere:  # type: ignore[arg-type]
+        assert (await elsewhere.post(AUTHENTICATE, json={"api_key": key})).status_code == 200
+    world.clock.pass_ms(wait_s * 1000)
+    assert (await client.post(AUTHENTICATE, json={"api_key": key})).status_code == 200
+
+
+async def test_1_fields_that_nobody_asked_for_change_nothing(
+    client: httpx.AsyncClient, key: str
+) -> None:
+    body = {"api_key": key, "user_tier": "enterprise"}
+    assert (await client.post(AUTHENTICATE, json=body)).json()["user_tier"] == "premium"
+
+
+async def test_2_a_valid_session(client: httpx.AsyncClient, key: str) -> None:
+    answer = await client.get(STATUS, headers=await bearer(client, key))
+    assert answer.status_code == 200
+    body = answer.json()
+    assert body["authenticated"] is True
+    assert UUID(body["user_id"])
+    assert body["user_tier"] == "premium"
+    assert (body["created_at"], body["expires_at"]) == (NOW_MS, NOW_MS + DAY_MS)
+    assert "valid" in body["message"]
+
+
+async def test_2_a_new_session_ends_no_older_one(client: httpx.AsyncClient, key: str) -> None:
+    first, second = await bearer(client, key), await bearer(client, key)
+    assert first != second
+    for headers in (first, second):
+        assert (await client.get(STATUS, headers=headers)).status_code == 200
+
+
+async def test_2_no_header_is_missing_authorization(client: httpx.AsyncClient) -> None:
+    is_problem(await client.get(STATUS), 401, "missing_authorization")
+
+
+async def test_2_an_expired_session_says_so_to_the_millisecond(
+    world: World, client: httpx.AsyncClient, key: str
+) -> None:
+    headers = await bearer(client, key)
+    world.clock.pass_ms(DAY_MS - 1)
+    assert (await client.get(STATUS, headers=headers)).status_code == 200
+    world.clock.pass_ms(1)
+    answer = await client.get(STATUS, headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert set(answer.json()) == {"authenticated", "message"}
+    assert answer.json()["authenticated"] is False
+
+
+async def test_2_a_session_of_a_suspended_key_is_api_key_disabled(
+    world: World, client: httpx.AsyncClient, key: str
+) -> None:
+    headers = await bearer(client, key)
+    await world.move_key(key, "suspend")
+    is_problem(await client.get(STATUS, headers=headers), 401, "api_key_disabled")
+    await world.move_key(key, "resume")
+    assert (await client.get(STATUS, headers=headers)).status_code == 200
+
+
+T = "obs_" + "a" * 43  # the shape of a token, and nobody's
+EMPTY = ["", " ", "\t", "   "]
+WRONG = [
+    "Bearer",
+    "Bearer ",
+    "bearer",
+    f"Bearer{T}",
+    f"Bearer {T}",
+    f"bearer {T}",
+    f"BEARER {T}",
+    f"Bearer  {T}",
+    f"Bearer\t{T}",
+    f"Bearer {T} {T}",
+    f"Bearer {T},",
+    f"Bearer {T}, Bearer {T}",
+    f"Bearer {T[:-1]}",
+    f"Bearer {T}a",
+    f"Bearer {T[4:]}",
+    f"Bearer {T.upper()}",
+    f'Bearer "{T}"',
+    f"Bearer token={T}",
+    "Bearer ob_live_" + "a" * 49,
+    "Bearer null",
+    "Bearer undefined",
+    "Bearer eyJhbGciOiJub25lIn0.e30.",
+    "Bearer " + "a" * 8_000,
+    f"Basic {T}",
+    "Basic dXNlcjpwYXNz",
+    f"Digest {T}",
+    f"Token {T}",
+    f"Negotiate {T}",
+    T,
+    f"{T} Bearer",
+    "Bearer ../../etc/passwd",
+    "Bearer ' OR 1=1 --",
+    "Bearer obs_\u00e9" + "a" * 42,
+]
+
+
+@pytest.mark.parametrize("header", EMPTY)
+async def test_an_empty_header_is_missing_authorization(
+    client: httpx.AsyncClient, header: str
+) -> None:
+    answer = await client.get(STATUS, headers={"Authorization": header})
+    is_problem(answer, 401, "missing_authorization")
+
+
+@pytest.mark.parametrize("header", WRONG)
+async def test_any_other_header_is_no_session(client: httpx.AsyncClient, header: str) -> None:
+    answer = await client.get(STATUS, headers={"Authorization": header.encode("latin-1")})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["authenticated"] is False
+    assert set(answer.json()) == {"authenticated", "message"}
+
+
+async def test_two_headers_are_no_session_even_if_one_is_right(
+    client: httpx.AsyncClient, key: str
+) -> None:
+    right = (await bearer(client, key))["Authorization"]
+    for pair in ([right, right], [right, f"Bearer {T}"], [f"Bearer {T}", right]):
+        headers = [("Authorization", value) for value in pair]
+        answer = await client.get(STATUS, headers=headers)
+        assert (answer.status_code, answer.json()["authenticated"]) == (401, False)
