@@ -1,0 +1,67 @@
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from onebook.accounts import Accounts, Admin
+from onebook.model import Tier
+from onebook.store import Change, Store
+
+PEPPER = b"p" * 32
+# 2026-01-31 10:30 UTC: a creation day that most months do not have.
+START_MS = 1_769_855_400_000
+
+
+@dataclass
+class Clock:
+    """Milliseconds that pass only when a test says so."""
+
+    now_ms: int = START_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@dataclass
+class House:
+    """Accounts over a fresh store, the operator's side, and one key."""
+
+    store: Store
+    accounts: Accounts
+    admin: Admin
+    clock: Clock
+    key_id: str
+    text: str
+
+    def change(self) -> Change:
+        return Change(self.clock.now_ms, "operator", "test")
+
+    async def authenticate(self, text: str | None = None, address: str = "192.0.2.1") -> str:
+        """The header of a new session."""
+        session = await self.accounts.authenticate(
+            text or self.text, address=address, now_ms=self.clock.now_ms
+        )
+        return f"Bearer {session.token}"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with Store(f"sqlite:///{tmp_path}/onebook.db") as opened:
+        await opened.upgrade()
+        yield opened
+
+
+@pytest.fixture
+async def house(store: Store, clock: Clock) -> House:
+    admin = Admin(store, PEPPER)
+    made = Change(clock.now_ms, "operator", "test")
+    await admin.create_account("alice", made)
+    key = await admin.create_key("alice", Tier.BASIC, made)
+    accounts = Accounts(store, PEPPER, clock_ms=clock)
+    return House(store, accounts, admin, clock, key.row.key_id, key.text)
