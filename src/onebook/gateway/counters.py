@@ -1,0 +1,39 @@
+"""What Prometheus reads of the gateway; brought up to date once a second, not per message."""
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from onebook.gateway.messages import CLOSE_CODES
+from onebook.model import Tier
+
+NO_TIER: Final = "none"  # not authenticated
+OTHER_CODE: Final = "other"
+# The codes of RFC 6455 that peers and we use, beside ours.
+USUAL_CODES: Final = frozenset((1000, 1001, 1005, 1006, 1011, *CLOSE_CODES))
+
+CONNECTIONS: Final = Gauge("onebook_ws_connections", "Open connections by tier.", ["tier"])
+CONNECTS: Final = Counter("onebook_ws_connects", "Connection attempts by result.", ["result"])
+CLOSES: Final = Counter("onebook_ws_closes", "Ended connections by close code.", ["code"])
+SENT_BYTES: Final = Counter("onebook_ws_sent_bytes", "Payload bytes delivered by tier.", ["tier"])
+MESSAGES: Final = Counter("onebook_ws_messages", "Messages received from clients.")
+CONFLATED: Final = Counter(
+    "onebook_ws_conflated", "Updates that a client behind did not get; it gets the newest instead."
+)
+BEHIND: Final = Gauge("onebook_ws_behind", "Clients that do not read as fast as we write.")
+STREAMS: Final = Gauge("onebook_ws_streams", "Open streams.")
+PUBLISHED: Final = Counter("onebook_ws_published", "Updates published by all streams.")
+LATENCY: Final = Histogram(
+    "onebook_delivery_latency_seconds",
+    "From an exchange's newest data in an update to the last socket written.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0),
+)
+
+for _tier in (*Tier, NO_TIER):
+    CONNECTIONS.labels(_tier)
+    SENT_BYTES.labels(_tier)
+
+
+def count_close(code: int) -> None:
+    """Count the end of a connection; a peer's own codes share one label."""
+    CLOSES.labels(str(code) if code in USUAL_CODES else OTHER_CODE).inc()

@@ -1,0 +1,112 @@
+"""Which exchanges and pairs there are, in the form of the WebSocket replies."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from onebook import exchanges
+from onebook.gateway.messages import AllPairs, ExchangePairs, ExchangesList
+
+KEPT_S: Final = 5.0  # lists are long and change hourly; encoded lists are kept so long
+SUGGESTIONS_MAX: Final = 3
+ACTIVE: Final = "active"
+
+# Base currencies by kind, for `categories` of one exchange's pairs.
+CATEGORIES: Final[dict[str, frozenset[str]]] = {
+    "major": frozenset(("BTC", "ETH", "BNB", "SOL", "XRP")),
+    "altcoins": frozenset(("ADA", "DOT", "LTC", "BCH", "LINK", "XLM", "ETC", "TRX", "TON", "ATOM")),
+    "meme": frozenset(("DOGE", "SHIB", "PEPE", "BONK", "FLOKI", "WIF")),
+    "defi": frozenset(("UNI", "AAVE", "COMP", "SUSHI", "MKR", "CRV", "LDO", "SNX")),
+    "layer1": frozenset(("SOL", "ADA", "AVAX", "DOT", "ATOM", "NEAR", "ICP", "SUI", "APT", "ALGO")),
+}
+
+_encode = msgspec.json.encode
+
+
+class Catalogue(Protocol):
+    """Who knows the instruments of every exchange."""
+
+    def exchanges(self, symbol: str) -> list[str]:
+        """The exchanges that trade a symbol now."""
+
+    def pairs(self, exchange: str) -> list[str]:
+        """The symbols that an exchange trades now."""
+
+    def suggest(self, symbol: str, n: int = 3) -> list[str]:
+        """Symbols like this one."""
+
+
+class Supervisor(Protocol):
+    """Who knows how the feeds do."""
+
+    def state(self, exchange: str) -> str:
+        """One of active, maintenance, offline, limited."""
+
+
+class Directory:
+    """The catalogue as clients see it; long lists are encoded at most once in `KEPT_S`."""
+
+    def __init__(
+        self, catalogue: Catalogue, supervisor: Supervisor, *, monotonic: Callable[[], float]
+    ) -> None:
+        self.supported: Sequence[str] = tuple(sorted(exchanges.EXCHANGES))
+        self.resolve = exchanges.resolve
+        self.trading = catalogue.exchanges
+        self._catalogue = catalogue
+        self._supervisor = supervisor
+        self._monotonic = monotonic
+        self._kept: dict[str | None, tuple[float, bytes]] = {}
+
+    def suggest(self, symbol: str) -> list[str]:
+        """Return symbols like this one."""
+        return self._catalogue.suggest(symbol, SUGGESTIONS_MAX)
+
+    def exchanges_json(self) -> bytes:
+        """Return the data of `exchanges_data`."""
+        states = {name: self._supervisor.state(name) for name in self.supported}
+        active = [name for name, state in states.items() if state == ACTIVE]
+        return _encode(
+            ExchangesList(
+                supported_exchanges=list(self.supported),
+                active_exchanges=active,
+                total_supported=len(self.supported),
+                total_active=len(active),
+                exchange_status=states,
+            )
+        )
+
+    def pairs_json(self, exchange: str | None) -> bytes:
+        """Return the data of `pairs_data`, of one exchange or of all."""
+        now = self._monotonic()
+        kept_at, data = self._kept.get(exchange, (float("-inf"), b""))
+        if now - kept_at > KEPT_S:
+            data = _encode(self._one(exchange) if exchange is not None else self._all())
+            self._kept[exchange] = now, data
+        return data
+
+    def _one(self, exchange: str) -> ExchangePairs:
+        pairs = self._catalogue.pairs(exchange)
+        sorted_by_kind = {
+            kind: [pair for pair in pairs if pair.partition("/")[0] in bases]
+            for kind, bases in CATEGORIES.items()
+        }
+        return ExchangePairs(
+            exchange=exchange,
+            pairs=pairs,
+            total_pairs=len(pairs),
+            categories={kind: found for kind, found in sorted_by_kind.items() if found},
+        )
+
+    def _all(self) -> AllPairs:
+        by_exchange = {name: self._catalogue.pairs(name) for name in self.supported}
+        counts: dict[str, int] = {}
+        for pairs in by_exchange.values():
+            for pair in pairs:
+                counts[pair] = counts.get(pair, 0) + 1
+        return AllPairs(
+            exchanges=by_exchange,
+            total_exchanges=len(by_exchange),
+            total_pairs=len(counts),
+            common_pairs=sorted(pair for pair, number in counts.items() if number > 1),
+        )

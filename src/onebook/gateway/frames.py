@@ -1,0 +1,112 @@
+"""WebSocket frames that the server sends, built once and written to many (RFC 6455, RFC 7692).
+
+A compressed frame holds one message without context takeover and needs a window of 4 KiB, so the
+same bytes suit every client that negotiated permessage-deflate with us. Incoming frames are read
+by the websockets library; here is only where one ends.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from isal import isal_zlib
+from websockets.exceptions import NegotiationError
+from websockets.extensions.base import Extension
+from websockets.extensions.permessage_deflate import (
+    PerMessageDeflate,
+    ServerPerMessageDeflateFactory,
+)
+from websockets.typing import ExtensionParameter
+
+WINDOW_BITS: Final = 12
+DEFLATE_LEVEL: Final = 1  # 13 us for 11 KB, 4.7 x smaller
+DEFLATE_BYTES_MIN: Final = 256  # shorter messages gain too little
+EMPTY_BLOCK: Final = b"\x00\x00\xff\xff"  # RFC 7692 7.2.1: taken off the end of a message
+REASON_BYTES_MAX: Final = 123
+HEADER_BYTES_MIN: Final = 2
+MASK_BYTES: Final = 4
+
+TEXT: Final = 0x81  # FIN and the opcode
+TEXT_DEFLATED: Final = 0xC1  # FIN, RSV1 and the opcode
+CLOSE: Final = 0x88
+PING: Final = 0x89
+
+
+def text_frame(payload: bytes) -> bytes:
+    """Frame a text message as it is."""
+    return _header(TEXT, len(payload)) + payload
+
+
+def deflated_frame(payload: bytes) -> bytes:
+    """Frame a text message compressed, or as it is where that is too short to gain."""
+    if len(payload) < DEFLATE_BYTES_MIN:
+        return text_frame(payload)
+    deflate = isal_zlib.compressobj(DEFLATE_LEVEL, isal_zlib.DEFLATED, -WINDOW_BITS)
+    packed = deflate.compress(payload) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    assert packed.endswith(EMPTY_BLOCK)
+    packed = packed[:-4]
+    return _header(TEXT_DEFLATED, len(packed)) + packed
+
+
+def close_frame(code: int, reason: str) -> bytes:
+    """Frame a close with its code and reason."""
+    body = struct.pack("!H", code) + reason.encode()[:REASON_BYTES_MAX]
+    return _header(CLOSE, len(body)) + body
+
+
+def ping_frame(payload: bytes) -> bytes:
+    """Frame a ping."""
+    return _header(PING, len(payload)) + payload
+
+
+def payload_length(frame: bytes) -> int:
+    """Return how many payload bytes, as sent, one of our frames has."""
+    short = frame[1]
+    return len(frame) - (2 if short < 126 else 4 if short == 126 else 10)
+
+
+def frame_end(buffer: bytes, start: int, payload_max: int) -> int:
+    """Return where the client's frame at `start` ends, 0 if it is not all there yet.
+
+    A frame that announces more than `payload_max` ends with the buffer: the parser then refuses
+    it without waiting for the rest.
+    """
+    there = len(buffer) - start
+    if there < HEADER_BYTES_MIN:
+        return 0
+    length = buffer[start + 1] & 0x7F
+    size = HEADER_BYTES_MIN + (MASK_BYTES if buffer[start + 1] & 0x80 else 0)
+    if length >= 126:
+        wide = 2 if length == 126 else 8
+        if there < HEADER_BYTES_MIN + wide:
+            return 0
+        length = int.from_bytes(buffer[start + 2 : start + 2 + wide])
+        size += wide
+    if length > payload_max:
+        return len(buffer)
+    return start + size + length if there >= size + length else 0
+
+
+class SharedDeflate(ServerPerMessageDeflateFactory):
+    """Accepts permessage-deflate only where one compressed frame can serve everyone."""
+
+    def __init__(self) -> None:
+        super().__init__(server_no_context_takeover=True, client_no_context_takeover=True)
+
+    def process_request_params(
+        self, params: Sequence[ExtensionParameter], accepted_extensions: Sequence[Extension]
+    ) -> tuple[list[ExtensionParameter], PerMessageDeflate]:
+        """Refuse clients whose window is smaller than that of our frames."""
+        answer, extension = super().process_request_params(params, accepted_extensions)
+        if extension.local_max_window_bits < WINDOW_BITS:
+            raise NegotiationError(f"a window of {WINDOW_BITS} bits is needed")
+        return answer, extension
+
+
+def _header(first: int, length: int) -> bytes:
+    if length < 126:
+        return bytes((first, length))
+    if length < 65_536:
+        return struct.pack("!BBH", first, 126, length)
+    return struct.pack("!BBQ", first, 127, length)

@@ -1,0 +1,591 @@
+"""Every message of `/api/v1/ws`: its fields, their meaning and one example each.
+
+The Structs encode what the server says and check what a client may say; `MESSAGES` and `ERRORS`
+list them for the generated AsyncAPI document and for the tests that hold the documents true.
+Book updates are encoded by `onebook.core` from exact decimals and only described here.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from onebook.accounts.usage import DataUsage
+from onebook.core.types import DEPTH_MAX
+from onebook.streams import FULL, OBJECT
+
+Id = str | int | float | None
+
+AVAILABLE_COMMANDS: Final = ("authenticate", "subscribe_aggregated", "get_exchanges", "get_pairs")
+DEPTH_DEFAULT: Final = 20
+INTERVAL_MS_DEFAULT: Final = 100
+INTERVAL_MS_MIN: Final = 10
+INTERVAL_MS_MAX: Final = 60_000
+NAMES_MAX: Final = 256  # exchange names in one message
+SYMBOL_CHARACTERS_MAX: Final = 64
+WINDOW: Final = "per_minute"
+
+
+def about(description: str, example: Any = UNSET, **limits: Any) -> Meta:
+    """Describe a field: what it means, one example, and its limits."""
+    return Meta(description=description, examples=None if example is UNSET else [example], **limits)
+
+
+# What a client may say
+
+MessageId = Annotated[Id, about("Comes back in the reply or the error to this message.", "r1")]
+Symbol = Annotated[
+    str, about("Pair of the form BASE/QUOTE.", "BTC/USDT", max_length=SYMBOL_CHARACTERS_MAX)
+]
+ExchangeNames = Annotated[list[str], Meta(max_length=NAMES_MAX)] | Literal["all"]
+Exchanges = Annotated[
+    ExchangeNames,
+    about('Exchange names, "all", or a list with "all" and "-name" for all but some.', ["okx"]),
+]
+Depth = Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)]
+IntervalMs = Annotated[
+    int,
+    about(
+        "At most one update in so many milliseconds; the last state always arrives.",
+        100,
+        ge=INTERVAL_MS_MIN,
+        le=INTERVAL_MS_MAX,
+    ),
+]
+Mode = Annotated[
+    Literal["full", "delta"],
+    about("full: each update is the whole view; delta: changed levels after the first.", FULL),
+]
+Levels = Annotated[
+    Literal["object", "array"], about("Levels as objects or as [price, amount].", OBJECT)
+]
+Split = Annotated[bool, about("Add the amount of each exchange at a level.", False)]
+Group = Annotated[
+    str | None,
+    about(
+        "Price step to bin to, bids down and asks up, as decimal text.",
+        "0.5",
+    ),
+]
+
+
+class Head(Struct):
+    """What every client message has: its type and, if wanted, an id."""
+
+    type: str | None = None
+    id: Id = None
+
+
+class Authenticate(Struct, tag="authenticate"):
+    """Verify an API key and start the session of this connection."""
+
+    api_key: Annotated[str, about("Your API key.", "ob_live_...", max_length=512)]
+    id: MessageId = None
+
+
+class SubscribeAggregated(Struct, tag="subscribe_aggregated", forbid_unknown_fields=True):
+    """Receive the aggregated order book of a symbol; again for a symbol replaces its options."""
+
+    symbol: Symbol
+    exchanges: Exchanges = "all"
+    depth: Depth = DEPTH_DEFAULT
+    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
+    mode: Mode = "full"
+    levels: Levels = "object"
+    split: Split = False
+    group: Group = None
+    id: MessageId = None
+
+
+class GetAggregatedOrderbook(Struct, tag="get_aggregated_orderbook", forbid_unknown_fields=True):
+    """Look once at the aggregated order book of a symbol, subscribed or not."""
+
+    symbol: Symbol
+    exchanges: Exchanges = "all"
+    depth: Depth = DEPTH_DEFAULT
+    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
+    mode: Mode = "full"
+    levels: Levels = "object"
+    split: Split = False
+    group: Group = None
+    id: MessageId = None
+
+
+class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
+    """End the subscription of a symbol."""
+
+    symbol: Symbol
+    id: MessageId = None
+
+
+class Resync(Struct, tag="resync"):
+    """Ask for a fresh full book on the subscription of a symbol."""
+
+    symbol: Symbol
+    id: MessageId = None
+
+
+class GetSubscriptions(Struct, tag="get_subscriptions"):
+    """List the subscriptions of this connection."""
+
+    id: MessageId = None
+
+
+class GetExchanges(Struct, tag="get_exchanges"):
+    """List the exchanges and whether their feeds are live."""
+
+    id: MessageId = None
+
+
+class GetPairs(Struct, tag="get_pairs"):
+    """List the pairs of one exchange, or of all."""
+
+    exchange: Annotated[str | None, about("An exchange name; absent for all.", "kraken")] = None
+    id: MessageId = None
+
+
+class Ping(Struct, tag="ping"):
+    """Check the connection; allowed before authenticating."""
+
+    client_time: Annotated[Any, about("Anything; comes back in the pong.", 1763676000000)] = UNSET
+    id: MessageId = None
+
+
+# What the server says
+
+Timestamp = Annotated[str, about("ISO 8601, UTC, microseconds.", "2026-11-20T10:00:00.000000Z")]
+Text = Annotated[str, about("A sentence for people.")]
+SubscriptionId = Annotated[
+    str, about("Name of the view, the same for every client of it.", "sub_0123456789ab")
+]
+UpdateNumber = Annotated[int, about("One more for each update of the view.", 1)]
+
+
+class Welcome(Struct, tag="welcome", frozen=True):
+    """The connection is open: authenticate within ten seconds."""
+
+    message: Text
+    available_commands: Annotated[tuple[str, ...], about("What to start with.")] = (
+        AVAILABLE_COMMANDS
+    )
+
+
+class Authentication(Struct, frozen=True):
+    """Which key was accepted."""
+
+    api_key: Annotated[str, about("The first 8 characters and dots.", "ob_live_...")]
+    status: Literal["authenticated"] = "authenticated"
+
+
+class Limits(Struct, frozen=True):
+    """What this connection may do."""
+
+    requests_per_minute: Annotated[int, about("Requests and messages of the key.", 600)]
+    connections_max: Annotated[int, about("Connections of the key at one time.", 5)]
+    subscriptions_max: Annotated[int, about("Subscriptions of this connection.", 128)]
+    message_bytes_max: Annotated[int, about("The longest message you may send.", 65_536)]
+
+
+class WelcomeSession(Struct, tag="welcome", frozen=True):
+    """The key was accepted; the session lasts as long as the connection."""
+
+    message: Text
+    session_id: Annotated[str, about("UUID of this session.")]
+    user_id: Annotated[str, about("UUID of the account.")]
+    user_tier: Annotated[str, about("basic, premium, developer or enterprise.", "premium")]
+    authentication: Authentication
+    limits: Limits
+
+
+class Rejected(Struct, frozen=True):
+    """An exchange of a subscription that cannot be served."""
+
+    exchange: Annotated[str, about("The name as it was sent.", "mtgox")]
+    reason: Annotated[
+        Literal["unknown_exchange", "symbol_not_traded"], about("Why it is not served.")
+    ]
+
+
+class Options(Struct, frozen=True):
+    """The options of a subscription as they are applied."""
+
+    depth: Depth
+    interval_ms: IntervalMs
+    mode: Mode
+    levels: Levels
+    split: Split
+    group: Group
+
+
+class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
+    """The subscription stands; updates follow."""
+
+    symbol: Symbol
+    exchanges: Annotated[tuple[str, ...], about("The exchanges that are merged.", ["okx"])]
+    requested: Annotated[list[str] | str, about("As it was sent.", "all")]
+    success: bool
+    message: Text
+    subscription_id: SubscriptionId
+    rejected: list[Rejected]
+    options: Options
+
+
+class UnsubscribeResponse(Struct, tag="unsubscribe_response", frozen=True):
+    """The subscription has ended."""
+
+    symbol: Symbol
+    success: bool
+    message: Text
+
+
+class Subscription(Struct, frozen=True):
+    """One subscription of a connection."""
+
+    symbol: Symbol
+    exchanges: tuple[str, ...]
+    subscription_id: SubscriptionId
+    options: Options
+
+
+class SubscriptionsList(Struct, frozen=True):
+    """The subscriptions of a connection."""
+
+    subscriptions: list[Subscription]
+    total: int
+
+
+class SubscriptionsData(Struct, tag="subscriptions_data", frozen=True):
+    """The subscriptions of this connection."""
+
+    data: SubscriptionsList
+    timestamp: Timestamp
+
+
+class ExchangesList(Struct, frozen=True):
+    """Which exchanges there are and how their feeds do."""
+
+    supported_exchanges: list[str]
+    active_exchanges: list[str]
+    total_supported: int
+    total_active: int
+    exchange_status: Annotated[
+        dict[str, str], about("active, maintenance, offline or limited.", {"okx": "active"})
+    ]
+
+
+class ExchangesData(Struct, tag="exchanges_data", frozen=True):
+    """The exchanges and whether their feeds are live."""
+
+    data: Annotated[Raw, ExchangesList]
+    timestamp: Timestamp
+
+
+class AllPairs(Struct, frozen=True):
+    """The pairs of every exchange."""
+
+    exchanges: dict[str, list[str]]
+    total_exchanges: int
+    total_pairs: Annotated[int, about("Different pairs over all exchanges.")]
+    common_pairs: Annotated[list[str], about("Pairs that several exchanges trade.")]
+
+
+class ExchangePairs(Struct, frozen=True):
+    """The pairs of one exchange."""
+
+    exchange: str
+    pairs: list[str]
+    total_pairs: int
+    categories: Annotated[
+        dict[str, list[str]], about("Pairs by kind of base currency; one may be in several.")
+    ]
+
+
+class PairsData(Struct, tag="pairs_data", frozen=True):
+    """The pairs of one exchange (`data.exchange` is there) or of all."""
+
+    data: Annotated[Raw, AllPairs | ExchangePairs]
+    timestamp: Timestamp
+
+
+class Pong(Struct, tag="pong", frozen=True, omit_defaults=True):
+    """The answer to a ping."""
+
+    timestamp: Timestamp
+    server_time: Timestamp
+    latency_ms: Annotated[
+        float, about("Round trip of our last protocol ping; 0 before the first.", 2.5)
+    ]
+    client_time: Annotated[Any, about("As it was sent.")] = UNSET
+
+
+class Level(Struct, frozen=True):
+    """One price of a merged book; with `levels: array` it is [price, amount] instead."""
+
+    price: float
+    amount: Annotated[float, about("Exact sum over the exchanges; 0 in a delta: gone.")]
+    exchanges: list[str]
+    exchange_count: int
+    value: Annotated[float, about("price x amount, cut to 10 decimals.")]
+    amounts: Annotated[
+        list[float] | UnsetType, about("With split: the amount of each of `exchanges`.")
+    ] = UNSET
+
+
+class MarketStats(Struct, frozen=True):
+    """What the delivered levels say together; null where a side is empty."""
+
+    best_bid: float | None
+    best_ask: float | None
+    spread: float | None
+    spread_percent: Annotated[float | None, about("Of the mid price, 4 decimals.")]
+    mid_price: float | None
+    total_bid_volume: float | None
+    total_ask_volume: float | None
+    participating_exchanges: int
+    crossed: Annotated[bool, about("best_bid >= best_ask across exchanges; shown as it is.")]
+
+
+class BookData(Struct, frozen=True):
+    """A merged book: only exchanges whose book is live are in it."""
+
+    bids: Annotated[list[Any], about("Best first; see Level, or arrays of numbers.")]
+    asks: Annotated[list[Any], about("Best first; see Level, or arrays of numbers.")]
+    market_stats: MarketStats
+    stale_exchanges: Annotated[
+        list[str], about("Left out because their book is not live.", ["kraken"])
+    ]
+
+
+class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
+    """The whole view."""
+
+    symbol: Symbol
+    subscription_id: SubscriptionId
+    update_number: UpdateNumber
+    timestamp: Timestamp
+    data: BookData
+
+
+class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
+    """What changed since the update before; a gap in the numbers calls for resync."""
+
+    symbol: Symbol
+    subscription_id: SubscriptionId
+    previous_update_number: UpdateNumber
+    update_number: UpdateNumber
+    timestamp: Timestamp
+    data: BookData
+    checksum: Annotated[
+        int,
+        about("CRC-32 of the view's price:amount text, 25 best levels a side, bids then asks."),
+    ]
+
+
+class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
+    """The book that `get_aggregated_orderbook` asked for."""
+
+    symbol: Symbol
+    timestamp: Timestamp
+    data: BookData
+
+
+class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
+    """An exchange of a subscription changed its state."""
+
+    symbol: Symbol
+    exchange: str
+    state: Literal["syncing", "live", "stale", "offline"]
+    reason: Annotated[str, about("Why it is not live; empty while it is.", "gap")]
+    timestamp: Timestamp
+
+
+class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
+    """The monthly allowance is used up; the connection is closed with 4003."""
+
+    message: Text
+    data_usage: DataUsage
+    reset_date: Annotated[str, about("When the next period begins.", "2026-12-01T00:00:00.000Z")]
+    timestamp: Timestamp
+
+
+class DataLimitWarning(Struct, tag="data_limit_warning", frozen=True):
+    """80 % of the monthly allowance is used up."""
+
+    message: Text
+    data_usage: DataUsage
+    reset_date: str
+    timestamp: Timestamp
+
+
+class RateLimitWarning(Struct, tag="rate_limit_warning", frozen=True):
+    """90 % of a minute's messages are used up."""
+
+    message: Text
+    current_rate: int
+    limit: int
+    reset_time: Timestamp
+    window: Literal["per_minute"] = "per_minute"
+
+
+class ServerShutdown(Struct, tag="server_shutdown", frozen=True):
+    """The node drains; it closes with 4200 at the time given: then connect again."""
+
+    message: Text
+    reconnect_in_ms: Annotated[int, about("When this connection ends and a new one may start.")]
+    timestamp: Timestamp
+
+
+ErrorType = Literal["error", "subscription_error", "authentication_error"]
+
+
+class Error(Struct, frozen=True, omit_defaults=True):
+    """Something was refused; `error` is for machines, `message` for people."""
+
+    type: ErrorType
+    error: Annotated[str, about("The code; see the list of errors.", "invalid_message")]
+    message: Text
+    timestamp: Timestamp
+    code: Annotated[int | UnsetType, about("A number where older clients expect one.")] = UNSET
+    symbol: str | UnsetType = UNSET
+    suggested_symbols: list[str] | UnsetType = UNSET
+    exchange: str | UnsetType = UNSET
+    supported_exchanges: list[str] | UnsetType = UNSET
+    retry_after: Annotated[int | UnsetType, about("Seconds.")] = UNSET
+    current_limit: int | UnsetType = UNSET
+    window: Literal["per_minute"] | UnsetType = UNSET
+
+
+class Described(Struct, frozen=True):
+    """One row of the message list: the documents are generated from it.
+
+    The summary is the first line of the body's docstring, the fields are those of `body`
+    (`msgspec.json.schema_components` reads their types, descriptions and examples). Every reply
+    and every error also carries back the `id` of the message it answers.
+    """
+
+    name: str
+    direction: Literal["client", "server"]
+    body: type[Struct]
+    replies: tuple[str, ...] = ()
+
+
+MESSAGES: Final = (
+    Described("authenticate", "client", Authenticate, ("welcome", "authentication_error")),
+    Described(
+        "subscribe_aggregated",
+        "client",
+        SubscribeAggregated,
+        ("aggregated_subscription_response", "subscription_error"),
+    ),
+    Described("unsubscribe_aggregated", "client", UnsubscribeAggregated, ("unsubscribe_response",)),
+    Described(
+        "get_aggregated_orderbook", "client", GetAggregatedOrderbook, ("aggregated_orderbook_data",)
+    ),
+    Described("get_subscriptions", "client", GetSubscriptions, ("subscriptions_data",)),
+    Described("get_exchanges", "client", GetExchanges, ("exchanges_data",)),
+    Described("get_pairs", "client", GetPairs, ("pairs_data",)),
+    Described("resync", "client", Resync, ("aggregated_orderbook_update",)),
+    Described("ping", "client", Ping, ("pong",)),
+    Described("welcome", "server", Welcome),
+    Described("welcome", "server", WelcomeSession),
+    Described("aggregated_subscription_response", "server", SubscriptionResponse),
+    Described("unsubscribe_response", "server", UnsubscribeResponse),
+    Described("aggregated_orderbook_update", "server", OrderbookUpdate),
+    Described("aggregated_orderbook_delta", "server", OrderbookDelta),
+    Described("aggregated_orderbook_data", "server", OrderbookData),
+    Described("exchange_status", "server", ExchangeStatus),
+    Described("subscriptions_data", "server", SubscriptionsData),
+    Described("exchanges_data", "server", ExchangesData),
+    Described("pairs_data", "server", PairsData),
+    Described("pong", "server", Pong),
+    Described("rate_limit_warning", "server", RateLimitWarning),
+    Described("data_limit_warning", "server", DataLimitWarning),
+    Described("data_limit_exceeded", "server", DataLimitExceeded),
+    Described("server_shutdown", "server", ServerShutdown),
+    Described("error", "server", Error),
+    Described("subscription_error", "server", Error),
+    Described("authentication_error", "server", Error),
+)
+
+CLIENT_MESSAGES: Final[dict[str, type[Struct]]] = {
+    each.name: each.body for each in MESSAGES if each.direction == "client"
+}
+
+# Every error code, the types it comes with, and when.
+ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
+    "authentication_required": (
+        ("error",),
+        "Anything but authenticate and ping before authenticating; with code 4001 before the "
+        "close when no key came in time.",
+    ),
+    "invalid_api_key": (("authentication_error",), "The key is unknown; close 4002 follows."),
+    "api_key_disabled": (
+        ("authentication_error",),
+        "The key is suspended or expired; close 4002 follows.",
+    ),
+    "connection_limit_exceeded": (
+        ("error",),
+        "The key has all the connections of its tier; close 4004 follows.",
+    ),
+    "service_unavailable": (
+        ("error",),
+        "The key cannot be verified now; close 4129 follows.",
+    ),
+    "invalid_message": (("error",), "Not a JSON object, or without a type; nothing is closed."),
+    "unknown_type": (("error",), "A type that is not in the list of client messages."),
+    "invalid_parameters": (
+        ("error", "subscription_error"),
+        "A missing field, an unknown option or a bad value; the message names it.",
+    ),
+    "invalid_symbol": (("error", "subscription_error"), "None of the exchanges trades the symbol."),
+    "exchange_unavailable": (("error", "subscription_error"), "All of the exchanges are unknown."),
+    "invalid_exchange": (("error",), "get_pairs of an unknown exchange."),
+    "no_subscription": (("error",), "The symbol is not subscribed on this connection."),
+    "subscription_limit_exceeded": (("error",), "The connection has all its subscriptions."),
+    "rate_limit_exceeded": (("error",), "Too many messages in a minute."),
+}
+
+
+class CloseCode:
+    """Why the server ends a connection, and what the client should do about it."""
+
+    GOING_AWAY = 1001
+    PROTOCOL = 1002
+    NOT_TEXT = 1003
+    NOT_UTF8 = 1007
+    TOO_BIG = 1009
+    AUTHENTICATION_TIMEOUT = 4001
+    INVALID_KEY = 4002
+    DATA_LIMIT = 4003
+    CONNECTION_LIMIT = 4004
+    SLOW = 4108
+    FLOOD = 4113
+    NODE_FULL = 4129
+    DRAINING = 4200
+
+
+# 40xx: do not return unchanged; 41xx: back off; 42xx: return at the time given.
+CLOSE_CODES: Final[dict[int, str]] = {
+    CloseCode.PROTOCOL: "The bytes are not RFC 6455.",
+    CloseCode.NOT_TEXT: "A binary message; only text is understood.",
+    CloseCode.NOT_UTF8: "A text message that is not UTF-8.",
+    CloseCode.TOO_BIG: "A message over 64 KiB.",
+    CloseCode.AUTHENTICATION_TIMEOUT: "Not authenticated in time.",
+    CloseCode.INVALID_KEY: "The key is invalid, suspended or expired.",
+    CloseCode.DATA_LIMIT: "The monthly data allowance is used up.",
+    CloseCode.CONNECTION_LIMIT: "Too many connections of this key.",
+    CloseCode.SLOW: "Nothing was read for 10 seconds.",
+    CloseCode.FLOOD: "Too many messages after the rate limit.",
+    CloseCode.NODE_FULL: "The node cannot serve this now.",
+    CloseCode.DRAINING: "The node drains; return at the time given.",
+}
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: Struct, message_id: Id = None) -> bytes:
+    """Encode a server message, with the id of the message that it answers."""
+    payload = _encoder.encode(message)
+    if message_id is None:
+        return payload
+    return b'%b,"id":%b}' % (payload[:-1], _encoder.encode(message_id))

@@ -1,0 +1,259 @@
+"""A whole gateway on loopback: real accounts, books, streams and sockets; time moves by hand."""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from decimal import Decimal
+from time import time_ns
+
+import uvicorn
+from msgspec import Raw
+from uvicorn.server import ServerState
+from websockets.asyncio.client import connect
+
+from onebook.accounts import Accounts, AccountsSettings, Admin
+from onebook.books import Books
+from onebook.exchanges.contract import Delta, Snapshot
+from onebook.gateway import Directory, GatewaySettings, Hub, Keeper
+from onebook.model import Health, Instrument, Tier
+from onebook.store import Change, Store
+from onebook.streams import Streams
+
+PEPPER = b"p" * 32
+PATIENCE_S = 5.0
+SYMBOL = "BTC/USDT"
+BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
+
+
+class MovableClock:
+    """The loop's clock, which a test can put forward."""
+
+    def __init__(self):
+        self._loop = asyncio.get_running_loop()
+        self._ahead_s = 0.0
+
+    def monotonic(self):
+        return self._loop.time() + self._ahead_s
+
+    def wall_us(self):
+        return time_ns() // 1_000 + round(self._ahead_s * 1_000_000)
+
+    def wall_ms(self):
+        return self.wall_us() // 1_000
+
+    def call_at(self, when, callback):
+        return self._loop.call_at(when - self._ahead_s, callback)
+
+    def put_forward(self, seconds):
+        self._ahead_s += seconds
+
+
+class Market:
+    """Catalogue and supervisor: which exchange trades what, and which books are wanted."""
+
+    def __init__(self, books, listed):
+        self._books = books
+        self._instruments = {
+            (exchange, symbol): Instrument(exchange, symbol, f"{exchange}:{symbol}")
+            for exchange, symbols in listed.items()
+            for symbol in symbols
+        }
+        self.wanted = {}
+        self.states = {}
+
+    def instrument(self, exchange, symbol):
+        return self._instruments.get((exchange, symbol))
+
+    def exchanges(self, symbol):
+        return [exchange for exchange, traded in self._instruments if traded == symbol]
+
+    def pairs(self, exchange):
+        return [symbol for name, symbol in self._instruments if name == exchange]
+
+    def suggest(self, symbol, n=3):
+        return sorted({traded for _, traded in self._instruments})[:n]
+
+    def state(self, exchange):
+        return self.states.get(exchange, "active")
+
+    def want(self, instrument):
+        self.wanted[instrument] = self.wanted.get(instrument, 0) + 1
+        self._books.open(instrument)
+
+    def unwant(self, instrument):
+        self.wanted[instrument] -= 1
+
+
+LISTED = {
+    "binance": [SYMBOL, "ETH/USDT", "DOGE/USDT"],
+    "okx": [SYMBOL, "ETH/USDT"],
+    "kraken": [SYMBOL, "BTC/USD"],
+}
+
+
+class Node:
+    """Everything a gateway needs, and the hands of the exchanges and the operator."""
+
+    def __init__(self, store, *, settings, listed, allowance_bytes):
+        self.clock = MovableClock()
+        self.settings = settings
+        self.store = store
+        self.admin = Admin(store, PEPPER)
+        self.accounts = Accounts(
+            store,
+            PEPPER,
+            settings=AccountsSettings(allowance_bytes=allowance_bytes),
+            clock_ms=self.clock.wall_ms,
+        )
+        self.books = Books()
+        self.market = Market(self.books, listed)
+        directory = Directory(self.market, self.market, monotonic=self.clock.monotonic)
+        self.hub = Hub(settings, accounts=self.accounts, directory=directory, clock=self.clock)
+        self.streams = self.hub.streams = Streams(
+            books=self.books,
+            supervisor=self.market,
+            catalogue=self.market,
+            publisher=self.hub,
+            clock=self.clock,
+            call_at=self.clock.call_at,
+        )
+        self.keeper = Keeper(self.hub)
+        self.port = 0
+        self.server_state = ServerState()
+
+    @property
+    def url(self):
+        return f"ws://127.0.0.1:{self.port}{self.settings.path}"
+
+    def change(self):
+        return Change(self.clock.wall_ms(), "operator", "test")
+
+    async def key(self, tier=Tier.BASIC, name="alice", **options):
+        """The text of a new key."""
+        try:
+            await self.admin.create_account(name, self.change())
+        except Exception as error:
+            assert "alice" in str(error), error
+        return (await self.admin.create_key(name, tier, self.change(), **options)).text
+
+    def snapshot(self, exchange, bids=BOOK[0], asks=BOOK[1], symbol=SYMBOL):
+        instrument = self.market.instrument(exchange, symbol)
+        self.books.open(instrument)
+        self._apply(Snapshot(instrument, levels(bids), levels(asks)))
+
+    def delta(self, exchange, bids, asks=(), symbol=SYMBOL):
+        self._apply(Delta(self.market.instrument(exchange, symbol), levels(bids), levels(asks)))
+
+    def _apply(self, output):
+        assert self.books.apply(output, self.clock.monotonic()) is None
+
+    def lose(self, exchange, reason="gap", symbol=SYMBOL):
+        instrument = self.market.instrument(exchange, symbol)
+        self.books.set_health(instrument, Health.STALE, reason, self.clock.monotonic())
+
+    def later(self, seconds):
+        """Put the clock forward and beat once."""
+        self.clock.put_forward(seconds)
+        self.keeper.beat()
+
+    @asynccontextmanager
+    async def listening(self, protocol=None):
+        """Serve on a free port, through uvicorn's own HTTP protocol."""
+        config = uvicorn.Config(
+            _nothing, ws=protocol or self.hub.protocol, lifespan="off", log_config=None
+        )
+        config.load()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: config.http_protocol_class(
+                config=config, server_state=self.server_state, app_state={}
+            ),
+            "127.0.0.1",
+            0,
+        )
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for connection in tuple(self.server_state.connections):
+                connection.transport.abort()
+            await self.hub.stop()
+            self.streams.stop()
+            await server.wait_closed()
+
+    @asynccontextmanager
+    async def client(self, key=None, *, compression=None, query="", **options):
+        """A connected client, authenticated if there is a key; the welcomes are read."""
+        async with connect(
+            self.url + query, compression=compression, proxy=None, ping_interval=None, **options
+        ) as socket:
+            talk = Talk(socket)
+            if key is not None:
+                assert (await talk.next())["type"] == "welcome"
+                await talk.say(type="authenticate", api_key=key)
+                assert (await talk.next())["session_id"]
+            yield talk
+
+
+class Talk:
+    """One client's side of a conversation."""
+
+    def __init__(self, socket):
+        self.socket = socket
+
+    async def say(self, **message):
+        await self.socket.send(json.dumps(message))
+
+    async def next(self):
+        async with asyncio.timeout(PATIENCE_S):
+            return parse(await self.socket.recv())
+
+    async def until(self, kind):
+        """The next message of a type; others on the way are dropped."""
+        while True:
+            message = await self.next()
+            if message["type"] == kind:
+                return message
+
+    async def ask(self, **message):
+        await self.say(**message)
+        return await self.next()
+
+    async def closed(self):
+        """The close code, after the messages that are still there."""
+        async with asyncio.timeout(PATIENCE_S):
+            async for _ in self.socket:
+                pass
+        return self.socket.close_code
+
+
+def parse(text):
+    return json.loads(text, parse_float=Decimal, parse_int=Decimal)
+
+
+def levels(pairs):
+    return Raw(json.dumps([[str(price), str(amount)] for price, amount in pairs]).encode())
+
+
+async def settled(condition):
+    """Let the loop run until a condition holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def _nothing(scope, receive, send):
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def gateway(folder, *, listed=LISTED, allowance_bytes=1 << 30, **options):
+    """A listening node over a fresh database."""
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(Store(f"sqlite:///{folder}/onebook.db"))
+        await store.upgrade()
+        settings = GatewaySettings(**{"connects_per_minute": 0, **options})
+        node = Node(store, settings=settings, listed=listed, allowance_bytes=allowance_bytes)
+        yield await stack.enter_async_context(node.listening())
