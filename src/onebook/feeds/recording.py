@@ -1,0 +1,253 @@
+"""Recordings: what passed on a connection, one line each, to be read again or replayed.
+
+The format is that of cryptofeed's raw data files, so that recordings of others work too:
+
+    wss://url <-> 1618678132.35               a connection was opened
+    wss://url <- 1618678132.35: {json}        the client sent a frame
+    1618678132.35: payload                    a frame came, text or a bytes literal `b'...'`
+    https://url -> 1618678132.35: body        a REST body came; ` header: {json}` may follow it
+
+Blank lines are skipped; a REST body may stand on lines of its own. A text that would not survive
+as one line is written as a bytes literal, and read as binary with the same bytes. Reading is
+pure; `Recorder` writes, and knows no clock: times are Unix seconds once `epoch_s` is added.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self, TextIO
+
+RECORDING_BYTES_MAX: Final = 1 << 30
+BUFFER_CHARACTERS_MAX: Final = 1 << 16
+EXCERPT_CHARACTERS: Final = 60
+
+_TIME: Final = r"(?P<at>\d+(?:\.\d+)?)"
+_OPENED: Final = re.compile(rf"(?P<url>wss?://\S+) <-> {_TIME}")
+_SENT: Final = re.compile(rf"(?P<url>wss?://\S+) <- {_TIME}: ?(?P<payload>.*)")
+_FETCHED: Final = re.compile(rf"(?P<url>https?://\S+) -> {_TIME}: ?(?P<payload>.*)")
+_RECEIVED: Final = re.compile(rf"{_TIME}: ?(?P<payload>.*)")
+_HEADER: Final = " header: "
+_LITERALS: Final = ("b'", 'b"')
+
+
+class RecordingError(ValueError):
+    """A file that is not a recording; says where."""
+
+
+class Opened(NamedTuple):
+    """A connection was opened."""
+
+    at: float
+    url: str
+
+
+class Sent(NamedTuple):
+    """The client sent a frame."""
+
+    at: float
+    url: str
+    frame: bytes
+    binary: bool = False
+
+
+class Received(NamedTuple):
+    """The exchange sent a frame, on the connection that was opened last."""
+
+    at: float
+    frame: bytes
+    binary: bool = False
+
+
+class Fetched(NamedTuple):
+    """The exchange answered a REST request; `header` is JSON text, "" where none was recorded."""
+
+    at: float
+    url: str
+    body: bytes
+    header: str = ""
+
+
+Entry = Opened | Sent | Received | Fetched
+
+
+def parse(lines: Iterable[str], *, name: str = "recording") -> Iterator[Entry]:
+    """Read a recording line by line.
+
+    Args:
+        lines: Text lines, with or without their ends.
+        name: What errors call it, such as the file's name.
+
+    Raises:
+        RecordingError: A line that is none of the format's.
+    """
+    body: Fetched | None = None  # a REST answer whose body may go on in the next lines
+    for number, line in enumerate(lines, 1):
+        line = line.rstrip("\r\n")
+        if not line.strip():
+            continue
+        try:
+            entry = _entry(line)
+            if entry is None and body is None:
+                raise ValueError("none of the forms of a recording")
+        except (ValueError, SyntaxError) as error:
+            where = f"{name}, line {number}"
+            raise RecordingError(f"{where}: {error}: {line[:EXCERPT_CHARACTERS]!r}") from None
+        if entry is None:
+            assert body is not None
+            body = _continued(body, line)
+            continue
+        if body is not None:
+            yield body
+        body = entry if isinstance(entry, Fetched) else None
+        if body is None:
+            yield entry
+    if body is not None:
+        yield body
+
+
+def read(path: Path) -> list[Entry]:
+    """Read a recording from disk.
+
+    Raises:
+        RecordingError: There is no such file, or it is no recording.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            return list(parse(lines, name=path.name))
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordingError(f"{path} cannot be read: {error}") from None
+
+
+def _entry(line: str) -> Entry | None:
+    """The entry of one line; None where it can only be the rest of a body."""
+    if found := _RECEIVED.fullmatch(line):
+        return Received(float(found["at"]), *_payload(found["payload"]))
+    if found := _SENT.fullmatch(line):
+        return Sent(float(found["at"]), found["url"], *_payload(found["payload"]))
+    if found := _OPENED.fullmatch(line):
+        return Opened(float(found["at"]), found["url"])
+    if found := _FETCHED.fullmatch(line):
+        text, header = _headed(found["payload"])
+        return Fetched(float(found["at"]), found["url"], _payload(text)[0], header)
+    return None
+
+
+def _continued(body: Fetched, line: str) -> Fetched:
+    text, header = _headed(line)
+    joint = b"\n" if body.body else b""
+    return body._replace(body=body.body + joint + _payload(text)[0], header=header or body.header)
+
+
+def _headed(text: str) -> tuple[str, str]:
+    """Cut the header off a body; what only looks like one belongs to the body."""
+    body, mark, header = text.rpartition(_HEADER)
+    if not mark:
+        return text, ""
+    try:
+        json.loads(header)
+    except ValueError:
+        return text, ""
+    return body, header
+
+
+def _payload(text: str) -> tuple[bytes, bool]:
+    """The bytes of a payload, and whether they were written as a literal."""
+    if not text.startswith(_LITERALS):
+        return text.encode(), False
+    value = ast.literal_eval(text)
+    if not isinstance(value, bytes):
+        raise ValueError("not a bytes literal")
+    return value, True
+
+
+def _text(payload: bytes, *, binary: bool) -> str:
+    """A payload as one line."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return repr(payload)
+    plain = text.isprintable() and not text.startswith(_LITERALS) and text == text.strip()
+    return text if plain and not binary and _HEADER not in text else repr(payload)
+
+
+class Recorder:
+    """Writes what a feed hears and says to a file, until `bytes_max` is reached.
+
+    Args:
+        path: The file; it must not exist yet.
+        bytes_max: The file never grows beyond this.
+        epoch_s: Added to every time: what the feed's clock was short of Unix time.
+    """
+
+    def __init__(
+        self, path: Path, *, bytes_max: int = RECORDING_BYTES_MAX, epoch_s: float = 0.0
+    ) -> None:
+        self.frames = 0
+        self.bytes = 0
+        self.full = False
+        self._epoch_s = epoch_s
+        self._bytes_max = bytes_max
+        self._buffer: list[str] = []
+        self._buffered = 0
+        try:
+            self._file: TextIO = path.open("x", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def opened(self, url: str, t: float) -> None:
+        """A connection was opened."""
+        self._write(f"{url} <-> {self._epoch_s + t!r}")
+
+    def frame_out(self, url: str, t: float, frame: bytes) -> None:
+        """The client sent a frame."""
+        self._write(f"{url} <- {self._epoch_s + t!r}: {_text(frame, binary=False)}")
+
+    def frame_in(self, url: str, t: float, frame: bytes, *, binary: bool = False) -> None:
+        """A frame came."""
+        self.frames += 1
+        self._write(f"{self._epoch_s + t!r}: {_text(frame, binary=binary)}")
+
+    def http(self, url: str, t: float, body: bytes) -> None:
+        """A REST body came."""
+        self._write(f"{url} -> {self._epoch_s + t!r}: {_text(body, binary=False)}")
+
+    def flush(self) -> None:
+        """Hand what is buffered to the operating system."""
+        self._file.write("".join(self._buffer))
+        self._file.flush()
+        self._buffer.clear()
+        self._buffered = 0
+
+    def close(self) -> None:
+        """Flush and close."""
+        if not self._file.closed:
+            self.flush()
+            self._file.close()
+
+    def _write(self, line: str) -> None:
+        """Keep whole lines only: a recording that is full ends at one."""
+        if self._file.closed:
+            return
+        size = len(line.encode()) + 1
+        if self.full or self.bytes + size > self._bytes_max:
+            self.full = True
+            return
+        self.bytes += size
+        self._buffer.append(line + "\n")
+        self._buffered += len(line)
+        if self._buffered > BUFFER_CHARACTERS_MAX:
+            self.flush()
