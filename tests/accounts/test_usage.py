@@ -1,0 +1,339 @@
+"""The meter: what is counted, when it is written, and who is told."""
+
+import asyncio
+import logging
+
+import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from onebook.accounts import Meter, UsageReport
+from onebook.accounts.keys import Key, key_of
+from onebook.accounts.periods import period_at
+from onebook.accounts.usage import (
+    ALLOWANCE_BYTES,
+    FLUSH_INTERVAL_S,
+    Mark,
+    mark_of,
+    stored_usage,
+    usage_report,
+)
+from onebook.errors import ServiceUnavailable
+from onebook.model import DAY_MS, KeyStatus, Tier
+from onebook.store import Store, UsageCell
+
+from .conftest import START_MS, House
+
+KEY = Key("key_1", "id-alice", "alice", Tier.PREMIUM, KeyStatus.ACTIVE, "ob_live_", START_MS, None)
+UNAVAILABLE = ServiceUnavailable("The database does not answer; try again in a moment.")
+
+
+class Faults:
+    """Stands between a meter and its store, and breaks the line when told to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.before = 0  # calls that fail before they reach the store
+        self.after = 0  # calls that reach it, and whose answer is lost
+
+    async def usage(self, cell: UsageCell) -> int:
+        return await self._store.usage(cell)
+
+    async def apply_usage(
+        self, batch: tuple[str, int], deltas: dict[UsageCell, int], now_ms: int
+    ) -> dict[UsageCell, int] | None:
+        if self.before:
+            self.before -= 1
+            raise UNAVAILABLE
+        totals = await self._store.apply_usage(batch, deltas, now_ms)
+        if self.after:
+            self.after -= 1
+            raise UNAVAILABLE
+        return totals
+
+
+@pytest.fixture
+async def key(house: House) -> Key:
+    row = await house.store.key(house.key_id)
+    assert row is not None
+    return key_of(row)
+
+
+@pytest.fixture
+async def meter(house: House, key: Key) -> Meter:
+    meter = Meter(house.store, house.clock, allowance_bytes=1_000)
+    await meter.open(key)
+    return meter
+
+
+def report(used_bytes: int, *, now_ms: int = START_MS, key: Key = KEY) -> UsageReport:
+    return usage_report(key, used_bytes, allowance_bytes=ALLOWANCE_BYTES, now_ms=now_ms)
+
+
+def test_the_allowance_is_50_gib_for_every_tier() -> None:
+    assert ALLOWANCE_BYTES == 53_687_091_200
+
+
+def test_usage_report_has_every_field_of_the_specification() -> None:
+    assert to_builtins(report(13_421_772_800)) == {
+        "user_id": "id-alice",
+        "username": "alice",
+        "billing_tier": "premium",
+        "api_key_active": True,
+        "data_usage": {
+            "used_gb": 12.5,
+            "limit_gb": 50.0,
+            "remaining_gb": 37.5,
+            "usage_percentage": 25.0,
+            "bytes_used": 13_421_772_800,
+            "bytes_limit": 53_687_091_200,
+        },
+        "billing_period": {
+            "reset_date": "2026-02-28T00:00:00.000Z",
+            "days_until_reset": 27,
+            "next_reset": "2026-03-31T00:00:00.000Z",
+        },
+        "status": {
+            "limit_exceeded": False,
+            "warning_threshold": False,
+            "api_key_status": "active",
+        },
+        "timestamp": "2026-01-31T10:30:00.000Z",
+    }
+
+
+def test_usage_percentage_has_two_decimals() -> None:
+    assert report(ALLOWANCE_BYTES // 3).data_usage.usage_percentage == 33.33
+
+
+def test_remaining_gb_never_falls_below_zero() -> None:
+    used = report(ALLOWANCE_BYTES + 2**30).data_usage
+    assert (used.remaining_gb, used.used_gb, used.usage_percentage) == (0.0, 51.0, 102.0)
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "days"), [(1, 0), (DAY_MS - 1, 0), (DAY_MS, 1), (27 * DAY_MS + 1, 27)]
+)
+def test_days_until_reset_are_whole_days_left(left_ms: int, days: int) -> None:
+    end_ms = period_at(START_MS, START_MS).end_ms
+    assert report(0, now_ms=end_ms - left_ms).billing_period.days_until_reset == days
+
+
+@pytest.mark.parametrize(
+    ("used_bytes", "mark"),
+    [
+        (0, Mark.WITHIN),
+        (799, Mark.WITHIN),
+        (800, Mark.WARNING),
+        (1_000, Mark.WARNING),
+        (1_001, Mark.OVER),
+    ],
+)
+def test_warning_threshold_is_80_percent_and_the_limit_all_of_it(
+    used_bytes: int, mark: Mark
+) -> None:
+    assert mark_of(used_bytes, 1_000) is mark
+    status = usage_report(KEY, used_bytes, allowance_bytes=1_000, now_ms=START_MS).status
+    assert status.warning_threshold is (mark is not Mark.WITHIN)
+    assert status.limit_exceeded is (mark is Mark.OVER)
+
+
+def test_an_expired_key_is_reported_as_expired_and_not_active() -> None:
+    expired = report(0, key=replace(KEY, expires_at_ms=START_MS))
+    assert expired.api_key_active is False
+    assert expired.status.api_key_status == "expired"
+
+
+async def test_bytes_are_counted_at_once_and_written_with_a_flush(
+    meter: Meter, house: House, key: Key
+) -> None:
+    meter.add(key.key_id, 300)
+    meter.add(key.key_id, 7)
+    assert meter.used(key.key_id, house.clock()) == meter.pending_bytes() == 307
+    assert await stored_usage(house.store, key, house.clock()) == 0
+    await meter.flush()
+    assert meter.pending_bytes() == 0
+    assert meter.used(key.key_id, house.clock()) == 307
+    assert await stored_usage(house.store, key, house.clock()) == 307
+
+
+async def test_a_meter_that_opens_a_key_knows_what_was_used_before(
+    meter: Meter, house: House, key: Key
+) -> None:
+    meter.add(key.key_id, 300)
+    await meter.flush()
+    again = Meter(house.store, house.clock)
+    await again.open(key)
+    assert again.used(key.key_id, house.clock()) == 300
+
+
+async def test_a_key_opened_twice_at_once_is_counted_once(house: House, key: Key) -> None:
+    meter = Meter(house.store, house.clock)
+    await asyncio.gather(meter.open(key), meter.open(key))
+    meter.add(key.key_id, 5)
+    await meter.open(replace(key, tier=Tier.ENTERPRISE))
+    assert meter.used(key.key_id, house.clock()) == 5
+    assert meter.report(key.key_id, house.clock()).billing_tier == "enterprise"
+
+
+async def test_two_nodes_add_up(house: House, key: Key) -> None:
+    nodes = [Meter(house.store, house.clock) for _ in range(2)]
+    for node in nodes:
+        await node.open(key)
+        node.add(key.key_id, 100)
+    for node in nodes:
+        await node.flush()
+    assert await stored_usage(house.store, key, house.clock()) == 200
+    nodes[0].add(key.key_id, 1)
+    await nodes[0].flush()
+    assert nodes[0].used(key.key_id, house.clock()) == 201, "the other node's bytes are heard of"
+
+
+async def test_a_reset_exactly_at_the_boundary_loses_and_doubles_no_byte(
+    meter: Meter, house: House, key: Key
+) -> None:
+    first = period_at(key.created_at_ms, house.clock())
+    house.clock.now_ms = first.end_ms - 1
+    meter.add(key.key_id, 900)
+    house.clock.now_ms = first.end_ms
+    assert meter.used(key.key_id, house.clock()) == 0
+    meter.add(key.key_id, 5)
+    await meter.flush()
+    assert await house.store.usage(UsageCell(key.key_id, first.start_ms)) == 900
+    assert await house.store.usage(UsageCell(key.key_id, first.end_ms)) == 5
+
+
+async def test_over_the_limit_on_over_is_called_once(meter: Meter, key: Key) -> None:
+    told: list[str] = []
+    meter.on_over = told.append
+    meter.add(key.key_id, 1_000)
+    await meter.flush()
+    assert (meter.over(key.key_id), told) == (False, [])
+    meter.add(key.key_id, 1)
+    assert (meter.over(key.key_id), told) == (True, []), "known at once, told outside the fan-out"
+    await meter.flush()
+    meter.add(key.key_id, 1)
+    await meter.flush()
+    assert told == [key.key_id]
+
+
+async def test_on_warning_is_called_once_per_period_with_the_report(
+    meter: Meter, house: House, key: Key
+) -> None:
+    told: list[tuple[str, UsageReport]] = []
+    meter.on_warning = lambda key_id, report: told.append((key_id, report))
+    for _ in range(2):
+        meter.add(key.key_id, 400)
+        await meter.flush()
+        await meter.flush()
+    meter.add(key.key_id, 1)
+    await meter.flush()
+    assert [(key_id, report.data_usage.bytes_used) for key_id, report in told] == [
+        (key.key_id, 800)
+    ]
+    house.clock.now_ms = period_at(key.created_at_ms, house.clock()).end_ms
+    meter.add(key.key_id, 800)
+    await meter.flush()
+    assert len(told) == 2
+
+
+async def test_a_reset_lets_a_key_in_again(meter: Meter, house: House, key: Key) -> None:
+    meter.add(key.key_id, 1_001)
+    assert meter.over(key.key_id)
+    house.clock.now_ms = period_at(key.created_at_ms, house.clock()).end_ms
+    assert not meter.over(key.key_id)
+
+
+async def test_after_a_restart_nobody_is_told_again(meter: Meter, house: House, key: Key) -> None:
+    meter.add(key.key_id, 1_001)
+    await meter.flush()
+    told: list[str] = []
+    again = Meter(house.store, house.clock, allowance_bytes=1_000)
+    again.on_over = told.append
+    await again.open(key)
+    again.add(key.key_id, 1)
+    await again.flush()
+    assert (again.over(key.key_id), told) == (True, [])
+
+
+async def test_the_limit_holds_while_the_store_is_away(house: House, key: Key) -> None:
+    faults = Faults(house.store)
+    meter = Meter(faults, house.clock, allowance_bytes=1_000)  # type: ignore[arg-type]
+    told: list[str] = []
+    meter.on_over = told.append
+    await meter.open(key)
+    meter.add(key.key_id, 1_001)
+    faults.before = 1
+    with pytest.raises(ServiceUnavailable):
+        await meter.flush()
+    assert told == [key.key_id]
+    assert meter.pending_bytes() == 1_001
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+async def test_a_doubtful_answer_is_asked_again_and_counts_once(
+    house: House, key: Key, where: str
+) -> None:
+    faults = Faults(house.store)
+    meter = Meter(faults, house.clock)  # type: ignore[arg-type]
+    await meter.open(key)
+    meter.add(key.key_id, 10)
+    setattr(faults, where, 2)
+    for _ in range(2):
+        with pytest.raises(ServiceUnavailable):
+            await meter.flush()
+        meter.add(key.key_id, 1)
+    await meter.flush()
+    assert await stored_usage(house.store, key, house.clock()) == 12
+    assert meter.used(key.key_id, house.clock()) == 12
+
+
+async def test_a_flush_that_is_cancelled_counts_once(house: House, key: Key) -> None:
+    meter = Meter(house.store, house.clock)
+    await meter.open(key)
+    for turns in range(1, 40):
+        meter.add(key.key_id, 1)
+        task = asyncio.create_task(meter.flush())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await meter.close()
+    assert await stored_usage(house.store, key, house.clock()) == 39
+
+
+async def test_a_clean_stop_loses_nothing(house: House, key: Key) -> None:
+    faults = Faults(house.store)
+    meter = Meter(faults, house.clock)  # type: ignore[arg-type]
+    await meter.open(key)
+    meter.add(key.key_id, 10)
+    faults.before = faults.after = 1
+    await meter.close()
+    assert await stored_usage(house.store, key, house.clock()) == 10
+
+
+async def test_a_stop_that_cannot_write_says_what_is_lost(
+    house: House, key: Key, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = Faults(house.store)
+    meter = Meter(faults, house.clock)  # type: ignore[arg-type]
+    await meter.open(key)
+    meter.add(key.key_id, 10)
+    faults.before = 1_000
+    with caplog.at_level(logging.ERROR, logger="onebook.accounts"):
+        await meter.close(timeout_s=0.01)
+    assert caplog.messages == ["10 bytes of usage could not be written"]
+
+
+async def test_usage_is_flushed_at_least_every_second(house: House, key: Key) -> None:
+    assert FLUSH_INTERVAL_S <= 0.5
+    meter = Meter(house.store, house.clock)
+    await meter.open(key)
+    meter.add(key.key_id, 10)
+    running = asyncio.create_task(meter.run(0.001))
+    async with asyncio.timeout(5):
+        while meter.pending_bytes():
+            await asyncio.sleep(0.001)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert await stored_usage(house.store, key, house.clock()) == 10
