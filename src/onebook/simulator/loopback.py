@@ -5,8 +5,7 @@ queue; one that does not read is cut off, as an exchange does.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol
@@ -18,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from onebook.exchanges import EXCHANGES
-from onebook.simulator.board import Answer, Dropped, Now, Session
+from onebook.simulator.board import Answer, Dropped, Session
 
 HOST: Final = "127.0.0.1"
 QUEUE_FRAMES_MAX: Final = 4_096
@@ -38,8 +37,10 @@ class Urls(NamedTuple):
 class Talk(Protocol):
     """What an exchange says; the loopback carries it."""
 
-    name: str
     ping_s: float | None
+
+    def session(self, path: str) -> Session:
+        """A client's connection begins."""
 
     def joined(self, client: "Client") -> None:
         """A client connected."""
@@ -56,11 +57,6 @@ class Talk(Protocol):
 
     def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
         """Answer a REST request; None where there is no such path."""
-
-
-def system_now() -> Now:
-    """This machine's clocks."""
-    return Now(time.monotonic(), time.time_ns() // 1_000_000)
 
 
 class Client:
@@ -82,10 +78,6 @@ class Client:
         """Queue a frame when there is room: for a sender that has all the time in the world."""
         await self._queue.put(frame)
 
-    async def drained(self) -> None:
-        """Wait until every queued frame was handed to the socket."""
-        await self._queue.join()
-
     def abort(self) -> None:
         """End the connection without a word."""
         self._connection.transport.abort()
@@ -98,15 +90,14 @@ class Client:
                 if isinstance(frame, Dropped):
                     return await self._connection.close(frame.code, frame.reason)
                 await self._connection.send(frame)
-                self._queue.task_done()
 
 
 class Loopback:
     """A server on 127.0.0.1; the port stays the same over stop and start."""
 
-    def __init__(self, talk: Talk, *, clock: Callable[[], Now] = system_now, port: int = 0) -> None:
+    def __init__(self, name: str, talk: Talk, *, port: int = 0) -> None:
+        self._name = name
         self._talk = talk
-        self._clock = clock
         self._port = port
         self._server: Server | None = None
         self._clients: set[Client] = set()
@@ -114,7 +105,7 @@ class Loopback:
     @property
     def urls(self) -> Urls:
         """Addresses with the paths that the connectors use."""
-        exchange = EXCHANGES[self._talk.name]
+        exchange = EXCHANGES[self._name]
         ws, rest = urlsplit(exchange.ws_url), urlsplit(exchange.rest_url)
         query = f"?{ws.query}" if ws.query else ""
         return Urls(
@@ -149,7 +140,7 @@ class Loopback:
 
     async def _serve(self, connection: ServerConnection) -> None:
         assert connection.request is not None
-        client = Client(connection, Session(connection.request.path, now_s=self._clock().s))
+        client = Client(connection, self._talk.session(connection.request.path))
         writer = asyncio.create_task(client.write())
         self._clients.add(client)
         try:

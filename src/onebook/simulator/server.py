@@ -20,13 +20,14 @@ import msgspec
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
 from onebook.simulator.binance import Binance
-from onebook.simulator.board import Answer, Board, Channel, Dialect, Dropped, Key, Now
+from onebook.simulator.board import Answer, Board, Channel, Dialect, Key, Now
 from onebook.simulator.bybit import Bybit
 from onebook.simulator.coinbase import Coinbase
 from onebook.simulator.faults import FAULTS, Case
+from onebook.simulator.front import Front, system_now
 from onebook.simulator.kraken import Kraken
 from onebook.simulator.listings import LISTINGS
-from onebook.simulator.loopback import Client, Loopback, Urls, system_now
+from onebook.simulator.loopback import Client, Loopback, Urls
 from onebook.simulator.market import Market
 from onebook.simulator.okx import Okx
 from onebook.simulator.poloniex import Poloniex
@@ -42,6 +43,7 @@ DIALECTS: Final[dict[str, type[Dialect]]] = {
 RATE_HZ: Final = 10.0
 WATCH_S: Final = 0.25
 FAULTS_QUEUED_MAX: Final = 1_000
+ALL_LEVELS: Final = 1 << 20
 CHECKSUMMED: Final = ("kraken",)
 
 
@@ -58,17 +60,16 @@ class SimulatedExchange:
     def __init__(self, name: str, market: Market, *, clock: Callable[[], Now]) -> None:
         kind = DIALECTS[name]
         self.name = name
-        self.ping_s = kind.rules.ping_s
         self._market = market
         self._clock = clock
         self._board = Board(LISTINGS[name], market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
+        self._front = Front(self._dialect, self._board, clock=clock, instead=self._failure)
         self._natives = {listing.symbol: listing.native for listing in LISTINGS[name]}
-        self._clients: list[Client] = []
         self._planned: dict[str, deque[str]] = {}
         self._rest_failures: deque[Answer] = deque(maxlen=FAULTS_QUEUED_MAX)
-        self._silent = self._frozen = False
-        self._loopback = Loopback(self, clock=clock)
+        self._frozen = False
+        self._loopback = Loopback(name, self._front)
 
     @property
     def urls(self) -> Urls:
@@ -78,7 +79,7 @@ class SimulatedExchange:
     @property
     def clients(self) -> int:
         """How many are connected."""
-        return len(self._clients)
+        return len(self._front.clients)
 
     async def start(self) -> None:
         """Come (back), on the same port."""
@@ -98,11 +99,11 @@ class SimulatedExchange:
 
     def silence(self) -> None:
         """Say nothing at all on open connections, not even heartbeats."""
-        self._silent = True
+        self._front.silent = True
 
     def speak(self) -> None:
         """End the silence; what was not said meanwhile is lost."""
-        self._silent = False
+        self._front.silent = False
 
     def drop_next_frame(self, symbol: str) -> None:
         """Lose the next update of a symbol on its way."""
@@ -136,7 +137,7 @@ class SimulatedExchange:
 
     def heal(self) -> None:
         """Forget every fault that is planned or in force."""
-        self._silent = self._frozen = False
+        self._front.silent = self._frozen = False
         self._planned.clear()
         self._rest_failures.clear()
         self._board.refused.clear()
@@ -146,7 +147,7 @@ class SimulatedExchange:
         """The book as its clients must have it once they read everything that was sent."""
         native = self._natives[symbol]
         channels = [c for c in self._board.followed() if c.key.native == native]
-        channel = channels[0] if channels else self._board.channel(Key(native, _ALL_LEVELS))
+        channel = channels[0] if channels else self._board.channel(Key(native, ALL_LEVELS))
         assert channel is not None
         return Truth(*channel.truth())
 
@@ -167,65 +168,22 @@ class SimulatedExchange:
         case = Case(self._dialect, channel, changes, self._board.listings, self._clock())
         planned = self._planned.get(channel.key.native)
         frames = FAULTS[planned.popleft()](case) if planned else [case.frame()]
-        for client in self._clients:
+        for client in self._front.clients:
             for key in client.session.topics.values():
                 if key == channel.key:
                     self._tell(client, frames)
 
-    def watch(self) -> None:
-        """Send the heartbeats that are due and drop the clients that are silent."""
-        now = self._clock()
-        for client in self._clients:
-            try:
-                self._watch(client, now)
-            except Dropped as dropped:
-                client.put(dropped)
-
-    def _watch(self, client: Client, now: Now) -> None:
-        session, rules = client.session, self._dialect.rules
-        last = max(session.heard_s, session.said_s) if rules.traffic_counts else session.heard_s
-        if now.s - last > rules.silence_max_s:
-            raise Dropped("Idle for too long.")
-        if rules.heartbeat_s is not None and now.s - session.beat_s >= rules.heartbeat_s:
-            session.beat_s = now.s
-            self._say(client, self._dialect.heartbeat(session, now))
-
-    def joined(self, client: Client) -> None:
-        """A client connected."""
-        self._clients.append(client)
-        self._board.sessions.append(client.session)
-        self._say(client, self._dialect.opened(client.session, self._clock()))
-
-    def heard(self, client: Client, frame: str) -> None:
-        """A client sent a frame."""
-        now = self._clock()
-        client.session.heard(now.s, frames_per_s_max=self._dialect.rules.frames_per_s_max)
-        self._say(client, self._dialect.received(client.session, frame, now))
-
-    def left(self, client: Client) -> None:
-        """A client is gone."""
-        self._clients.remove(client)
-        self._board.sessions.remove(client.session)
-
-    def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        """Answer a REST request."""
-        if self._rest_failures:
-            return self._rest_failures.popleft()
-        return self._dialect.get(path, query, self._clock())
-
     def _tell(self, client: Client, frames: list[str]) -> None:
         form = client.session.form
-        self._say(client, [form(frame) for frame in frames] if form else frames)
+        self._front.say(client, [form(frame) for frame in frames] if form else frames)
 
-    def _say(self, client: Client, frames: list[str]) -> None:
-        if self._silent or not frames:
-            return
-        client.session.said_s = self._clock().s
-        for frame in frames:
-            client.put(frame)
+    def watch(self) -> None:
+        """Send the heartbeats that are due and drop the clients that are silent."""
+        self._front.watch()
 
-
-_ALL_LEVELS: Final = 1 << 20
+    def _failure(self, path: str, query: Mapping[str, str]) -> Answer | None:
+        """What is answered instead of the truth."""
+        return self._rest_failures.popleft() if self._rest_failures else None
 
 
 class SimulatedExchanges:
