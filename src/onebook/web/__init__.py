@@ -4,6 +4,7 @@ Static files are plain ES modules and CSS; `docs.py` writes the documentation fr
 and AsyncAPI documents. What is served is decided by `routes.py`.
 """
 
+from onebook.web.docs import Limit, TransactionSection
 from onebook.web.routes import Site, pages
 
-__all__ = ["Site", "pages"]
+__all__ = ["Limit", "Site", "TransactionSection", "pages"]

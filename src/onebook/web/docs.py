@@ -1,3 +1,351 @@
-"""x"""
-Row = tuple[str, str, str]
-def render(*a, **k): return "x"
+"""The documentation page: one HTML document from the OpenAPI and the AsyncAPI document.
+
+Written on the server, so that it can be read without internet, without scripts and with a
+browser's own search. What is said here is said by the code: fields, limits, errors and close
+codes come from the documents, nothing is repeated by hand.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from onebook.errors import ConfigError, OnebookError
+from onebook.web.markup import Content, Html, inline, join, prose, table, tag
+from onebook.web.samples import SAMPLES
+from onebook.web.schema import Schemas
+
+Document = dict[str, Any]
+METHODS = ("get", "post", "put", "patch", "delete")
+FIELDS = ("Field", "Type", "", "Meaning")
+
+
+class Limit(NamedTuple):
+    """A limit or setting of the service."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+class TransactionSection(NamedTuple):
+    """What the page says of one exchange of the transaction interface."""
+
+    name: str
+    display: str
+    types: tuple[str, ...]
+
+
+class Part(NamedTuple):
+    """A part of the page: its anchor, its title, and the entries of its table of contents."""
+
+    anchor: str
+    title: str
+    entries: list[tuple[str, str]]
+    content: Html
+
+
+def render(
+    openapi: Document,
+    asyncapi: Document,
+    *,
+    exchanges: Sequence[TransactionSection],
+    limits: Sequence[Limit],
+) -> str:
+    """Write the page."""
+    parts = [
+        _beginning(),
+        *_rest(openapi),
+        _exchanges(exchanges),
+        _said("client", "What a client says", asyncapi),
+        _said("server", "What the server says", asyncapi),
+        _errors(asyncapi),
+        _close_codes(asyncapi),
+        _limits(limits),
+    ]
+    return _page(parts, version=str(openapi["info"]["version"]))
+
+
+def _page(parts: list[Part], *, version: str) -> str:
+    sections = [
+        tag("section", tag("h2", part.title), part.content, id=part.anchor) for part in parts
+    ]
+    title = tag("h1", "Onebook ", tag("small", f"version {version}"))
+    main = tag("main", title, *sections)
+    body = tag("body", _header(), tag("div", _contents(parts), main, class_="columns"))
+    return f'<!doctype html>\n<html lang="en">{_head()}{body}</html>\n'
+
+
+def _head() -> Html:
+    return Html(
+        '<head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><title>Onebook documentation</title>'
+        '<link rel="icon" href="/web/page/icon.svg" type="image/svg+xml">'
+        '<link rel="stylesheet" href="/web/page/base.css">'
+        '<link rel="stylesheet" href="/web/page/docs.css">'
+        '<script src="/web/page/theme.js"></script></head>'
+    )
+
+
+def _header() -> Html:
+    icon = Html('<img src="/web/page/icon.svg" alt="" width="26" height="26">')
+    label = "Change colours: light, dark or as the system"
+    theme = tag("button", "Auto", type="button", id="theme", class_="quiet", aria_label=label)
+    links = [
+        tag("a", text, href=href)
+        for text, href in (("OpenAPI", "/openapi.json"), ("AsyncAPI", "/asyncapi.json"))
+    ]
+    nav = tag("nav", *links, theme, aria_label="Site")
+    return tag("header", tag("a", icon, " Onebook", class_="brand", href="/"), nav, class_="top")
+
+
+def _contents(parts: list[Part]) -> Html:
+    lists = [
+        tag("li", tag("a", part.title, href=f"#{part.anchor}"), _entries(part.entries))
+        for part in parts
+    ]
+    summary = tag("summary", "Contents")
+    nav = tag("nav", tag("ul", *lists), aria_label="Contents")
+    return Html(f'<details class="contents" open>{summary}{nav}</details>')
+
+
+def _entries(entries: list[tuple[str, str]]) -> Content:
+    items = [tag("li", tag("a", text, href=f"#{anchor}")) for anchor, text in entries]
+    return tag("ul", *items) if items else None
+
+
+def _beginning() -> Part:
+    blocks = [
+        join(tag("h3", title, id=anchor), prose(text), code(sample))
+        for anchor, title, text, sample in SAMPLES
+    ]
+    entries = [(anchor, title) for anchor, title, _, _ in SAMPLES]
+    return Part("begin", "How to begin", entries, join(*blocks))
+
+
+# REST
+
+
+def _rest(openapi: Document) -> Iterator[Part]:
+    """One part for each tag of the OpenAPI document."""
+    for group in openapi.get("tags", []):
+        found = list(_operations(openapi, group["name"]))
+        if found:
+            blocks = [_operation(openapi, *each) for each in found]
+            entries = [(each[2]["operationId"], each[2]["summary"]) for each in found]
+            title = f"REST: {group['name']}"
+            content = join(prose(group["description"]), *blocks)
+            yield Part(f"rest-{group['name']}", title, entries, content)
+
+
+def _operations(openapi: Document, group: str) -> Iterator[tuple[str, str, Document]]:
+    for path, item in openapi["paths"].items():
+        for method in METHODS:
+            if group in item.get(method, {}).get("tags", []):
+                yield method, path, item[method]
+
+
+def _operation(openapi: Document, method: str, path: str, operation: Document) -> Html:
+    schemas = Schemas(openapi)
+    needs = "Needs a session: `Authorization: Bearer <session_token>`."
+    line = tag("p", tag("b", method.upper(), class_="method"), " ", tag("code", path))
+    return tag(
+        "article",
+        tag("h3", operation["summary"]),
+        line,
+        prose(operation.get("description", "")),
+        prose(needs) if operation.get("security") else None,
+        _parameters(operation, schemas),
+        _request(operation, schemas),
+        *(_response(status, each, schemas) for status, each in operation["responses"].items()),
+        id=operation["operationId"],
+    )
+
+
+def _parameters(operation: Document, schemas: Schemas) -> Content:
+    rows: list[tuple[Content, ...]] = [
+        (
+            tag("code", parameter["name"]),
+            schemas.kind(parameter["schema"]),
+            f"in the {parameter['in']}",
+            inline(parameter.get("description", "")),
+        )
+        for parameter in operation.get("parameters", [])
+    ]
+    return table(FIELDS, rows) if rows else None
+
+
+def _request(operation: Document, schemas: Schemas) -> Content:
+    if "requestBody" not in operation:
+        return None
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    example = code(_json(schemas.example(schema)))
+    return join(tag("h4", "Request"), fields_table(schema, schemas), example)
+
+
+def _response(status: str, response: Document, schemas: Schemas) -> Html:
+    content: Document = next(iter(response.get("content", {}).values()), {})
+    schema = content.get("schema", {})
+    words = "The answer." if status == "200" else response["description"]
+    summary = tag("summary", tag("b", status, class_=f"status s{status[0]}"), " ", inline(words))
+    codes = _codes(status)
+    inside = join(codes, *(fields_table(each, schemas) for each in _choices(schema, schemas)))
+    return tag("details", summary, inside, class_="response")
+
+
+def _choices(schema: Document, schemas: Schemas) -> list[Document]:
+    """The bodies a response may have; of a list, what it is a list of."""
+    schema = schemas.resolve(schema)
+    if schema.get("type") == "array":
+        return _choices(schema["items"], schemas)
+    choices: list[Document] = schema.get("anyOf", [schema])
+    return choices
+
+
+def _codes(status: str) -> Content:
+    """The error codes that come with a status."""
+    names = [kind.code for kind in _error_kinds() if str(kind.status) == status]
+    listed = join(*(join(tag("code", name), " ") for name in names))
+    return tag("p", "Possible codes: ", listed, class_="codes") if names else None
+
+
+def fields_table(schema: Document, schemas: Schemas) -> Content:
+    """The fields of an object as a table."""
+    rows: list[tuple[Content, ...]] = [
+        (
+            tag("code", field.name),
+            field.kind,
+            "required" if field.required else "optional",
+            inline(field.meaning),
+        )
+        for field in schemas.fields(schema)
+    ]
+    return table(FIELDS, rows) if rows else None
+
+
+# The transaction interface
+
+
+def _exchanges(exchanges: Sequence[TransactionSection]) -> Part:
+    """One section for each exchange; `documentation_url` points to its anchor."""
+    blocks = [
+        tag(
+            "article",
+            tag("h3", exchange.display),
+            prose(
+                f"Give `{exchange.name}` as `exchange`. The service holds the credentials: send "
+                "none. These are its own transaction types; they may be mixed with the unified "
+                "names of `GET /api/v1/transactions/types`."
+            ),
+            tag("ul", *(tag("li", tag("code", name)) for name in exchange.types)),
+            id=f"tag-{exchange.name}",
+        )
+        for exchange in exchanges
+    ]
+    entries = [(f"tag-{exchange.name}", exchange.display) for exchange in exchanges]
+    return Part("transaction-exchanges", "Exchanges with transactions", entries, join(*blocks))
+
+
+# WebSocket
+
+
+def _said(who: str, title: str, asyncapi: Document) -> Part:
+    """The messages of one side."""
+    action = "receive" if who == "client" else "send"
+    operations = asyncapi["operations"]
+    clients = {name for name, each in operations.items() if each["action"] == "receive"}
+    schemas = Schemas(asyncapi)
+    names = [
+        name
+        for name in asyncapi["components"]["messages"]
+        if (name in clients) is (action == "receive")
+    ]
+    blocks = [_message(name, asyncapi, schemas) for name in names]
+    entries = [(f"ws-{name}", name) for name in names]
+    intro = prose(asyncapi["info"]["description"]) if who == "client" else None
+    return Part(f"websocket-{who}", f"WebSocket: {title.lower()}", entries, join(intro, *blocks))
+
+
+def _message(name: str, asyncapi: Document, schemas: Schemas) -> Html:
+    message = asyncapi["components"]["messages"][name]
+    example = _json(schemas.example(message["payload"]))
+    return tag(
+        "article",
+        tag("h3", tag("code", name)),
+        prose(message["summary"]),
+        fields_table(message["payload"], schemas),
+        code(example),
+        _replies(asyncapi["operations"].get(name, {})),
+        id=f"ws-{name}",
+    )
+
+
+def _replies(operation: Document) -> Content:
+    if "reply" not in operation:
+        return None
+    names = [each["$ref"].rpartition("/")[2] for each in operation["reply"]["messages"]]
+    links = [join(tag("a", tag("code", name), href=f"#ws-{name}"), " ") for name in names]
+    return tag("p", "Answered by: ", *links)
+
+
+# Errors, close codes, limits
+
+
+def _error_kinds() -> list[type[OnebookError]]:
+    kinds = [kind for kind in OnebookError.__subclasses__() if kind is not ConfigError]
+    return [*(kind for kind in kinds if kind.__module__ == OnebookError.__module__), OnebookError]
+
+
+def _errors(asyncapi: Document) -> Part:
+    rest: list[tuple[Content, ...]] = [
+        (tag("code", kind.code), str(kind.status), inline(_first_line(kind)))
+        for kind in sorted(_error_kinds(), key=lambda kind: (kind.status, kind.code))
+    ]
+    socket: list[tuple[Content, ...]] = [
+        (tag("code", name), ", ".join(each["types"]), inline(each["when"]))
+        for name, each in asyncapi["x-errors"].items()
+    ]
+    content = join(
+        tag("h3", "Over REST", id="errors-rest"),
+        prose("Every error body has `error`, `message` and `timestamp`; some have more."),
+        table(("Code", "Status", "When"), rest),
+        tag("h3", "Over WebSocket", id="errors-websocket"),
+        prose("An error carries the `id` of the message that it answers."),
+        table(("Code", "Message type", "When"), socket),
+    )
+    entries = [("errors-rest", "Over REST"), ("errors-websocket", "Over WebSocket")]
+    return Part("errors", "Errors", entries, content)
+
+
+def _first_line(kind: type[OnebookError]) -> str:
+    if kind is OnebookError:
+        return "Something went wrong on our side; it has been logged."
+    return (kind.__doc__ or "").strip().partition("\n")[0]
+
+
+def _close_codes(asyncapi: Document) -> Part:
+    rows: list[tuple[Content, ...]] = [
+        (tag("code", code), each["why"], each["client"])
+        for code, each in asyncapi["x-close-codes"].items()
+    ]
+    rule = prose("40xx: do not return unchanged. 41xx: back off. 42xx: return at the time given.")
+    content = join(rule, table(("Code", "Why", "What to do"), rows))
+    return Part("close-codes", "Close codes", [], content)
+
+
+def _limits(limits: Sequence[Limit]) -> Part:
+    rows: list[tuple[Content, ...]] = [
+        (tag("code", limit.name), tag("code", limit.default), inline(limit.meaning))
+        for limit in limits
+    ]
+    content = table(("Name", "Default", "Meaning"), rows)
+    return Part("limits", "Limits and settings", [], content)
+
+
+def code(text: str) -> Html:
+    """A block of code."""
+    return tag("pre", tag("code", text), tabindex="0")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

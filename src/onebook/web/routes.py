@@ -6,14 +6,14 @@ https://www.w3.org/TR/CSP3/ ('self' covers the WebSocket of the same host too.)
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from onebook.web.docs import Row, render
+from onebook.web.docs import Limit, TransactionSection, render
 
 HERE = Path(__file__).parent
 FOLDERS = ("page", "vendor")
@@ -45,14 +45,14 @@ class Site:
     Args:
         openapi: Gives the OpenAPI document.
         asyncapi: Gives the AsyncAPI document.
-        exchanges: The exchanges of the transaction interface: (name, display name).
-        limits: Every limit and setting, as (name, default, meaning).
+        exchanges: The exchanges of the transaction interface.
+        limits: Every limit and setting.
     """
 
     openapi: Callable[[], dict[str, Any]]
     asyncapi: Callable[[], dict[str, Any]]
-    exchanges: Sequence[tuple[str, str]] = ()
-    limits: Sequence[Row] = field(default_factory=tuple)
+    exchanges: Sequence[TransactionSection] = ()
+    limits: Sequence[Limit] = ()
 
 
 def pages(site: Site) -> APIRouter:

@@ -1,0 +1,68 @@
+"""The samples at the top of the documentation page: (anchor, title, text, code)."""
+
+CURL = """\
+curl -s localhost:8000/api/v1/authenticate \\
+  -H 'Content-Type: application/json' -d '{"api_key": "ob_live_..."}'
+
+curl -s localhost:8000/api/v1/session-status -H 'Authorization: Bearer obs_...'
+"""
+
+PYTHON = """\
+import asyncio, json
+from websockets.asyncio.client import connect
+
+async def main() -> None:
+    async with connect("ws://localhost:8000/api/v1/ws") as socket:
+        await socket.send(json.dumps({"type": "authenticate", "api_key": "ob_live_..."}))
+        await socket.send(json.dumps({
+            "type": "subscribe_aggregated",
+            "symbol": "BTC/USDT",
+            "exchanges": "all",
+            "depth": 10,
+            "interval_ms": 500,
+        }))
+        async for frame in socket:
+            message = json.loads(frame)
+            if message["type"] == "aggregated_orderbook_update":
+                print(message["data"]["market_stats"])
+
+asyncio.run(main())
+"""
+
+JAVASCRIPT = """\
+const socket = new WebSocket("ws://localhost:8000/api/v1/ws");
+const send = (message) => socket.send(JSON.stringify(message));
+
+socket.onopen = () => {
+  send({ type: "authenticate", api_key: "ob_live_..." });
+  send({ type: "subscribe_aggregated", symbol: "BTC/USDT", exchanges: ["okx", "kraken"] });
+};
+socket.onmessage = ({ data }) => {
+  const message = JSON.parse(data);
+  if (message.type === "aggregated_orderbook_update") console.log(message.data.bids[0]);
+};
+socket.onclose = ({ code }) => console.log("40xx stop, 41xx back off, 42xx return as told", code);
+"""
+
+SAMPLES = (
+    (
+        "begin-curl",
+        "A session, with curl",
+        "The operator issues an API key. REST calls that need to know you take a session token, "
+        "which the key is exchanged for.",
+        CURL,
+    ),
+    (
+        "begin-python",
+        "A live book, in Python",
+        "The WebSocket takes the key itself, as the first message. Replies may come in between "
+        "updates, so look at `type` first.",
+        PYTHON,
+    ),
+    (
+        "begin-javascript",
+        "A live book, in JavaScript",
+        "The same in a browser. Close codes say whether to come back.",
+        JAVASCRIPT,
+    ),
+)

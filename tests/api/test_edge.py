@@ -1,0 +1,305 @@
+"""What holds for every answer: sizes, headers, errors in our words, no trace, nothing leaked."""
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from api.conftest import World, bearer, client_of
+from api.test_sessions import is_problem
+from fastapi import FastAPI, HTTPException, Request
+from pydantic import BaseModel, ConfigDict
+
+from onebook.api import ApiSettings, create_app
+from onebook.api.context import Caller, read_body
+from onebook.errors import ExchangeFailed, InvalidExchange, ServiceUnavailable
+
+LIMIT = 64 * 1024
+EVERY_PATH = ["/api/v1/", "/api/v1/health", "/api/v1/exchanges", "/nope", "/livez"]
+
+
+@pytest.mark.parametrize("path", EVERY_PATH)
+async def test_security_headers_are_on_every_answer(client: httpx.AsyncClient, path: str) -> None:
+    headers = (await client.get(path)).headers
+    assert headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cache-control"] == "no-store"
+    assert "strict-transport-security" not in headers
+    assert "server" not in headers
+
+
+async def test_https_answers_ask_to_stay_with_https(app: FastAPI) -> None:
+    async with client_of(app) as client:
+        client.base_url = httpx.URL("https://books.example")
+        headers = (await client.get("/livez")).headers
+    assert headers["strict-transport-security"].startswith("max-age=")
+
+
+@pytest.mark.parametrize("path", ["/nope", "/api/v2/health", "/api/v1/exchanges/", "/docs/x", "//"])
+async def test_404_not_found(client: httpx.AsyncClient, path: str) -> None:
+    is_problem(await client.get(path), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("GET", "/api/v1/authenticate", "POST"),
+        ("PUT", "/api/v1/authenticate", "POST"),
+        ("POST", "/api/v1/session-status", "GET, HEAD"),
+        ("DELETE", "/api/v1/health", "GET, HEAD"),
+        ("POST", "/api/v1/", "GET, HEAD"),
+        ("OPTIONS", "/api/v1/exchanges", "GET, HEAD"),
+        ("PATCH", "/metrics", "GET, HEAD"),
+        ("TRACE", "/api/v1/transactions/types", "GET, HEAD"),
+    ],
+)
+async def test_405_method_not_allowed_names_what_is(
+    client: httpx.AsyncClient, method: str, path: str, allow: str
+) -> None:
+    answer = await client.request(method, path)
+    is_problem(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == allow
+
+
+@pytest.mark.parametrize("path", EVERY_PATH)
+async def test_head_is_get_without_a_body(client: httpx.AsyncClient, path: str) -> None:
+    got, head = await client.get(path), await client.head(path)
+    assert head.status_code == got.status_code
+    assert head.content == b""
+    assert head.headers["content-length"] == str(len(got.content))
+
+
+async def test_413_a_body_over_64_kib_by_its_declared_length(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/api/v1/authenticate", content=b"x" * (LIMIT + 1))
+    is_problem(answer, 413, "request_too_large")
+    assert "65,536 bytes" in answer.json()["message"]
+
+
+async def test_a_body_of_64_kib_is_read(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/api/v1/authenticate", content=b"x" * LIMIT)
+    is_problem(answer, 400, "missing_api_key")
+
+
+async def test_413_a_streamed_body_stops_where_it_is_too_large(client: httpx.AsyncClient) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1024
+            assert sent < 2 * LIMIT, "the rest of the body is read although it is too large"
+            yield b"x" * 1024
+
+    answer = await client.post("/api/v1/authenticate", content=endless())
+    is_problem(answer, 413, "request_too_large")
+
+
+@pytest.fixture
+def strange(app: FastAPI) -> FastAPI:
+    """The application with routes that do what ours never should."""
+
+    class Order(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        name: str
+        count: int = 0
+        flag: bool = False
+
+    @app.get("/test/broken/{secret}")
+    async def broken(secret: str) -> None:
+        raise ZeroDivisionError(f"sensitive {secret}")
+
+    @app.get("/test/teapot")
+    async def teapot() -> None:
+        raise HTTPException(418, "framework words")
+
+    @app.get("/test/number")
+    async def number(n: int) -> int:
+        return n
+
+    @app.get("/test/error")
+    async def error() -> None:
+        raise InvalidExchange("No such exchange.", details={"supported_exchanges": ["bybit"]})
+
+    @app.get("/test/away")
+    async def away() -> None:
+        raise ServiceUnavailable("The database does not answer.", retry_after_s=2.2)
+
+    @app.post("/test/body")
+    async def body(request: Request, session: Caller) -> dict[str, Any]:
+        return (await read_body(request, Order)).model_dump()
+
+    @app.post("/api/v1/transactions")
+    async def transactions() -> None:
+        raise ExchangeFailed("The exchange does not answer.")
+
+    return app
+
+
+async def test_500_internal_server_error_shows_no_trace_and_logs_it(
+    strange: FastAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client_of(strange) as client:
+        answer = await client.get("/test/broken/word")
+    is_problem(answer, 500, "internal_server_error")
+    assert set(answer.json()) == {"error", "message", "timestamp"}
+    for leak in ("ZeroDivisionError", "Traceback", "sensitive", "test_edge"):
+        assert leak not in answer.text
+    record = next(record for record in caplog.records if record.levelno == logging.ERROR)
+    assert record.getMessage() == "A defect in /test/broken/{secret}"
+    assert record.exc_info is not None
+
+
+async def test_an_answer_that_breaks_half_way_breaks_the_connection(world: World) -> None:
+    app = create_app(world.services())
+
+    @app.get("/test/half")
+    async def half(request: Request) -> None:
+        await request.scope["half"]()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            raise ConnectionResetError("gone")
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/livez",
+        "raw_path": b"/livez",
+        "query_string": b"",
+        "headers": [],
+        "scheme": "http",
+        "server": ("books.example", 80),
+        "client": None,
+    }
+    with pytest.raises(ConnectionResetError):
+        await app(scope, receive, send)
+
+
+async def test_a_client_that_leaves_while_it_sends_is_no_defect(
+    app: FastAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def send(message: Any) -> None:
+        raise AssertionError("nobody is there")
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/v1/authenticate",
+        "raw_path": b"/api/v1/authenticate",
+        "query_string": b"",
+        "headers": [(b"content-length", b"10")],
+        "scheme": "http",
+        "server": ("books.example", 80),
+        "client": None,
+    }
+    with caplog.at_level(logging.INFO):
+        await app(scope, receive, send)
+    assert [r.levelname for r in caplog.records if r.name.startswith("onebook")] == ["INFO"]
+    assert "/api/v1/authenticate 499" in caplog.text
+
+
+async def test_what_is_not_http_passes_through(app: FastAPI) -> None:
+    sent = []
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    scope = {"type": "websocket", "path": "/nope", "headers": [], "query_string": b""}
+    await app(scope, receive, send)
+    assert sent == ["websocket.close"]
+
+
+async def test_the_frameworks_own_errors_are_in_our_words(strange: FastAPI) -> None:
+    async with client_of(strange) as client:
+        is_problem(await client.get("/test/number?n=x"), 400, "invalid_request")
+        teapot = await client.get("/test/teapot")
+    assert (teapot.status_code, teapot.json()["error"]) == (500, "internal_server_error")
+    assert "framework words" not in teapot.text
+
+
+async def test_an_errors_details_are_in_its_body(strange: FastAPI) -> None:
+    async with client_of(strange) as client:
+        answer = await client.get("/test/error")
+    is_problem(answer, 400, "invalid_exchange")
+    assert answer.json()["supported_exchanges"] == ["bybit"]
+
+
+async def test_503_says_when_to_try_again(strange: FastAPI) -> None:
+    async with client_of(strange) as client:
+        answer = await client.get("/test/away")
+    is_problem(answer, 503, "service_unavailable")
+    assert answer.headers["retry-after"] == "3"
+
+
+async def test_errors_of_the_transaction_endpoints_add_success_false(strange: FastAPI) -> None:
+    async with client_of(strange) as client:
+        answer = await client.post("/api/v1/transactions")
+    is_problem(answer, 500, "exchange_error")
+    assert answer.json()["success"] is False
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "The body is not JSON."),
+        (b"{", "The body is not JSON."),
+        (b"\xff", "The body is not JSON."),
+        (b'{"name": NaN}', "Field name: Input should be a valid string."),
+        (b"[]", "The body must be a JSON object."),
+        (b"{}", "Field name is required."),
+        (b'{"name": "a", "more": 1}', "There is no field more."),
+        (b'{"name": "a", "count": "1"}', "Field count: Input should be a valid integer."),
+        (b'{"name": "a", "count": 1.5}', "Field count: Input should be a valid integer."),
+        (b'{"name": "a", "flag": "true"}', "Field flag: Input should be a valid boolean."),
+        (b'{"name": "a", "flag": 1}', "Field flag: Input should be a valid boolean."),
+    ],
+)
+async def test_400_invalid_request_names_the_field(
+    strange: FastAPI, key: str, content: bytes, message: str
+) -> None:
+    async with client_of(strange) as client:
+        headers = await bearer(client, key)
+        answer = await client.post("/test/body", content=content, headers=headers)
+    is_problem(answer, 400, "invalid_request")
+    assert answer.json()["message"] == message
+
+
+async def test_who_asks_is_settled_before_the_body_is_read(strange: FastAPI, key: str) -> None:
+    async with client_of(strange) as client:
+        is_problem(await client.post("/test/body", content=b"{"), 401, "missing_authorization")
+        headers = await bearer(client, key)
+        answer = await client.post("/test/body", json={"name": "a"}, headers=headers)
+    assert answer.json() == {"name": "a", "count": 0, "flag": False}
+
+
+ORIGIN = {"Origin": "https://desk.example"}
+
+
+async def test_cors_is_off_unless_it_is_asked_for(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/v1/", headers=ORIGIN)
+    assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_cors_admits_the_origins_of_the_settings(world: World) -> None:
+    settings = ApiSettings(cors_origins=("https://desk.example",))
+    async with client_of(create_app(world.services(settings))) as client:
+        answer = await client.get("/api/v1/", headers=ORIGIN)
+        assert answer.headers["access-control-allow-origin"] == "https://desk.example"
+        assert "RateLimit" in answer.headers["access-control-expose-headers"]
+        asked = ORIGIN | {"Access-Control-Request-Method": "POST"}
+        preflight = await client.options("/api/v1/authenticate", headers=asked)
+        assert preflight.status_code == 200
+        foreign = await client.get("/api/v1/", headers={"Origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in foreign.headers

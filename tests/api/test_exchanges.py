@@ -1,0 +1,71 @@
+"""Endpoints 4, 5 and 7: the facts of the transaction interface."""
+
+import httpx
+import pytest
+from api.conftest import BYBIT_TYPES, UNIFIED_TYPES, World
+from api.test_sessions import is_problem
+
+
+async def test_4_exchanges_is_one_entry_bybit(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/v1/exchanges")
+    assert answer.status_code == 200
+    assert answer.json() == [
+        {
+            "exchange_name": "bybit",
+            "display_name": "Bybit",
+            "supported_transaction_types": list(BYBIT_TYPES),
+            "requires_passphrase": False,
+            "testnet_available": True,
+            "documentation_url": "/docs#tag-bybit",
+        }
+    ]
+
+
+async def test_5_credentials_are_internal_and_none_is_asked_for(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/v1/exchanges/credentials")
+    assert answer.json() == {
+        "exchanges_with_internal_credentials": ["bybit"],
+        "exchanges_requiring_user_credentials": [],
+        "details": {
+            "bybit": {
+                "has_internal_credentials": True,
+                "requires_user_credentials": False,
+                "can_use_without_api_keys": True,
+                "testnet_available": False,
+            }
+        },
+    }
+
+
+async def test_7_transaction_types(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/v1/transactions/types")
+    assert answer.json() == {
+        "unified_types": UNIFIED_TYPES,
+        "exchange_specific": {"bybit": list(BYBIT_TYPES)},
+    }
+
+
+PUBLIC = [
+    "/api/v1/exchanges",
+    "/api/v1/exchanges/credentials",
+    "/api/v1/transactions/types",
+    "/api/v1/",
+]
+
+
+@pytest.mark.parametrize("path", PUBLIC)
+async def test_public_gets_count_per_address_at_the_basic_rate(
+    world: World, client: httpx.AsyncClient, path: str
+) -> None:
+    answer = await client.get(path)
+    assert answer.headers["ratelimit-policy"] == '"public";q=600;w=60'
+    assert answer.headers["ratelimit"].startswith('"public";r=599;t=')
+    assert answer.headers["x-ratelimit-limit"] == "600"
+    assert answer.headers["x-ratelimit-remaining"] == "599"
+    assert int(answer.headers["x-ratelimit-reset"]) >= 0
+    for _ in range(599):
+        world.accounts.limits.take_address("203.0.113.9", world.clock.now_s())
+    refused = await client.get(path)
+    is_problem(refused, 429, "rate_limit_exceeded")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.headers["x-ratelimit-remaining"] == "0"
