@@ -1,5 +1,5 @@
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ class House:
     admin: Admin
     clock: Clock
     key_id: str
-    text: str
+    text: str = field(repr=False)
 
     def change(self) -> Change:
         return Change(self.clock.now_ms, "operator", "test")

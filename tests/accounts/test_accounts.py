@@ -1,0 +1,447 @@
+"""Who may come in: one test per row of the specification and the contract."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from onebook.accounts import Accounts, AccountsSettings
+from onebook.accounts import accounts as accounts_module
+from onebook.accounts.accounts import CACHE_TTL_MS, wall_clock_ms
+from onebook.accounts.keys import Key, checksum, new_key
+from onebook.accounts.sessions import new_token
+from onebook.errors import (
+    AccountSuspended,
+    ApiKeyDisabled,
+    ApiKeyNotFound,
+    InvalidApiKey,
+    InvalidSession,
+    MissingApiKey,
+    MissingAuthorization,
+    RateLimitExceeded,
+    SessionExpired,
+)
+from onebook.model import DAY_MS, MINUTE_MS, KeyStatus, Tier
+from onebook.store import Store
+
+from .conftest import PEPPER, START_MS, Clock, House
+
+ADDRESS = "192.0.2.1"
+
+
+def typo(text: str) -> str:
+    return text[:-1] + ("a" if text[-1] != "a" else "b")
+
+
+async def verify(house: House, text: str | None = None) -> Key:
+    return await house.accounts.verify_key(text or house.text, house.clock.now_ms)
+
+
+async def report(house: House, text: str | None = None, address: str = ADDRESS):
+    return await house.accounts.usage_report(
+        text or house.text, address=address, now_ms=house.clock.now_ms
+    )
+
+
+# Endpoint 1
+
+
+async def test_authenticate_gives_a_session_of_24_hours(house: House) -> None:
+    session = await house.accounts.authenticate(house.text, address=ADDRESS, now_ms=START_MS)
+    assert session.expires_at_ms - session.created_at_ms == 86_400_000
+    assert session.created_at_ms == START_MS
+    assert session.token.startswith("obs_")
+    assert (session.key.key_id, session.key.username) == (house.key_id, "alice")
+    assert session.key.tier is Tier.BASIC
+
+
+@pytest.mark.parametrize("text", [None, "", "  "])
+async def test_400_missing_api_key(house: House, text: str | None) -> None:
+    with pytest.raises(MissingApiKey):
+        await house.accounts.authenticate(text, address=ADDRESS, now_ms=START_MS)
+
+
+async def test_401_invalid_api_key(house: House) -> None:
+    for text in ("nonsense", new_key(), typo(house.text)):
+        with pytest.raises(InvalidApiKey) as caught:
+            await house.accounts.authenticate(text, address=ADDRESS, now_ms=START_MS)
+        assert text not in caught.value.message
+
+
+async def test_a_typing_error_is_refused_without_asking_the_database(clock: Clock) -> None:
+    async with Store("postgresql://nobody@127.0.0.1:1/none") as unreachable:
+        accounts = Accounts(unreachable, PEPPER, clock_ms=clock)
+        with pytest.raises(InvalidApiKey):
+            await accounts.verify_key(typo(new_key()), START_MS)
+
+
+@pytest.mark.parametrize("action", ["suspend", "expire"])
+async def test_401_api_key_disabled(house: House, action: str) -> None:
+    await house.admin.move_key(house.key_id, action, house.change())
+    with pytest.raises(ApiKeyDisabled):
+        await house.accounts.authenticate(house.text, address=ADDRESS, now_ms=START_MS)
+
+
+async def test_a_resumed_key_authenticates_again(house: House) -> None:
+    await house.admin.move_key(house.key_id, "suspend", house.change())
+    await house.admin.move_key(house.key_id, "resume", house.change())
+    assert await house.authenticate()
+
+
+async def test_401_api_key_disabled_from_the_date_of_expiry_on(house: House) -> None:
+    expires_at_ms = START_MS + 1_000
+    made = await house.admin.create_key(
+        "alice", Tier.BASIC, house.change(), expires_at_ms=expires_at_ms
+    )
+    house.clock.now_ms = expires_at_ms - 1
+    await house.authenticate(made.text)
+    house.clock.now_ms = expires_at_ms
+    with pytest.raises(ApiKeyDisabled, match="expired"):
+        await house.authenticate(made.text)
+
+
+async def test_429_after_10_failed_attempts_from_one_address(house: House) -> None:
+    for _ in range(10):
+        with pytest.raises(InvalidApiKey):
+            await house.authenticate(new_key())
+    for text in (new_key(), house.text):
+        with pytest.raises(RateLimitExceeded) as caught:
+            await house.authenticate(text)
+        assert caught.value.retry_after_s == 6.0
+    house.clock.now_ms += 6_000
+    assert await house.authenticate()
+
+
+async def test_a_correct_key_from_another_address_is_not_affected(house: House) -> None:
+    for _ in range(10):
+        with pytest.raises(InvalidApiKey):
+            await house.authenticate(new_key(), "2001:db8::1")
+    assert await house.authenticate(address="2001:db8:0:1::1")
+    with pytest.raises(RateLimitExceeded):
+        await house.authenticate(address="2001:db8::2")
+
+
+async def test_attempts_with_a_disabled_key_count_as_failed(house: House) -> None:
+    await house.admin.move_key(house.key_id, "suspend", house.change())
+    for _ in range(10):
+        with pytest.raises(ApiKeyDisabled):
+            await house.authenticate()
+    with pytest.raises(RateLimitExceeded):
+        await house.authenticate()
+
+
+async def test_correct_attempts_and_missing_keys_are_no_failed_ones(house: House) -> None:
+    for _ in range(20):
+        await house.authenticate()
+        with pytest.raises(MissingApiKey):
+            await house.accounts.authenticate(None, address=ADDRESS, now_ms=START_MS)
+
+
+async def test_429_when_one_key_authenticates_more_often_than_its_tier_allows(
+    house: House,
+) -> None:
+    settings = AccountsSettings(requests_per_minute=dict.fromkeys(Tier, 3))
+    house.accounts = Accounts(house.store, PEPPER, settings=settings)
+    for _ in range(3):
+        await house.authenticate()
+    with pytest.raises(RateLimitExceeded, match="authentications with this key"):
+        await house.authenticate()
+
+
+async def test_a_new_session_does_not_end_older_ones(house: House) -> None:
+    headers = [await house.authenticate() for _ in range(2)]
+    for header in headers:
+        assert await house.accounts.session(header, START_MS)
+
+
+async def test_at_most_100_live_sessions_a_key_the_oldest_goes(house: House) -> None:
+    assert house.accounts.settings.sessions_per_key_max == 100
+    first = await house.authenticate()
+    await house.accounts.session(first, START_MS)
+    second = await house.authenticate()
+    for _ in range(99):
+        await house.authenticate()
+    with pytest.raises(InvalidSession):
+        await house.accounts.session(first, START_MS)
+    assert await house.accounts.session(second, START_MS)
+
+
+# Bearer endpoints
+
+
+async def test_a_session_knows_its_key_and_times_and_not_its_token(house: House) -> None:
+    header = await house.authenticate()
+    session = await house.accounts.session(header, START_MS + 5)
+    assert (session.key.key_id, session.token) == (house.key_id, "")
+    assert (session.created_at_ms, session.expires_at_ms) == (START_MS, START_MS + DAY_MS)
+
+
+async def test_401_missing_authorization(house: House) -> None:
+    with pytest.raises(MissingAuthorization):
+        await house.accounts.session(None, START_MS)
+
+
+async def test_401_invalid_session(house: House) -> None:
+    for header in ("Basic abc", "Bearer nonsense", f"Bearer {new_token()}", f"Bearer {house.text}"):
+        with pytest.raises(InvalidSession):
+            await house.accounts.session(header, START_MS)
+
+
+async def test_401_session_expired_from_expires_at_on(house: House) -> None:
+    header = await house.authenticate()
+    assert await house.accounts.session(header, START_MS + DAY_MS - 1)
+    for after_ms in (DAY_MS, DAY_MS + 1, 6 * DAY_MS):
+        with pytest.raises(SessionExpired):
+            await house.accounts.session(header, START_MS + after_ms)
+
+
+async def test_401_api_key_disabled_when_the_key_was_suspended_since(house: House) -> None:
+    header = await house.authenticate()
+    await house.admin.move_key(house.key_id, "suspend", house.change())
+    await house.accounts.poll(START_MS + 1_000)
+    with pytest.raises(ApiKeyDisabled):
+        await house.accounts.session(header, START_MS + 1_000)
+    await house.admin.move_key(house.key_id, "resume", house.change())
+    await house.accounts.poll(START_MS + 2_000)
+    assert await house.accounts.session(header, START_MS + 2_000), (
+        "it ends the use, not the session"
+    )
+
+
+async def test_an_account_that_is_suspended_suspends_the_use_of_its_keys(house: House) -> None:
+    header = await house.authenticate()
+    await house.admin.move_account("alice", "suspend", house.change())
+    await house.accounts.poll(START_MS)
+    with pytest.raises(ApiKeyDisabled):
+        await house.accounts.session(header, START_MS)
+    with pytest.raises(ApiKeyDisabled):
+        await verify(house)
+    with pytest.raises(AccountSuspended):
+        await report(house)
+
+
+# Endpoint 3
+
+
+async def test_the_usage_report_holds_what_is_flushed_and_what_is_not(house: House) -> None:
+    await verify(house)
+    house.accounts.meter.add(house.key_id, 7)
+    assert (await report(house)).data_usage.bytes_used == 7
+    await house.accounts.meter.flush()
+    assert (await report(house)).data_usage.bytes_used == 7
+    other = Accounts(house.store, PEPPER, clock_ms=house.clock)
+    await other.verify_key(house.text, START_MS)
+    other.meter.add(house.key_id, 5)
+    await other.meter.close()
+    assert (await report(house)).data_usage.bytes_used == 12, "the other node's bytes are there"
+
+
+async def test_404_api_key_not_found(house: House) -> None:
+    for text in ("nonsense", new_key(), typo(house.text)):
+        with pytest.raises(ApiKeyNotFound) as caught:
+            await report(house, text)
+        assert text not in caught.value.message
+
+
+async def test_401_account_suspended(house: House) -> None:
+    await house.admin.move_key(house.key_id, "suspend", house.change())
+    with pytest.raises(AccountSuspended):
+        await report(house)
+
+
+async def test_an_expired_key_still_gets_its_report(house: House) -> None:
+    await house.admin.move_key(house.key_id, "expire", house.change())
+    answer = await report(house)
+    assert (answer.api_key_active, answer.status.api_key_status) == (False, "expired")
+
+
+async def test_60_unknown_keys_a_minute_from_one_address_get_429(house: House) -> None:
+    for _ in range(60):
+        with pytest.raises(ApiKeyNotFound):
+            await report(house, "nonsense")
+    with pytest.raises(RateLimitExceeded):
+        await report(house, "nonsense")
+    assert await report(house), "known keys are counted against nothing"
+    with pytest.raises(ApiKeyNotFound):
+        await report(house, "nonsense", "192.0.2.2")
+
+
+async def test_over_the_limit_authenticate_session_and_usage_still_answer(house: House) -> None:
+    house.accounts = Accounts(
+        house.store, PEPPER, settings=AccountsSettings(allowance_bytes=10), clock_ms=house.clock
+    )
+    header = await house.authenticate()
+    house.accounts.meter.add(house.key_id, 11)
+    assert house.accounts.meter.over(house.key_id)
+    assert await house.authenticate()
+    assert await house.accounts.session(header, START_MS)
+    assert (await report(house)).status.limit_exceeded
+
+
+# Rotation
+
+
+async def test_while_a_key_is_rotated_both_texts_work_and_use_is_one(house: House) -> None:
+    header = await house.authenticate()
+    made = await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=1_000)
+    await house.accounts.poll(START_MS)
+    old, new = await verify(house), await verify(house, made.text)
+    assert old.key_id == new.key_id == house.key_id
+    house.clock.now_ms += 1_000
+    with pytest.raises(InvalidApiKey):
+        await verify(house)
+    with pytest.raises(ApiKeyNotFound):
+        await report(house)
+    assert await verify(house, made.text)
+    assert await house.accounts.session(header, house.clock.now_ms)
+
+
+async def test_a_cached_text_ends_with_its_overlap(house: House) -> None:
+    await verify(house)
+    await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=0)
+    await house.accounts.poll(START_MS)
+    with pytest.raises(InvalidApiKey):
+        await verify(house)
+
+
+# The cache and the watch
+
+
+async def test_a_verified_key_is_served_from_memory(house: House) -> None:
+    key = await verify(house)
+    await house.admin.move_key(house.key_id, "suspend", house.change())
+    assert await verify(house) is key
+
+
+async def test_without_a_watch_the_cache_serves_for_its_time_and_no_longer(house: House) -> None:
+    await verify(house)
+    await house.admin.move_key(house.key_id, "suspend", house.change())
+    house.clock.now_ms += CACHE_TTL_MS - 1
+    assert await verify(house)
+    house.clock.now_ms += 1
+    with pytest.raises(ApiKeyDisabled):
+        await verify(house)
+
+
+async def test_a_watch_that_works_keeps_the_cache_fresh(house: House) -> None:
+    await house.accounts.poll(START_MS)
+    key = await verify(house)
+    for _ in range(10):
+        house.clock.now_ms += CACHE_TTL_MS - 1
+        await house.accounts.poll(house.clock.now_ms)
+        assert await verify(house) is key
+
+
+async def test_a_suspension_is_told_with_the_next_poll(house: House) -> None:
+    told: list[str] = []
+    house.accounts.on_disabled = told.append
+    await verify(house)
+    await house.accounts.poll(START_MS)
+    assert told == []
+    await house.admin.move_key(house.key_id, "suspend", house.change())
+    await house.accounts.poll(START_MS)
+    assert told == [house.key_id]
+    await house.accounts.poll(START_MS)
+    assert told == [house.key_id]
+
+
+async def test_a_key_whose_date_comes_is_told_once(house: House) -> None:
+    made = await house.admin.create_key(
+        "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + 1_000
+    )
+    told: list[str] = []
+    house.accounts.on_disabled = told.append
+    await verify(house, made.text)
+    for after_ms in (0, 999, 1_000, 1_001):
+        await house.accounts.poll(START_MS + after_ms)
+    assert told == [made.row.key_id]
+
+
+async def test_a_suspension_between_reading_a_key_and_caching_it_is_not_missed(
+    house: House,
+) -> None:
+    read = house.store.key
+
+    async def slow(key_id: str):
+        row = await read(key_id)
+        moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
+        if await house.store.move_key(key_id, moved, house.change()):
+            await house.accounts.poll(START_MS)
+        return row
+
+    house.store.key = slow
+    with pytest.raises(ApiKeyDisabled):
+        await verify(house)
+
+
+async def test_the_cache_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts_module, "CACHED_MAX", 1)
+    made = await house.admin.create_key("alice", Tier.BASIC, house.change())
+    for text in (house.text, made.text, house.text):
+        await verify(house, text)
+    assert len(house.accounts._keys) == len(house.accounts._secrets) == 1
+
+
+async def test_when_a_key_was_used_last_is_noted_each_minute(house: House) -> None:
+    async def noted() -> int | None:
+        return (await house.admin.key(house.key_id, START_MS)).last_used_at_ms
+
+    await house.accounts.poll(START_MS)
+    await verify(house)
+    await house.accounts.poll(START_MS + MINUTE_MS - 1)
+    assert await noted() is None
+    await house.accounts.poll(START_MS + MINUTE_MS)
+    assert await noted() == START_MS
+
+
+async def test_sessions_that_ended_long_ago_are_forgotten(house: House) -> None:
+    header = await house.authenticate()
+    await house.accounts.poll(START_MS + 9 * DAY_MS)
+    with pytest.raises(InvalidSession):
+        await house.accounts.session(header, START_MS + 9 * DAY_MS)
+
+
+async def test_a_running_node_hears_of_a_suspension_within_two_seconds(house: House) -> None:
+    settings = AccountsSettings()
+    assert settings.poll_interval_s == 1.0
+    settings = AccountsSettings(poll_interval_s=0.001, flush_interval_s=0.001)
+    async with Accounts(house.store, PEPPER, settings=settings) as accounts:
+        told = asyncio.Event()
+        accounts.on_disabled = lambda key_id: told.set()
+        await accounts.verify_key(house.text, START_MS)
+        accounts.meter.add(house.key_id, 3)
+        await house.admin.move_key(house.key_id, "suspend", house.change())
+        await asyncio.wait_for(told.wait(), 5)
+    again = Accounts(house.store, PEPPER)
+    await house.admin.move_key(house.key_id, "resume", house.change())
+    await again.verify_key(house.text, wall_clock_ms())
+    assert again.meter.used(house.key_id, wall_clock_ms()) == 3, "a clean stop loses nothing"
+
+
+async def test_neither_keys_nor_tokens_reach_the_log_or_the_database(
+    house: House, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        header = await house.authenticate()
+        made = await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=0)
+        unknown = "ob_live_" + "q" * 43
+        unknown += checksum(unknown)
+        for text in (unknown, typo(house.text)):
+            with pytest.raises(InvalidApiKey):
+                await house.authenticate(text)
+            with pytest.raises(ApiKeyNotFound):
+                await report(house, text)
+        await house.accounts.session(header, START_MS)
+        await verify(house, made.text)
+        house.accounts.meter.add(house.key_id, 1)
+        await house.accounts.meter.close()
+    secrets = [text[8:] for text in (house.text, made.text, unknown)]
+    secrets.append(header.removeprefix("Bearer obs_"))
+    files = list(tmp_path.iterdir())
+    assert any(path.name.endswith("-wal") for path in files)
+    for secret in secrets:
+        assert secret[:16] not in caplog.text
+        assert secret not in repr(made)
+        for path in files:
+            assert secret.encode() not in path.read_bytes(), path.name

@@ -1,0 +1,37 @@
+"""What is done again and again is logged once when it breaks and once when it is back."""
+
+import asyncio
+import logging
+
+import pytest
+
+from onebook.accounts.beat import every
+from onebook.errors import ServiceUnavailable
+
+
+async def test_a_break_is_logged_once_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:
+    away = ServiceUnavailable("The database does not answer.")
+    results = iter([None, away, away, None, RuntimeError("a defect"), RuntimeError(), None])
+    done = asyncio.Event()
+
+    async def action() -> None:
+        try:
+            result = next(results)
+        except StopIteration:
+            done.set()
+            return
+        if result is not None:
+            raise result
+
+    with caplog.at_level(logging.INFO, logger="onebook.accounts"):
+        task = asyncio.create_task(every(0, action, what="Watching"))
+        await asyncio.wait_for(done.wait(), 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert caplog.messages == [
+        "Watching: The database does not answer.",
+        "Watching works again",
+        "Watching failed",
+        "Watching works again",
+    ]
