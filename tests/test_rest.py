@@ -1,0 +1,297 @@
+"""Outgoing HTTP: budgets, patience, retries; the clock is a number and sleeping moves it."""
+
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onebook.errors import ExchangeFailed
+from onebook.rest import (
+    ATTEMPTS_MAX,
+    BODY_BYTES_MAX,
+    CONNECT_TIMEOUT_S,
+    HOLD_MAX_S,
+    READ_TIMEOUT_S,
+    TOTAL_S,
+    Bucket,
+    Rest,
+    retry_after_s,
+)
+
+URL = "https://api.toy.example/book?secret=hush"
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+class Web:
+    """A client whose network is a function and whose time is a number."""
+
+    def __init__(self, handler: Handler, *, jitter: float = 0.5) -> None:
+        self.now = 1_000.0
+        self.slept: list[float] = []
+        self.requests: list[httpx.Request] = []
+
+        def answer(request: httpx.Request) -> httpx.Response:
+            self.requests.append(request)
+            return handler(request)
+
+        self.rest = Rest(
+            httpx.AsyncClient(transport=httpx.MockTransport(answer)),
+            clock=lambda: self.now,
+            wall=lambda: 1_700_000_000.0 + self.now,
+            sleep=self.sleep,
+            jitter=lambda: jitter,
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    async def get(self, url: str = URL, **options) -> bytes:
+        async with self.rest:
+            return await self.rest.get(url, **options)
+
+
+def answers(*responses: httpx.Response | Exception) -> Handler:
+    waiting: Iterator[httpx.Response | Exception] = iter(responses)
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        answer = next(waiting)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return handler
+
+
+def ok(body: bytes = b"{}") -> httpx.Response:
+    return httpx.Response(200, content=body)
+
+
+async def test_a_body_comes_back_as_it_was_sent():
+    web = Web(answers(ok(b"[1]")))
+    assert await web.get() == b"[1]"
+    assert (web.slept, len(web.requests)) == ([], 1)
+
+
+async def test_send_gives_any_status_headers_and_the_request_as_written():
+    web = Web(answers(httpx.Response(401, headers={"x-a": "b"}, content=b"no")))
+    async with web.rest:
+        answer = await web.rest.send("POST", URL, headers={"x-key": "k"}, content=b"body")
+    assert (answer.status, answer.headers["X-A"], answer.body) == (401, "b", b"no")
+    [request] = web.requests
+    assert (request.url.query, request.headers["x-key"], request.content) == (
+        b"secret=hush",
+        "k",
+        b"body",
+    )
+
+
+def test_timeouts_are_named_and_redirects_are_not_followed():
+    client = Rest()._client
+    assert client.timeout.connect == CONNECT_TIMEOUT_S
+    assert client.timeout.read == READ_TIMEOUT_S
+    assert not client.follow_redirects
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+async def test_broken_answers_are_tried_again_with_full_jitter(status):
+    web = Web(answers(httpx.Response(status), httpx.Response(status), ok()))
+    assert await web.get() == b"{}"
+    assert web.slept == [0.5, 1.0]
+
+
+async def test_network_errors_are_tried_again():
+    error = httpx.ConnectError("https://api.toy.example/book?secret=hush")
+    web = Web(answers(error, httpx.ReadTimeout("slow"), ok()))
+    assert await web.get() == b"{}"
+
+
+async def test_what_stays_unreachable_is_one_clear_sentence_without_the_query():
+    web = Web(answers(*[httpx.ConnectError(URL)] * ATTEMPTS_MAX))
+    with pytest.raises(ExchangeFailed) as caught:
+        await web.get()
+    assert caught.value.message == "api.toy.example cannot be reached: connect error."
+    assert len(web.requests) == ATTEMPTS_MAX
+
+
+async def test_what_stays_broken_is_told_with_its_status():
+    web = Web(answers(*[httpx.Response(500)] * ATTEMPTS_MAX))
+    with pytest.raises(ExchangeFailed, match=r"^api\.toy\.example answered 500 instead of data\.$"):
+        await web.get()
+
+
+async def test_a_refusal_is_not_tried_again():
+    web = Web(answers(httpx.Response(404)))
+    with pytest.raises(ExchangeFailed, match="answered 404"):
+        await web.get()
+
+
+async def test_nothing_but_safe_methods_is_sent_twice():
+    web = Web(answers(httpx.ConnectError("gone")))
+    async with web.rest:
+        with pytest.raises(ExchangeFailed):
+            await web.rest.send("POST", URL)
+    assert len(web.requests) == 1
+
+
+async def test_retries_stop_at_the_total():
+    web = Web(answers(*[httpx.Response(500)] * 9), jitter=0.9)
+    with pytest.raises(ExchangeFailed, match="answered 500"):
+        await web.get(total_s=2.0)
+    assert web.now <= 1_002.0
+
+
+async def test_a_host_that_never_answers_is_left_after_the_total():
+    async def never(request: httpx.Request) -> httpx.Response:
+        raise TimeoutError
+
+    web = Web(answers())
+    web.rest._client = httpx.AsyncClient(transport=httpx.MockTransport(never))
+    with pytest.raises(ExchangeFailed, match="did not answer within 60 s"):
+        await web.get()
+
+
+async def test_a_redirect_is_an_error():
+    web = Web(answers(httpx.Response(302, headers={"location": "https://evil.example/"})))
+    with pytest.raises(ExchangeFailed, match="redirects, which is not followed"):
+        await web.get()
+    assert len(web.requests) == 1
+
+
+async def test_a_body_over_the_limit_is_refused_while_it_comes():
+    web = Web(answers(ok(b" " * (BODY_BYTES_MAX + 1))))
+    with pytest.raises(ExchangeFailed, match=f"more than {BODY_BYTES_MAX} bytes"):
+        await web.get()
+
+
+async def test_a_body_that_is_not_what_its_encoding_says_is_an_error():
+    class Broken(httpx.AsyncByteStream):
+        async def __aiter__(self):
+            yield b"not gzip"
+
+    responses = [
+        httpx.Response(200, headers={"content-encoding": "gzip"}, stream=Broken())
+        for _ in range(ATTEMPTS_MAX)
+    ]
+    with pytest.raises(ExchangeFailed, match="decoding error"):
+        await Web(answers(*responses)).get()
+
+
+@pytest.mark.parametrize("status", [418, 429, 503])
+async def test_fault_maintenance_retry_after_in_seconds_holds_the_whole_host(status):
+    web = Web(answers(httpx.Response(status, headers={"retry-after": "30"}), ok(), ok(), ok()))
+    async with web.rest:
+        await web.rest.get(URL)
+        assert web.now >= 1_030.0
+        await web.rest.get("https://other.example/")
+        assert web.now < 1_031.0
+        assert len(web.requests) == 3
+
+
+async def test_fault_maintenance_retry_after_as_a_date_is_obeyed():
+    # Unix 1,700,001,000 is what the wall clock reads at the start.
+    web = Web(
+        answers(httpx.Response(503, headers={"retry-after": "Tue, 14 Nov 2023 22:30:20 GMT"}), ok())
+    )
+    await web.get()
+    assert web.now == pytest.approx(1_020.0, abs=0.6)
+
+
+async def test_limits_without_retry_after_get_a_patience_of_our_own():
+    web = Web(answers(httpx.Response(429), ok()))
+    await web.get()
+    assert web.now >= 1_010.0
+
+
+async def test_patience_beyond_the_total_is_told_at_once_with_its_length():
+    web = Web(answers(httpx.Response(418)))
+    with pytest.raises(ExchangeFailed) as caught:
+        await web.get()
+    assert caught.value.retry_after_s == pytest.approx(119.5)
+    assert len(web.requests) == 1
+
+
+async def waiting_while_held(until: float) -> Web:
+    """Two requests: the second waits for the budget, and the host asks for patience meanwhile."""
+    web = Web(answers(ok(), ok()))
+    web.rest.budget(URL, 60.0)
+    host = web.rest._hosts["api.toy.example"]
+
+    async def sleep(seconds: float) -> None:
+        web.now += seconds
+        host.held_until = until
+
+    web.rest._sleep = sleep
+    async with web.rest:
+        await web.rest.get(URL, weight=30)
+        await web.rest.get(URL, weight=5)
+    return web
+
+
+async def test_patience_asked_for_while_waiting_for_the_budget_is_obeyed_too():
+    assert (await waiting_while_held(1_020.0)).now == pytest.approx(1_020.0)
+
+
+async def test_patience_asked_for_while_waiting_may_be_too_long():
+    with pytest.raises(ExchangeFailed, match="asked us to wait 490 s"):
+        await waiting_while_held(1_500.0)
+
+
+async def test_the_budget_of_a_host_is_kept_and_a_longer_wait_than_the_total_refused():
+    web = Web(lambda request: ok())
+    web.rest.budget(URL, 120.0)
+    web.rest.budget(URL, 999_999.0)  # the first word counts
+    async with web.rest:
+        for _ in range(60):
+            await web.rest.get(URL)
+        assert web.slept == []
+        await web.rest.get(URL)
+        assert web.slept == [1.0]
+        with pytest.raises(ExchangeFailed, match="takes no more requests for 60 s") as caught:
+            await web.rest.get(URL, weight=60, total_s=30.0)
+    assert caught.value.retry_after_s == pytest.approx(60.0)
+    assert TOTAL_S > 30.0
+
+
+@given(st.lists(st.tuples(st.floats(0, 30), st.integers(1, 50)), max_size=60))
+def test_no_minute_ever_holds_more_than_the_budget(steps):
+    bucket = Bucket(100 / 120, 50)
+    now, uses = 1_000.0, []
+    for wait_s, weight in steps:
+        now += wait_s
+        uses.append((now + bucket.take(weight, now), weight))
+    for start, _ in uses:
+        within = sum(weight for at, weight in uses if start <= at < start + 60 - 1e-6)
+        assert within <= 100 + 1e-6
+
+
+def test_more_than_a_bucket_holds_is_paid_afterwards():
+    bucket = Bucket(1.0, 10.0)
+    assert bucket.take(25, 100.0) == 0.0
+    assert bucket.take(1, 100.0) == 16.0
+    assert bucket.take(0, 50.0) > 0.0  # a clock that goes back gives nothing
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("soon", None),
+        ("-5", None),
+        ("1e9", None),
+        ("٣", None),
+        ("0", 0.0),
+        (" 7 ", 7.0),
+        ("999999999", HOLD_MAX_S),
+        ("99999999999", None),
+        ("Tue, 14 Nov 2023 22:13:20 GMT", 0.0),
+        ("Tue, 14 Nov 2023 22:13:25 GMT", 5.0),
+        ("Tue, 14 Nov 2023 22:13:25 -0000", 5.0),
+        ("Tue, 14 Nov 2093 22:13:25 GMT", HOLD_MAX_S),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date_and_never_beyond_its_limit(text, seconds):
+    assert retry_after_s(text, 1_700_000_000.0) == seconds
