@@ -1,0 +1,66 @@
+"""Our own path for the benchmarks: the session of a feed, its connector, the product's books."""
+
+from collections.abc import Callable
+
+import stream
+from onebook import books, core, streams
+from onebook.books import Books
+from onebook.core import twin
+from onebook.exchanges import EXCHANGES
+from onebook.feeds.session import Session
+from onebook.feeds.settings import FeedSettings
+from onebook.feeds.stats import ExchangeStats
+from onebook.model import Health, Instrument
+
+Snapshot = tuple[list[stream.Level], list[stream.Level]]
+NATIVE = {
+    "binance": "BTCUSDT", "okx": "BTC-USDT", "kraken": "BTC/USDT", "coinbase": "BTC-USDT",
+}  # fmt: skip
+
+
+def use(implementation: str) -> None:
+    """Run books and views on the `compiled` core or on its pure-Python `twin`."""
+    chosen = twin if implementation == "twin" else core
+    books.Book = chosen.Book  # type: ignore[misc]
+    streams.View = chosen.View  # type: ignore[misc]
+
+
+class Feed:
+    """A session with one live BTC/USDT book, ready for frames.
+
+    `received` takes a raw frame, as the socket hands it over: sequence check, dispatch, health
+    and the product's book included.
+    """
+
+    def __init__(
+        self, protocol: str, snapshot: Snapshot, shared: Books | None = None, *, name: str = ""
+    ) -> None:
+        exchange = EXCHANGES[protocol]
+        self.instrument = Instrument(name or protocol, "BTC/USDT", NATIVE[protocol])
+        self.books = Books() if shared is None else shared
+        levels_max = exchange.depth if exchange.truncate else 20_000
+        self.book = self.books.open(self.instrument, levels_max=levels_max)
+        self.session = Session(
+            exchange,
+            [self.instrument],
+            books=self.books,
+            settings=FeedSettings(),
+            stats=ExchangeStats(name or protocol),
+        )
+        self.session.opened(0.0)
+        self._start(protocol, snapshot)
+        assert self.book.health is Health.LIVE, self.book.reason
+        self.received: Callable[[bytes, float], None] = self.session.received
+
+    def _start(self, name: str, snapshot: Snapshot) -> None:
+        bids, asks = snapshot
+        if name == "binance":
+            self.session.received(b'{"result":null,"id":1}', 0.0)
+            body = stream.binance_snapshot(bids, asks)
+            self.session.fetched(self.instrument, body, 0.0)
+        elif name == "okx":
+            self.session.received(stream.okx(bids, asks, 0, "snapshot"), 0.0)
+        elif name == "coinbase":
+            self.session.received(stream.coinbase_snapshot(bids, asks), 0.0)
+        else:
+            raise ValueError(f"no frames are made for {name}")
