@@ -222,8 +222,9 @@ class Binance:
     def _acknowledged(self, number: int | str | None) -> tuple[Output, ...]:
         outputs: list[Output] = []
         for instrument in self._answered(number):
-            self._streaming.add(instrument.native)
-            outputs += (Acknowledged(instrument), *self._books[instrument.native].restart())
+            if instrument.native not in self._streaming:  # else it was asked for twice
+                self._streaming.add(instrument.native)
+                outputs += (Acknowledged(instrument), *self._books[instrument.native].restart())
         return tuple(outputs)
 
     def _refused(self, number: int | str | None, problem: str) -> tuple[Output, ...]:
@@ -271,6 +272,6 @@ EXCHANGE: Final = Exchange(
     connects_per_minute=60.0,  # 300 in 5 minutes
     fetches_per_minute=5_000.0,  # of 6000; the rest is for the instruments and for others
     silence_max_s=30.0,  # the server pings every 20 s
-    snapshot_s=60.0,  # 200 books of weight 50 are two minutes of the REST budget
+    snapshot_s=300.0,  # the books of a full socket are two minutes of the REST budget
     lifetime_s=86_000.0,  # it ends connections after 24 h
 )

@@ -162,13 +162,8 @@ class Bybit:
 
     def resync(self, instrument: Instrument) -> tuple[Output, ...]:
         """Subscribe again: the only way to another snapshot."""
-        book = self._roster.find(instrument)
-        if book is None:
-            return NOTHING
-        book.restart()
-        return self._requested("unsubscribe", [instrument]) + self._requested(
-            "subscribe", [instrument]
-        )
+        again = self._roster.restarted(instrument)
+        return self._requested("unsubscribe", again) + self._requested("subscribe", again)
 
     def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         """Subscribe to more."""

@@ -17,7 +17,7 @@ Frames:
     {"type":"error","message":"Failed to subscribe","reason":"X-Y is not a valid product"}
 
 `level2` needs a login since 2023, `level2_batch` does not. The snapshot of a busy product is one
-frame of several MB. An error costs its whole request: what is not yet confirmed is asked again.
+frame of several MB. An error costs its whole request: what is not yet settled is asked again.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,6 @@ from onebook.exchanges.contract import (
     Exchange,
     Output,
     ProtocolError,
-    Refused,
 )
 from onebook.exchanges.frames import (
     UNREADABLE,
@@ -117,7 +116,7 @@ class Coinbase:
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._roster = Roster(instruments, partial(Unnumbered, delta_shape=SIDED))
         self._books = self._roster.trackers
-        self._confirmed: set[str] = set()  # natives that the exchange lists as subscribed
+        self._settled: set[str] = set()  # natives that were confirmed or refused
 
     def opened(self) -> tuple[Output, ...]:
         """Subscribe to everything."""
@@ -144,14 +143,11 @@ class Coinbase:
 
     def resync(self, instrument: Instrument) -> tuple[Output, ...]:
         """Subscribe again: the only way to another snapshot."""
-        book = self._roster.find(instrument)
-        if book is None:
-            return NOTHING
-        book.restart()
-        self._confirmed.discard(instrument.native)
+        again = self._roster.restarted(instrument)
+        self._settled.difference_update(one.native for one in again)
         return (
-            *_requested("unsubscribe", [instrument], channels=(CHANNEL,)),
-            *_requested("subscribe", [instrument], channels=CHANNELS),
+            *_requested("unsubscribe", again, channels=(CHANNEL,)),
+            *_requested("subscribe", again, channels=CHANNELS),
         )
 
     def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
@@ -161,7 +157,7 @@ class Coinbase:
     def remove(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         """Unsubscribe."""
         gone = self._roster.remove(instruments)
-        self._confirmed.difference_update(one.native for one in gone)
+        self._settled.difference_update(one.native for one in gone)
         return _requested("unsubscribe", gone, channels=CHANNELS)
 
     def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
@@ -184,21 +180,16 @@ class Coinbase:
         except UNREADABLE as error:
             raise ProtocolError(f"the subscriptions cannot be read: {short(error)}") from None
         names = (name for channel in listed if channel.name == CHANNEL for name in channel.products)
-        new = [name for name in names if name in self._books and name not in self._confirmed]
-        self._confirmed.update(new)
+        new = [name for name in names if name in self._books and name not in self._settled]
+        self._settled.update(new)
         return tuple(Acknowledged(self._books[name].instrument) for name in new)
 
     def _refused(self, words: str) -> tuple[Output, ...]:
         """Give up the products that are named, ask again for the others of the request."""
-        named = self._roster.named_in(words)
-        if not named:
-            raise ProtocolError(f"the exchange reports an error: {short(words)}")
-        self._confirmed.update(one.native for one in named)
-        rest = [one for one in self._roster.all() if one.native not in self._confirmed]
-        return (
-            *(Refused(one, short(words)) for one in named),
-            *_requested("subscribe", rest, channels=CHANNELS),
-        )
+        refused = self._roster.refused(words)
+        self._settled.update(one.instrument.native for one in refused)
+        rest = [one for one in self._roster.all() if one.native not in self._settled]
+        return (*refused, *_requested("subscribe", rest, channels=CHANNELS))
 
 
 def _requested(

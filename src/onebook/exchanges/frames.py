@@ -53,6 +53,14 @@ def decode(decoder: Callable[[bytes], T], body: bytes, *, what: str) -> T:
         raise ProtocolError(f"{what} cannot be read: {short(error)}") from None
 
 
+def symbol_of(items: object) -> str:
+    """Find the symbol in the data of a damaged frame; "" where it names none or several."""
+    match items:
+        case [{"symbol": str(symbol)}]:
+            return symbol
+    return ""
+
+
 def instruments_of(
     rows: Iterable[Raw], row_type: type[Row], build: Callable[[Row], Instrument | None]
 ) -> list[Instrument]:

@@ -39,7 +39,6 @@ from onebook.exchanges.contract import (
     Exchange,
     Output,
     ProtocolError,
-    Refused,
     Verify,
 )
 from onebook.exchanges.frames import (
@@ -52,6 +51,7 @@ from onebook.exchanges.frames import (
     send,
     short,
     step_of,
+    symbol_of,
 )
 from onebook.exchanges.roster import Roster
 from onebook.exchanges.sync import Unnumbered
@@ -147,11 +147,8 @@ class Kraken:
 
     def resync(self, instrument: Instrument) -> tuple[Output, ...]:
         """Subscribe again: the only way to another snapshot."""
-        book = self._roster.find(instrument)
-        if book is None:
-            return NOTHING
-        book.restart()
-        return _requested("unsubscribe", [instrument]) + _requested("subscribe", [instrument])
+        again = self._roster.restarted(instrument)
+        return _requested("unsubscribe", again) + _requested("subscribe", again)
 
     def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         """Subscribe to more."""
@@ -176,30 +173,16 @@ class Kraken:
     def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
         message = decode(_control, frame, what="a frame")
         if message.channel == CHANNEL:
-            instrument = self._roster.known(_symbol_of(message.data))
+            instrument = self._roster.known(symbol_of(message.data))
             raise ProtocolError(f"a frame of book is damaged: {short(error)}", instrument)
         if message.method != "subscribe":
             return NOTHING
         if message.success:
-            instrument = self._roster.known(_symbol_of([message.result]))
+            instrument = self._roster.known(symbol_of([message.result]))
             return (Acknowledged(instrument),) if instrument else NOTHING
-        return self._refused(message)
-
-    def _refused(self, message: Control) -> tuple[Output, ...]:
         if message.error.startswith("Already subscribed"):
             return NOTHING  # two requests crossed; the feed asks again if no snapshot comes
-        named = self._roster.named_in(f"{message.symbol} {message.error}")
-        if not named:
-            raise ProtocolError(f"the exchange refuses a request: {short(message.error)}")
-        return tuple(Refused(one, short(message.error)) for one in named)
-
-
-def _symbol_of(items: Any) -> str:
-    """Find the symbol of a damaged frame that names just one."""
-    match items:
-        case [{"symbol": str(symbol)}]:
-            return symbol
-    return ""
+        return self._roster.refused(f"{message.symbol} {message.error}".lstrip())
 
 
 def _requested(method: str, instruments: Sequence[Instrument]) -> tuple[Output, ...]:

@@ -35,7 +35,6 @@ from onebook.exchanges.contract import (
     Heartbeat,
     Output,
     ProtocolError,
-    Refused,
     Verify,
 )
 from onebook.exchanges.frames import (
@@ -151,11 +150,8 @@ class Okx:
 
     def resync(self, instrument: Instrument) -> tuple[Output, ...]:
         """Subscribe again: the only way to another snapshot."""
-        book = self._roster.find(instrument)
-        if book is None:
-            return NOTHING
-        book.restart()
-        return _requested("unsubscribe", [instrument]) + _requested("subscribe", [instrument])
+        again = self._roster.restarted(instrument)
+        return _requested("unsubscribe", again) + _requested("subscribe", again)
 
     def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         """Subscribe to more."""
@@ -173,18 +169,12 @@ class Okx:
             case "subscribe" if instrument and arg.get("channel") == CHANNEL:
                 return (Acknowledged(instrument),)
             case "error":
-                return self._refused(message.msg)
+                return self._roster.refused(message.msg)
             case "notice" if message.code == SERVICE_UPGRADE:
                 return (Closing(short(message.msg)),)
             case "" if arg.get("channel") == CHANNEL:
                 raise ProtocolError(f"a frame of books is damaged: {short(error)}", instrument)
         return NOTHING
-
-    def _refused(self, words: str) -> tuple[Output, ...]:
-        named = self._roster.named_in(words)
-        if not named:
-            raise ProtocolError(f"the exchange reports an error: {short(words)}")
-        return tuple(Refused(instrument, short(words)) for instrument in named)
 
 
 def _followed(book: Chain, action: str, item: Item) -> tuple[Output, ...]:

@@ -28,7 +28,6 @@ from onebook.exchanges.contract import (
     Heartbeat,
     Output,
     ProtocolError,
-    Refused,
 )
 from onebook.exchanges.frames import (
     UNREADABLE,
@@ -40,6 +39,7 @@ from onebook.exchanges.frames import (
     send,
     short,
     step_of,
+    symbol_of,
 )
 from onebook.exchanges.roster import Roster
 from onebook.exchanges.sync import Chain
@@ -129,11 +129,8 @@ class Poloniex:
 
     def resync(self, instrument: Instrument) -> tuple[Output, ...]:
         """Subscribe again: the only way to another snapshot."""
-        book = self._roster.find(instrument)
-        if book is None:
-            return NOTHING
-        book.restart()
-        return _requested("unsubscribe", [instrument]) + _requested("subscribe", [instrument])
+        again = self._roster.restarted(instrument)
+        return _requested("unsubscribe", again) + _requested("subscribe", again)
 
     def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         """Subscribe to more."""
@@ -158,9 +155,9 @@ class Poloniex:
         if message.event == "subscribe" and message.channel == CHANNEL:
             return self._acknowledged(message.symbols)
         if message.event == "error":
-            return self._refused(message.message)
+            return self._roster.refused(message.message)
         if message.channel == CHANNEL and not message.event:
-            instrument = self._roster.known(_symbol_of(message.data))
+            instrument = self._roster.known(symbol_of(message.data))
             raise ProtocolError(f"a frame of {CHANNEL} is damaged: {short(error)}", instrument)
         return NOTHING
 
@@ -168,20 +165,6 @@ class Poloniex:
         names = symbols if isinstance(symbols, list) else []
         accepted = [self._roster.known(str(name)) for name in names]
         return tuple(Acknowledged(instrument) for instrument in accepted if instrument)
-
-    def _refused(self, words: str) -> tuple[Output, ...]:
-        named = self._roster.named_in(words)
-        if not named:
-            raise ProtocolError(f"the exchange reports an error: {short(words)}")
-        return tuple(Refused(instrument, short(words)) for instrument in named)
-
-
-def _symbol_of(items: Any) -> str:
-    """Find the symbol of a damaged frame that names just one."""
-    match items:
-        case [{"symbol": str(symbol)}]:
-            return symbol
-    return ""
 
 
 def _requested(event: str, instruments: Sequence[Instrument]) -> tuple[Output, ...]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from onebook.exchanges.contract import NOTHING, Output, ProtocolError
+from onebook.exchanges.contract import NOTHING, Output, ProtocolError, Refused
 from onebook.exchanges.frames import short
 from onebook.model import Instrument
 
@@ -17,6 +17,9 @@ class Tracker(Protocol):
     """Keeps one instrument's book in step (`onebook.exchanges.sync`)."""
 
     instrument: Instrument
+
+    def restart(self) -> object:
+        """Wait for the next snapshot."""
 
 
 T = TypeVar("T", bound=Tracker)
@@ -75,10 +78,29 @@ class Roster(Generic[T]):
         """List the instruments, in the order they came."""
         return [tracker.instrument for tracker in self.trackers.values()]
 
-    def named_in(self, text: str) -> list[Instrument]:
+    def restarted(self, instrument: Instrument) -> list[Instrument]:
+        """Make an instrument wait for a new snapshot; none where it is not on this connection."""
+        tracker = self.find(instrument)
+        if tracker is None:
+            return []
+        tracker.restart()
+        return [instrument]
+
+    def named_in(self, words: str) -> list[Instrument]:
         """List the instruments that an exchange's sentence names, each once."""
-        words = dict.fromkeys(word.rstrip(".") for word in _WORDS.findall(text))
-        return [one for one in map(self.known, words) if one]
+        names = dict.fromkeys(word.rstrip(".") for word in _WORDS.findall(words))
+        return [one for one in map(self.known, names) if one]
+
+    def refused(self, words: str) -> tuple[Refused, ...]:
+        """Give up the instruments that an exchange's error names.
+
+        Raises:
+            ProtocolError: It names none of them, so that it may be about any.
+        """
+        named = self.named_in(words)
+        if not named:
+            raise ProtocolError(f"the exchange reports an error: {short(words)}")
+        return tuple(Refused(instrument, short(words)) for instrument in named)
 
     def absent(self, name: str) -> tuple[Output, ...]:
         """Judge a frame of a name that is not on the roster.

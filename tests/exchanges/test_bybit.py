@@ -1,0 +1,160 @@
+"""Bybit, as conversations: what it says, what we answer."""
+
+import json
+from typing import Any
+
+import pytest
+
+from onebook.exchanges.bybit import EXCHANGE, Bybit
+from onebook.exchanges.contract import (
+    Acknowledged,
+    Delta,
+    Gap,
+    ProtocolError,
+    Refused,
+    Send,
+    Snapshot,
+)
+from onebook.model import Instrument, InstrumentStatus
+
+BTC = Instrument("bybit", "BTC/USDT", "BTCUSDT")
+ETH = Instrument("bybit", "ETH/USDT", "ETHUSDT")
+SOL = Instrument("bybit", "SOL/USDT", "SOLUSDT")
+
+
+def book(kind: str, sequence: int, native: str = "BTCUSDT", **more: Any) -> bytes:
+    data = {"s": native, "b": [["1", "2"]], "a": [], "u": sequence, "seq": 7} | more
+    topic = f"orderbook.200.{native}"
+    return json.dumps({"topic": topic, "ts": 1, "type": kind, "data": data, "cts": 1}).encode()
+
+
+def reply(number: str, *, success: bool, words: str = "subscribe", op: str = "subscribe") -> bytes:
+    return json.dumps(
+        {"success": success, "ret_msg": words, "conn_id": "a", "req_id": number, "op": op}
+    ).encode()
+
+
+def live(*, at: int = 10) -> Bybit:
+    connector = Bybit([BTC, ETH, SOL])
+    connector.opened()
+    connector.received(book("snapshot", at))
+    return connector
+
+
+def kinds(outputs: tuple[object, ...]) -> list[type]:
+    return [type(output) for output in outputs]
+
+
+def test_subscribes_ten_topics_a_frame() -> None:
+    instruments = [Instrument("bybit", f"C{rank}/USDT", f"C{rank}USDT") for rank in range(21)]
+    frames = [json.loads(out.frame) for out in Bybit(instruments).opened()]  # type: ignore[union-attr]
+    assert [len(frame["args"]) for frame in frames] == [10, 10, 1]
+    assert [frame["req_id"] for frame in frames] == ["1", "2", "3"]
+    assert frames[0]["args"][0] == "orderbook.200.C0USDT"
+
+
+def test_an_answer_accepts_what_its_request_asked_for() -> None:
+    connector = Bybit([BTC, ETH])
+    connector.opened()
+    answer = reply("1", success=True)
+    assert connector.received(answer) == (Acknowledged(BTC), Acknowledged(ETH))
+    assert connector.received(answer) == ()
+
+
+def test_deltas_rise_by_one() -> None:
+    connector = live(at=10)
+    assert kinds(connector.received(book("delta", 11))) == [Delta]
+    assert connector.received(book("delta", 11)) == ()
+    assert connector.received(book("delta", 13)) == (
+        Gap(BTC, "the book is at 11, the delta follows 12"),
+    )
+    assert connector.received(book("delta", 14)) == ()
+
+
+@pytest.mark.parametrize(("kind", "sequence"), [("snapshot", 900), ("snapshot", 1), ("delta", 1)])
+def test_a_snapshot_replaces_the_book_at_any_time_and_u_1_is_one(kind: str, sequence: int) -> None:
+    connector = live(at=10)
+    assert kinds(connector.received(book(kind, sequence))) == [Snapshot]
+    assert kinds(connector.received(book("delta", sequence + 1))) == [Delta]
+
+
+def test_a_refusal_names_its_topic_and_the_others_are_asked_for_again() -> None:
+    connector = Bybit([BTC, ETH, SOL])
+    connector.opened()
+    words = "Invalid symbol :[orderbook.200.ETHUSDT]"
+    assert connector.received(reply("1", success=False, words=words)) == (
+        Refused(ETH, words),
+        Send(
+            b'{"op":"subscribe","args":["orderbook.200.BTCUSDT","orderbook.200.SOLUSDT"],'
+            b'"req_id":"2"}'
+        ),
+    )
+    assert connector.received(reply("2", success=True)) == (Acknowledged(BTC), Acknowledged(SOL))
+
+
+def test_already_subscribed_is_no_refusal() -> None:
+    connector = Bybit([BTC])
+    connector.opened()
+    words = "error:already subscribed,topic:orderbook.200.BTCUSDT"
+    assert connector.received(reply("1", success=False, words=words)) == (Acknowledged(BTC),)
+
+
+def test_a_refusal_that_names_no_topic_is_of_the_whole_request() -> None:
+    connector = Bybit([BTC, ETH])
+    connector.opened()
+    answer = reply("1", success=False, words="args is empty")
+    assert kinds(connector.received(answer)) == [Refused, Refused]
+    with pytest.raises(ProtocolError, match="args is empty"):
+        connector.received(answer)
+
+
+def test_resync_unsubscribes_and_subscribes() -> None:
+    connector = live(at=10)
+    frames = [json.loads(out.frame) for out in connector.resync(BTC)]  # type: ignore[union-attr]
+    assert [frame["op"] for frame in frames] == ["unsubscribe", "subscribe"]
+    assert [frame["args"] for frame in frames] == [["orderbook.200.BTCUSDT"]] * 2
+    assert connector.received(reply("2", success=True, op="unsubscribe")) == ()
+    assert connector.received(book("delta", 11)) == ()
+    assert connector.received(reply("3", success=True)) == (Acknowledged(BTC),)
+
+
+def test_the_answer_to_a_ping_says_nothing() -> None:
+    assert EXCHANGE.heartbeat is not None
+    assert EXCHANGE.heartbeat.frame == b'{"op":"ping"}'
+    pong = b'{"success":true,"ret_msg":"pong","conn_id":"a","op":"ping"}'
+    assert live().received(pong) == ()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        book("delta", 11, s="ETHUSDT"),
+        book("replace", 11),
+        book("delta", 11, u="11"),
+        book("delta", 11, u=None),
+        book("delta", 11).replace(b'"b"', b'"x"'),
+    ],
+)
+def test_a_damaged_frame_names_its_instrument(frame: bytes) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        live(at=10).received(frame)
+    assert caught.value.instrument is BTC
+
+
+def test_instruments_are_read_row_by_row() -> None:
+    row = {
+        "symbol": "BTCUSDT",
+        "baseCoin": "BTC",
+        "quoteCoin": "USDT",
+        "status": "Trading",
+        "lotSizeFilter": {"basePrecision": "0.000001", "minOrderQty": "0.00004"},
+        "priceFilter": {"tickSize": "0.01"},
+    }
+    bare = {"symbol": "AUSDT", "baseCoin": "A", "quoteCoin": "USDT", "status": "PreLaunch"}
+    rows = [row, bare, row | {"priceFilter": []}, row | {"symbol": ""}, [], None]
+    found = EXCHANGE.parse_instruments(json.dumps({"result": {"list": rows}}).encode())
+    assert [(one.symbol, one.native, one.tick, one.lot) for one in found] == [
+        ("BTC/USDT", "BTCUSDT", "0.01", "0.000001"),
+        ("A/USDT", "AUSDT", "", ""),
+    ]
+    assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]

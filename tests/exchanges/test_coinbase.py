@@ -1,0 +1,147 @@
+"""Coinbase, as conversations: what it says, what we answer."""
+
+import json
+
+import pytest
+
+from onebook.exchanges.coinbase import EXCHANGE, Coinbase
+from onebook.exchanges.contract import (
+    NO_LEVELS,
+    PAIRS,
+    SIDED,
+    Acknowledged,
+    Alive,
+    Delta,
+    ProtocolError,
+    Refused,
+    Send,
+    Snapshot,
+)
+from onebook.model import Instrument, InstrumentStatus
+
+BTC = Instrument("coinbase", "BTC/USD", "BTC-USD")
+ETH = Instrument("coinbase", "ETH/USD", "ETH-USD")
+SOL = Instrument("coinbase", "SOL/USD", "SOL-USD")
+
+SNAPSHOT = b'{"type":"snapshot","product_id":"BTC-USD","bids":[["1","2"]],"asks":[["3","4"]]}'
+UPDATE = b'{"type":"l2update","product_id":"BTC-USD","time":"t","changes":[["buy","1","0.00"]]}'
+BOTH = '["level2_batch","heartbeat"]'
+
+
+def asked(kind: str, *natives: str, channels: str = BOTH) -> Send:
+    products = json.dumps(natives, separators=(",", ":"))
+    return Send(f'{{"type":"{kind}","product_ids":{products},"channels":{channels}}}'.encode())
+
+
+def subscriptions(*natives: str) -> bytes:
+    channels = [
+        {"name": "level2_batch", "product_ids": natives},
+        {"name": "heartbeat", "product_ids": ["SOL-USD"]},
+    ]
+    return json.dumps({"type": "subscriptions", "channels": channels}).encode()
+
+
+def error(reason: str) -> bytes:
+    return json.dumps(
+        {"type": "error", "message": "Failed to subscribe", "reason": reason}
+    ).encode()
+
+
+def test_subscribes_to_books_and_to_signs_of_life() -> None:
+    assert Coinbase([BTC, ETH]).opened() == (asked("subscribe", "BTC-USD", "ETH-USD"),)
+
+
+def test_a_snapshot_then_changes_with_their_side() -> None:
+    connector = Coinbase([BTC])
+    assert connector.received(UPDATE) == (), "before the snapshot"
+    (snapshot,) = connector.received(SNAPSHOT)
+    assert isinstance(snapshot, Snapshot)
+    assert (bytes(snapshot.bids), bytes(snapshot.asks)) == (b'[["1","2"]]', b'[["3","4"]]')
+    assert snapshot.shape == PAIRS
+    (delta,) = connector.received(UPDATE)
+    assert isinstance(delta, Delta)
+    assert (bytes(delta.bids), delta.asks) == (b'[["buy","1","0.00"]]', NO_LEVELS)
+    assert delta.shape == SIDED
+
+
+def test_a_heartbeat_is_a_sign_of_life_of_one_product() -> None:
+    frame = b'{"type":"heartbeat","sequence":90,"last_trade_id":20,"product_id":"BTC-USD"}'
+    assert Coinbase([BTC, ETH]).received(frame) == (Alive(BTC),)
+    assert Coinbase([BTC]).received(frame.replace(b"90", b"2")) == (Alive(BTC),)
+
+
+def test_the_list_of_subscriptions_confirms_each_product_once() -> None:
+    connector = Coinbase([BTC, ETH, SOL])
+    assert connector.received(subscriptions("BTC-USD")) == (Acknowledged(BTC),)
+    assert connector.received(subscriptions("BTC-USD", "ETH-USD", "X-Y")) == (Acknowledged(ETH),)
+
+
+def test_resync_leaves_the_heartbeat_alone() -> None:
+    connector = Coinbase([BTC])
+    connector.received(subscriptions("BTC-USD"))
+    connector.received(SNAPSHOT)
+    assert connector.resync(BTC) == (
+        asked("unsubscribe", "BTC-USD", channels='["level2_batch"]'),
+        asked("subscribe", "BTC-USD"),
+    )
+    assert connector.received(UPDATE) == ()
+    assert connector.received(subscriptions("BTC-USD")) == (Acknowledged(BTC),)
+
+
+def test_an_error_refuses_the_product_it_names_and_the_others_are_asked_for_again() -> None:
+    connector = Coinbase([BTC, ETH, SOL])
+    connector.received(subscriptions("SOL-USD"))
+    refused, again = connector.received(error("BTC-USD is not a valid product"))
+    assert refused == Refused(BTC, "Failed to subscribe: BTC-USD is not a valid product")
+    assert again == asked("subscribe", "ETH-USD")
+    (refused,) = connector.received(error("ETH-USD is not a valid product"))
+    assert isinstance(refused, Refused), "and nothing is asked for twice without end"
+
+
+def test_an_error_that_names_no_product_may_be_about_any() -> None:
+    with pytest.raises(ProtocolError, match="authentication") as caught:
+        Coinbase([BTC]).received(error("level2 requires authentication"))
+    assert caught.value.instrument is None
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        UPDATE.replace(b"changes", b"charges"),
+        SNAPSHOT.replace(b"asks", b"tasks"),
+        b'{"type":"subscriptions","channels":{"name":1}}',
+        b'{"type":"subscriptions"}',
+    ],
+)
+def test_a_damaged_frame_names_its_product_where_it_has_one(frame: bytes) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        Coinbase([BTC]).received(frame)
+    assert caught.value.instrument is (BTC if b"product_id" in frame else None)
+
+
+def test_instruments_are_read_row_by_row() -> None:
+    row = {
+        "id": "BTC-USD",
+        "base_currency": "BTC",
+        "quote_currency": "USD",
+        "quote_increment": "0.01",
+        "base_increment": "0.00000001",
+        "status": "online",
+        "trading_disabled": False,
+    }
+    rows = [
+        row,
+        row | {"id": "A-USD", "base_currency": "A", "status": "delisted"},
+        row | {"id": "B-USD", "base_currency": "b", "trading_disabled": True},
+        row | {"status": None},
+        {},
+        5,
+    ]
+    found = EXCHANGE.parse_instruments(json.dumps(rows).encode())
+    assert [(one.symbol, one.native, one.tick, one.lot) for one in found] == [
+        ("BTC/USD", "BTC-USD", "0.01", "0.00000001"),
+        ("A/USD", "A-USD", "0.01", "0.00000001"),
+        ("B/USD", "B-USD", "0.01", "0.00000001"),
+    ]
+    trading = [one.status is InstrumentStatus.TRADING for one in found]
+    assert trading == [True, False, False]

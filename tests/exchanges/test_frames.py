@@ -1,0 +1,35 @@
+"""What all connectors read with."""
+
+import pytest
+
+from onebook.core import OBJECTS, PAIRS, SIDED
+from onebook.exchanges import contract
+from onebook.exchanges.frames import TEXT_MAX_CHARS, batches, short, step_of, symbol_of
+
+
+def test_contract_and_core_mean_the_same_shapes() -> None:
+    assert (contract.PAIRS, contract.OBJECTS, contract.SIDED) == (PAIRS, OBJECTS, SIDED)
+
+
+@pytest.mark.parametrize(
+    ("decimals", "step"),
+    [(0, "1"), (1, "0.1"), (8, "0.00000001"), (18, "0.000000000000000001"), (19, ""), (-1, "")],
+)
+def test_a_step_has_as_many_decimals_as_were_named(decimals: int, step: str) -> None:
+    assert step_of(decimals) == step
+    assert step_of(None) == ""
+
+
+def test_batches_keep_order_and_size() -> None:
+    assert list(batches(range(5), 2)) == [range(0, 2), range(2, 4), range(4, 5)]
+    assert list(batches([], 2)) == []
+
+
+def test_the_words_of_an_exchange_are_cut() -> None:
+    assert len(short("x" * 10_000)) == TEXT_MAX_CHARS
+
+
+@pytest.mark.parametrize("items", [None, [], {}, [{}], [{"symbol": 1}], [{"symbol": "A"}] * 2])
+def test_a_frame_that_names_none_or_several_has_no_symbol(items: object) -> None:
+    assert symbol_of(items) == ""
+    assert symbol_of([{"symbol": "A", "more": 1}]) == "A"
