@@ -6,14 +6,14 @@ from typing import Any
 
 import httpx
 import pytest
-from api.conftest import World, bearer, client_of
-from api.test_sessions import is_problem
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel, ConfigDict
 
+from api.conftest import World, bearer, client_of
+from api.test_sessions import is_problem
 from onebook.api import ApiSettings, create_app
 from onebook.api.context import Caller, read_body
-from onebook.errors import ExchangeFailed, InvalidExchange, ServiceUnavailable
+from onebook.errors import DataLimitExceeded, ExchangeFailed, InvalidExchange, ServiceUnavailable
 
 LIMIT = 64 * 1024
 EVERY_PATH = ["/api/v1/", "/api/v1/health", "/api/v1/exchanges", "/nope", "/livez"]
@@ -127,6 +127,10 @@ def strange(app: FastAPI) -> FastAPI:
     async def away() -> None:
         raise ServiceUnavailable("The database does not answer.", retry_after_s=2.2)
 
+    @app.get("/test/over")
+    async def over() -> None:
+        raise DataLimitExceeded("The allowance of this month is used up.")
+
     @app.post("/test/body")
     async def body(request: Request, session: Caller) -> dict[str, Any]:
         return (await read_body(request, Order)).model_dump()
@@ -152,13 +156,7 @@ async def test_500_internal_server_error_shows_no_trace_and_logs_it(
     assert record.exc_info is not None
 
 
-async def test_an_answer_that_breaks_half_way_breaks_the_connection(world: World) -> None:
-    app = create_app(world.services())
-
-    @app.get("/test/half")
-    async def half(request: Request) -> None:
-        await request.scope["half"]()
-
+async def test_an_answer_that_breaks_half_way_breaks_the_connection(app: FastAPI) -> None:
     async def send(message: Any) -> None:
         if message["type"] == "http.response.body":
             raise ConnectionResetError("gone")
@@ -241,6 +239,13 @@ async def test_503_says_when_to_try_again(strange: FastAPI) -> None:
         answer = await client.get("/test/away")
     is_problem(answer, 503, "service_unavailable")
     assert answer.headers["retry-after"] == "3"
+
+
+async def test_429_always_says_when_to_try_again(strange: FastAPI) -> None:
+    async with client_of(strange) as client:
+        answer = await client.get("/test/over")
+    is_problem(answer, 429, "data_limit_exceeded")
+    assert answer.headers["retry-after"] == "60"
 
 
 async def test_errors_of_the_transaction_endpoints_add_success_false(strange: FastAPI) -> None:

@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+
 from api.conftest import BYBIT_TYPES, UNIFIED_TYPES, World
 from api.test_sessions import is_problem
 

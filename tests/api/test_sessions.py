@@ -5,8 +5,8 @@ from uuid import UUID
 
 import httpx
 import pytest
-from api.conftest import NOW_MS, Issue, World, bearer, client_of
 
+from api.conftest import NOW_MS, Issue, World, bearer, client_of
 from onebook.model import DAY_MS, Tier
 
 AUTHENTICATE = "/api/v1/authenticate"
@@ -70,7 +70,9 @@ async def test_1_without_a_usable_key_it_is_missing_api_key(
     is_problem(await client.post(AUTHENTICATE, content=content), 400, "missing_api_key")
 
 
-@pytest.mark.parametrize("key", ["x", "ob_live_" + "a" * 49, "ob_live_" + "a" * 5_000, "ключ", "a\0b"])
+@pytest.mark.parametrize(
+    "key", ["x", "ob_live_" + "a" * 49, "ob_live_" + "a" * 5_000, "ключ", "a\0b"]
+)
 async def test_1_an_unknown_key_is_invalid_api_key(client: httpx.AsyncClient, key: str) -> None:
     answer = await client.post(AUTHENTICATE, json={"api_key": key})
     is_problem(answer, 401, "invalid_api_key")

@@ -2,8 +2,8 @@
 
 import httpx
 import pytest
-from api.conftest import World, bearer, client_of
 
+from api.conftest import World, bearer, client_of
 from onebook import __version__
 from onebook.api import ApiSettings, HealthFacts, create_app
 from onebook.model import Tier

@@ -4,10 +4,10 @@ import logging
 
 import httpx
 import pytest
-from api.conftest import NOW_MS, Issue, World, bearer, client_of
-from api.test_sessions import is_problem
 from prometheus_client import generate_latest
 
+from api.conftest import NOW_MS, Issue, World, bearer, client_of
+from api.test_sessions import is_problem
 from onebook.model import GIB_BYTES
 
 PATH = "/api/v1/data-usage/"
@@ -81,7 +81,9 @@ async def test_3_over_the_limit_authenticate_status_and_usage_still_answer(
     assert (data["remaining_gb"], data["usage_percentage"]) == (0, 120.0)
 
 
-@pytest.mark.parametrize("key", ["x", "ob_live_" + "a" * 49, "a%2Fb", "a/b", "", "%00", "%FF", "a b"])
+@pytest.mark.parametrize(
+    "key", ["x", "ob_live_" + "a" * 49, "a%2Fb", "a/b", "", "%00", "%FF", "a b"]
+)
 async def test_3_an_unknown_key_is_api_key_not_found(client: httpx.AsyncClient, key: str) -> None:
     is_problem(await client.get(PATH + key), 404, "api_key_not_found")
 
