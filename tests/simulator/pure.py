@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 from onebook.simulator.board import Board, Now, Session
+from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, Case
 from onebook.simulator.listings import LISTINGS
 from onebook.simulator.market import Market
-from onebook.simulator.server import DIALECTS
 
 START = Now(1_000.0, 1_700_000_000_000)
 

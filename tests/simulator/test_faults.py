@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, HUGE_BYTES
-from onebook.simulator.server import DIALECTS
 from simulator.pure import Desk
 
 REQUESTS = {

@@ -11,8 +11,9 @@ from websockets.frames import Close
 
 from onebook.simulator import loopback
 from onebook.simulator.board import Now
+from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.listings import LISTINGS
-from onebook.simulator.server import DIALECTS, SimulatedExchanges
+from onebook.simulator.server import SimulatedExchanges
 from simulator.follower import Follower
 
 SYMBOL = "BTC/USDT"

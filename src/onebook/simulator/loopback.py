@@ -78,6 +78,10 @@ class Client:
         """Queue a frame when there is room: for a sender that has all the time in the world."""
         await self._queue.put(frame)
 
+    async def drained(self) -> None:
+        """Wait until every queued frame was handed to the socket."""
+        await self._queue.join()
+
     def abort(self) -> None:
         """End the connection without a word."""
         self._connection.transport.abort()
@@ -90,6 +94,7 @@ class Client:
                 if isinstance(frame, Dropped):
                     return await self._connection.close(frame.code, frame.reason)
                 await self._connection.send(frame)
+                self._queue.task_done()
 
 
 class Loopback:

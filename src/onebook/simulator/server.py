@@ -15,31 +15,16 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-import msgspec
-
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
-from onebook.simulator.binance import Binance
-from onebook.simulator.board import Answer, Board, Channel, Dialect, Key, Now
-from onebook.simulator.bybit import Bybit
-from onebook.simulator.coinbase import Coinbase
+from onebook.simulator.board import Answer, Board, Channel, Key, Now
+from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, Case
-from onebook.simulator.front import Front, system_now
-from onebook.simulator.kraken import Kraken
+from onebook.simulator.front import Front, redirected, system_now
 from onebook.simulator.listings import LISTINGS
 from onebook.simulator.loopback import Client, Loopback, Urls
 from onebook.simulator.market import Market
-from onebook.simulator.okx import Okx
-from onebook.simulator.poloniex import Poloniex
 
-DIALECTS: Final[dict[str, type[Dialect]]] = {
-    "binance": Binance,
-    "okx": Okx,
-    "bybit": Bybit,
-    "coinbase": Coinbase,
-    "kraken": Kraken,
-    "poloniex": Poloniex,
-}
 RATE_HZ: Final = 10.0
 WATCH_S: Final = 0.25
 FAULTS_QUEUED_MAX: Final = 1_000
@@ -272,8 +257,3 @@ class SimulatedExchanges:
             await asyncio.sleep(WATCH_S)
             for exchange in self._exchanges.values():
                 exchange.watch()
-
-
-def redirected(exchange: Exchange, urls: Urls) -> Exchange:
-    """An exchange's facts with other addresses."""
-    return msgspec.structs.replace(exchange, ws_url=urls.ws, rest_url=urls.rest)

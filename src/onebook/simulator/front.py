@@ -1,0 +1,131 @@
+"""Where a dialect meets its clients: who is connected, what they said, what they are due.
+
+The same front serves a simulated exchange and a replayed one; they differ in where the book
+frames come from, and in what the two hooks do.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from onebook.exchanges.contract import Exchange
+from onebook.simulator.board import Answer, Board, Dialect, Dropped, Now, Session
+from onebook.simulator.loopback import Client, Urls
+
+
+def system_now() -> Now:
+    """This machine's clocks."""
+    return Now(time.monotonic(), time.time_ns() // 1_000_000)
+
+
+def nothing_instead(path: str, query: Mapping[str, str]) -> Answer | None:
+    """Let the dialect answer every REST request."""
+    return None
+
+
+def nobody(client: Client) -> None:
+    """Care about no client."""
+
+
+class Front:
+    """The clients of one exchange.
+
+    Args:
+        dialect: Its protocol.
+        board: What it publishes.
+        clock: Where the time comes from.
+        instead: Asked before the dialect for the answer to a REST request.
+        started: Told of a client that subscribed; `client.session.started` says to what.
+        gone: Told of a client that left.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        board: Board,
+        *,
+        clock: Callable[[], Now] = system_now,
+        instead: Callable[[str, Mapping[str, str]], Answer | None] = nothing_instead,
+        started: Callable[[Client], None] = nobody,
+        gone: Callable[[Client], None] = nobody,
+    ) -> None:
+        self.clients: list[Client] = []
+        self.silent = False
+        self.ping_s = dialect.rules.ping_s
+        self._dialect = dialect
+        self._board = board
+        self._clock = clock
+        self._instead = instead
+        self._started = started
+        self._gone = gone
+
+    def session(self, path: str) -> Session:
+        """A client's connection begins."""
+        return Session(path, now_s=self._clock().s)
+
+    def joined(self, client: Client) -> None:
+        """A client connected."""
+        self.clients.append(client)
+        self._board.sessions.append(client.session)
+        self.say(client, self._dialect.opened(client.session, self._clock()))
+        self._look(client)
+
+    def heard(self, client: Client, frame: str) -> None:
+        """A client sent a frame."""
+        now = self._clock()
+        client.session.heard(now.s, frames_per_s_max=self._dialect.rules.frames_per_s_max)
+        self.say(client, self._dialect.received(client.session, frame, now))
+        self._look(client)
+
+    def left(self, client: Client) -> None:
+        """A client is gone."""
+        self.clients.remove(client)
+        self._board.sessions.remove(client.session)
+        self._gone(client)
+
+    def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
+        """Answer a REST request."""
+        return self._instead(path, query) or self._dialect.get(path, query, self._clock())
+
+    def say(self, client: Client, frames: list[str]) -> None:
+        """Send frames to a client, unless the exchange is silent."""
+        if self.silent or not frames:
+            return
+        client.session.said_s = self._clock().s
+        for frame in frames:
+            client.put(frame)
+
+    async def say_when_read(self, client: Client, frame: str) -> None:
+        """Send a book frame in the client's form, waiting while its queue is full."""
+        client.session.said_s = self._clock().s
+        form = client.session.form
+        await client.waited_put(form(frame) if form else frame)
+
+    def watch(self) -> None:
+        """Send the heartbeats that are due and drop the clients that are silent."""
+        now = self._clock()
+        for client in self.clients:
+            try:
+                self._watch(client, now)
+            except Dropped as dropped:
+                client.put(dropped)
+
+    def _watch(self, client: Client, now: Now) -> None:
+        session, rules = client.session, self._dialect.rules
+        last = max(session.heard_s, session.said_s) if rules.traffic_counts else session.heard_s
+        if now.s - last > rules.silence_max_s:
+            raise Dropped("Idle for too long.")
+        if rules.heartbeat_s is not None and now.s - session.beat_s >= rules.heartbeat_s:
+            session.beat_s = now.s
+            self.say(client, self._dialect.heartbeat(session, now))
+
+    def _look(self, client: Client) -> None:
+        if client.session.started:
+            self._started(client)
+            client.session.started.clear()
+
+
+def redirected(exchange: Exchange, urls: Urls) -> Exchange:
+    """An exchange's facts with other addresses."""
+    return msgspec.structs.replace(exchange, ws_url=urls.ws, rest_url=urls.rest)
