@@ -87,12 +87,6 @@ class Maker:
         """A change as a frame."""
         raise NotImplementedError
 
-    def renamed(self, frame: bytes, native: str, other: str) -> bytes:
-        """The same frame about another instrument."""
-        return frame.replace(native.encode(), other.encode()).replace(
-            native.lower().encode(), other.lower().encode()
-        )
-
     def _market(self) -> Market:
         market = Market()
         for rank in range(1, self.levels + 1):
@@ -242,11 +236,6 @@ class BybitMaker(Maker):
     def delta(self, native: str, bids: Rows, asks: Rows) -> bytes:
         self.markets[native].sequence += 1
         return self._frame(native, "delta", bids, asks)
-
-    def restarted(self, native: str) -> bytes:
-        """The service restarts: the number is 1 again."""
-        self.markets[native].sequence = 1
-        return self.snapshot(native)
 
     def _frame(self, native: str, kind: str, bids: Rows, asks: Rows) -> bytes:
         data = {"s": native, "u": self.markets[native].sequence, "seq": 9} | _ba(bids, asks)

@@ -10,7 +10,6 @@ from onebook.exchanges.contract import (
     Exchange,
     Gap,
     Output,
-    Refused,
     Snapshot,
     Verify,
 )
@@ -50,7 +49,6 @@ class Reader:
         self.levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
         self.live: dict[Instrument, Book] = {}
         self.doubts: list[tuple[Instrument, str]] = []
-        self.refused: list[Instrument] = []
 
     def read(self, outputs: Iterable[Output]) -> None:
         for output in outputs:
@@ -65,8 +63,6 @@ class Reader:
                     self._verify(instrument, layout, expected)
                 case Gap(instrument, reason):
                     self.doubt(instrument, reason)
-                case Refused(instrument):
-                    self.refused.append(instrument)
             self._check_uncrossed(output)
 
     def doubt(self, instrument: Instrument, reason: str) -> None:

@@ -76,7 +76,6 @@ def test_the_body_is_asked_for_when_the_stream_is_confirmed() -> None:
 
 def test_a_native_of_any_script_is_quoted_in_the_path() -> None:
     coin = Instrument("binance", "币安/USDT", "币安USDT")
-    _, fetch = acknowledged(coin), None
     connector = Binance([coin])
     connector.opened()
     _, fetch = connector.received(ACK)
@@ -95,6 +94,13 @@ def test_deltas_are_held_until_the_body_and_those_it_contains_are_dropped() -> N
 def test_a_body_that_ends_where_the_first_held_delta_starts_joins() -> None:
     connector = acknowledged()
     connector.received(event(101, 105))
+    assert told(connector.fetched(BTC, body(100))) == [Snapshot, "105"]
+
+
+def test_a_held_delta_that_ends_where_the_body_does_is_contained_in_it() -> None:
+    connector = acknowledged()
+    for first, final in ((96, 100), (101, 105)):
+        connector.received(event(first, final))
     assert told(connector.fetched(BTC, body(100))) == [Snapshot, "105"]
 
 
