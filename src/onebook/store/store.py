@@ -1,14 +1,17 @@
 """The store: plain methods that take and return values, over SQLite or PostgreSQL.
 
 It keeps what it is given and decides nothing: which moves a status may make, when a session ends
-and what a key may use are the rules of `accounts`. Every method is one transaction.
+and what a key may use are the rules of `accounts`. Every method is one transaction, and one that
+has begun is finished even if nobody waits for it any more: a driver that is cancelled in the
+middle may leave its transaction open, and with it SQLite's only write lock.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from msgspec import Struct, convert
 from sqlalchemy import ColumnElement, Row, bindparam, delete, func, or_, select, text, update
@@ -48,12 +51,13 @@ from onebook.store.tables import (
 )
 
 OPERATION_TIMEOUT_S = 15.0
-UPGRADE_TIMEOUT_S = 300.0
 WAL_TRIES_MAX = 100
 WAL_PAUSE_S = 0.05
 # Serialises the rare writes that nodes watch for, so that their stamps appear in order.
 CHANGES_LOCK = 0x6368616E676573
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T", bound=Struct)
 
 _KEYS = select(
@@ -73,6 +77,18 @@ _KEYS = select(
 ).join_from(keys, accounts)
 
 
+def _whole(
+    method: Callable[Concatenate["Store", P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate["Store", P], Awaitable[R]]:
+    """Let a method run to its end in a task of the store's, also when its caller is cancelled."""
+
+    @functools.wraps(method)
+    async def wrapped(store: "Store", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await store._finish(method(store, *args, **kwargs))
+
+    return wrapped
+
+
 class Store:
     """One database; an async context manager that owns its connections."""
 
@@ -82,6 +98,7 @@ class Store:
         self._writes = self._engine.execution_options(**{BEGIN: WRITES})
         self._on_postgres = self._engine.dialect.name == "postgresql"
         self._insert = postgresql.insert if self._on_postgres else sqlite.insert
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,19 +109,28 @@ class Store:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._running:
+            await asyncio.wait(self._running, timeout=OPERATION_TIMEOUT_S)
         await self._engine.dispose()
 
+    async def _finish(self, work: Coroutine[Any, Any, R]) -> R:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        async with database_errors(), asyncio.timeout(OPERATION_TIMEOUT_S):
+            return await asyncio.shield(task)
+
     @asynccontextmanager
-    async def _begin(
-        self, engine: AsyncEngine, timeout_s: float = OPERATION_TIMEOUT_S
-    ) -> AsyncIterator[AsyncConnection]:
-        async with database_errors(), asyncio.timeout(timeout_s), engine.begin() as connection:
+    async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        async with database_errors(), engine.begin() as connection:
             yield connection
 
+    @_whole
     async def _all(self, statement: Any) -> list[Row[Any]]:
         async with self._begin(self._reads) as connection:
             return list((await connection.execute(statement)).all())
 
+    @_whole
     async def _one(self, statement: Any) -> Row[Any] | None:
         async with self._begin(self._reads) as connection:
             return (await connection.execute(statement)).first()
@@ -120,7 +146,7 @@ class Store:
 
         if not self._on_postgres:
             await self._use_wal()
-        async with self._begin(self._writes, UPGRADE_TIMEOUT_S) as connection:
+        async with self._begin(self._writes) as connection:
             await connection.run_sync(migrate.upgrade)
 
     async def _use_wal(self) -> None:
@@ -144,6 +170,7 @@ class Store:
             "The database stays locked by another program.", retry_after_s=RETRY_AFTER_S
         )
 
+    @_whole
     async def fact(self, name: str, value: str) -> str:
         """Keep a fact about the database if it is new, and return the one that is kept."""
         new = self._insert(facts).values(name=name, value=value).on_conflict_do_nothing()
@@ -152,6 +179,7 @@ class Store:
             kept = select(facts.c.value).where(facts.c.name == name)
             return str((await connection.execute(kept)).scalar_one())
 
+    @_whole
     async def create_account(self, account: AccountRow) -> None:
         """Add an account.
 
@@ -180,6 +208,7 @@ class Store:
             _value(row, AccountRow) for row in await self._all(select(accounts).order_by(*order))
         ]
 
+    @_whole
     async def move_account(
         self, account_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
     ) -> bool:
@@ -192,6 +221,7 @@ class Store:
             moving_id = moving.returning(accounts.c.account_id)
             return (await connection.execute(moving_id)).first() is not None
 
+    @_whole
     async def create_key(self, key: KeyRow, digest: bytes) -> None:
         """Add a key with its first secret."""
         row = {column.name: getattr(key, column.name) for column in keys.columns}
@@ -223,6 +253,7 @@ class Store:
             found = found.where(keys.c.account_id == account_id)
         return [_value(row, KeyRow) for row in await self._all(found)]
 
+    @_whole
     async def newest_change(self) -> int:
         """The stamp of the newest change, for a watch that begins now."""
         async with self._begin(self._reads) as connection:
@@ -238,6 +269,7 @@ class Store:
             (row.stamp for row in rows), default=after_ms
         )
 
+    @_whole
     async def move_key(
         self, key_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
     ) -> bool:
@@ -249,6 +281,7 @@ class Store:
             moving = update(keys).where(*same).values(status=following, **stamp)
             return (await connection.execute(moving.returning(keys.c.key_id))).first() is not None
 
+    @_whole
     async def rotate_key(
         self, key_id: str, secret: tuple[str, bytes], change: Change, *, retires_at_ms: int
     ) -> None:
@@ -266,6 +299,7 @@ class Store:
                 update(keys).where(keys.c.key_id == key_id).values(prefix=prefix, **stamp)
             )
 
+    @_whole
     async def touch_keys(self, used_at_ms: Mapping[str, int]) -> None:
         """Note when keys were used last."""
         if not used_at_ms:
@@ -291,6 +325,7 @@ class Store:
             "reason": change.reason,
         }
 
+    @_whole
     async def create_session(
         self, session: SessionRow, digest: bytes, *, live_max: int
     ) -> list[bytes]:
@@ -318,6 +353,7 @@ class Store:
         row = await self._one(select(*columns).where(sessions.c.digest == digest))
         return None if row is None else _value(row, SessionRow)
 
+    @_whole
     async def apply_usage(
         self, batch: tuple[str, int], deltas: Mapping[UsageCell, int], now_ms: int
     ) -> dict[UsageCell, int] | None:
@@ -352,6 +388,7 @@ class Store:
         row = await self._one(select(usage.c.bytes).where(*here))
         return 0 if row is None else int(row.bytes)
 
+    @_whole
     async def prune(self, *, sessions_before_ms: int, batches_before_ms: int) -> None:
         """Forget sessions that ended, and batches that were applied, before a time."""
         async with self._begin(self._writes) as connection:
@@ -362,6 +399,7 @@ class Store:
                 delete(usage_batches).where(usage_batches.c.applied_at_ms < batches_before_ms)
             )
 
+    @_whole
     async def put_credentials(self, row: CredentialsRow) -> None:
         """Keep the credentials of an exchange environment in place of those before."""
         values = _columns(row)
@@ -383,6 +421,7 @@ class Store:
         rows = await self._all(select(credentials).order_by(*order))
         return [_value(row, CredentialsRow) for row in rows]
 
+    @_whole
     async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
         """Replace credentials if they still are `before`; say whether they were.
 
@@ -398,6 +437,7 @@ class Store:
         async with self._begin(self._writes) as connection:
             return (await connection.execute(rewrapped)).first() is not None
 
+    @_whole
     async def delete_credentials(self, exchange: str, environment: str) -> bool:
         """Forget the credentials of an exchange environment; say whether there were any."""
         gone = delete(credentials).where(*_environment(exchange, environment))
