@@ -41,7 +41,8 @@ class Book:
         self.price_scale, self.amount_scale = price_scale, amount_scale
         self._price_decimals, self._amount_decimals = _decimals(prices), _decimals(amounts)
         self._empty()
-        self._put(sides)
+        bids_held, asks_held = ([row for row in rows if row[1].mantissa] for rows in sides)
+        self._put((bids_held, asks_held))
 
     def apply(self, bids: Bytes, asks: Bytes, shape: int = PAIRS) -> None:
         """Set the amounts of these levels, in order; an amount of zero removes its level.

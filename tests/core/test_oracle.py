@@ -1,0 +1,124 @@
+"""Both implementations against dicts of Decimal, and deltas against whole views."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.both import EACH
+from core.level_strategies import Change, Options, options, steps
+from core.oracle import OracleBook, checksum_of, shown, view_of
+from onebook.core.types import DIGITS_MAX, LevelError
+
+pytestmark = pytest.mark.parametrize("core", EACH)
+
+NAMES = ["binance", "kraken", "okx"]
+
+
+def read(document: bytes) -> Any:
+    return json.loads(document, parse_float=Decimal, parse_int=Decimal)
+
+
+def price_of(level: Any) -> Decimal:
+    return level[0] if isinstance(level, list) else level["price"]
+
+
+def amount_of(level: Any) -> Decimal:
+    return level[1] if isinstance(level, list) else level["amount"]
+
+
+def digits_of(numbers: list[Decimal], scale: int) -> int:
+    """Return how many digits the longest number has at the common scale, `scale` or more."""
+    kept = [number.normalize() for number in numbers if number]
+    scale = max([scale, *(-number.as_tuple().exponent for number in kept)])
+    return max((number.adjusted() + 1 for number in kept), default=0) + scale
+
+
+def must_refuse(book: Any, model: OracleBook, step: Change) -> bool:
+    """Tell whether a number of the step cannot be held exactly beside the others."""
+    rows = step.bids + step.asks
+    prices = [Decimal(price) for price, _ in rows]
+    amounts = [Decimal(amount) for _, amount in rows]
+    if step.whole:
+        return max(digits_of(prices, 0), digits_of(amounts, 0)) > DIGITS_MAX
+    # Held levels count only where the scale grows; below it they fit already.
+    prices += [price for side in model.sides for price in side]
+    amounts += [amount for side in model.sides for amount in side.values()]
+    return (
+        max(digits_of(prices, book.price_scale), digits_of(amounts, book.amount_scale)) > DIGITS_MAX
+    )
+
+
+def change(book: Any, model: OracleBook, step: Change) -> None:
+    """Change both, unless it must be refused."""
+    refused = must_refuse(book, model, step)
+    try:
+        (book.replace if step.whole else book.apply)(*step.texts, step.shape)
+    except LevelError:
+        assert refused
+        return
+    assert not refused
+    (model.replace if step.whole else model.apply)(step.bids, step.asks)
+
+
+class Client:
+    """A client that keeps the levels it was sent, and nothing else."""
+
+    def __init__(self, full: Any) -> None:
+        self.sides = [{price_of(level): level for level in full[side]} for side in ("bids", "asks")]
+
+    def take(self, delta: Any) -> None:
+        for kept, side in zip(self.sides, ("bids", "asks"), strict=True):
+            prices = [price_of(level) for level in delta[side]]
+            assert prices == sorted(prices, reverse=side == "bids")
+            for level in delta[side]:
+                if amount_of(level):
+                    kept[price_of(level)] = level
+                else:
+                    del kept[price_of(level)]
+
+    def shows(self) -> list[list[Any]]:
+        bids, asks = self.sides
+        return [[bids[p] for p in sorted(bids, reverse=True)], [asks[p] for p in sorted(asks)]]
+
+
+@given(life=steps(3), how=options(), levels_max=st.integers(1, 12))
+def test_books_views_and_deltas_equal_the_decimal_model(
+    core: Any, life: list[Any], how: Options, levels_max: int
+) -> None:
+    books = [core.Book(levels_max) for _ in NAMES]
+    models = [OracleBook(levels_max) for _ in NAMES]
+    view = core.View(NAMES, **how._asdict())
+    client = None
+    last = None
+    for step in life:
+        if isinstance(step, Change):
+            book, model = books[step.book], models[step.book]
+            change(book, model, step)
+            assert book.top(100) == model.top()
+            continue
+        alive = [book if live else None for book, live in zip(books, step.live, strict=True)]
+        changed = view.merge(alive)
+        expected = view_of(
+            NAMES,
+            [model if live else None for model, live in zip(models, step.live, strict=True)],
+            depth=how.depth,
+            group=how.group,
+        )
+        seen = shown(expected, split=how.split, arrays=how.arrays)
+        full = read(view.full(b"{", b"}"))
+        assert full == seen
+        assert view.checksum() == checksum_of(expected)
+        assert changed is (seen != last)
+        last = seen
+        if client is None:
+            assert view.delta(b"{", b"}") is None
+            client = Client(full)
+        elif changed:
+            delta = read(view.delta(b"{", b"}"))
+            client.take(delta)
+            assert delta["market_stats"] == full["market_stats"]
+        assert client.shows() == [full["bids"], full["asks"]]
