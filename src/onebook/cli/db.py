@@ -25,4 +25,3 @@ def upgrade(config: ConfigFile = None) -> None:
 
     run(work())
     typer.echo("The database has this release's schema.")
-

@@ -1,0 +1,227 @@
+"""The operator's commands as a person runs them: what goes in, what comes out."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from onebook.accounts.keys import well_formed
+from onebook.accounts.periods import period_at
+from onebook.cli import operator
+from onebook.cli.accounts import accounts_app
+from onebook.cli.db import db_app
+from onebook.cli.keys import keys_app
+from onebook.cli.usage import usage
+from onebook.errors import InvalidRequest
+from onebook.store import Store, UsageCell
+
+Run = Callable[..., Result]
+NOW_MS = 1_769_855_400_000  # 2026-01-31 10:30 UTC
+
+app = typer.Typer()
+app.add_typer(accounts_app, name="accounts")
+app.add_typer(keys_app, name="keys")
+app.add_typer(db_app, name="db")
+app.command("usage")(usage)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `onebook ...` in an empty folder with a database of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ONEBOOK_STORE__URL", f"sqlite:///{tmp_path}/onebook.db")
+    monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", str(tmp_path / "pepper"))
+    monkeypatch.setattr(operator.console, "_width", 200)
+
+    def invoke(*words: str) -> Result:
+        return CliRunner().invoke(app, words)
+
+    return invoke
+
+
+@pytest.fixture
+def key(run: Run) -> dict[str, str]:
+    """One account, alice, with one key."""
+    run("accounts", "create", "alice")
+    return json.loads(run("keys", "create", "alice", "--json").stdout)
+
+
+def refused(result: Result, *words: str) -> None:
+    """One clear line on standard error, status 2, nothing on standard output, no traceback."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def test_a_new_key_is_printed_once_and_alone_on_standard_output(run: Run) -> None:
+    run("accounts", "create", "alice")
+    made = run("keys", "create", "alice", "--tier", "premium")
+    assert made.exit_code == 0
+    text = made.stdout.removesuffix("\n")
+    assert well_formed(text)
+    assert "of alice, tier premium" in made.stderr
+    assert text not in made.stderr
+    for words in (("keys", "list"), ("keys", "list", "--json"), ("accounts", "show", "alice")):
+        shown = run(*words).output
+        assert text[:12] in shown
+        assert text[:16] not in shown
+
+
+def test_accounts_are_listed_shown_suspended_and_resumed(run: Run) -> None:
+    created = json.loads(run("accounts", "create", "alice", "--reason", "trial", "--json").stdout)
+    assert (created["username"], created["status"], created["reason"]) == (
+        "alice",
+        "active",
+        "trial",
+    )
+    assert json.loads(run("accounts", "list", "--json").stdout) == [created]
+    assert "alice" in run("accounts", "list").stdout
+    assert "suspended" in run("accounts", "suspend", "alice", "--reason", "unpaid").stdout
+    shown = json.loads(run("accounts", "show", "alice", "--json").stdout)
+    assert (shown["account"]["status"], shown["account"]["reason"]) == ("suspended", "unpaid")
+    assert shown["keys"] == []
+    resumed = json.loads(run("accounts", "resume", created["account_id"], "--json").stdout)
+    assert resumed["status"] == "active"
+    refused(run("accounts", "resume", "alice"), "It is active; resume does not apply.")
+
+
+def test_a_key_is_suspended_resumed_and_expired(run: Run, key: dict[str, str]) -> None:
+    for action, status in (("suspend", "suspended"), ("resume", "active"), ("expire", "expired")):
+        moved = json.loads(run("keys", action, key["key_id"], "--reason", "why", "--json").stdout)
+        assert (moved["status"], moved["reason"]) == (status, "why")
+    assert "expired" in run("keys", "show", key["key_id"]).stdout
+    refused(run("keys", "resume", key["key_id"]), "It is expired; resume does not apply.")
+
+
+def test_who_changed_a_key_is_kept(run: Run, key: dict[str, str]) -> None:
+    shown = json.loads(run("keys", "show", key["api_key"], "--json").stdout)
+    assert shown["changed_by"]
+    assert "api_key" not in shown
+
+
+def test_a_key_is_rotated_with_an_overlap(run: Run, key: dict[str, str]) -> None:
+    rotated = json.loads(run("keys", "rotate", key["key_id"], "--overlap", "7d", "--json").stdout)
+    assert rotated["key_id"] == key["key_id"]
+    assert rotated["api_key"] != key["api_key"]
+    for text in (key["api_key"], rotated["api_key"]):
+        assert run("keys", "show", text).exit_code == 0
+    assert well_formed(run("keys", "rotate", key["key_id"]).stdout.strip())
+    refused(run("keys", "rotate", key["key_id"], "--overlap", "31d"), "0 to 30 days")
+    refused(run("keys", "rotate", key["key_id"], "--overlap", "soon"), "'soon'", "24h")
+
+
+def test_a_key_has_a_date_of_expiry(run: Run, key: dict[str, str]) -> None:
+    made = json.loads(run("keys", "create", "alice", "--expires", "2099-01-31", "--json").stdout)
+    assert made["expires_at_ms"] == 4_073_500_800_000
+    assert "2099-01-31" in run("keys", "list", "--account", "alice").stdout
+    made = json.loads(run("keys", "create", "alice", "--expires", "90d", "--json").stdout)
+    assert made["expires_at_ms"] - made["created_at_ms"] == 90 * 86_400_000
+    refused(run("keys", "create", "alice", "--expires", "2001-01-01"), "past")
+
+
+def test_usage_is_reported_for_a_key_and_for_its_id(
+    run: Run, key: dict[str, str], tmp_path: Path
+) -> None:
+    async def use() -> None:
+        async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
+            created_at_ms = int(key["created_at_ms"])
+            cell = UsageCell(key["key_id"], period_at(created_at_ms, created_at_ms).start_ms)
+            await store.apply_usage(("node", 1), {cell: 13_421_772_800}, 0)
+
+    asyncio.run(use())
+    for name in (key["key_id"], key["api_key"]):
+        report = json.loads(run("usage", name, "--json").stdout)
+        assert report["data_usage"]["usage_percentage"] == 25.0
+        assert report["username"] == "alice"
+    shown = run("usage", key["key_id"])
+    assert "12.500 of 50 GiB (25.00 %)" in shown.stdout
+    assert shown.exit_code == 0
+
+
+def test_the_database_is_upgraded(run: Run, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert run("db", "upgrade").stdout == "The database has this release's schema.\n"
+    assert (tmp_path / "onebook.db").exists()
+
+
+def test_bad_input_is_one_clear_line_and_status_2(run: Run, key: dict[str, str]) -> None:
+    refused(run("accounts", "create", "alice"), "'alice' already")
+    refused(run("accounts", "show", "bob"), "no account 'bob'")
+    refused(run("keys", "create", "bob"), "no account 'bob'")
+    refused(run("keys", "list", "--account", "bob"), "no account 'bob'")
+    refused(run("keys", "show", "key_0"), "no key 'key_0'")
+    refused(run("keys", "suspend", key["api_key"][:-1]), "checksum")
+    refused(run("usage", "key_0"), "no key 'key_0'")
+    refused(run("keys", "list", "--config", "absent.toml"), "absent.toml")
+
+
+def test_an_unknown_tier_is_refused_with_the_known_ones(run: Run, key: dict[str, str]) -> None:
+    result = run("keys", "create", "alice", "--tier", "gold")
+    assert result.exit_code == 2
+    assert "premium" in result.stderr
+
+
+def test_a_database_that_does_not_answer_is_one_clear_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONEBOOK_STORE__URL", "postgresql://nobody@127.0.0.1:1/none")
+    refused(run("keys", "list"), "does not answer")
+
+
+def test_a_foreign_pepper_is_refused_before_a_key_is_made(
+    run: Run, key: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "pepper").unlink()
+    refused(run("keys", "create", "alice"), "does not belong to this database")
+
+
+COMMANDS = [
+    *(("accounts", name) for name in ("create", "list", "show", "suspend", "resume")),
+    *(
+        ("keys", name)
+        for name in ("create", "list", "show", "suspend", "resume", "expire", "rotate")
+    ),
+    ("usage",),
+    ("db", "upgrade"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(run: Run, command: tuple[str, ...]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: onebook {' '.join(command)}" in re.sub(r"\s+", " ", result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment_ms"),
+    [
+        ("30s", NOW_MS + 30_000),
+        ("5m", NOW_MS + 300_000),
+        ("24h", NOW_MS + 86_400_000),
+        ("2026-02-01", 1_769_904_000_000),
+        ("2026-02-01T01:00+01:00", 1_769_904_000_000),
+    ],
+)
+def test_moments_are_spans_from_now_or_dates_in_utc(text: str, moment_ms: int) -> None:
+    assert operator.moment_ms(text, NOW_MS) == moment_ms
+
+
+@pytest.mark.parametrize("text", ["", "d", "1w", "-1d", "2026-13-01", "tomorrow", "9999999d"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="no moment"):
+        operator.moment_ms(text, NOW_MS)
+
+
+def test_a_user_without_a_name_signs_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator.os, "getuid", lambda: 4_000_000_000)
+    assert operator.change("").by == "4000000000"
