@@ -109,8 +109,12 @@ class Connection(WSListener):
         if frame.fin and not self._joining and kind in DATA:
             if frame.rsv1 or frame.rsv2 or frame.rsv3:
                 self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
-                return
-            self._message(frame.get_payload_as_bytes())
+            elif frame.payload_size > self._bytes_max:
+                # picows ends such a connection only after a while, and delivers the frame if
+                # that is sooner.
+                self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
+            else:
+                self._message(frame.get_payload_as_bytes())
         elif kind in DATA or kind == CONTINUATION:
             self._part(frame)
         elif kind == WSMsgType.CLOSE:
@@ -170,7 +174,9 @@ class Connection(WSListener):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._transport is not None:
-            self._transport.disconnect(graceful=False)
+            self._transport.send_close(WSCloseCode.OK)
+            self._transport.disconnect()
+            await self._part_ways()
             try:
                 await self._transport.wait_disconnected()
             except Exception as error:
@@ -229,6 +235,9 @@ class Connection(WSListener):
                 )
             except ExchangeFailed as error:
                 log.info("%s gave no snapshot: %s", feed.exchange.name, error.message)
+                self.session.fetch_failed(fetch.instrument, self._clock())
+            except Exception:
+                log.exception("Fetching a snapshot of %s failed.", feed.exchange.name)
                 self.session.fetch_failed(fetch.instrument, self._clock())
             else:
                 now = self._clock()

@@ -125,14 +125,14 @@ class Supervisor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._sweeper is not None
+        sweeper, self._sweeper = self._sweeper, None  # from here nothing is started any more
+        assert sweeper is not None
         for running in self._running.values():
             for each in running:
                 self._stop(each)
             running.clear()
-        self._sweeper.cancel()
-        await asyncio.gather(self._sweeper, *self._stopping, return_exceptions=True)
-        self._sweeper = None
+        sweeper.cancel()
+        await asyncio.gather(sweeper, *self._stopping, return_exceptions=True)
 
     def want(self, instrument: Instrument) -> None:
         """Count one more who wants the book of `instrument`; the first opens it."""
