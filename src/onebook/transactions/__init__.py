@@ -1,0 +1,1 @@
+"""Transactions of exchange accounts in one exact, complete, repeatable form."""

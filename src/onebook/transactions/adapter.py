@@ -1,0 +1,160 @@
+"""What an exchange must offer to the transaction service: facts, pages of records, a check.
+
+An adapter is one package and its evidence. It knows paths, signatures, limits and rows; windows,
+paging, order, duplicates, limits, cursors and honesty are the service's (`walk`, `merge`,
+`service`), so they are right for every exchange at once.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from onebook.transactions.credentials import Credentials
+from onebook.transactions.record import Record
+
+
+class Environment(StrEnum):
+    """Where an account lives; a key of one is unknown to the other."""
+
+    MAINNET = "mainnet"
+    TESTNET = "testnet"
+
+
+class ExchangeEntry(Struct, frozen=True):
+    """What the public lists say of an exchange.
+
+    Args:
+        name: Its id, the value of `exchange` in requests.
+        display: Its name for people.
+        types: Its own transaction types, in the order of the documentation.
+        words: Every accepted word, its own or unified, and the sources that serve it.
+        default: The words that a request without any stands for: safe to sum.
+    """
+
+    name: str
+    display: str
+    types: tuple[str, ...]
+    words: Mapping[str, tuple[str, ...]]
+    default: tuple[str, ...]
+    requires_passphrase: bool = False
+    testnet_available: bool = True
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """One endpoint with fixed parameters, as the service walks it.
+
+    Args:
+        name: Unique in its exchange.
+        type: The exchange type that it serves.
+        window_ms: The longest range of one request; 0 for a snapshot without time.
+        grain_ms: The exchange compares times at this precision.
+        lag_ms: How much later than the time the exchange filters by a record's own time can be.
+        keeps_ms: How far back the exchange keeps it; None where no end is known.
+        begins_ms: Nothing is older than this, Unix ms.
+        ends_ms: Nothing is newer than this, Unix ms; None where it goes on.
+        page_rows: How many rows a full page has.
+        page_rows_least: What the page size could shrink to without a word: a page with fewer
+            rows is surely the last. 0: a short page proves nothing (the query is filtered).
+        splits: Whether windows may be shortened where they are full.
+    """
+
+    name: str
+    type: str
+    window_ms: int
+    grain_ms: int = 1
+    lag_ms: int = 0
+    keeps_ms: int | None = None
+    begins_ms: int = 0
+    ends_ms: int | None = None
+    page_rows: int = 50
+    page_rows_least: int = 0
+    splits: bool = True
+
+
+class Window(NamedTuple):
+    """A half-open range of time [from_ms, to_ms), and when a row without a time counts as seen."""
+
+    from_ms: int
+    to_ms: int
+    seen_ms: int
+
+
+SNAPSHOT: Final = Window(0, 0, 0)
+
+
+class Page(Struct, frozen=True):
+    """One answer of an exchange.
+
+    Args:
+        records: Its rows, mapped, in the exchange's order.
+        rows: How many rows it held.
+        cursor: Where it goes on; "" at the end.
+        unreadable: How many rows did not fit the mapping; they are in `records` as `other`.
+    """
+
+    records: list[Record]
+    rows: int
+    cursor: str
+    unreadable: int = 0
+
+
+class AccountInfo(Struct, frozen=True):
+    """What the check of credentials found.
+
+    Args:
+        account_type: UNIFIED or CLASSIC.
+        read_only: Whether the key can only read.
+        unavailable_types: Types that the key has no permission for.
+    """
+
+    account_type: str
+    read_only: bool
+    unavailable_types: tuple[str, ...]
+    status: str = "active"
+
+
+class Reader(Protocol):
+    """Reads one account: bound to its credentials, for one request of ours."""
+
+    async def page(self, source: Source, window: Window, cursor: str) -> Page:
+        """Ask for one page.
+
+        Raises:
+            SourceFailed: It cannot be had, all retries included.
+            TooOld: The window reaches further back than the exchange keeps.
+        """
+        ...
+
+    async def account(self) -> AccountInfo:
+        """Ask who the credentials belong to."""
+        ...
+
+
+class Adapter(Protocol):
+    """An exchange of the transaction interface."""
+
+    @property
+    def entry(self) -> ExchangeEntry:
+        """What the public lists say of it."""
+        ...
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """Every source by its name."""
+        ...
+
+    def reader(
+        self,
+        environment: Environment,
+        credentials: Credentials,
+        *,
+        include_raw: bool,
+    ) -> Reader:
+        """Bind an account."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...

@@ -1,0 +1,210 @@
+"""The envelope around records: counts, coverage, errors; pure.
+
+Field names follow the documented interface; what is ours stands after it.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+from msgspec import Struct
+
+from onebook.transactions.adapter import Source
+from onebook.transactions.failures import SourceFailed
+from onebook.transactions.query import Query
+from onebook.transactions.record import Key, Record
+from onebook.transactions.walk import Walker
+
+LIMIT_REACHED: Final = "limit_reached"
+DEADLINE: Final = "deadline"
+OLDER_NOT_KEPT: Final = "older_not_kept"
+FAILED_BEFORE: Final = "failed_before"
+UNREADABLE_RECORD: Final = "unreadable_record"
+OUT_OF_ORDER: Final = "out_of_order"
+
+SINGULAR: Final = {
+    "deposits": "deposit",
+    "withdrawals": "withdrawal",
+    "spot_orders": "trade",
+    "futures_linear": "future",
+    "futures_inverse": "future",
+    "transfers": "transfer",
+    "holdings": "balance",
+    "leverage_token_trades": "leverage_token_trade",
+}
+
+
+class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
+    """How much of the range an answer holds of one type.
+
+    Args:
+        from_ms: Everything from here on is in this answer or those before it; null: nothing is.
+        to_ms: Where this answer begins, going back in time.
+        complete: Whether all of the asked range is.
+        reason: Why not: a code.
+        floor: Unix ms before which the exchange keeps nothing; null where no end is known.
+    """
+
+    transaction_type: str
+    from_ms: int | None
+    to_ms: int
+    complete: bool
+    reason: str | None
+    floor: int | None
+
+
+class ErrorEntry(Struct, frozen=True):
+    """One type that could not be read, or not to its end."""
+
+    transaction_type: str
+    error: str
+    message: str
+    exchange_code: int | None
+    retryable: bool
+
+
+class Totals:
+    """What the records of an answer add up to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.by_type: Counter[str] = Counter()
+        self.oldest_ms: int | None = None
+        self.newest_ms: int | None = None
+
+    def heard(self, record: Record) -> None:
+        """Count one record."""
+        self.count += 1
+        self.by_type[singular(record)] += 1
+        at_ms = record.timestamp
+        self.oldest_ms = at_ms if self.oldest_ms is None else min(self.oldest_ms, at_ms)
+        self.newest_ms = at_ms if self.newest_ms is None else max(self.newest_ms, at_ms)
+
+    def summary(self, query: Query) -> dict[str, Any]:
+        """The documented `summary`; an empty answer shows the range that was asked for."""
+        start = query.from_ms if self.oldest_ms is None else self.oldest_ms
+        end = query.to_ms if self.newest_ms is None else self.newest_ms
+        return {
+            "total_count": self.count,
+            "by_type": dict(sorted(self.by_type.items())),
+            "date_range": {"start": start, "end": end},
+        }
+
+
+def singular(record: Record) -> str:
+    """The documented singular name of what a record is."""
+    if record.type == "spot_orders" and record.kind == "order":
+        return "order"
+    return SINGULAR.get(record.type, record.type)
+
+
+def message_of(count: int, types: int) -> str:
+    """The documented sentence."""
+    return (
+        f"Successfully parsed {count} transaction{'' if count == 1 else 's'} "
+        f"from {types} transaction type{'' if types == 1 else 's'}"
+    )
+
+
+def filters_of(query: Query) -> dict[str, Any]:
+    """The documented echo of what was asked for."""
+    return {
+        "start_time": query.ask.start_time,
+        "end_time": query.ask.end_time,
+        "transaction_types": list(query.words),
+        "limit": query.limit,
+    }
+
+
+class Part(Struct, frozen=True):
+    """How far one source came.
+
+    Args:
+        walker: Its walker; None for a source that earlier pages finished or gave up.
+    """
+
+    source: Source
+    walker: Walker | None
+    given_up: bool = False
+
+
+def coverage_of(
+    query: Query, parts: list[Part], *, last: Key, stopped: str, top_ms: int
+) -> list[Coverage]:
+    """One entry for each type, as good as the worst of its sources."""
+    found: dict[str, Coverage] = {}
+    for part in parts:
+        entry = _entry(query, part, last=last, stopped=stopped, top_ms=top_ms)
+        before = found.get(entry.transaction_type)
+        found[entry.transaction_type] = _worse(before, entry) if before else entry
+    return list(found.values())
+
+
+def _entry(query: Query, part: Part, *, last: Key, stopped: str, top_ms: int) -> Coverage:
+    source, walker = part.source, part.walker
+    floor = None if walker is None or source.keeps_ms is None else walker.floor_ms
+    reached: tuple[int | None, str | None] = (query.from_ms, None)
+    if part.given_up:
+        reached = (None, FAILED_BEFORE)
+    elif walker is not None:
+        reached = _reached(query, walker, last=last, stopped=stopped)
+    from_ms, reason = reached
+    return Coverage(source.type, from_ms, top_ms, reason is None, reason, floor)
+
+
+def _reached(
+    query: Query, walker: Walker, *, last: Key, stopped: str
+) -> tuple[int | None, str | None]:
+    """The oldest time from which on everything was delivered, and why not from the start."""
+    if walker.failure is not None:
+        return _time_of(walker.delivered), walker.failure.reason.value
+    if not walker.exhausted:
+        return _time_of(max(last, walker.delivered)), stopped
+    if walker.source.window_ms and walker.floor_ms > query.from_ms:
+        return min(walker.floor_ms, query.to_ms), OLDER_NOT_KEPT
+    if walker.disordered:
+        return query.from_ms, OUT_OF_ORDER
+    return query.from_ms, None
+
+
+def _time_of(place: Key) -> int | None:
+    """The time of a place among records; None before the first."""
+    return -place.negative_ms if place.record_id and place.negative_ms > -(1 << 60) else None
+
+
+def _worse(left: Coverage, right: Coverage) -> Coverage:
+    if left.complete != right.complete:
+        return right if left.complete else left
+    # Nothing covered is worse than anything covered.
+    reach = [entry.from_ms if entry.from_ms is not None else 1 << 62 for entry in (left, right)]
+    return left if reach[0] >= reach[1] else right
+
+
+def errors_of(parts: list[Part]) -> list[ErrorEntry]:
+    """What went wrong, once for each type and reason."""
+    found: dict[tuple[str, str], ErrorEntry] = {}
+    for part in parts:
+        walker = part.walker
+        if walker is None:
+            continue
+        kind = part.source.type
+        if walker.failure is not None:
+            found.setdefault((kind, walker.failure.reason), _failed(kind, walker.failure))
+        if walker.unreadable:
+            found.setdefault((kind, UNREADABLE_RECORD), _unreadable(kind, walker.unreadable))
+    return list(found.values())
+
+
+def _failed(kind: str, failure: SourceFailed) -> ErrorEntry:
+    return ErrorEntry(
+        kind, failure.reason.value, failure.message, failure.exchange_code, failure.retryable
+    )
+
+
+def _unreadable(kind: str, count: int) -> ErrorEntry:
+    return ErrorEntry(
+        kind,
+        UNREADABLE_RECORD,
+        f"{count} record{'' if count == 1 else 's'} could not be read and stand as `other`.",
+        None,
+        retryable=False,
+    )

@@ -1,0 +1,398 @@
+"""Asking Bybit: signed GETs, its clock, its limits, its errors. It never writes to an account.
+
+- Signing: https://bybit-exchange.github.io/docs/v5/guide#authentication
+- Error codes: https://bybit-exchange.github.io/docs/v5/error
+- Limits and their headers: https://bybit-exchange.github.io/docs/v5/rate-limit
+
+The query string is built once, signed and sent byte for byte: clients that quote it again break
+the signature on cursors. Bybit's messages stay here: 10004 repeats the API key.
+"""
+
+import hashlib
+import hmac
+import logging
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from decimal import Decimal
+from random import Random
+from typing import Any, Final
+
+import httpx
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from msgspec import MsgspecError, Struct, json
+
+from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Limit, Retries
+from onebook.transactions.bybit.endpoints import IP_RATE, RATES
+from onebook.transactions.clock import Clock
+from onebook.transactions.credentials import Credentials
+from onebook.transactions.failures import Reason, SourceFailed, TooOld
+
+RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clock
+CONNECT_TIMEOUT_S: Final = 5.0
+READ_TIMEOUT_S: Final = 10.0
+BODY_BYTES_MAX: Final = 8 * 1024 * 1024  # instruments of a category are about 1 MB
+CIRCUIT_S: Final = 600.0  # "terminate all sessions and wait for at least 10 minutes"
+CONNECTIONS_MAX: Final = 20
+OFFSET_MAX_AGE_S: Final = 300.0
+
+log = logging.getLogger("onebook.transactions.bybit")
+
+
+class Envelope(Struct, frozen=True):
+    """What every answer is wrapped in; `retMsg` is for us alone."""
+
+    retCode: int  # noqa: N815
+    retMsg: str | None = None  # noqa: N815
+    result: Any = None
+    time: int = 0
+
+
+class Refusal(Struct, frozen=True):
+    """What a code of Bybit's means to a reader of history."""
+
+    reason: Reason
+    message: str
+    retryable: bool = False
+    fatal: bool = False
+
+
+_BAD_KEY = Refusal(Reason.AUTHENTICATION_FAILED, "Bybit does not know the API key.", fatal=True)
+_BUSY = Refusal(Reason.EXCHANGE_ERROR, "Bybit could not answer in time.", retryable=True)
+_REGION = Refusal(
+    Reason.AUTHENTICATION_FAILED, "Bybit does not serve this account from here.", fatal=True
+)
+_EXPIRED = Refusal(Reason.AUTHENTICATION_FAILED, "The API key has expired at Bybit.", fatal=True)
+_REFUSED = Refusal(Reason.EXCHANGE_ERROR, "Bybit refused the request.")
+_WRONG_MODE = Refusal(Reason.EXCHANGE_ERROR, "Bybit does not offer this to the account's mode.")
+_GONE = Refusal(Reason.EXCHANGE_ERROR, "Bybit no longer offers this.")
+
+LIMITED: Final = 10006
+CLOCK_OFF: Final = 10002
+BAD_PARAMETER: Final = 10001
+IP_LIMITED: Final = 10018  # since 2025-09 an HTTP 403
+REFUSALS: Final[Mapping[int, Refusal]] = {
+    429: _BUSY,
+    10000: _BUSY,
+    10016: _BUSY,
+    131001: _BUSY,
+    131003: _BUSY,
+    131200: _BUSY,
+    131201: _BUSY,
+    131230: _BUSY,
+    CLOCK_OFF: Refusal(
+        Reason.EXCHANGE_ERROR, "Bybit did not accept the time of the request.", retryable=True
+    ),
+    LIMITED: Refusal(Reason.RATE_LIMITED, "Bybit's rate limit is used up.", retryable=True),
+    10003: _BAD_KEY,
+    10004: Refusal(Reason.AUTHENTICATION_FAILED, "Bybit did not accept the signature.", fatal=True),
+    10007: _BAD_KEY,
+    10008: _REGION,
+    10009: _REGION,
+    10024: _REGION,
+    10027: _REGION,
+    10010: Refusal(
+        Reason.AUTHENTICATION_FAILED,
+        "The API key is bound to other addresses; the operator must add this one.",
+        fatal=True,
+    ),
+    10005: Refusal(Reason.PERMISSION_DENIED, "The API key has no permission for this."),
+    10017: _GONE,
+    10020: _WRONG_MODE,
+    10028: _WRONG_MODE,
+    100028: _WRONG_MODE,
+    33004: _EXPIRED,
+    -2015: _EXPIRED,
+}
+HTTP_FORBIDDEN, HTTP_NOT_FOUND, HTTP_UNAUTHORIZED, HTTP_TOO_MANY = 403, 404, 401, 429
+
+_TOO_OLD = re.compile(r"2 years", re.IGNORECASE)
+_SERVER_TIME = re.compile(r"server_timestamp\[(\d{13})\]")
+
+
+class Retry(Exception):
+    """This attempt failed in a way that another may not; holds how it would end if none is left."""
+
+    def __init__(self, failure: SourceFailed, *, wait_s: float | None = None) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.wait_s = wait_s
+
+
+class Offset:
+    """How far the exchange's clock is ahead of ours, from the answer with the shortest way."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+        self._way_s = float("inf")
+        self._at_s = float("-inf")
+
+    def heard(self, server_ms: int, *, sent_ms: int, way_s: float, now_s: float) -> None:
+        """Take one answer's time in; `way_s` is how long asking and answering took."""
+        if way_s <= self._way_s or now_s - self._at_s > OFFSET_MAX_AGE_S:
+            self.ms = server_ms - sent_ms - round(way_s * 500)
+            self._way_s, self._at_s = way_s, now_s
+
+    def corrected(self, server_ms: int, *, now_ms: int) -> None:
+        """Take the exchange's word for it: it refused our time."""
+        self.ms = server_ms - now_ms
+        self._way_s = float("inf")
+
+
+class Host:
+    """One environment of Bybit: its address, its clock, and how much we may ask."""
+
+    def __init__(self, base_url: str, *, clock: Clock) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.offset = Offset()
+        self._clock = clock
+        self._limits: dict[tuple[str, str], Limit] = {}
+
+    def limit(self, path: str, account: str) -> Limit:
+        """The limit of a path: Bybit counts by user, we by key."""
+        key = (path, account)
+        if key not in self._limits:
+            self._limits[key] = Limit(RATES[path], self._clock)
+        return self._limits[key]
+
+
+class Client:
+    """The way to Bybit: one connection pool, one circuit and one limit by address for all hosts."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self.clock = clock
+        self.random = random or Random()  # noqa: S311  # jitter
+        self.circuit = Circuit(CIRCUIT_S, clock)
+        self._ip_limit = Limit(IP_RATE, clock)
+        self._http = httpx.AsyncClient(
+            timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+            follow_redirects=False,
+            transport=transport,
+            headers={"Accept": "application/json", "User-Agent": "onebook"},
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+
+    async def get(
+        self,
+        host: Host,
+        path: str,
+        query: str,
+        *,
+        credentials: Credentials | None,
+        retries: Retries,
+    ) -> Envelope:
+        """Ask once, and again while it may help.
+
+        Raises:
+            SourceFailed: There is no answer to be had.
+            TooOld: The range reaches further back than Bybit keeps.
+        """
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                envelope = await self._attempt(host, path, query, credentials)
+            except Retry as retry:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise retry.failure from None
+                if not retries.spend():
+                    raise _spent(retry.failure) from None
+                wait_s = retries.backoff_s(attempt) if retry.wait_s is None else retry.wait_s
+                await self.clock.sleep(wait_s)
+            else:
+                retries.succeeded()
+                return envelope
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(
+        self, host: Host, path: str, query: str, credentials: Credentials | None
+    ) -> Envelope:
+        limit = host.limit(path, credentials.api_key if credentials else "")
+        await limit.take()
+        await self._ip_limit.take()
+        if (left_s := self.circuit.left_s()) > 0:
+            raise _circuit_open(left_s)
+        clock = self.clock
+        sent_ms, sent_s = clock.now_ms(), clock.now_s()
+        request = self._request(host, path, query, credentials, sent_ms=sent_ms)
+        status, headers, body = await self._send(request)
+        envelope = self._open(status, body)
+        now_s = clock.now_s()
+        if envelope.time:
+            host.offset.heard(envelope.time, sent_ms=sent_ms, way_s=now_s - sent_s, now_s=now_s)
+        obey(limit, headers, envelope)
+        if envelope.retCode != 0:
+            self._refused(host, envelope)
+        return envelope
+
+    def _request(
+        self,
+        host: Host,
+        path: str,
+        query: str,
+        credentials: Credentials | None,
+        *,
+        sent_ms: int,
+    ) -> httpx.Request:
+        request = self._http.build_request("GET", f"{host.base_url}{path}?{query}")
+        if credentials is not None:
+            # What is signed is what goes over the wire, not what we meant to send.
+            wire = request.url.query.decode("ascii")
+            at_ms = sent_ms + host.offset.ms
+            request.headers.update(signed(credentials, wire, at_ms=at_ms))
+        return request
+
+    async def _send(self, request: httpx.Request) -> tuple[int, httpx.Headers, bytes]:
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                body = await _bounded(response)
+            finally:
+                await response.aclose()
+        except httpx.TransportError as error:
+            log.debug("%s: %s", request.url.path, type(error).__name__)
+            raise Retry(_unreachable()) from None
+        return response.status_code, response.headers, body
+
+    def _open(self, status: int, body: bytes) -> Envelope:
+        """The envelope of an answer, or what its HTTP status means."""
+        if status == HTTP_FORBIDDEN:
+            self.circuit.trip()
+            log.warning("Bybit answered 403: nothing is asked for %d s", CIRCUIT_S)
+            raise _circuit_open(CIRCUIT_S)
+        if status == HTTP_TOO_MANY or status >= 500:
+            raise Retry(_failed(_BUSY, status))
+        if status == HTTP_NOT_FOUND:
+            raise _failed(_GONE, status)
+        if status == HTTP_UNAUTHORIZED:
+            raise _failed(_BAD_KEY, status)
+        if status != 200:
+            raise _failed(_REFUSED, status)
+        try:
+            return _decoder.decode(body)
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            raise Retry(
+                SourceFailed(Reason.UNREADABLE, "Bybit's answer is not JSON.", retryable=True)
+            ) from None
+
+    def _refused(self, host: Host, envelope: Envelope) -> None:
+        """Raise what a code other than 0 means."""
+        code, said = envelope.retCode, envelope.retMsg or ""
+        if code == BAD_PARAMETER and _TOO_OLD.search(said):
+            raise TooOld
+        if code == IP_LIMITED:
+            self.circuit.trip()
+            raise _circuit_open(CIRCUIT_S)
+        failure = _failed(REFUSALS.get(code, _REFUSED), code)
+        if code == CLOCK_OFF:
+            told = _SERVER_TIME.search(said)
+            server_ms = int(told[1]) if told else envelope.time
+            host.offset.corrected(server_ms, now_ms=self.clock.now_ms())
+            raise Retry(failure, wait_s=0.0)
+        if code == LIMITED:
+            raise Retry(failure, wait_s=0.0)  # the limit itself waits, see `obey`
+        if failure.retryable:
+            raise Retry(failure)
+        raise failure
+
+
+def obey(limit: Limit, headers: Mapping[str, str], envelope: Envelope) -> None:
+    """Follow what an answer says about the limit of its path."""
+    told, reset_ms = (
+        _digits(headers, "x-bapi-limit"),
+        _digits(headers, "x-bapi-limit-reset-timestamp"),
+    )
+    if told is not None:
+        limit.told(told)
+    # Both times are the exchange's, so our clock does not matter.
+    wait_s = (reset_ms - envelope.time) / 1_000 if reset_ms and envelope.time else 0.0
+    if envelope.retCode == LIMITED:
+        limit.block(wait_s if wait_s > 0 else 1.0)
+    elif _digits(headers, "x-bapi-limit-status") == 0 and wait_s > 0:
+        limit.block(wait_s)
+
+
+def signed(credentials: Credentials, query: str, *, at_ms: int) -> dict[str, str]:
+    """The headers that prove who asks for a query string."""
+    text = f"{at_ms}{credentials.api_key}{RECV_WINDOW_MS}{query}".encode()
+    return {
+        "X-BAPI-API-KEY": credentials.api_key,
+        "X-BAPI-TIMESTAMP": str(at_ms),
+        "X-BAPI-RECV-WINDOW": str(RECV_WINDOW_MS),
+        "X-BAPI-SIGN": signature(credentials.secret, text),
+    }
+
+
+def signature(secret: str, text: bytes) -> str:
+    """HMAC-SHA256 in hex; for a key that the operator made (PEM), RSA-SHA256 in base64."""
+    if not secret.startswith("-----BEGIN"):
+        return hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
+    key = load_pem_private_key(secret.encode(), password=None)
+    if not isinstance(key, RSAPrivateKey):
+        raise SourceFailed(
+            Reason.AUTHENTICATION_FAILED, "The stored secret is no RSA private key.", fatal=True
+        )
+    return b64encode(key.sign(text, PKCS1v15(), hashes.SHA256())).decode()
+
+
+async def _bounded(response: httpx.Response) -> bytes:
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > BODY_BYTES_MAX:
+            raise SourceFailed(Reason.UNREADABLE, "Bybit's answer is larger than believable.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _digits(headers: Mapping[str, str], name: str) -> int | None:
+    value = headers.get(name, "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else None
+
+
+def _failed(refusal: Refusal, code: int) -> SourceFailed:
+    return SourceFailed(
+        refusal.reason,
+        refusal.message,
+        exchange_code=code,
+        retryable=refusal.retryable,
+        fatal=refusal.fatal,
+    )
+
+
+def _unreachable() -> SourceFailed:
+    return SourceFailed(Reason.UNREACHABLE, "Bybit cannot be reached.", retryable=True)
+
+
+def _circuit_open(left_s: float) -> SourceFailed:
+    return SourceFailed(
+        Reason.CIRCUIT_OPEN,
+        "Bybit has had enough requests from this address; nothing is asked for ten minutes.",
+        exchange_code=HTTP_FORBIDDEN,
+        retryable=True,
+        retry_after_s=left_s,
+    )
+
+
+def _spent(failure: SourceFailed) -> SourceFailed:
+    return SourceFailed(
+        Reason.BUDGET_SPENT,
+        f"{failure.message} Too many retries were needed; ask again later.",
+        exchange_code=failure.exchange_code,
+        retryable=True,
+    )
+
+
+_decoder = json.Decoder(Envelope, float_hook=Decimal)

@@ -1,0 +1,343 @@
+"""Every Bybit endpoint that history is read from: the facts, as a table.
+
+Limits: https://bybit-exchange.github.io/docs/v5/rate-limit (start values are a fifth or so of the
+table's; the exchange's own headers raise them). Windows and how far back: the page of each path,
+see `docs/reference/transactions.md` for the list of what Bybit leaves open and how we decided.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
+from onebook.transactions.adapter import ExchangeEntry, Source
+from onebook.transactions.budget import Rate
+from onebook.transactions.bybit import funds, ledger, trades
+from onebook.transactions.bybit.rows import EXCHANGE, Mapper
+
+WEEK_MS: Final = 7 * DAY_MS
+MONTH_MS: Final = 30 * DAY_MS
+TWO_YEARS_MS: Final = 730 * DAY_MS
+
+BEGAN_MS: Final = 1_519_862_400_000  # 2018-03-01: Bybit opened that month
+LEVER_ENDED_MS: Final = 1_759_276_800_000  # 2025-10-01: leverage tokens ended 2025-07-04
+# Bybit filters deposits by their creation and shows only when they were credited.
+DEPOSIT_LAG_MS: Final = WEEK_MS
+# A closing order can rest before it fills; Bybit does not say which time the filter goes by.
+CLOSED_PNL_LAG_MS: Final = WEEK_MS
+
+EXECUTIONS: Final = "/v5/execution/list"
+ORDERS: Final = "/v5/order/history"
+CLOSED_PNL: Final = "/v5/position/closed-pnl"
+LEDGER: Final = "/v5/account/transaction-log"
+WALLET: Final = "/v5/account/wallet-balance"
+ACCOUNT: Final = "/v5/account/info"
+FUND_WALLET: Final = "/v5/asset/transfer/query-account-coins-balance"
+FUND_LEDGER: Final = "/v5/asset/fundinghistory"
+DEPOSITS: Final = "/v5/asset/deposit/query-record"
+INTERNAL_DEPOSITS: Final = "/v5/asset/deposit/query-internal-record"
+WITHDRAWALS: Final = "/v5/asset/withdraw/query-record"
+TRANSFERS: Final = "/v5/asset/transfer/query-inter-transfer-list"
+UNIVERSAL_TRANSFERS: Final = "/v5/asset/transfer/query-universal-transfer-list"
+DELIVERIES: Final = "/v5/asset/delivery-record"
+SETTLEMENTS: Final = "/v5/asset/settlement-record"
+LEVER_ORDERS: Final = "/v5/spot-lever-token/order-record"
+API_KEY: Final = "/v5/user/query-api"
+INSTRUMENTS: Final = "/v5/market/instruments-info"
+
+MINUTE_S: Final = 60.0
+IP_RATE: Final = Rate(500, 5.0)  # the table says 600; a breach costs ten minutes
+RATES: Final = {
+    EXECUTIONS: Rate(50, 1.0, start=10),
+    ORDERS: Rate(50, 1.0, start=10),
+    CLOSED_PNL: Rate(50, 1.0, start=10),
+    LEDGER: Rate(25, 1.0, start=10),
+    WALLET: Rate(50, 1.0, start=10),
+    ACCOUNT: Rate(50, 1.0, start=10),
+    FUND_WALLET: Rate(5, 1.0),
+    FUND_LEDGER: Rate(30, 1.0, start=10),
+    DEPOSITS: Rate(100, MINUTE_S),
+    INTERNAL_DEPOSITS: Rate(300, 1.0, start=10),
+    WITHDRAWALS: Rate(300, MINUTE_S),
+    TRANSFERS: Rate(60, MINUTE_S),
+    UNIVERSAL_TRANSFERS: Rate(5, 1.0),
+    DELIVERIES: Rate(50, 1.0, start=10),
+    SETTLEMENTS: Rate(50, 1.0, start=10),
+    LEVER_ORDERS: Rate(10, 1.0),
+    API_KEY: Rate(10, 1.0),
+    INSTRUMENTS: Rate(20, 1.0),
+}
+
+
+class Times(NamedTuple):
+    """How an endpoint takes a range of time."""
+
+    start: str = "startTime"
+    end: str = "endTime"
+    unit_ms: int = 1
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """A source of ours as Bybit offers it.
+
+    Args:
+        source: How it is walked.
+        path: Where it is.
+        fixed: Parameters that are always sent.
+        mapper: How a row becomes a record.
+        rows: Where the rows are in `result`.
+        category: What Bybit calls the market; every category's markets are loaded where it is "*".
+        permission: What the key needs, as `query-api` lists it; any of these.
+        optional: Whether a failure only means that there is nothing.
+    """
+
+    source: Source
+    path: str
+    fixed: tuple[tuple[str, str], ...]
+    mapper: Mapper
+    rows: str = "list"
+    category: str = ""
+    times: Times = Times()
+    permission: tuple[str, ...] = ()
+    optional: bool = False
+
+
+SPOT_PERMISSION: Final = ("SpotTrade",)
+FUTURES_PERMISSION: Final = ("Order", "Position", "DerivativesTrade")
+WALLET_PERMISSION: Final = ("AccountTransfer", "SubMemberTransfer", "SubMemberTransferList")
+
+
+def _executions(
+    name: str, kind: str, category: str, *more: tuple[str, str], **differs: Any
+) -> Endpoint:
+    return Endpoint(
+        source=Source(
+            name=name, type=kind, window_ms=WEEK_MS, keeps_ms=TWO_YEARS_MS, begins_ms=BEGAN_MS,
+            page_rows=100, **differs,
+        ),
+        path=EXECUTIONS,
+        fixed=(("category", category), *more),
+        mapper=trades.execution,
+        category=category,
+        permission=SPOT_PERMISSION if category == "spot" else FUTURES_PERMISSION,
+    )  # fmt: skip
+
+
+def _closed_pnl(name: str, kind: str, category: str) -> Endpoint:
+    return Endpoint(
+        source=Source(
+            name=name, type=kind, window_ms=WEEK_MS, lag_ms=CLOSED_PNL_LAG_MS,
+            keeps_ms=TWO_YEARS_MS, begins_ms=BEGAN_MS, page_rows=100, page_rows_least=50,
+        ),
+        path=CLOSED_PNL,
+        fixed=(("category", category),),
+        mapper=trades.closed_pnl,
+        category=category,
+        permission=FUTURES_PERMISSION,
+    )  # fmt: skip
+
+
+def _deliveries(name: str, kind: str, category: str) -> Endpoint:
+    return Endpoint(
+        source=Source(
+            name=name, type=kind, window_ms=MONTH_MS, keeps_ms=TWO_YEARS_MS, begins_ms=BEGAN_MS,
+            page_rows_least=20,
+        ),
+        path=DELIVERIES,
+        fixed=(("category", category),),
+        mapper=trades.delivery,
+        category=category,
+        permission=WALLET_PERMISSION + FUTURES_PERMISSION,
+    )  # fmt: skip
+
+
+def _tokens(name: str, ledger_type: str) -> Endpoint:
+    return Endpoint(
+        source=Source(
+            name=name, type="leverage_token_trades", window_ms=WEEK_MS, keeps_ms=TWO_YEARS_MS,
+            begins_ms=BEGAN_MS, ends_ms=LEVER_ENDED_MS,
+        ),
+        path=LEDGER,
+        fixed=(("accountType", "UNIFIED"), ("type", ledger_type)),
+        mapper=ledger.token_line,
+    )  # fmt: skip
+
+
+def _transfers(name: str, path: str) -> Endpoint:
+    return Endpoint(
+        source=Source(
+            name=name, type="transfers", window_ms=WEEK_MS, grain_ms=SECOND_MS, lag_ms=SECOND_MS,
+            begins_ms=BEGAN_MS, page_rows_least=20,
+        ),
+        path=path,
+        fixed=(),
+        mapper=funds.transfer,
+        permission=WALLET_PERMISSION,
+    )  # fmt: skip
+
+
+_ENDPOINTS: Final = (
+    Endpoint(
+        source=Source(name="unified_wallet", type="holdings", window_ms=0),
+        path=WALLET,
+        fixed=(("accountType", "UNIFIED"),),
+        mapper=funds.unified_balance,
+        rows="coin",
+    ),
+    Endpoint(
+        source=Source(name="funding_wallet", type="holdings", window_ms=0),
+        path=FUND_WALLET,
+        fixed=(("accountType", "FUND"),),
+        mapper=funds.funding_balance,
+        rows="balance",
+        permission=WALLET_PERMISSION,
+    ),
+    Endpoint(
+        source=Source(
+            name="chain_deposits", type="deposits", window_ms=MONTH_MS, grain_ms=SECOND_MS,
+            lag_ms=DEPOSIT_LAG_MS, begins_ms=BEGAN_MS, page_rows_least=50, splits=False,
+        ),
+        path=DEPOSITS,
+        fixed=(),
+        mapper=funds.deposit,
+        rows="rows",
+        permission=WALLET_PERMISSION,
+    ),
+    Endpoint(
+        source=Source(
+            name="internal_deposits", type="deposits", window_ms=MONTH_MS, grain_ms=SECOND_MS,
+            lag_ms=SECOND_MS, begins_ms=BEGAN_MS, page_rows_least=50, splits=False,
+        ),
+        path=INTERNAL_DEPOSITS,
+        fixed=(),
+        mapper=funds.internal_deposit,
+        rows="rows",
+        permission=WALLET_PERMISSION,
+    ),
+    Endpoint(
+        source=Source(
+            name="withdrawals", type="withdrawals", window_ms=MONTH_MS, grain_ms=SECOND_MS,
+            lag_ms=SECOND_MS, begins_ms=BEGAN_MS, page_rows_least=50,
+        ),
+        path=WITHDRAWALS,
+        fixed=(("withdrawType", "2"),),  # the default would hide withdrawals to Bybit users
+        mapper=funds.withdrawal,
+        rows="rows",
+        permission=WALLET_PERMISSION,
+    ),
+    _executions("spot_fills", "spot_orders", "spot", page_rows_least=50),
+    Endpoint(
+        source=Source(
+            name="spot_orders", type="spot_orders", window_ms=WEEK_MS, keeps_ms=TWO_YEARS_MS,
+            begins_ms=BEGAN_MS, page_rows_least=20,
+        ),
+        path=ORDERS,
+        fixed=(("category", "spot"),),
+        mapper=trades.order,
+        category="spot",
+        permission=SPOT_PERMISSION,
+    ),
+    _executions("linear_fills", "futures_linear", "linear", page_rows_least=50),
+    # Whether the query above holds USDC contracts is not documented; duplicates go by id.
+    _executions("linear_usdc_fills", "futures_linear", "linear", ("settleCoin", "USDC")),
+    _closed_pnl("linear_closed_pnl", "futures_linear", "linear"),
+    _deliveries("linear_deliveries", "futures_linear", "linear"),
+    Endpoint(
+        source=Source(
+            name="usdc_sessions", type="futures_linear", window_ms=MONTH_MS,
+            keeps_ms=TWO_YEARS_MS, begins_ms=BEGAN_MS, page_rows_least=20,
+        ),
+        path=SETTLEMENTS,
+        fixed=(("category", "linear"),),
+        mapper=trades.settlement,
+        category="linear",
+        permission=WALLET_PERMISSION + FUTURES_PERMISSION,
+    ),
+    _executions("inverse_fills", "futures_inverse", "inverse", page_rows_least=50),
+    _closed_pnl("inverse_closed_pnl", "futures_inverse", "inverse"),
+    _deliveries("inverse_deliveries", "futures_inverse", "inverse"),
+    Endpoint(
+        source=Source(
+            name="unified_ledger", type="ledger", window_ms=WEEK_MS, keeps_ms=TWO_YEARS_MS,
+            begins_ms=BEGAN_MS, page_rows_least=20,
+        ),
+        path=LEDGER,
+        fixed=(("accountType", "UNIFIED"),),
+        mapper=ledger.ledger,
+        category="*",
+    ),
+    Endpoint(
+        source=Source(
+            name="funding_ledger", type="ledger", window_ms=WEEK_MS, grain_ms=SECOND_MS,
+            lag_ms=SECOND_MS, keeps_ms=TWO_YEARS_MS, begins_ms=BEGAN_MS, page_rows=100,
+            page_rows_least=10,
+        ),
+        path=FUND_LEDGER,
+        fixed=(),
+        mapper=ledger.funding_line,
+        times=Times("createTimeFrom", "createTimeTo", SECOND_MS),
+        permission=WALLET_PERMISSION,
+    ),
+    _tokens("token_subscriptions", "TOKENS_SUBSCRIPTION"),
+    _tokens("token_redemptions", "TOKENS_REDEMPTION"),
+    Endpoint(
+        source=Source(
+            name="token_orders", type="leverage_token_trades", window_ms=MONTH_MS,
+            keeps_ms=TWO_YEARS_MS, begins_ms=BEGAN_MS, ends_ms=LEVER_ENDED_MS, page_rows=500,
+            page_rows_least=100,
+        ),
+        path=LEVER_ORDERS,
+        fixed=(),
+        mapper=funds.leverage_token,
+        optional=True,
+    ),
+    _transfers("internal_transfers", TRANSFERS),
+    _transfers("universal_transfers", UNIVERSAL_TRANSFERS),
+)  # fmt: skip
+
+ENDPOINTS: Final = {endpoint.source.name: endpoint for endpoint in _ENDPOINTS}
+SOURCES: Final = {endpoint.source.name: endpoint.source for endpoint in _ENDPOINTS}
+
+TYPES: Final = (
+    "holdings",
+    "deposits",
+    "withdrawals",
+    "spot_orders",
+    "futures_linear",
+    "futures_inverse",
+    "ledger",
+    "leverage_token_trades",
+    "transfers",
+)
+
+
+def _of(*types: str) -> tuple[str, ...]:
+    return tuple(name for name, source in SOURCES.items() if source.type in types)
+
+
+# `trades` are fills only: with the orders that they make up, a sum would count them twice.
+_FILLS: Final = ("spot_fills",)
+_FUTURES: Final = _of("futures_linear", "futures_inverse")
+WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
+    "trades": _FILLS,
+    "spot_trades": _FILLS,
+    "futures": _FUTURES,
+    "derivatives": _FUTURES,
+    "balances": _of("holdings"),
+}
+ENTRY: Final = ExchangeEntry(
+    name=EXCHANGE,
+    display="Bybit",
+    types=TYPES,
+    words=WORDS,
+    default=(
+        "deposits",
+        "withdrawals",
+        "trades",
+        "futures",
+        "leverage_token_trades",
+        "transfers",
+    ),
+)
+LOADED_CATEGORIES: Final = ("spot", "linear", "inverse")
+MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS

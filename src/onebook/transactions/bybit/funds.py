@@ -1,0 +1,361 @@
+"""Rows of funds: deposits, withdrawals, transfers, leverage tokens, holdings.
+
+- https://bybit-exchange.github.io/docs/v5/asset/deposit/deposit-record
+- https://bybit-exchange.github.io/docs/v5/asset/deposit/internal-deposit-record
+- https://bybit-exchange.github.io/docs/v5/asset/withdraw/withdraw-record
+- https://bybit-exchange.github.io/docs/v5/asset/transfer/inter-transfer-list
+- https://bybit-exchange.github.io/docs/v5/asset/transfer/unitransfer-list
+- https://bybit-exchange.github.io/docs/v5/account/wallet-balance
+
+A withdrawal's `amount` is what arrives: `withdrawFee` comes on top of it.
+"""
+
+from typing import Final
+
+from msgspec import UNSET
+
+from onebook.transactions.bybit.rows import (
+    EXCHANGE,
+    Context,
+    Row,
+    as_money,
+    digits,
+    first_fee,
+    make_id,
+    ms,
+    nonzero,
+    plain,
+    seconds,
+    text,
+)
+from onebook.transactions.decimals import unsigned
+from onebook.transactions.record import (
+    Balance,
+    Chain,
+    Description,
+    Direction,
+    Fee,
+    Holder,
+    Ids,
+    Record,
+    Sender,
+    Status,
+    Transfer,
+    View,
+    iso,
+)
+
+DEPOSIT_STATUSES: Final = {
+    "0": Status.UNKNOWN,
+    "1": Status.PENDING,  # to be confirmed
+    "2": Status.PENDING,  # processing
+    "3": Status.COMPLETED,
+    "4": Status.FAILED,
+    "7": Status.PENDING,  # rollback in progress
+    "10011": Status.PENDING,  # on its way to the funding pool
+    "10012": Status.COMPLETED,
+    "70011": Status.REVERSED,  # the money was taken away again
+    "70012": Status.COMPLETED,  # stands after review
+    "70013": Status.PENDING,  # rollback failed, a person looks at it
+}
+INTERNAL_DEPOSIT_STATUSES: Final = {
+    "1": Status.PENDING,
+    "2": Status.COMPLETED,
+    "3": Status.FAILED,
+}
+WITHDRAWAL_STATUSES: Final = {
+    "SecurityCheck": Status.PENDING,
+    "Pending": Status.PENDING,
+    "BlockchainConfirmed": Status.PENDING,
+    "MoreInformationRequired": Status.PENDING,
+    "success": Status.COMPLETED,
+    "CancelByUser": Status.CANCELLED,
+    "Reject": Status.FAILED,
+    "Fail": Status.FAILED,
+    "Unknown": Status.UNKNOWN,
+}
+TRANSFER_STATUSES: Final = {
+    "SUCCESS": Status.COMPLETED,
+    "PENDING": Status.PENDING,
+    "FAILED": Status.FAILED,
+}
+TOKEN_STATUSES: Final = {"1": Status.COMPLETED, "2": Status.PENDING, "3": Status.FAILED}
+PURCHASE: Final = "1"
+
+# Our names of Bybit's chains; others keep only Bybit's own.
+NETWORKS: Final = {
+    "APTOS": "aptos", "ARBI": "arbitrum", "BASE": "base", "BSC": "bsc", "BTC": "bitcoin",
+    "CAVAX": "avalanche-c", "DOGE": "dogecoin", "DOT": "polkadot", "ETH": "ethereum",
+    "KSM": "kusama", "LTC": "litecoin", "MANTLE": "mantle", "MATIC": "polygon", "OP": "optimism",
+    "OP.E": "optimism", "SOL": "solana", "SUI": "sui", "TON": "ton", "TRX": "tron", "XRP": "xrp",
+    "ZKV2": "zksync-era",
+}  # fmt: skip
+
+
+def deposit(row: Row, context: Context) -> Record:
+    """A deposit from a blockchain. Until it is credited it has no time of its own: it counts at
+    the end of the window that it was found in, and says so in `incomplete`.
+    """
+    credited_ms = ms(row, "successAt")
+    coin, amount = row["coin"], digits(row, "amount") or "0"
+    charged = nonzero(row, "depositFee")
+    fees = (Fee(coin, charged, None, "network", "depositFee"),) if charged else ()
+    at_ms = credited_ms or context.asked_at_ms
+    sender = text(row, "fromAddress")
+    native = text(row, "id")
+    key = native or ":".join(plain(row, name) for name in ("txID", "txIndex", "coin", "toAddress"))
+    return Record(
+        transactionId=make_id(context, "deposit", key),
+        timestamp=at_ms,
+        label="Deposit",
+        receivedCurrency=as_money(coin, amount) or UNSET,
+        fee=first_fee(fees),
+        sender=Sender(walletId=sender) if sender else None,
+        description=Description("Bybit Deposit", f"Deposit {amount} {coin}"),
+        datetime=iso(at_ms),
+        updated_at=credited_ms,
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type="deposits",
+        unified_type="deposits",
+        kind="deposit",
+        native_type=text(row, "depositType"),
+        status=DEPOSIT_STATUSES.get(plain(row, "status"), Status.UNKNOWN),
+        native_status=text(row, "status"),
+        direction=Direction.IN,
+        asset=coin,
+        amount=amount,
+        fees=fees,
+        chain=Chain(
+            network=NETWORKS.get(plain(row, "chain")),
+            network_native=text(row, "chain"),
+            tx_hash=text(row, "txID"),
+            tx_index=text(row, "txIndex"),
+            block_hash=text(row, "blockHash"),
+            confirmations=int(row.get("confirmations") or 0),
+            from_address=sender,
+            to_address=text(row, "toAddress"),
+            tag=text(row, "tag"),
+        ),
+        ids=Ids(native=native, tx_hash=text(row, "txID")),
+        incomplete=() if credited_ms else ("timestamp",),
+    )
+
+
+def internal_deposit(row: Row, context: Context) -> Record:
+    """A deposit from another Bybit user: never on a chain; the sender's address is masked."""
+    at_ms = seconds(row, "createdTime") or context.asked_at_ms
+    coin, amount = row["coin"], digits(row, "amount") or "0"
+    uid, address = text(row, "fromMemberId"), text(row, "address")
+    return Record(
+        transactionId=make_id(context, "deposit", f"i:{row['id']}"),
+        timestamp=at_ms,
+        label="Deposit",
+        receivedCurrency=as_money(coin, amount) or UNSET,
+        sender=Sender(name=uid, walletId=address) if uid or address else None,
+        description=Description("Bybit Deposit", f"Deposit {amount} {coin} from a Bybit user"),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type="deposits",
+        unified_type="deposits",
+        kind="deposit",
+        native_type=text(row, "type"),
+        status=INTERNAL_DEPOSIT_STATUSES.get(plain(row, "status"), Status.UNKNOWN),
+        native_status=text(row, "status"),
+        direction=Direction.IN,
+        asset=coin,
+        amount=amount,
+        transfer=Transfer(None, None, from_uid=uid),
+        ids=Ids(native=plain(row, "id"), transfer_id=text(row, "txID")),
+        incomplete=() if row.get("createdTime") else ("timestamp",),
+    )
+
+
+def withdrawal(row: Row, context: Context) -> Record:
+    """A withdrawal, on a chain or to another Bybit user."""
+    at_ms, coin = int(row["createTime"]), row["coin"]
+    amount = digits(row, "amount") or "0"
+    off_chain = plain(row, "withdrawType") == "1"
+    fees = _withdrawal_fees(row, coin)
+    to = text(row, "toAddress")
+    return Record(
+        transactionId=make_id(context, "withdrawal", plain(row, "withdrawId")),
+        timestamp=at_ms,
+        label="Withdrawal",
+        sentCurrency=as_money(coin, amount) or UNSET,
+        fee=first_fee(fees),
+        description=Description(
+            "Bybit Withdrawal",
+            f"Withdraw {amount} {coin}" + (" to a Bybit user" if off_chain else ""),
+        ),
+        datetime=iso(at_ms),
+        updated_at=ms(row, "updateTime"),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type="withdrawals",
+        unified_type="withdrawals",
+        kind="withdrawal",
+        native_type=text(row, "withdrawType"),
+        status=WITHDRAWAL_STATUSES.get(plain(row, "status"), Status.UNKNOWN),
+        native_status=text(row, "status"),
+        direction=Direction.OUT,
+        asset=coin,
+        amount=amount,
+        fees=fees,
+        chain=None
+        if off_chain
+        else Chain(
+            network=NETWORKS.get(plain(row, "chain")),
+            network_native=text(row, "chain"),
+            tx_hash=text(row, "txID"),
+            to_address=to,
+            tag=text(row, "tag"),
+        ),
+        transfer=Transfer(None, None, to_uid=to) if off_chain else None,
+        ids=Ids(native=plain(row, "withdrawId"), tx_hash=text(row, "txID")),
+    )
+
+
+def _withdrawal_fees(row: Row, coin: str) -> tuple[Fee, ...]:
+    fees = []
+    if (charged := nonzero(row, "withdrawFee")) is not None:
+        fees.append(Fee(coin, charged, None, "network", "withdrawFee"))
+    if (tax := nonzero(row, "tax")) is not None:
+        fees.append(Fee(coin, tax, digits(row, "taxRate"), "tax", "tax"))
+    return tuple(fees)
+
+
+def transfer(row: Row, context: Context) -> Record:
+    """A transfer between wallets of one user, or between two users of one family."""
+    at_ms, coin = int(row["timestamp"]), row["coin"]
+    amount = digits(row, "amount") or "0"
+    moved = as_money(coin, amount) or UNSET
+    parties = Transfer(
+        text(row, "fromAccountType"),
+        text(row, "toAccountType"),
+        text(row, "fromMemberId"),
+        text(row, "toMemberId"),
+    )
+    return Record(
+        transactionId=make_id(context, "transfer", plain(row, "transferId")),
+        timestamp=at_ms,
+        label="Transfer",
+        sentCurrency=moved,
+        receivedCurrency=moved,
+        description=Description(
+            "Bybit Transfer",
+            f"{amount} {coin} from {parties.from_account} to {parties.to_account}",
+        ),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type="transfers",
+        unified_type="transfers",
+        kind="transfer",
+        native_type="universal" if parties.from_uid else "internal",
+        status=TRANSFER_STATUSES.get(plain(row, "status"), Status.UNKNOWN),
+        native_status=text(row, "status"),
+        direction=Direction.BOTH,
+        asset=coin,
+        amount=amount,
+        transfer=parties,
+        ids=Ids(native=plain(row, "transferId"), transfer_id=plain(row, "transferId")),
+    )
+
+
+def leverage_token(row: Row, context: Context) -> Record:
+    """A purchase or redemption of a leverage token, from the endpoint that ended 2025-07-04.
+
+    The ledger's lines of it are the ones to sum: they reach further than the endpoint lived.
+    """
+    at_ms, bought = int(row["orderTime"]), plain(row, "ltOrderType") == PURCHASE
+    token, coin = row["ltCoin"], row["valueCoin"]
+    tokens = as_money(token, digits(row, "amount")) or UNSET
+    value = as_money(coin, digits(row, "value")) or UNSET
+    charged = nonzero(row, "fee")
+    fees = (Fee(coin, charged, None, "trading", "fee"),) if charged else ()
+    word = "Buy" if bought else "Sell"
+    native_key = f"{plain(row, 'ltOrderType')}:{plain(row, 'orderId')}"
+    return Record(
+        transactionId=make_id(context, "leverage_token", native_key),
+        timestamp=at_ms,
+        label=word,
+        sentCurrency=value if bought else tokens,
+        receivedCurrency=tokens if bought else value,
+        fee=first_fee(fees),
+        description=Description(
+            "Bybit Leverage Token", f"{word} {digits(row, 'amount')} {token} for {coin}"
+        ),
+        datetime=iso(at_ms),
+        updated_at=ms(row, "updateTime"),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type="leverage_token_trades",
+        kind="leverage_token",
+        native_type=plain(row, "ltOrderType"),
+        status=TOKEN_STATUSES.get(plain(row, "ltOrderStatus"), Status.UNKNOWN),
+        native_status=text(row, "ltOrderStatus"),
+        view=View.SUMMARY,
+        direction=Direction.IN if bought else Direction.OUT,
+        side=word.lower(),
+        asset=token,
+        amount=digits(row, "amount"),
+        quantity=digits(row, "amount"),
+        quantity_unit="base",
+        value=digits(row, "value"),
+        fees=fees,
+        ids=Ids(native=plain(row, "orderId"), order_id=plain(row, "orderId")),
+    )
+
+
+def unified_balance(row: Row, context: Context) -> Record:
+    """One coin of the unified wallet, as it stands now."""
+    return _balance(
+        row,
+        context,
+        wallet="UNIFIED",
+        balance=Balance(
+            total=digits(row, "walletBalance"),
+            available=digits(row, "availableToWithdraw"),
+            locked=digits(row, "locked"),
+            borrowed=digits(row, "borrowAmount"),
+            interest=digits(row, "accruedInterest"),
+            unrealised_pnl=digits(row, "unrealisedPnl"),
+            usd_value=digits(row, "usdValue"),
+        ),
+    )
+
+
+def funding_balance(row: Row, context: Context) -> Record:
+    """One coin of the funding wallet, as it stands now."""
+    return _balance(
+        row,
+        context,
+        wallet="FUND",
+        balance=Balance(
+            total=digits(row, "walletBalance"), available=digits(row, "transferBalance")
+        ),
+    )
+
+
+def _balance(row: Row, context: Context, *, wallet: str, balance: Balance) -> Record:
+    coin, at_ms = row["coin"], context.asked_at_ms
+    return Record(
+        transactionId=make_id(context, "balance", f"{wallet}:{coin}"),
+        timestamp=at_ms,
+        label="Balance",
+        description=Description("Bybit Balance", f"{balance.total} {coin} in {wallet}"),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type="holdings",
+        unified_type="balances",
+        kind="balance",
+        view=View.SNAPSHOT,
+        account=Holder(wallet, None),
+        asset=coin,
+        amount=None if balance.total is None else unsigned(balance.total),
+        balance=balance,
+        ids=Ids(native=f"{wallet}:{coin}"),
+    )

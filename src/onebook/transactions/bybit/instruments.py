@@ -1,0 +1,127 @@
+"""Base, quote and settle coin of Bybit's symbols.
+
+The list comes from `/v5/market/instruments-info`; a symbol that left it (delisted, expired) is
+read from its name. https://bybit-exchange.github.io/docs/v5/market/instrument
+"""
+
+import re
+from calendar import timegm
+from collections.abc import Iterable, Mapping
+from time import strptime
+from typing import Any, Final
+
+from onebook.transactions.record import Market
+
+CACHE_MAX: Final = 20_000  # symbols read from their names; the list itself holds about 3,000
+
+# Quote coins of spot, longest first where one ends in another.
+QUOTES: Final = (
+    "USDT", "USDC", "USDE", "USD1", "USDQ", "USDR", "BUSD", "EURC", "EURQ", "EURR", "XUSD",
+    "DAI", "EUR", "GBP", "BRL", "BRZ", "PLN", "TRY", "MNT", "BTC", "ETH", "SOL", "USD",
+)  # fmt: skip
+EXPIRY_HOUR_MS: Final = 8 * 3_600_000  # futures and options expire at 08:00 UTC
+
+_DATED = re.compile(r"(?P<pair>[A-Z0-9]+)-(?P<date>\d{1,2}[A-Z]{3}\d{2})")
+_INVERSE = re.compile(r"(?P<base>[A-Z0-9]+)USD(?P<month>[FGHJKMNQUVXZ]\d{2})?")
+_OPTION = re.compile(
+    r"(?P<base>[A-Z0-9]+)-(?P<date>\d{1,2}[A-Z]{3}\d{2})-[0-9.]+-[CP](-(?P<settle>[A-Z0-9]+))?"
+)
+
+
+class Markets:
+    """Every symbol that an account may have traded."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Market] = {}
+        self._guessed: dict[tuple[str, str], Market] = {}
+
+    def load(self, category: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Take rows of `instruments-info` in."""
+        for row in rows:
+            market = listed(category, row)
+            self._known[category, market.symbol] = market
+
+    def find(self, category: str, symbol: str) -> Market:
+        """The market of a symbol; coins are None where even its name does not tell."""
+        key = (category, symbol)
+        market = self._known.get(key) or self._guessed.get(key)
+        if market is None:
+            market = guess(category, symbol)
+            if len(self._guessed) < CACHE_MAX:
+                self._guessed[key] = market
+        return market
+
+
+def listed(category: str, row: Mapping[str, Any]) -> Market:
+    """A row of `instruments-info` as a market."""
+    expiry = int(row.get("deliveryTime") or 0)
+    contract = row.get("contractType") or ("Option" if category == "option" else None)
+    perpetual = contract is not None and contract.endswith("Perpetual")
+    return Market(
+        symbol=row["symbol"],
+        category=category,
+        contract_type=contract,
+        base=row.get("baseCoin"),
+        quote=row.get("quoteCoin"),
+        settle=row.get("settleCoin"),
+        expiry=None if perpetual else expiry or None,
+    )
+
+
+def guess(category: str, symbol: str) -> Market:
+    """A market from nothing but its name."""
+    found = _READERS.get(category, _nothing)(symbol)
+    return found or Market(symbol, category, None, None, None, None, None)
+
+
+def _nothing(_symbol: str) -> Market | None:
+    return None
+
+
+def _spot(symbol: str) -> Market | None:
+    for quote in QUOTES:
+        base = symbol.removesuffix(quote)
+        if base and base != symbol:
+            return Market(symbol, "spot", None, base, quote, None, None)
+    return None
+
+
+def _linear(symbol: str) -> Market | None:
+    if dated := _DATED.fullmatch(symbol):
+        pair, expiry = dated["pair"], _expiry(dated["date"])
+        base = pair.removesuffix("USDT")
+        coin = "USDC" if base == pair else "USDT"
+        return Market(symbol, "linear", "LinearFutures", base, coin, coin, expiry)
+    for suffix, coin in (("USDT", "USDT"), ("PERP", "USDC"), ("USDC", "USDC")):
+        base = symbol.removesuffix(suffix)
+        if base and base != symbol:
+            return Market(symbol, "linear", "LinearPerpetual", base, coin, coin, None)
+    return None
+
+
+def _inverse(symbol: str) -> Market | None:
+    found = _INVERSE.fullmatch(symbol)
+    if found is None:
+        return None
+    # The month letter does not say the day: an expired future keeps its expiry unknown.
+    contract = "InverseFutures" if found["month"] else "InversePerpetual"
+    return Market(symbol, "inverse", contract, found["base"], "USD", found["base"], None)
+
+
+def _option(symbol: str) -> Market | None:
+    found = _OPTION.fullmatch(symbol)
+    if found is None:
+        return None
+    coin = found["settle"] or "USDC"
+    expiry = _expiry(found["date"])
+    return Market(symbol, "option", "Option", found["base"], coin, coin, expiry)
+
+
+def _expiry(date: str) -> int | None:
+    try:
+        return timegm(strptime(date, "%d%b%y")) * 1_000 + EXPIRY_HOUR_MS
+    except ValueError:
+        return None
+
+
+_READERS: Final = {"spot": _spot, "linear": _linear, "inverse": _inverse, "option": _option}

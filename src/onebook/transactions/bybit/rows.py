@@ -1,0 +1,102 @@
+"""What every mapping of a Bybit row needs: the context, ids, texts and times.
+
+In Bybit's rows "" means absent and "0" means zero; nearly everything is text, some ids and times
+are numbers. https://bybit-exchange.github.io/docs/v5/enum
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from onebook.transactions.bybit.instruments import Markets
+from onebook.transactions.decimals import canonical, negated, unsigned
+from onebook.transactions.record import Fee, Money, Record, money, record_id
+
+EXCHANGE: Final = "bybit"
+NS_FROM: Final = 10**16  # closed-pnl once gave createdTime in nanoseconds
+
+Row = Mapping[str, Any]
+
+
+class Context(Struct, frozen=True):
+    """What a row does not say itself.
+
+    Args:
+        environment: mainnet, testnet or demo: a part of every id.
+        markets: Base, quote and settle coin of every symbol.
+        category: spot, linear, inverse or option, where the endpoint has one.
+        asked_at_ms: When a row without a time counts as seen: the end of its window, or now.
+    """
+
+    environment: str
+    markets: Markets
+    category: str = ""
+    asked_at_ms: int = 0
+
+
+Mapper = Callable[[Row, Context], Record]
+
+
+def make_id(context: Context, source: str, native_key: str) -> str:
+    """The id of a Bybit event."""
+    return record_id(EXCHANGE, context.environment, source, native_key)
+
+
+def text(row: Row, name: str) -> str | None:
+    """A text that is there."""
+    value = row.get(name)
+    if value is None or value == "":
+        return None
+    return value if type(value) is str else str(value)
+
+
+def plain(row: Row, name: str) -> str:
+    """A text, "" where it is absent: for ids."""
+    value = row.get(name)
+    return "" if value is None else str(value)
+
+
+def digits(row: Row, name: str) -> str | None:
+    """A number in canonical text."""
+    return canonical(row.get(name))
+
+
+def nonzero(row: Row, name: str) -> str | None:
+    """A number that says something: neither absent nor zero."""
+    found = canonical(row.get(name))
+    return None if found == "0" else found
+
+
+def ms(row: Row, name: str) -> int | None:
+    """A time in Unix ms; None where it is absent or zero."""
+    value = row.get(name)
+    if not value or value == "0":
+        return None
+    found = int(value)
+    return found // 1_000_000 if found >= NS_FROM else found
+
+
+def seconds(row: Row, name: str) -> int | None:
+    """A time in Unix seconds, as ms."""
+    found = ms(row, name)
+    return None if found is None else found * 1_000
+
+
+def as_money(currency: str | None, amount: str | None) -> Money | None:
+    """An unsigned amount of a known currency."""
+    if currency is None or amount is None:
+        return None
+    return money(currency, unsigned(amount))
+
+
+def first_fee(fees: tuple[Fee, ...]) -> Money | None:
+    """The documented single fee: the first of all."""
+    if not fees or fees[0].currency is None:
+        return None
+    return money(fees[0].currency, fees[0].amount)
+
+
+def opposite(amount: str | None) -> str | None:
+    """The other sign: what an account paid is what it did not gain."""
+    return None if amount is None else negated(amount)

@@ -1,0 +1,526 @@
+"""Rows of trading: executions, orders, closed positions, deliveries, USDC sessions.
+
+- Executions, the truth for amounts and fees: https://bybit-exchange.github.io/docs/v5/order/execution
+- Orders, the truth for order state: https://bybit-exchange.github.io/docs/v5/order/order-list
+- Closed P&L: https://bybit-exchange.github.io/docs/v5/position/close-pnl
+- Deliveries: https://bybit-exchange.github.io/docs/v5/asset/delivery
+- USDC sessions: https://bybit-exchange.github.io/docs/v5/asset/settlement
+
+A fill of a future exchanges no asset: only its fee, funding and P&L move the wallet, so such
+records have neither `sentCurrency` nor `receivedCurrency`. Orders, closed positions, deliveries
+and sessions are made of fills and wallet changes that stand elsewhere: their view is `summary`.
+"""
+
+from typing import Any, Final
+
+from msgspec import UNSET, MsgspecError, UnsetType, json
+
+from onebook.transactions.bybit.rows import (
+    EXCHANGE,
+    Context,
+    Row,
+    as_money,
+    digits,
+    first_fee,
+    make_id,
+    ms,
+    nonzero,
+    opposite,
+    plain,
+    text,
+)
+from onebook.transactions.decimals import EXACT, canonical, show, unsigned
+from onebook.transactions.record import (
+    Description,
+    Direction,
+    Fee,
+    Holder,
+    Ids,
+    Market,
+    Money,
+    Position,
+    Record,
+    Status,
+    View,
+    iso,
+)
+
+UNIFIED_WALLET: Final = Holder("UNIFIED", None)
+EXECUTION: Final = "execution"  # parts of ids: never change
+ORDER: Final = "order"
+
+TYPES: Final = {"spot": "spot_orders", "linear": "futures_linear", "inverse": "futures_inverse"}
+UNIFIED_TYPES: Final = {"spot": "trades", "linear": "futures", "inverse": "futures"}
+
+TRADE, FUNDING, OTHER = "trade", "funding", "other"
+EXECUTION_KINDS: Final = {
+    "": TRADE,
+    "UNKNOWN": TRADE,  # rows of the classic account
+    "Trade": TRADE,
+    "BlockTrade": TRADE,
+    "FutureSpread": TRADE,
+    "MovePosition": TRADE,
+    "Funding": FUNDING,
+    "BustTrade": "liquidation",
+    "AdlTrade": "adl",
+    "Delivery": "delivery",
+    "Settle": "delivery",
+    "CorporateAction": "adjustment",
+}
+LABELS: Final = {
+    "trade": "Trade",
+    "funding": "Funding",
+    "liquidation": "Liquidation",
+    "adl": "Liquidation",
+    "delivery": "Delivery",
+}
+ORDER_STATUSES: Final = {
+    "Filled": Status.COMPLETED,
+    "PartiallyFilledCanceled": Status.COMPLETED,
+    "Cancelled": Status.CANCELLED,
+    "Deactivated": Status.CANCELLED,
+    "Rejected": Status.FAILED,
+    "New": Status.PENDING,
+    "Created": Status.PENDING,
+    "PartiallyFilled": Status.PENDING,
+    "Untriggered": Status.PENDING,
+    "Triggered": Status.PENDING,
+    "Active": Status.PENDING,
+}
+ENDED_WITHOUT_REST: Final = (Status.CANCELLED, Status.FAILED)
+
+
+def execution(row: Row, context: Context) -> Record:
+    """A fill, a funding payment, or what else Bybit books as an execution."""
+    native = plain(row, "execType")
+    kind = EXECUTION_KINDS.get(native, OTHER)
+    market = context.markets.find(context.category, row["symbol"])
+    if kind == FUNDING:
+        return _funding(row, context, market)
+    return _fill(row, context, market, kind)
+
+
+def _fill(row: Row, context: Context, market: Market, kind: str) -> Record:
+    side, at_ms = row["side"], int(row["execTime"])
+    spot = context.category == "spot"
+    price, quantity = digits(row, "execPrice"), digits(row, "execQty")
+    value = digits(row, "execValue") or _product(price, quantity)
+    fees = execution_fees(row, market, spot=spot)
+    sent, received = _exchanged(market, side, quantity, value) if spot else (UNSET, UNSET)
+    closed = nonzero(row, "closedSize")
+    order_id = plain(row, "orderId")
+    buy = side == "Buy"
+    return Record(
+        transactionId=make_id(context, EXECUTION, execution_key(row, context.category)),
+        timestamp=at_ms,
+        label=side if spot and side in _SIDES else LABELS.get(kind, "Other"),
+        sentCurrency=sent,
+        receivedCurrency=received,
+        fee=first_fee(fees),
+        description=Description(
+            _title(kind, spot=spot),
+            f"{side} {quantity} {_unit_name(market)} at {price} {market.quote or ''}".rstrip(),
+        ),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=TYPES.get(context.category, context.category),
+        unified_type=UNIFIED_TYPES.get(context.category),
+        kind=kind,
+        native_type=row.get("execType") or None,
+        account=UNIFIED_WALLET,
+        direction=(Direction.IN if buy else Direction.OUT) if spot else Direction.NONE,
+        side=_SIDES.get(side),
+        asset=market.base,
+        amount=value if context.category == "inverse" else quantity,
+        instrument=market,
+        price=price,
+        quantity=quantity,
+        quantity_unit=_unit(context.category),
+        value=value,
+        fees=fees,
+        position=None
+        if spot
+        else Position(closed_size=closed, mark_price=nonzero(row, "markPrice")),
+        ids=_execution_ids(row),
+        related=(make_id(context, ORDER, f"{context.category}:{order_id}"),) if order_id else (),
+        incomplete=("instrument",) if market.base is None else (),
+    )
+
+
+def _funding(row: Row, context: Context, market: Market) -> Record:
+    """A funding payment: `execFee` above zero was paid, below zero received."""
+    at_ms, paid = int(row["execTime"]), digits(row, "execFee") or "0"
+    moved = as_money(market.settle, paid) or UNSET
+    received = paid[0] == "-"
+    word = "Received" if received else "Paid"
+    return Record(
+        transactionId=make_id(context, EXECUTION, execution_key(row, context.category)),
+        timestamp=at_ms,
+        label="Funding",
+        sentCurrency=UNSET if received else moved,
+        receivedCurrency=moved if received else UNSET,
+        description=Description(
+            "Bybit Funding", f"{word} {unsigned(paid)} {market.settle or ''} on {row['symbol']}"
+        ),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=TYPES.get(context.category, context.category),
+        unified_type=UNIFIED_TYPES.get(context.category),
+        kind=FUNDING,
+        native_type="Funding",
+        account=UNIFIED_WALLET,
+        direction=Direction.IN if received else Direction.OUT,
+        side=_SIDES.get(row["side"]),
+        asset=market.settle,
+        amount=unsigned(paid),
+        instrument=market,
+        price=digits(row, "execPrice"),
+        quantity=digits(row, "execQty"),
+        quantity_unit=_unit(context.category),
+        value=digits(row, "execValue"),
+        position=Position(
+            funding=opposite(paid),
+            funding_rate=digits(row, "feeRate"),
+            mark_price=nonzero(row, "markPrice"),
+        ),
+        ids=_execution_ids(row),
+        incomplete=("instrument",) if market.settle is None else (),
+    )
+
+
+def execution_key(row: Row, category: str) -> str:
+    """The native key of an execution. Both sides of a self-match could bear one execId."""
+    return f"{category}:{row['execId']}:{row.get('orderId', '')}:{row['side']}"
+
+
+def _execution_ids(row: Row) -> Ids:
+    execution_id = row["execId"]
+    return Ids(
+        native=execution_id,
+        trade_id=execution_id,
+        order_id=text(row, "orderId"),
+        client_order_id=text(row, "orderLinkId"),
+        sequence=text(row, "seq"),
+        block_trade_id=text(row, "blockTradeId"),
+    )
+
+
+def execution_fees(row: Row, market: Market, *, spot: bool) -> tuple[Fee, ...]:
+    """The trading fee first, then taxes and whatever else was charged."""
+    charged = digits(row, "execFee")
+    fees: tuple[Fee, ...] = ()
+    if charged is not None:
+        currency = row.get("feeCurrency") or (
+            spot_fee_currency(market, row["side"], charged, maker=bool(row.get("isMaker")))
+            if spot
+            else market.settle
+        )
+        fees = (Fee(currency, charged, digits(row, "feeRate"), "trading", "execFee"),)
+    extra = row.get("extraFees")
+    return (*fees, *_extra_fees(extra)) if extra else fees
+
+
+def spot_fee_currency(market: Market, side: str, charged: str, *, maker: bool) -> str | None:
+    """Where `feeCurrency` is empty: what is bought pays the fee; a maker's rebate comes in the
+    other coin. https://bybit-exchange.github.io/docs/v5/enum#spot-fee-currency-instruction
+    """
+    rebate = maker and charged[0] == "-"
+    return market.base if (side == "Buy") != rebate else market.quote
+
+
+def _extra_fees(extra: Any) -> tuple[Fee, ...]:
+    """Regional taxes: a list, or the text of one."""
+    if isinstance(extra, str):
+        try:
+            extra = json.decode(extra)
+        except MsgspecError:
+            return ()
+    if not isinstance(extra, list):
+        return ()
+    return tuple(
+        Fee(
+            text(one, "feeCoin"),
+            digits(one, "fee") or "0",
+            digits(one, "feeRate"),
+            "tax",
+            plain(one, "subFeeType") or plain(one, "feeType"),
+        )
+        for one in extra
+        if isinstance(one, dict)
+    )
+
+
+def _exchanged(
+    market: Market, side: str, quantity: str | None, value: str | None
+) -> tuple[Money | UnsetType, Money | UnsetType]:
+    """What left and what arrived in a spot trade, before fees."""
+    base = as_money(market.base, quantity) or UNSET
+    quote = as_money(market.quote, value) or UNSET
+    return (quote, base) if side == "Buy" else (base, quote)
+
+
+def order(row: Row, context: Context) -> Record:
+    """The last state of an order; executed figures only, never what was asked for.
+
+    The time is that of creation, by which Bybit's filter goes: so an order is in the same window
+    whenever it is read. `updated_at` is its last change.
+    """
+    spot = context.category == "spot"
+    market = context.markets.find(context.category, row["symbol"])
+    side, at_ms = row["side"], int(row["createdTime"])
+    quantity, value = digits(row, "cumExecQty") or "0", digits(row, "cumExecValue") or "0"
+    filled, average = quantity != "0", nonzero(row, "avgPrice")
+    fees = _order_fees(row, market, spot=spot)
+    exchanged = spot and filled
+    sent, received = _exchanged(market, side, quantity, value) if exchanged else (UNSET, UNSET)
+    what = f"{side} {quantity} {_unit_name(market)}"
+    return Record(
+        transactionId=make_id(context, ORDER, f"{context.category}:{row['orderId']}"),
+        timestamp=at_ms,
+        label=side if spot and side in _SIDES else "Trade",
+        sentCurrency=sent,
+        receivedCurrency=received,
+        fee=first_fee(fees),
+        description=Description(
+            "Bybit Spot Order" if spot else "Bybit Futures Order",
+            f"{what} at {average} {market.quote or ''}".rstrip() if average else what,
+        ),
+        datetime=iso(at_ms),
+        updated_at=ms(row, "updatedTime"),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=TYPES.get(context.category, context.category),
+        unified_type=UNIFIED_TYPES.get(context.category),
+        kind="order",
+        native_type=text(row, "orderType"),
+        status=order_status(plain(row, "orderStatus"), filled=filled),
+        native_status=text(row, "orderStatus"),
+        view=View.SUMMARY,
+        account=UNIFIED_WALLET,
+        direction=_order_direction(side, exchanged=exchanged),
+        side=_SIDES.get(side),
+        asset=market.base,
+        amount=value if context.category == "inverse" else quantity,
+        instrument=market,
+        price=average,
+        quantity=quantity,
+        quantity_unit=_unit(context.category),
+        value=value,
+        fees=fees,
+        ids=Ids(
+            native=row["orderId"],
+            order_id=row["orderId"],
+            client_order_id=text(row, "orderLinkId"),
+            block_trade_id=text(row, "blockTradeId"),
+        ),
+        incomplete=("instrument",) if market.base is None else (),
+    )
+
+
+def order_status(native: str, *, filled: bool) -> Status:
+    """Our word for an order's state: what was cancelled or rejected after fills has happened."""
+    status = ORDER_STATUSES.get(native, Status.UNKNOWN)
+    return Status.COMPLETED if filled and status in ENDED_WITHOUT_REST else status
+
+
+def _order_direction(side: str, *, exchanged: bool) -> Direction:
+    if not exchanged:
+        return Direction.NONE
+    return Direction.IN if side == "Buy" else Direction.OUT
+
+
+def _order_fees(row: Row, market: Market, *, spot: bool) -> tuple[Fee, ...]:
+    detail = row.get("cumFeeDetail")
+    if isinstance(detail, dict) and detail:
+        return tuple(
+            Fee(coin, canonical(charged) or "0", None, "trading", "cumFeeDetail")
+            for coin, charged in detail.items()
+        )
+    charged = nonzero(row, "cumExecFee")  # deprecated, and the only one before 2025-09
+    if charged is None:
+        return ()
+    coin = spot_fee_currency(market, row["side"], charged, maker=False) if spot else market.settle
+    return (Fee(coin, charged, None, "trading", "cumExecFee"),)
+
+
+def closed_pnl(row: Row, context: Context) -> Record:
+    """What an order that closed a position realised; it and its fills share the order's id."""
+    market = context.markets.find(context.category, row["symbol"])
+    at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.asked_at_ms
+    realised = digits(row, "closedPnl") or "0"
+    fees = tuple(
+        Fee(market.settle, charged, None, "trading", name)
+        for name in ("openFee", "closeFee")
+        if (charged := digits(row, name)) is not None
+    )
+    order_id = plain(row, "orderId")
+    native_key = f"{context.category}:{row['symbol']}:{order_id}:{at_ms}"
+    return Record(
+        transactionId=make_id(context, "closed_pnl", native_key),
+        timestamp=at_ms,
+        label="Realised PnL",
+        fee=first_fee(fees),
+        description=Description(
+            "Bybit Closed Position",
+            f"Realised {realised} {market.settle or ''} on {row['symbol']}",
+        ),
+        datetime=iso(at_ms),
+        updated_at=ms(row, "updatedTime"),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=TYPES.get(context.category, context.category),
+        unified_type=UNIFIED_TYPES.get(context.category),
+        kind="closed_pnl",
+        native_type=text(row, "execType"),
+        view=View.SUMMARY,
+        account=UNIFIED_WALLET,
+        direction=_gain(realised),
+        side=_SIDES.get(plain(row, "side")),
+        asset=market.settle,
+        amount=unsigned(realised),
+        instrument=market,
+        price=digits(row, "avgExitPrice"),
+        quantity=digits(row, "closedSize"),
+        quantity_unit=_unit(context.category),
+        value=digits(row, "cumExitValue"),
+        fees=fees,
+        position=Position(
+            closed_size=digits(row, "closedSize"),
+            entry_price=digits(row, "avgEntryPrice"),
+            exit_price=digits(row, "avgExitPrice"),
+            leverage=digits(row, "leverage"),
+            realised_pnl=realised,
+        ),
+        ids=Ids(native=order_id, order_id=order_id),
+        related=(make_id(context, ORDER, f"{context.category}:{order_id}"),),
+        incomplete=("instrument",) if market.settle is None else (),
+    )
+
+
+def delivery(row: Row, context: Context) -> Record:
+    """A contract that expired, and what it brought."""
+    realised, at_ms = digits(row, "deliveryRpl") or "0", int(row["deliveryTime"])
+    native_key = f"{row['symbol']}:{at_ms}:{plain(row, 'side')}:{plain(row, 'position')}"
+    return _expired(
+        row,
+        context,
+        source="delivery",
+        native_key=native_key,
+        at_ms=at_ms,
+        realised=realised,
+        quantity=digits(row, "position"),
+        position=Position(
+            entry_price=digits(row, "entryPrice"),
+            exit_price=digits(row, "deliveryPrice"),
+            closed_size=digits(row, "position"),
+            realised_pnl=realised,
+        ),
+    )
+
+
+def settlement(row: Row, context: Context) -> Record:
+    """A session of a USDC contract that was settled (every eight hours)."""
+    realised, at_ms = digits(row, "realisedPnl") or "0", int(row["createdTime"])
+    return _expired(
+        row,
+        context,
+        source="settlement",
+        native_key=f"{row['symbol']}:{at_ms}:{plain(row, 'side')}",
+        at_ms=at_ms,
+        realised=realised,
+        quantity=digits(row, "size"),
+        position=Position(
+            size_after=digits(row, "size"),
+            mark_price=digits(row, "markPrice"),
+            session_price=digits(row, "sessionAvgPrice"),
+            realised_pnl=realised,
+        ),
+    )
+
+
+def _expired(
+    row: Row,
+    context: Context,
+    *,
+    source: str,
+    native_key: str,
+    at_ms: int,
+    realised: str,
+    quantity: str | None,
+    position: Position,
+) -> Record:
+    market = context.markets.find(context.category, row["symbol"])
+    moved = as_money(market.settle, realised) if realised != "0" else None
+    charged = nonzero(row, "fee")
+    fees = (Fee(market.settle, charged, None, "trading", "fee"),) if charged else ()
+    loss = realised[0] == "-"
+    word = source.capitalize()
+    return Record(
+        transactionId=make_id(context, source, native_key),
+        timestamp=at_ms,
+        label=word,
+        sentCurrency=moved if moved and loss else UNSET,
+        receivedCurrency=moved if moved and not loss else UNSET,
+        fee=first_fee(fees),
+        description=Description(
+            f"Bybit {word}", f"Realised {realised} {market.settle or ''} on {row['symbol']}"
+        ),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=TYPES.get(context.category, context.category),
+        unified_type=UNIFIED_TYPES.get(context.category),
+        kind=source,
+        view=View.SUMMARY,
+        account=UNIFIED_WALLET,
+        direction=_gain(realised),
+        side=_SIDES.get(plain(row, "side")),
+        asset=market.settle,
+        amount=unsigned(realised),
+        instrument=market,
+        price=position.exit_price or position.mark_price,
+        quantity=quantity,
+        quantity_unit=_unit(context.category),
+        fees=fees,
+        position=position,
+        ids=Ids(native=native_key),
+        incomplete=("instrument",) if market.settle is None else (),
+    )
+
+
+_SIDES: Final = {"Buy": "buy", "Sell": "sell"}
+_TITLES: Final = {
+    "liquidation": "Bybit Liquidation",
+    "adl": "Bybit Auto-Deleveraging",
+    "delivery": "Bybit Delivery",
+    "adjustment": "Bybit Adjustment",
+    "other": "Bybit Execution",
+}
+
+
+def _title(kind: str, *, spot: bool) -> str:
+    return _TITLES.get(kind) or f"Bybit {'Spot' if spot else 'Futures'} Trade"
+
+
+def _unit(category: str) -> str:
+    return "contracts" if category == "inverse" else "base"
+
+
+def _unit_name(market: Market) -> str:
+    """What a quantity counts: the base coin, or US dollars of an inverse contract."""
+    return "USD" if market.category == "inverse" else market.base or market.symbol
+
+
+def _gain(realised: str) -> Direction:
+    if realised == "0":
+        return Direction.NONE
+    return Direction.OUT if realised[0] == "-" else Direction.IN
+
+
+def _product(price: str | None, quantity: str | None) -> str | None:
+    """The value of a row that leaves it empty (old spot rows)."""
+    if price is None or quantity is None:
+        return None
+    return show(EXACT.multiply(EXACT.create_decimal(price), EXACT.create_decimal(quantity)))

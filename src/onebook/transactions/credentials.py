@@ -1,0 +1,316 @@
+"""The operator's exchange credentials, encrypted at rest.
+
+Envelope encryption: every row has a data key of its own, wrapped by a master key that is not in
+the database. Turning the master key re-wraps the small data keys and never touches the secrets.
+AES-256-GCM (NIST SP 800-38D); the associated data binds a row to its exchange and environment, so
+a row copied to another place does not open.
+
+The master key is a file of mode 0600 (or a value from the settings) with one key a line, base64.
+The first line wraps; all lines unwrap, so a turn can be interrupted at any point.
+"""
+
+import hashlib
+import os
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from pathlib import Path
+from typing import Final, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from msgspec import MsgspecError, Struct, json
+
+from onebook.errors import ConfigError
+from onebook.store.rows import CredentialsRow
+
+KEY_BYTES: Final = 32
+NONCE_BYTES: Final = 12
+WRAPPED_BYTES: Final = NONCE_BYTES + KEY_BYTES + 16
+KEY_ID_CHARS: Final = 16
+FILE_MODE: Final = 0o600
+SECRET_CHARS_MAX: Final = 8_192  # an RSA key in PEM is about 1,700
+
+
+class CredentialStore(Protocol):
+    """Where encrypted rows are kept; `store.Store` is one."""
+
+    async def put_credentials(self, row: CredentialsRow) -> None:
+        """Keep a row in place of the one before."""
+        ...
+
+    async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
+        """Find a row."""
+        ...
+
+    async def list_credentials(self) -> list[CredentialsRow]:
+        """Every row."""
+        ...
+
+    async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
+        """Replace a row if it still is `before`."""
+        ...
+
+    async def delete_credentials(self, exchange: str, environment: str) -> bool:
+        """Forget a row."""
+        ...
+
+
+class Credentials:
+    """An API key and its secret. Shows neither, whatever prints it."""
+
+    __slots__ = ("api_key", "secret")
+
+    def __init__(self, api_key: str, secret: str) -> None:
+        self.api_key = api_key
+        self.secret = secret
+
+    def __repr__(self) -> str:
+        return f"Credentials({masked(self.api_key)})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("Credentials are not written anywhere but into the encrypted store.")
+
+
+def masked(api_key: str) -> str:
+    """Enough of a key to tell it from another, too little to use it."""
+    return f"{api_key[:4]}..." if len(api_key) > 8 else "..."
+
+
+class _Secrets(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is encrypted."""
+
+    api_key: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return "_Secrets(...)"
+
+
+class KeyRing:
+    """Master keys: the first wraps, all unwrap."""
+
+    def __init__(self, keys: tuple[bytes, ...]) -> None:
+        if not keys or any(len(key) != KEY_BYTES for key in keys):
+            raise ConfigError("A master key for exchange credentials must be 32 bytes in base64.")
+        self._ciphers = {key_id(key): AESGCM(key) for key in keys}
+        self.current_id = key_id(keys[0])
+
+    def __repr__(self) -> str:
+        return f"KeyRing({', '.join(self._ciphers)})"
+
+    def __contains__(self, kek_id: str) -> bool:
+        return kek_id in self._ciphers
+
+    def wrap(self, data_key: bytes, bound_to: bytes) -> bytes:
+        """A data key under the current master key."""
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._ciphers[self.current_id].encrypt(nonce, data_key, bound_to)
+
+    def unwrap(self, kek_id: str, wrapped: bytes, bound_to: bytes) -> bytes:
+        """A data key from under the master key that it names."""
+        cipher = self._ciphers.get(kek_id)
+        if cipher is None:
+            raise ConfigError(
+                "Stored exchange credentials are under a master key that is not here; "
+                "restore the key file or set the credentials again."
+            )
+        try:
+            return cipher.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], bound_to)
+        except InvalidTag:
+            raise ConfigError(DAMAGED) from None
+
+
+DAMAGED: Final = "Stored exchange credentials do not open; set them again."
+
+
+def key_id(key: bytes) -> str:
+    """A master key's name: a digest that tells nothing of it."""
+    return hashlib.sha256(b"onebook master key " + key).hexdigest()[:KEY_ID_CHARS]
+
+
+def new_master_key() -> bytes:
+    """A fresh master key."""
+    return os.urandom(KEY_BYTES)
+
+
+def parse_keys(text: str) -> tuple[bytes, ...]:
+    """Master keys from lines of base64.
+
+    Raises:
+        ConfigError: A line that is none; what it holds is not said.
+    """
+    try:
+        return tuple(b64decode(line, validate=True) for line in text.split())
+    except Base64Error:
+        raise ConfigError("A master key for exchange credentials is not base64.") from None
+
+
+class MasterKeys:
+    """Where master keys come from: a value of the settings, or a file that can be turned.
+
+    Args:
+        file: The key file; made with one fresh key when it is first needed for writing.
+        value: Keys from the settings, separated by blanks; they win over the file.
+    """
+
+    def __init__(self, file: Path | None, *, value: str = "") -> None:
+        self._file = file
+        self._value = value
+
+    def __repr__(self) -> str:
+        return f"MasterKeys({self._file})"
+
+    @property
+    def turnable(self) -> bool:
+        """Whether `rotate` can write a new key: not when the keys come from the settings."""
+        return not self._value and self._file is not None
+
+    def read(self) -> KeyRing:
+        """The keys as they are now.
+
+        Raises:
+            ConfigError: There are none, or others can read them.
+        """
+        if self._value:
+            return KeyRing(parse_keys(self._value))
+        if self._file is None or not self._file.exists():
+            raise ConfigError(
+                "There is no master key for exchange credentials; "
+                "`onebook credentials set` makes one."
+            )
+        if self._file.stat().st_mode & 0o077:
+            raise ConfigError(f"{self._file} can be read by others; give it mode 0600.")
+        return KeyRing(parse_keys(self._file.read_text()))
+
+    def read_or_make(self) -> KeyRing:
+        """The keys; a file that is not there yet is made with a fresh one."""
+        if not self._value and self._file is not None and not self._file.exists():
+            self.write((new_master_key(),))
+        return self.read()
+
+    def keys(self) -> tuple[bytes, ...]:
+        """The keys of the file, for turning."""
+        assert self._file is not None
+        return parse_keys(self._file.read_text())
+
+    def write(self, keys: tuple[bytes, ...]) -> None:
+        """Put keys into the file: all or nothing, and never readable by others."""
+        assert self._file is not None
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = self._file.with_name(self._file.name + ".new")
+        fresh.unlink(missing_ok=True)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
+            file.write(b"".join(b64encode(key) + b"\n" for key in keys))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._file)
+
+
+class Vault:
+    """Exchange credentials, opened only for the moment they are used."""
+
+    def __init__(self, store: CredentialStore, masters: MasterKeys) -> None:
+        self._store = store
+        self._masters = masters
+        self._ring: KeyRing | None = None
+
+    def __repr__(self) -> str:
+        return f"Vault({self._masters})"
+
+    async def get(self, exchange: str, environment: str) -> Credentials | None:
+        """The credentials of an exchange environment; None where the operator set none."""
+        row = await self._store.credentials(exchange, environment)
+        if row is None:
+            return None
+        return _open(row, self._ring_for(row.kek_id))
+
+    async def has(self, exchange: str, environment: str) -> bool:
+        """Whether the operator set credentials."""
+        return await self._store.credentials(exchange, environment) is not None
+
+    async def put(
+        self, exchange: str, environment: str, credentials: Credentials, *, now_ms: int
+    ) -> None:
+        """Encrypt and keep credentials."""
+        self._ring = self._masters.read_or_make()
+        row = _seal(exchange, environment, credentials, self._ring, now_ms=now_ms)
+        await self._store.put_credentials(row)
+
+    async def listed(self) -> list[CredentialsRow]:
+        """Every row, still encrypted."""
+        return await self._store.list_credentials()
+
+    async def remove(self, exchange: str, environment: str) -> bool:
+        """Forget credentials; say whether there were any."""
+        return await self._store.delete_credentials(exchange, environment)
+
+    async def rotate(self) -> int:
+        """Turn the master key and re-wrap every data key; say how many. Safe while serving.
+
+        A running service that meets a row under a key it has not seen reads the file again.
+        Keys from the settings are not ours to make: then rows are re-wrapped to the first.
+        """
+        if self._masters.turnable:
+            old = self._masters.keys()
+            self._masters.write((new_master_key(), *old))
+        self._ring = self._masters.read()
+        count = 0
+        for row in await self._store.list_credentials():
+            count += await self._rewrap(row, self._ring)
+        if self._masters.turnable and await self._all_under(self._ring.current_id):
+            self._masters.write(self._masters.keys()[:1])
+        return count
+
+    async def _rewrap(self, row: CredentialsRow, ring: KeyRing) -> bool:
+        if row.kek_id == ring.current_id:
+            return False
+        return await self._store.rewrap_credentials(row, rewrapped(row, ring))
+
+    async def _all_under(self, kek_id: str) -> bool:
+        return all(row.kek_id == kek_id for row in await self._store.list_credentials())
+
+    def _ring_for(self, kek_id: str) -> KeyRing:
+        if self._ring is None or kek_id not in self._ring:
+            self._ring = self._masters.read()
+        return self._ring
+
+
+def _bound_to(exchange: str, environment: str, part: str) -> bytes:
+    return f"onebook credentials v1|{part}|{exchange}|{environment}".encode()
+
+
+def _seal(
+    exchange: str, environment: str, credentials: Credentials, ring: KeyRing, *, now_ms: int
+) -> CredentialsRow:
+    data_key, nonce = new_master_key(), os.urandom(NONCE_BYTES)
+    plain = json.encode(_Secrets(credentials.api_key, credentials.secret))
+    sealed = AESGCM(data_key).encrypt(nonce, plain, _bound_to(exchange, environment, "data"))
+    wrapped = ring.wrap(data_key, _bound_to(exchange, environment, "key"))
+    return CredentialsRow(exchange, environment, ring.current_id, wrapped + sealed, nonce, now_ms)
+
+
+def _open(row: CredentialsRow, ring: KeyRing) -> Credentials:
+    wrapped, sealed = row.ciphertext[:WRAPPED_BYTES], row.ciphertext[WRAPPED_BYTES:]
+    data_key = ring.unwrap(row.kek_id, wrapped, _bound_to(row.exchange, row.environment, "key"))
+    bound_to = _bound_to(row.exchange, row.environment, "data")
+    try:
+        plain = AESGCM(data_key).decrypt(row.nonce, sealed, bound_to)
+        found = json.decode(plain, type=_Secrets)
+    except (InvalidTag, MsgspecError):
+        raise ConfigError(DAMAGED) from None
+    return Credentials(found.api_key, found.secret)
+
+
+def rewrapped(row: CredentialsRow, ring: KeyRing) -> CredentialsRow:
+    """A row whose data key is under the current master key; its secrets are not touched."""
+    bound_to = _bound_to(row.exchange, row.environment, "key")
+    data_key = ring.unwrap(row.kek_id, row.ciphertext[:WRAPPED_BYTES], bound_to)
+    ciphertext = ring.wrap(data_key, bound_to) + row.ciphertext[WRAPPED_BYTES:]
+    return CredentialsRow(
+        row.exchange,
+        row.environment,
+        ring.current_id,
+        ciphertext,
+        row.nonce,
+        row.created_at_ms,
+    )

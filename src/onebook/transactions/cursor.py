@@ -1,0 +1,101 @@
+"""Cursors: opaque, signed, good after a restart, bound to the query and the key they came from.
+
+A cursor holds no secret and no record: the range as it was fixed by the first page, how far every
+source has come, and a MAC. Sources that have come equally far share one place; one that failed
+keeps its own, so that asking again brings what it owes.
+"""
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Final
+
+from msgspec import MsgspecError, Struct, msgpack
+
+from onebook.errors import InvalidRequest
+from onebook.transactions.record import FIRST, Key
+
+VERSION: Final = 1
+MAC_BYTES: Final = 16
+CHARS_MAX: Final = 4_096
+
+Place = tuple[int, str]
+DONE: Final[Place] = (1 << 62, "")  # nothing is left
+GIVEN_UP: Final[Place] = (1 << 62, "!")  # it failed in a way that asking again does not cure
+
+
+class State(Struct, frozen=True, array_like=True, kw_only=True):
+    """Where a query stands between two pages."""
+
+    version: int = VERSION
+    digest: str
+    key: str
+    now_ms: int
+    from_ms: int
+    to_ms: int
+    after: Place
+    others: dict[str, Place] = {}
+
+    def place(self, source: str) -> Place:
+        """How far a source has come."""
+        return self.others.get(source, self.after)
+
+
+class Cursors:
+    """Signs and opens cursors.
+
+    Args:
+        secret: A secret of the node that outlives it; every node of a service has the same.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = hashlib.sha256(b"onebook cursor v1 " + secret).digest()
+
+    def seal(self, state: State) -> str:
+        """The text of a cursor."""
+        body = msgpack.encode(state)
+        return urlsafe_b64encode(self._mac(body) + body).decode().rstrip("=")
+
+    def open(self, text: str, *, digest: str, key_id: str) -> State:
+        """Where a cursor points.
+
+        Raises:
+            InvalidRequest: It is none of ours, or of another query or key.
+        """
+        state = self._read(text)
+        if state.key != key_digest(key_id):
+            raise InvalidRequest("Field cursor belongs to another API key.")
+        if state.digest != digest:
+            raise InvalidRequest(
+                "Field cursor belongs to another query: exchange, testnet, transaction_types, "
+                "start_time and end_time must stay as they were."
+            )
+        return state
+
+    def _read(self, text: str) -> State:
+        try:
+            if len(text) > CHARS_MAX:
+                raise ValueError
+            whole = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            mac, body = whole[:MAC_BYTES], whole[MAC_BYTES:]
+            if not hmac.compare_digest(mac, self._mac(body)):
+                raise ValueError
+            return msgpack.decode(body, type=State)
+        except (ValueError, MsgspecError):
+            raise InvalidRequest("Field cursor is not a cursor of this service.") from None
+
+    def _mac(self, body: bytes) -> bytes:
+        return hmac.new(self._secret, body, hashlib.sha256).digest()[:MAC_BYTES]
+
+
+def key_digest(key_id: str) -> str:
+    """A key's name inside a cursor."""
+    return hashlib.sha256(key_id.encode()).hexdigest()[:16]
+
+
+def as_key(place: Place) -> Key:
+    """A place as a walker takes it."""
+    return Key(*place)
+
+
+FIRST_PLACE: Final[Place] = (FIRST.negative_ms, FIRST.record_id)

@@ -1,0 +1,63 @@
+"""Many walkers into one sequence, newest first, ties by id; each record once."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from onebook.transactions.walk import NOTHING_LEFT_MS, Keyed, Walker
+
+
+async def merged(
+    walkers: Sequence[Walker], progress: asyncio.Event, *, limit: int | None
+) -> AsyncGenerator[list[Keyed]]:
+    """Every record of every walker in order, in batches as they become certain.
+
+    A record may go as soon as no walker can still bring a newer one: those with records ready
+    are compared by their first, those without by their frontier.
+    """
+    left, last_id = limit, ""
+    while left is None or left > 0:
+        progress.clear()
+        batch, last_id = _certain(walkers, left, last_id)
+        _raise_defects(walkers)
+        if batch:
+            left = None if left is None else left - len(batch)
+            yield batch
+        elif all(walker.finished and not walker.ready for walker in walkers):
+            return
+        else:
+            await progress.wait()
+
+
+def _certain(walkers: Sequence[Walker], left: int | None, last_id: str) -> tuple[list[Keyed], str]:
+    """What can go now, at most `left` records."""
+    batch: list[Keyed] = []
+    frontier_ms = max((_frontier(walker) for walker in walkers), default=NOTHING_LEFT_MS)
+    while (left is None or len(batch) < left) and (walker := _next(walkers, frontier_ms)):
+        keyed = walker.take()
+        # Two sources of one event (a query and its filtered twin) meet here.
+        if keyed[0].record_id != last_id:
+            last_id = keyed[0].record_id
+            batch.append(keyed)
+        if not walker.ready:
+            frontier_ms = max(frontier_ms, _frontier(walker))
+    return batch, last_id
+
+
+def _frontier(walker: Walker) -> int:
+    """The newest time at which this walker could still bring what it does not have ready."""
+    return NOTHING_LEFT_MS if walker.ready or walker.finished else walker.frontier_ms
+
+
+def _next(walkers: Sequence[Walker], frontier_ms: int) -> Walker | None:
+    """The walker whose first record is the newest of all, if nothing newer can come."""
+    first: Walker | None = None
+    for walker in walkers:
+        if walker.ready and (first is None or walker.ready[0][0] < first.ready[0][0]):
+            first = walker
+    return first if first and first.ready[0][0].negative_ms < -frontier_ms else None
+
+
+def _raise_defects(walkers: Sequence[Walker]) -> None:
+    for walker in walkers:
+        if walker.defect is not None:
+            raise walker.defect

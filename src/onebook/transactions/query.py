@@ -1,0 +1,167 @@
+"""What a client may ask of endpoint 10, and what it stands for: pure, and before any upstream."""
+
+import hashlib
+from typing import Final
+
+from msgspec import Struct, json
+
+from onebook.errors import (
+    InvalidDateRange,
+    InvalidExchange,
+    InvalidRequest,
+    InvalidTransactionTypes,
+)
+from onebook.model import DAY_MS
+from onebook.transactions.adapter import Adapter, Environment
+from onebook.transactions.cursor import Cursors, State
+from onebook.transactions.record import iso
+from onebook.transactions.windows import floor_ms
+
+LIMIT_DEFAULT: Final = 1_000
+LIMIT_MAX: Final = 10_000
+RANGE_DEFAULT_MS: Final = 30 * DAY_MS
+TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
+FLOOR_TOLERANCE_MS: Final = DAY_MS  # "two years ago" to the day is no mistake
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """The request of endpoint 10, its fields of the right types and nothing else checked."""
+
+    exchange: str
+    transaction_types: tuple[str, ...] = ()
+    testnet: bool = False
+    start_time: int | None = None
+    end_time: int | None = None
+    limit: int | None = None
+    cursor: str | None = None
+    include_raw: bool = False
+    verify: bool = False
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """A request that can be carried out.
+
+    Args:
+        words: The types as asked for, or the default's.
+        sources: The sources that serve them, each once.
+        now_ms: When the first page of this query was asked for.
+        from_ms: Oldest record time, inclusive.
+        to_ms: Newest record time, inclusive.
+        limit: Records of this answer; None for all (streams only).
+        state: Where earlier pages came to; None for the first.
+        digest: What makes this query itself, whatever the page: a cursor belongs to it.
+    """
+
+    ask: Ask
+    environment: Environment
+    words: tuple[str, ...]
+    sources: tuple[str, ...]
+    now_ms: int
+    from_ms: int
+    to_ms: int
+    limit: int | None
+    state: State | None
+    digest: str
+
+
+def plan(
+    ask: Ask, adapter: Adapter, cursors: Cursors, *, key_id: str, now_ms: int, streamed: bool
+) -> Query:
+    """Check a request and say what it stands for.
+
+    Raises:
+        InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be carried out.
+    """
+    words = ask.transaction_types or adapter.entry.default
+    sources = expand(words, adapter)
+    digest = digest_of(ask, sources)
+    state = None
+    if ask.cursor is not None:
+        state = cursors.open(ask.cursor, digest=digest, key_id=key_id)
+    if state is None:
+        from_ms, to_ms = range_of(ask, now_ms)
+        refuse_forgotten(from_ms, sources, adapter, now_ms)
+    else:
+        from_ms, to_ms = state.from_ms, state.to_ms
+    return Query(
+        ask=ask,
+        environment=Environment.TESTNET if ask.testnet else Environment.MAINNET,
+        words=words,
+        sources=sources,
+        now_ms=state.now_ms if state else now_ms,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        limit=limit_of(ask, streamed=streamed),
+        state=state,
+        digest=digest,
+    )
+
+
+def find(adapters: dict[str, Adapter], exchange: str) -> Adapter:
+    """The adapter of an exchange.
+
+    Raises:
+        InvalidExchange: There is none of that name.
+    """
+    adapter = adapters.get(exchange)
+    if adapter is None:
+        raise InvalidExchange(
+            f"Exchange {exchange[:40]!r} is not supported.",
+            details={"supported_exchanges": list(adapters)},
+        )
+    return adapter
+
+
+def expand(words: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
+    """The sources behind words, each once, in the adapter's order."""
+    known = adapter.entry.words
+    for word in words:
+        if word not in known:
+            raise InvalidTransactionTypes(
+                f"Transaction type {word[:40]!r} is not known; supported_types lists them.",
+                details={"supported_types": list(known)},
+            )
+    wanted = {name for word in words for name in known[word]}
+    return tuple(name for name in adapter.sources if name in wanted)
+
+
+def range_of(ask: Ask, now_ms: int) -> tuple[int, int]:
+    """The range of time of a first page; without bounds the last 30 days."""
+    for name, value in (("start_time", ask.start_time), ("end_time", ask.end_time)):
+        if value is not None and not 0 <= value <= TIME_MS_MAX:
+            raise InvalidRequest(f"Field {name} must be a time in Unix milliseconds.")
+    to_ms = min(now_ms if ask.end_time is None else ask.end_time, now_ms)
+    from_ms = max(0, to_ms - RANGE_DEFAULT_MS) if ask.start_time is None else ask.start_time
+    if from_ms > (now_ms if ask.end_time is None else ask.end_time):
+        raise InvalidDateRange("start_time is after end_time; without end_time it is now.")
+    if from_ms > now_ms:
+        raise InvalidDateRange("start_time is in the future.")
+    return from_ms, to_ms
+
+
+def refuse_forgotten(from_ms: int, sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> None:
+    """Refuse what no asked type reaches back to; where one does, coverage tells of the others."""
+    oldest_ms = min(floor_ms(adapter.sources[name], now_ms) for name in sources)
+    if any(adapter.sources[name].window_ms == 0 for name in sources) and len(sources) == 1:
+        return
+    if from_ms < oldest_ms - FLOOR_TOLERANCE_MS:
+        raise InvalidDateRange(
+            f"{adapter.entry.display} keeps these types since {iso(oldest_ms)} "
+            f"({oldest_ms}); start_time is earlier.",
+            details={"earliest_start_time": oldest_ms},
+        )
+
+
+def limit_of(ask: Ask, *, streamed: bool) -> int | None:
+    """How many records this answer may hold."""
+    if ask.limit is None:
+        return None if streamed else LIMIT_DEFAULT
+    if not 1 <= ask.limit <= LIMIT_MAX:
+        raise InvalidRequest(f"Field limit must be between 1 and {LIMIT_MAX:,}.")
+    return ask.limit
+
+
+def digest_of(ask: Ask, sources: tuple[str, ...]) -> str:
+    """What a cursor is bound to: everything that decides which records there are."""
+    text = json.encode((ask.exchange, ask.testnet, ask.start_time, ask.end_time, sources))
+    return hashlib.sha256(text).hexdigest()[:16]

@@ -1,0 +1,261 @@
+"""The unified record: one form for every event of every exchange account.
+
+The first block of fields is the documented core that existing clients read (camelCase, JSON
+numbers); the rest is ours, always present, null when unknown. Every amount stands twice: as a
+JSON number and as text, both printed from the same decimal. Design and reasons:
+`docs/reference/transactions.md`.
+"""
+
+import hashlib
+from enum import StrEnum
+from functools import lru_cache
+from time import gmtime
+from typing import Any, Final, NamedTuple
+
+from msgspec import UNSET, Raw, Struct, UnsetType, field, json
+
+from onebook.model import DAY_MS
+
+ID_HEX_CHARS: Final = 40
+
+
+class View(StrEnum):
+    """Which records may be summed: only `PRIMARY`, or else only `LEDGER`."""
+
+    PRIMARY = "primary"
+    SUMMARY = "summary"  # the state of an order, a closed position, a delivery: made of primaries
+    LEDGER = "ledger"  # the wallet's own book of the same events
+    SNAPSHOT = "snapshot"  # what is held now
+
+
+class Status(StrEnum):
+    """How far an event has come."""
+
+    PENDING = "pending"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REVERSED = "reversed"
+    UNKNOWN = "unknown"
+
+
+class Direction(StrEnum):
+    """Which way the main asset moved."""
+
+    IN = "in"
+    OUT = "out"
+    BOTH = "both"
+    NONE = "none"
+
+
+class Money(Struct, frozen=True, gc=False):
+    """An amount of a currency."""
+
+    currency: str
+    amount: Raw
+    amount_str: str
+
+
+class Fee(Struct, frozen=True, gc=False):
+    """One fee: positive is paid, negative is a rebate."""
+
+    currency: str | None
+    amount: str
+    rate: str | None
+    kind: str
+    native: str
+
+
+class Sender(Struct, frozen=True, gc=False):
+    """Who sent a deposit, as far as the exchange says."""
+
+    name: str | None = None
+    public_name: str | None = None
+    walletId: str | None = None  # noqa: N815  # the documented name
+
+
+class Description(Struct, frozen=True, gc=False):
+    """The event in words."""
+
+    title: str
+    desc: str
+
+
+class Holder(Struct, frozen=True, gc=False):
+    """Whose wallet it was."""
+
+    wallet: str | None
+    uid: str | None
+
+
+class Market(Struct, frozen=True, gc=False):
+    """What was traded."""
+
+    symbol: str
+    category: str
+    contract_type: str | None
+    base: str | None
+    quote: str | None
+    settle: str | None
+    expiry: int | None
+
+
+class Position(Struct, frozen=True, gc=False, kw_only=True):
+    """What happened to a position."""
+
+    size_after: str | None = None
+    closed_size: str | None = None
+    entry_price: str | None = None
+    exit_price: str | None = None
+    leverage: str | None = None
+    realised_pnl: str | None = None
+    funding: str | None = None
+    funding_rate: str | None = None
+    mark_price: str | None = None
+    session_price: str | None = None
+
+
+class Balance(Struct, frozen=True, gc=False, kw_only=True):
+    """A wallet's balance of the record's asset."""
+
+    before: str | None = None
+    after: str | None = None
+    change: str | None = None
+    total: str | None = None
+    available: str | None = None
+    locked: str | None = None
+    borrowed: str | None = None
+    interest: str | None = None
+    unrealised_pnl: str | None = None
+    usd_value: str | None = None
+
+
+class Chain(Struct, frozen=True, gc=False, kw_only=True):
+    """Where a deposit or withdrawal stands on its blockchain."""
+
+    network: str | None = None
+    network_native: str | None = None
+    tx_hash: str | None = None
+    tx_index: str | None = None
+    block_hash: str | None = None
+    confirmations: int | None = None
+    from_address: str | None = None
+    to_address: str | None = None
+    tag: str | None = None
+
+
+class Transfer(Struct, frozen=True, gc=False):
+    """Between which wallets or users something moved."""
+
+    from_account: str | None
+    to_account: str | None
+    from_uid: str | None = None
+    to_uid: str | None = None
+
+
+class Ids(Struct, frozen=True, gc=False, kw_only=True):
+    """The exchange's own names of the event."""
+
+    native: str | None = None
+    order_id: str | None = None
+    client_order_id: str | None = None
+    trade_id: str | None = None
+    tx_hash: str | None = None
+    transfer_id: str | None = None
+    sequence: str | None = None
+    block_trade_id: str | None = None
+
+
+class Record(Struct, frozen=True, gc=False, kw_only=True):
+    """One event of an account. Field meanings: `docs/reference/transactions.md`."""
+
+    transactionId: str  # noqa: N815
+    timestamp: int
+    label: str
+    sentCurrency: Money | UnsetType = UNSET  # noqa: N815
+    receivedCurrency: Money | UnsetType = UNSET  # noqa: N815
+    fee: Money | None = None
+    sender: Sender | None = None
+    description: Description
+
+    datetime: str
+    updated_at: int | None = None
+    exchange: str
+    environment: str
+    type: str
+    unified_type: str | None = None
+    kind: str
+    native_type: str | None = None
+    status: Status = Status.COMPLETED
+    native_status: str | None = None
+    view: View = View.PRIMARY
+    account: Holder | None = None
+    direction: Direction = Direction.NONE
+    side: str | None = None
+    asset: str | None = None
+    amount: str | None = None
+    instrument: Market | None = None
+    price: str | None = None
+    quantity: str | None = None
+    quantity_unit: str | None = None
+    value: str | None = None
+    fees: tuple[Fee, ...] = ()
+    position: Position | None = None
+    balance: Balance | None = None
+    chain: Chain | None = None
+    transfer: Transfer | None = None
+    ids: Ids
+    related: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    raw: dict[str, Any] | UnsetType = field(default=UNSET)
+
+
+class Key(NamedTuple):
+    """Where a record stands among all: newest first, ties by id. Smaller keys come first."""
+
+    negative_ms: int
+    record_id: str
+
+
+FIRST: Final = Key(-(1 << 62), "")
+
+
+def key_of(record: Record) -> Key:
+    """The place of a record in an answer."""
+    return Key(-record.timestamp, record.transactionId)
+
+
+def record_id(exchange: str, environment: str, source: str, native_key: str) -> str:
+    """The id of an event: the same whenever and however it is read, different across
+    environments.
+    """
+    text = f"{exchange}|{environment}|{source}|{native_key}"
+    return "0x" + hashlib.sha256(text.encode()).hexdigest()[:ID_HEX_CHARS]
+
+
+def money(currency: str, text: str) -> Money:
+    """An amount from its canonical text."""
+    return Money(currency, Raw(text.encode()), text)
+
+
+def iso(at_ms: int) -> str:
+    """Unix milliseconds as ISO 8601 UTC with milliseconds and `Z`."""
+    day, rest_ms = divmod(at_ms, DAY_MS)
+    seconds, ms = divmod(rest_ms, 1_000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{_date(day)}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"
+
+
+@lru_cache(maxsize=4_096)
+def _date(day: int) -> str:
+    at = gmtime(day * 86_400)
+    return f"{at.tm_year:04}-{at.tm_mon:02}-{at.tm_mday:02}"
+
+
+_encoder = json.Encoder(decimal_format="number")
+
+
+def encode(record: Record) -> bytes:
+    """A record as JSON; a number in `raw` keeps its digits."""
+    return _encoder.encode(record)

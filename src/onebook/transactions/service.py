@@ -1,0 +1,391 @@
+"""Endpoints 6 and 10 without HTTP: from a request to records, whatever the exchange.
+
+Types become a set of sources, each walked independently (`walk`), merged newest first (`merge`),
+cut at the limit, and told honestly: what is covered, what failed, where it goes on. A run owns
+every task it starts; leaving it stops all asking.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+
+from msgspec import Struct, json
+
+from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
+from onebook.transactions.adapter import AccountInfo, Adapter, Environment, ExchangeEntry, Reader
+from onebook.transactions.answer import (
+    DEADLINE,
+    FAILED_BEFORE,
+    LIMIT_REACHED,
+    Coverage,
+    ErrorEntry,
+    Part,
+    Totals,
+    coverage_of,
+    errors_of,
+    filters_of,
+    message_of,
+)
+from onebook.transactions.clock import REAL, Clock
+from onebook.transactions.credentials import Vault
+from onebook.transactions.cursor import DONE, GIVEN_UP, Cursors, Place, State, as_key, key_digest
+from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.merge import merged
+from onebook.transactions.query import Ask, Query, find, plan
+from onebook.transactions.record import FIRST, Record, encode
+from onebook.transactions.verify import Verification, Verifier
+from onebook.transactions.walk import Range, Walker
+
+UNIFIED_TYPES: Final = {
+    "deposits": "Deposit transactions (incoming funds)",
+    "withdrawals": "Withdrawal transactions (outgoing funds)",
+    "trades": "Spot trading transactions",
+    "spot_trades": "Spot market trades",
+    "futures": "Futures/derivatives trading",
+    "derivatives": "Derivative trading transactions",
+    "transfers": "Internal transfers between accounts",
+    "holdings": "Current account balances",
+    "balances": "Account balance snapshots",
+}
+BUSY_RETRY_S: Final = 5.0
+
+log = logging.getLogger("onebook.transactions")
+
+
+class TransactionSettings(Struct, frozen=True):
+    """How much the service lets itself be asked.
+
+    Args:
+        deadline_s: A JSON answer ends here, partial, with a cursor to go on.
+        stream_deadline_s: A stream ends here.
+        runs_max: Answers being made at once.
+    """
+
+    deadline_s: float = 60.0
+    stream_deadline_s: float = 3_600.0
+    runs_max: int = 16
+
+
+class Validation(Struct, frozen=True):
+    """What endpoint 6 answers; `info` is there if the credentials are good."""
+
+    exchange: str
+    message: str
+    info: AccountInfo | None
+
+
+class Transactions:
+    """The transaction service of a node. Close it."""
+
+    def __init__(
+        self,
+        adapters: Iterable[Adapter],
+        vault: Vault,
+        *,
+        cursor_secret: bytes,
+        settings: TransactionSettings | None = None,
+        clock: Clock = REAL,
+    ) -> None:
+        self._adapters = {adapter.entry.name: adapter for adapter in adapters}
+        self._vault = vault
+        self._cursors = Cursors(cursor_secret)
+        self._settings = settings or TransactionSettings()
+        self._clock = clock
+        self._running = 0
+
+    @property
+    def exchanges(self) -> tuple[ExchangeEntry, ...]:
+        """What endpoints 4, 5 and 7 are answered from."""
+        return tuple(adapter.entry for adapter in self._adapters.values())
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        for adapter in self._adapters.values():
+            await adapter.close()
+
+    def plan(self, ask: Ask, *, key_id: str, streamed: bool = False) -> Query:
+        """Check a request without asking any exchange.
+
+        Raises:
+            InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
+        """
+        adapter = find(self._adapters, ask.exchange)
+        return plan(
+            ask,
+            adapter,
+            self._cursors,
+            key_id=key_id,
+            now_ms=self._clock.now_ms(),
+            streamed=streamed,
+        )
+
+    async def validate(self, exchange: str, *, testnet: bool) -> Validation:
+        """Ask the exchange whether the operator's credentials are good.
+
+        Raises:
+            InvalidExchange: There is no such exchange.
+            ExchangeFailed: It could not be asked.
+        """
+        adapter = find(self._adapters, exchange)
+        environment = _environment(testnet=testnet)
+        credentials = await self._vault.get(exchange, environment)
+        if credentials is None:
+            return Validation(exchange, _no_credentials(adapter.entry, environment), None)
+        try:
+            info = await adapter.reader(environment, credentials, include_raw=False).account()
+        except SourceFailed as failure:
+            if failure.reason is Reason.AUTHENTICATION_FAILED:
+                return Validation(exchange, failure.message, None)
+            raise _exchange_failed(failure) from None
+        return Validation(exchange, "The internal credentials are valid.", info)
+
+    @asynccontextmanager
+    async def run(self, query: Query) -> AsyncIterator["Run"]:
+        """Begin to carry a query out; leaving the block stops all asking.
+
+        Raises:
+            InvalidRequest: There are no testnet credentials.
+            ServiceUnavailable: There are no credentials, or too much is being asked at once.
+        """
+        reader = await self._reader(query)
+        if self._running >= self._settings.runs_max:
+            raise ServiceUnavailable(
+                "Too many transaction requests are being answered; try again shortly.",
+                retry_after_s=BUSY_RETRY_S,
+            )
+        self._running += 1
+        run = Run(query, self._adapters[query.ask.exchange], reader, self._clock)
+        try:
+            yield run
+        finally:
+            self._running -= 1
+            await run.close()
+
+    async def _reader(self, query: Query) -> Reader:
+        adapter = self._adapters[query.ask.exchange]
+        credentials = await self._vault.get(query.ask.exchange, query.environment)
+        if credentials is None:
+            message = _no_credentials(adapter.entry, query.environment)
+            if query.environment is Environment.TESTNET:
+                raise InvalidRequest(message)
+            raise ServiceUnavailable(message)
+        return adapter.reader(query.environment, credentials, include_raw=query.ask.include_raw)
+
+    async def fetch(self, query: Query, *, key_id: str) -> bytes:
+        """The JSON answer of endpoint 10.
+
+        Raises:
+            ExchangeFailed: Nothing at all could be read.
+            InvalidRequest, ServiceUnavailable: See `run`.
+        """
+        started_s = self._clock.now_s()
+        parts: list[bytes] = []
+        async with (
+            self.run(query) as run,
+            aclosing(run.records(self._settings.deadline_s)) as batches,
+        ):
+            async for batch in batches:
+                parts += [encode(record) for record in batch]
+            if (failure := run.nothing_but_failure()) is not None:
+                raise _exchange_failed(failure)
+            head, tail = self._envelope(run, key_id, spent_s=self._clock.now_s() - started_s)
+        return b'%s,"transactions":[%s],%s' % (
+            json.encode(head)[:-1],
+            b",".join(parts),
+            json.encode(tail)[1:],
+        )
+
+    async def stream(self, query: Query, *, key_id: str) -> AsyncGenerator[bytes]:
+        """The NDJSON answer of endpoint 10: a record a line, then one summary line.
+
+        Raises, before the first line:
+            ExchangeFailed: Nothing at all could be read.
+            InvalidRequest, ServiceUnavailable: See `run`.
+        """
+        started_s = self._clock.now_s()
+        async with (
+            self.run(query) as run,
+            aclosing(run.records(self._settings.stream_deadline_s)) as batches,
+        ):
+            async for batch in batches:
+                yield b"".join([encode(record) + b"\n" for record in batch])
+            failure = run.nothing_but_failure()
+            if failure is not None and not run.totals.count:
+                raise _exchange_failed(failure)
+            head, tail = self._envelope(run, key_id, spent_s=self._clock.now_s() - started_s)
+        if failure is not None:  # lines are out already: the summary is where it can be said
+            error = _exchange_failed(failure)
+            head |= {"success": False, "error": error.code, "message": error.message}
+        yield json.encode({"type": "summary"} | head | tail) + b"\n"
+
+    def _envelope(
+        self, run: "Run", key_id: str, *, spent_s: float
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What stands before the records and what stands after them."""
+        query, totals, errors = run.query, run.totals, run.errors()
+        coverage, state = run.coverage(), run.state(key_id)
+        head = {
+            "success": True,
+            "message": message_of(totals.count, len(coverage)),
+            "exchange": query.ask.exchange,
+            "total_transactions": totals.count,
+            "processing_time": round(spent_s, 3),
+        }
+        tail: dict[str, Any] = {
+            "summary": totals.summary(query),
+            "filters_applied": filters_of(query),
+            "partial": bool(errors) or any(part.reason == FAILED_BEFORE for part in coverage),
+            "errors": errors,
+            "coverage": coverage,
+            "next_cursor": None if state is None else self._cursors.seal(state),
+        }
+        if query.ask.verify:
+            tail["verification"] = run.verification()
+        return head, tail
+
+
+class Run:
+    """One query being carried out."""
+
+    def __init__(self, query: Query, adapter: Adapter, reader: Reader, clock: Clock) -> None:
+        self.query = query
+        self.totals = Totals()
+        self.verifier: Verifier | None = None
+        self._clock = clock
+        self._progress = asyncio.Event()
+        self._last = FIRST
+        self._stopped = LIMIT_REACHED
+        self._parts = [self._part(name, adapter, reader) for name in query.sources]
+        if query.ask.verify:
+            self.verifier = Verifier(below_ms=self._top_ms if query.state else query.to_ms + 1)
+
+    @property
+    def walkers(self) -> list[Walker]:
+        """The walkers of this run."""
+        return [part.walker for part in self._parts if part.walker is not None]
+
+    @property
+    def _top_ms(self) -> int:
+        """Where this answer begins: the end of the range, or where the page before it came to."""
+        state = self.query.state
+        return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
+
+    def _part(self, name: str, adapter: Adapter, reader: Reader) -> Part:
+        source, state = adapter.sources[name], self.query.state
+        place: Place = state.place(name) if state else (FIRST.negative_ms, FIRST.record_id)
+        if place in (DONE, GIVEN_UP):
+            return Part(source, None, given_up=place == GIVEN_UP)
+        wanted = Range(self.query.from_ms, self.query.to_ms, after=as_key(place))
+        walker = Walker(source, reader, wanted, now_ms=self._clock.now_ms, progress=self._progress)
+        return Part(source, walker)
+
+    async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
+        """The records in order, in batches, until the limit, the end or the deadline."""
+        until_s = self._clock.now_s() + deadline_s
+        async with aclosing(
+            merged(self.walkers, self._progress, limit=self.query.limit)
+        ) as batches:
+            while True:
+                try:
+                    async with asyncio.timeout(until_s - self._clock.now_s()):
+                        batch = await anext(batches, None)
+                except TimeoutError:
+                    self._stopped = DEADLINE
+                    return
+                if batch is None or self.fatal is not None:
+                    return
+                # The place in the sequence, which for a snapshot is not its time.
+                self._last = batch[-1][0]
+                yield self._heard([record for _, record in batch])
+
+    def _heard(self, batch: list[Record]) -> list[Record]:
+        for record in batch:
+            self.totals.heard(record)
+            if self.verifier is not None:
+                self.verifier.heard(record)
+        return batch
+
+    @property
+    def fatal(self) -> SourceFailed | None:
+        """A failure after which nothing of this account can be read."""
+        failures = (walker.failure for walker in self.walkers)
+        return next((failure for failure in failures if failure and failure.fatal), None)
+
+    def nothing_but_failure(self) -> SourceFailed | None:
+        """The failure to answer with: the account as a whole, or every source without a record."""
+        if self.fatal is not None:
+            return self.fatal
+        failures = [walker.failure for walker in self.walkers if walker.failure]
+        if failures and len(failures) == len(self.walkers) and not self.totals.count:
+            return failures[0]
+        return None
+
+    def coverage(self) -> list[Coverage]:
+        """How much of the range the answer holds, by type."""
+        return coverage_of(
+            self.query,
+            self._parts,
+            last=self._last,
+            stopped=self._stopped,
+            top_ms=self._top_ms,
+        )
+
+    def errors(self) -> list[ErrorEntry]:
+        """What went wrong, by type."""
+        return errors_of(self._parts)
+
+    def verification(self) -> Verification | None:
+        """What was proven, where it was asked for."""
+        if self.verifier is None:
+            return None
+        return self.verifier.report(cut=not all(w.exhausted for w in self.walkers))
+
+    def state(self, key_id: str) -> State | None:
+        """Where the next page begins; None when every source has come to its end."""
+        places = {part.source.name: self._place(part) for part in self._parts}
+        if all(place in (DONE, GIVEN_UP) for place in places.values()):
+            return None
+        open_places = [place for place in places.values() if place not in (DONE, GIVEN_UP)]
+        after = max(open_places)
+        return State(
+            digest=self.query.digest,
+            key=key_digest(key_id),
+            now_ms=self.query.now_ms,
+            from_ms=self.query.from_ms,
+            to_ms=self.query.to_ms,
+            after=after,
+            others={name: place for name, place in places.items() if place != after},
+        )
+
+    def _place(self, part: Part) -> Place:
+        walker = part.walker
+        if walker is None:
+            return GIVEN_UP if part.given_up else DONE
+        if walker.exhausted:
+            return DONE
+        if walker.failure is not None:
+            if not walker.failure.retryable:
+                return GIVEN_UP
+            return walker.delivered.negative_ms, walker.delivered.record_id
+        # A source that had nothing to say has come as far as the answer did.
+        came = max(self._last, walker.delivered)
+        return came.negative_ms, came.record_id
+
+    async def close(self) -> None:
+        """Stop all asking."""
+        await asyncio.gather(*(walker.close() for walker in self.walkers))
+
+
+def _environment(*, testnet: bool) -> Environment:
+    return Environment.TESTNET if testnet else Environment.MAINNET
+
+
+def _no_credentials(entry: ExchangeEntry, environment: Environment) -> str:
+    return f"The operator has set no {entry.display} {environment.value} credentials."
+
+
+def _exchange_failed(failure: SourceFailed) -> ExchangeFailed:
+    details = {"reason": failure.reason.value, "exchange_code": failure.exchange_code}
+    return ExchangeFailed(failure.message, details=details, retry_after_s=failure.retry_after_s)

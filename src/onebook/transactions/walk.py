@@ -1,0 +1,305 @@
+"""Walking one source to its end: every record once, newest first, nothing passed over in silence.
+
+A walker cuts its range into windows and reads several side by side, each page by page along the
+exchange's cursor; it hands records on in order, and only when nothing newer can still come. What
+it has reached is its *frontier*: all records with a later time have been handed on, so a merge of
+many walkers need not wait for one that has nothing to say.
+
+Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, `READY_MAX` records.
+"""
+
+import asyncio
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from onebook.transactions.adapter import SNAPSHOT, Page, Reader, Source, Window
+from onebook.transactions.failures import Reason, SourceFailed, TooOld
+from onebook.transactions.record import FIRST, Key, Record, key_of
+from onebook.transactions.windows import Cutter, floor_ms
+
+WINDOWS_AHEAD: Final = 6
+PAGES_AHEAD: Final = 6
+READY_MAX: Final = 1_000
+PAGES_MAX: Final = 5_000  # of one window: half a million rows a week
+RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
+NOTHING_LEFT_MS: Final = -(1 << 61)
+NOT_STARTED_MS: Final = 1 << 61
+
+Keyed = tuple[Key, Record]
+
+
+class Range:
+    """What is asked of a walker.
+
+    Args:
+        from_ms: Oldest record time, inclusive.
+        to_ms: Newest record time, inclusive.
+        after: The place of the last record that was delivered before; only later ones count.
+    """
+
+    __slots__ = ("after", "from_ms", "to_ms")
+
+    def __init__(self, from_ms: int, to_ms: int, *, after: Key = FIRST) -> None:
+        self.from_ms = from_ms
+        self.to_ms = to_ms
+        self.after = after
+
+
+class Sorter:
+    """Puts records into order while more are coming, and lets each id pass once."""
+
+    def __init__(self, wanted: Range) -> None:
+        self._wanted = wanted
+        self._held: list[Keyed] = []
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._last = wanted.after
+        self.disordered = 0
+        self.duplicates = 0
+
+    def push(self, records: list[Record], *, snapshot: bool) -> None:
+        """Take records in; those out of range or already delivered fall away."""
+        for record in records:
+            key = Key(NOTHING_LEFT_MS, record.transactionId) if snapshot else key_of(record)
+            if not snapshot and not self._wanted.from_ms <= record.timestamp <= self._wanted.to_ms:
+                continue
+            if key <= self._wanted.after:
+                continue
+            if record.transactionId in self._seen:
+                self.duplicates += 1
+                continue
+            self._seen[record.transactionId] = None
+            heapq.heappush(self._held, (key, record))
+
+    def release(self, frontier_ms: int) -> Iterator[Keyed]:
+        """Every held record that is later than the frontier, in order."""
+        while self._held and self._held[0][0].negative_ms < -frontier_ms:
+            keyed = heapq.heappop(self._held)
+            if keyed[0] < self._last:
+                self.disordered += 1
+            else:
+                self._last = keyed[0]
+            yield keyed
+        while len(self._seen) - len(self._held) > RECENT_MAX:
+            self._seen.popitem(last=False)
+
+
+class Walker:
+    """One source of one request on its way back in time. Owned: `close` it."""
+
+    def __init__(
+        self,
+        source: Source,
+        reader: Reader,
+        wanted: Range,
+        *,
+        now_ms: Callable[[], int],
+        progress: asyncio.Event,
+    ) -> None:
+        self.source = source
+        self.ready: deque[Keyed] = deque()
+        self.frontier_ms = NOT_STARTED_MS
+        self.finished = False
+        self.failure: SourceFailed | None = None
+        self.defect: Exception | None = None
+        self.unreadable = 0
+        self.pages = 0
+        self.floor_ms = floor_ms(source, now_ms())
+        self.cut_short_ms: int | None = None
+        self.delivered = wanted.after
+        self._reader = reader
+        self._wanted = wanted
+        self._now_ms = now_ms
+        self._progress = progress
+        self._room = asyncio.Event()
+        self._sorter = Sorter(wanted)
+        self._streams: deque[_WindowStream] = deque()
+        self._ahead_max = 1
+        self._task = asyncio.create_task(self._run(), name=f"walk {source.name}")
+
+    @property
+    def disordered(self) -> int:
+        """Records that came later than their place: the exchange did not keep its own order."""
+        return self._sorter.disordered
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is nothing left, and nothing went wrong."""
+        return self.finished and not self.ready and self.failure is None
+
+    def take(self) -> Keyed:
+        """The next record and its place; there must be one in `ready`."""
+        keyed = self.ready.popleft()
+        self.delivered = keyed[0]
+        if len(self.ready) < READY_MAX // 2:
+            self._room.set()
+        return keyed
+
+    async def close(self) -> None:
+        """Stop asking; wait until every task is gone."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._drop_streams()
+
+    async def _run(self) -> None:
+        try:
+            await self._walk()
+        except SourceFailed as failure:
+            self.failure = failure
+        except Exception as defect:  # ours: whoever merges raises it, nothing is passed over
+            self.defect = defect
+        finally:
+            await self._drop_streams()
+            self.finished = True
+            self._progress.set()
+
+    async def _drop_streams(self) -> None:
+        tasks = [stream.task for stream in self._streams]
+        self._streams.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _walk(self) -> None:
+        if not self.source.window_ms:
+            page = await self._reader.page(self.source, SNAPSHOT, "")
+            return await self._accept(page, NOTHING_LEFT_MS, snapshot=True)
+        cutter = self._cutter()
+        windows = iter(cutter) if cutter else iter(())
+        while await self._read_next(windows, cutter):
+            pass
+        await self._hand_on(NOTHING_LEFT_MS)
+
+    def _cutter(self) -> Cutter | None:
+        """The windows of this walk; None where the source has nothing in the range."""
+        source, wanted = self.source, self._wanted
+        to_ms = wanted.to_ms + 1
+        if source.ends_ms is not None:
+            to_ms = min(to_ms, source.ends_ms)
+        from_ms = max(wanted.from_ms - source.lag_ms, self.floor_ms)
+        if from_ms >= to_ms:
+            return None
+        below_ms = to_ms if wanted.after == FIRST else 1 - wanted.after.negative_ms
+        return Cutter(source, from_ms=from_ms, to_ms=to_ms, below_ms=below_ms)
+
+    async def _read_next(self, windows: Iterator[Window], cutter: Cutter | None) -> bool:
+        """Read the newest window that is left to its end; say whether there was one."""
+        while len(self._streams) < self._ahead_max and (window := next(windows, None)):
+            self._streams.append(_WindowStream(self, window))
+        if not self._streams:
+            return False
+        assert cutter is not None
+        stream = self._streams[0]
+        pages = 0
+        while (page := await stream.pages.get()) is not None:
+            if isinstance(page, Exception):
+                raise page
+            pages += 1
+            await self._accept(page, self._frontier_of(page, stream.window))
+        self._streams.popleft()
+        await stream.task
+        cutter.filled(pages)
+        self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2)
+        await self._hand_on(min(self.frontier_ms, self._oldest_ahead(stream.window)))
+        return True
+
+    def _frontier_of(self, page: Page, window: Window) -> int:
+        """Later pages hold what Bybit's own time puts before this page's last row; a record's
+        time is at most `lag_ms` later than that.
+        """
+        if not page.records:
+            return self.frontier_ms
+        oldest_ms = min(record.timestamp for record in page.records)
+        return max(oldest_ms + self.source.lag_ms, self._oldest_ahead(window))
+
+    def _oldest_ahead(self, window: Window) -> int:
+        return window.from_ms - 1 + self.source.lag_ms
+
+    async def _accept(self, page: Page, frontier_ms: int, *, snapshot: bool = False) -> None:
+        self.pages += 1
+        self.unreadable += page.unreadable
+        self._sorter.push(page.records, snapshot=snapshot)
+        await self._hand_on(min(self.frontier_ms, frontier_ms))
+
+    async def _hand_on(self, frontier_ms: int) -> None:
+        """Let go of what is surely in order, and wait while nobody takes it."""
+        self.ready.extend(self._sorter.release(frontier_ms))
+        self.frontier_ms = frontier_ms
+        self._progress.set()
+        while len(self.ready) >= READY_MAX:
+            self._room.clear()
+            await self._room.wait()
+
+    async def read_page(self, window: Window, cursor: str) -> Page:
+        """One page, as the reader gives it."""
+        return await self._reader.page(self.source, window, cursor)
+
+    def cut(self, window: Window) -> Window | None:
+        """A window without what the exchange no longer keeps; None where nothing is left.
+
+        "Two years ago" moves while we walk: the exchange answers an error, not an empty list.
+        """
+        self.floor_ms = max(self.floor_ms, floor_ms(self.source, self._now_ms()))
+        if window.from_ms >= self.floor_ms:
+            raise SourceFailed(Reason.EXCHANGE_ERROR, "The exchange keeps less than it documents.")
+        self.cut_short_ms = self.floor_ms
+        if window.to_ms <= self.floor_ms:
+            return None
+        return window._replace(from_ms=self.floor_ms)
+
+
+class _WindowStream:
+    """One window being read ahead, page after page."""
+
+    def __init__(self, walker: Walker, window: Window) -> None:
+        self.window = window
+        self.pages: asyncio.Queue[Page | Exception | None] = asyncio.Queue(PAGES_AHEAD)
+        self._walker = walker
+        self.task = asyncio.create_task(self._run(), name=f"window {walker.source.name}")
+
+    async def _run(self) -> None:
+        try:
+            await self._read()
+        except Exception as error:  # raised again where the pages are taken
+            await self.pages.put(error)
+        else:
+            await self.pages.put(None)
+
+    async def _read(self) -> None:
+        source, window = self._walker.source, self.window
+        cursor, seen, full_page, unread_ms = "", {""}, False, window.to_ms
+        for _ in range(PAGES_MAX):
+            try:
+                page = await self._walker.read_page(window, cursor)
+            except TooOld:
+                # A cursor belongs to its window: begin again below what was read.
+                cut = self._walker.cut(window._replace(to_ms=unread_ms))
+                if cut is None:
+                    return
+                window, cursor, seen = cut, "", {""}
+                continue
+            await self.pages.put(page)
+            unread_ms = min([unread_ms, *(r.timestamp + 1 for r in page.records)])
+            full_page = full_page or page.rows >= source.page_rows
+            cursor = page.cursor
+            # A cursor that repeats would go round for ever.
+            if cursor in seen or is_last(source, page.rows, full_page=full_page):
+                return
+            seen.add(cursor)
+        raise SourceFailed(Reason.EXCHANGE_ERROR, "A window has more pages than believable.")
+
+
+def is_last(source: Source, rows: int, *, full_page: bool) -> bool:
+    """Whether a page's size proves that it is the last.
+
+    A cursor does not: Bybit's last page still carries one. A short page does, unless the exchange
+    silently gives smaller pages than asked for: so it must be shorter than any page size it could
+    have fallen back to, or have a full page before it. Where the query is filtered
+    (`page_rows_least` 0), only an empty page does.
+    """
+    if rows == 0:
+        return True
+    if not source.page_rows_least:
+        return False
+    return rows < source.page_rows_least or (full_page and rows < source.page_rows)
