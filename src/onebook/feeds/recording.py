@@ -117,8 +117,10 @@ def read(path: Path) -> list[Entry]:
     try:
         with path.open(encoding="utf-8", newline="\n") as lines:
             return list(parse(lines, name=path.name))
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecordingError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise RecordingError(f"{path} cannot be read: it is not UTF-8: {error.reason}") from None
 
 
 def _entry(line: str) -> Entry | None:

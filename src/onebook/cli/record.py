@@ -1,0 +1,141 @@
+"""`onebook record`: keep what an exchange says, through the service's own feeds."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from onebook.books import Books
+from onebook.cli.common import console, fail, reported, run
+from onebook.errors import ExchangeFailed, InvalidExchange, InvalidRequest
+from onebook.exchanges import EXCHANGES, resolve
+from onebook.exchanges.contract import Exchange
+from onebook.feeds import Catalogue, FeedSettings, Supervisor
+from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
+from onebook.model import Instrument
+from onebook.rest import Rest
+from onebook.simulator.server import SimulatedExchanges
+
+LOOK_S: Final = 0.1  # how often the progress is drawn and the recording ends if it is full
+SECONDS_MAX: Final = 86_400.0
+
+
+@reported
+def record_command(
+    exchange: Annotated[str, typer.Option("--exchange", "-e", help="The exchange, such as okx.")],
+    symbol: Annotated[
+        list[str], typer.Option("--symbol", "-s", help="A pair, such as BTC/USDT; may be repeated.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file; it must be new.")],
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=SECONDS_MAX, help="How long to listen.")
+    ] = 30.0,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Listen to the simulated exchange instead.")
+    ] = False,
+) -> None:
+    """Record the order-book frames of an exchange into a file that `onebook replay` plays.
+
+    Example: onebook record --exchange okx --symbol BTC/USDT --seconds 30 -o okx.rec
+    """
+    name = resolve(exchange)
+    if name is None:
+        raise InvalidExchange(
+            f"There is no exchange {exchange!r}; known are {', '.join(EXCHANGES)}."
+        )
+    symbols = list(dict.fromkeys(each.upper() for each in symbol))
+    try:
+        recorder = run(_record(name, symbols, output, seconds, simulated=simulated))
+    except RecordingError as error:
+        fail(str(error))
+    console.print(
+        f"{output}: {recorder.frames:,} frames, {recorder.bytes:,} bytes"
+        + ("; the recording was full" if recorder.full else "")
+    )
+
+
+async def _record(
+    name: str, symbols: Sequence[str], output: Path, seconds: float, *, simulated: bool
+) -> Recorder:
+    async with AsyncExitStack() as stack:
+        exchange = EXCHANGES[name]
+        if simulated:
+            sim = await stack.enter_async_context(SimulatedExchanges([name]))
+            exchange = sim.exchanges()[name]
+        return await record(exchange, symbols, output, seconds=seconds)
+
+
+async def record(
+    exchange: Exchange,
+    symbols: Sequence[str],
+    output: Path,
+    *,
+    seconds: float,
+    bytes_max: int = RECORDING_BYTES_MAX,
+) -> Recorder:
+    """Record the books of some symbols of one exchange, until the time is over or the file full.
+
+    Raises:
+        ExchangeFailed: It does not list its instruments.
+        InvalidRequest: It does not list a symbol.
+        RecordingError: The file cannot be written.
+    """
+    exchanges, settings = {exchange.name: exchange}, FeedSettings()
+    books = Books()
+    async with (
+        Rest() as rest,
+        Catalogue(exchanges, rest=rest, settings=settings) as catalogue,
+    ):
+        instruments = [_instrument(catalogue, exchange, symbol) for symbol in symbols]
+        # Feeds tell monotonic seconds; a recording has Unix seconds.
+        epoch_s = time.time() - time.monotonic()
+        with Recorder(output, bytes_max=bytes_max, epoch_s=epoch_s) as recorder:
+            async with Supervisor(
+                exchanges,
+                books=books,
+                rest=rest,
+                catalogue=catalogue,
+                settings=settings,
+                recorder=recorder,
+            ) as supervisor:
+                for instrument in instruments:
+                    supervisor.want(instrument)
+                await _listen(recorder, books, exchange.name, seconds)
+    return recorder
+
+
+def _instrument(catalogue: Catalogue, exchange: Exchange, symbol: str) -> Instrument:
+    if not catalogue.loaded(exchange.name):
+        raise ExchangeFailed(f"{exchange.display} does not list its instruments now.")
+    instrument = catalogue.instrument(exchange.name, symbol)
+    if instrument is None:
+        near = ", ".join(catalogue.suggest(symbol)) or "nothing like it"
+        raise InvalidRequest(f"{exchange.display} does not list {symbol}; it lists {near}.")
+    return instrument
+
+
+async def _listen(recorder: Recorder, books: Books, name: str, seconds: float) -> None:
+    """Draw the progress until the time is over or the file is full."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeRemainingColumn(),
+    )
+    start_s = time.monotonic()
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(f"recording {name}", total=seconds, state="connecting")
+        while not recorder.full and (passed_s := time.monotonic() - start_s) < seconds:
+            progress.update(task, completed=passed_s, state=_state(recorder, books))
+            await asyncio.sleep(min(LOOK_S, seconds - passed_s))
+        progress.update(task, completed=seconds, state=_state(recorder, books))
+
+
+def _state(recorder: Recorder, books: Books) -> str:
+    live = sum(1 for _ in books.live())
+    return f"{recorder.frames:,} frames, {live} books live"

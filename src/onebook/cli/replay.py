@@ -1,0 +1,87 @@
+"""`onebook replay`: the service on recorded data, through its normal feeds."""
+
+import math
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from onebook import config
+from onebook.cli.common import console, fail, reported, run
+from onebook.cli.operator import ConfigFile
+from onebook.feeds import ExchangeSettings
+from onebook.feeds.recording import RecordingError
+from onebook.simulator.replay import Replay
+from onebook.simulator.scripts import Script
+
+Serve = Callable[[dict[str, ExchangeSettings]], Awaitable[None]]
+
+
+@reported
+def replay_command(
+    files: Annotated[list[Path], typer.Argument(help="Recordings, sockets and REST together.")],
+    speed: Annotated[
+        str, typer.Option(help="1 as recorded, 10 ten times as fast, max as fast as it goes.")
+    ] = "1",
+    loop: Annotated[bool, typer.Option("--loop", help="Start over at the end.")] = False,
+    port: Annotated[int | None, typer.Option(help="Where the service listens.")] = None,
+    settings: ConfigFile = None,
+) -> None:
+    """Serve recorded exchanges: clients connect, subscribe and see the recorded books.
+
+    Example: onebook replay OKX.ws.1.0 BINANCE.ws.1.0 BINANCE.http.0.0 --speed 10 --loop
+    """
+    try:
+        run(play(files, speed=speed_of(speed), loop=loop, serve=service(port, settings)))
+    except RecordingError as error:
+        fail(str(error))
+
+
+async def play(files: list[Path], *, speed: float | None, loop: bool, serve: Serve) -> None:
+    """Replay recordings for as long as `serve`, told where the exchanges are now, runs."""
+    async with Replay(files, speed=speed, loop=loop) as replay:
+        console.print(table(list(replay.scripts.values())))
+        await serve(
+            {
+                name: ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
+                for name, urls in replay.urls.items()
+            }
+        )
+
+
+def service(port: int | None, file: Path | None) -> Serve:
+    """The service with the operator's settings, once it is told where the exchanges are."""
+
+    async def serve(exchanges: dict[str, ExchangeSettings]) -> None:
+        settings = config.load(file, overrides={"server": {"port": port}})
+        await import_module("onebook.app").serve(settings, exchanges=exchanges)
+
+    return serve
+
+
+def speed_of(text: str) -> float | None:
+    """Read a speed; None is as fast as possible."""
+    if text == "max":
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = math.nan
+    if not (math.isfinite(speed) and speed > 0):
+        fail(f"--speed is a number above 0 or max, not {text!r}.")
+    return speed
+
+
+def table(scripts: list[Script]) -> Table:
+    """What will be replayed, for a person."""
+    drawn = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("exchange", "pairs", "frames", "seconds"):
+        drawn.add_column(title, justify="left" if title in ("exchange", "pairs") else "right")
+    for script in scripts:
+        pairs = ", ".join(listing.symbol for listing in script.listings)
+        lasted_s = script.lines[-1].at - script.lines[0].at
+        drawn.add_row(script.name, pairs, f"{len(script.lines):,}", f"{lasted_s:.1f}")
+    return drawn
