@@ -23,7 +23,7 @@ from onebook.errors import (
     SessionExpired,
 )
 from onebook.model import DAY_MS, MINUTE_MS, KeyStatus, Tier
-from onebook.store import Store
+from onebook.store import SecretRow, Store
 
 from .conftest import PEPPER, START_MS, Clock, House
 
@@ -361,16 +361,16 @@ async def test_a_key_whose_date_comes_is_told_once(house: House) -> None:
 async def test_a_suspension_between_reading_a_key_and_caching_it_is_not_missed(
     house: House,
 ) -> None:
-    read = house.store.key
+    read = house.store.secret
 
-    async def slow(key_id: str):
-        row = await read(key_id)
+    async def slow(digest: bytes) -> SecretRow | None:
+        row = await read(digest)
         moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
-        if await house.store.move_key(key_id, moved, house.change()):
+        if await house.store.move_key(house.key_id, moved, house.change()):
             await house.accounts.poll(START_MS)
         return row
 
-    house.store.key = slow
+    house.store.secret = slow
     with pytest.raises(ApiKeyDisabled):
         await verify(house)
 

@@ -52,7 +52,7 @@ from onebook.errors import (
     SessionExpired,
 )
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus, Tier
-from onebook.store import KeyRow, SessionRow, Store
+from onebook.store import KeyRow, SecretRow, SessionRow, Store
 
 CACHE_TTL_MS: Final = 5 * SECOND_MS
 CACHED_MAX: Final = 100_000
@@ -308,12 +308,19 @@ class Accounts:
         return await self._key(secret.key_id, now_ms)
 
     async def _load(self, text_digest: bytes, now_ms: int) -> _Secret | None:
-        row = await self._settled(lambda: self._store.secret(text_digest))
+        row = await self._settled(lambda: self._read_secret(text_digest))
         if row is None:
             return None
+        self._learn(key_of(row.key), now_ms)
         secret = _Secret(row.key.key_id, row.retires_at_ms, now_ms)
         _put(self._secrets, text_digest, secret)
         return secret
+
+    async def _read_secret(self, text_digest: bytes) -> SecretRow | None:
+        row = await self._store.secret(text_digest)
+        if row is not None:
+            await self.meter.open(key_of(row.key))
+        return row
 
     async def _key(self, key_id: str, now_ms: int) -> Key:
         known = self._keys.get(key_id)

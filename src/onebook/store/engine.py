@@ -31,7 +31,7 @@ RETRY_AFTER_S = 1.0
 
 # Execution option that says which statement begins a transaction on SQLite.
 BEGIN = "onebook_begin"
-READS, WRITES, PRAGMAS = "BEGIN", "BEGIN IMMEDIATE", ""
+AT_ONCE, WRITES = "", "BEGIN IMMEDIATE"
 
 _UNUSABLE = "store.url must look like sqlite:///PATH or postgresql://USER@HOST/NAME."
 

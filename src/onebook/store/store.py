@@ -22,9 +22,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from onebook.errors import InvalidRequest, ServiceUnavailable
 from onebook.model import KeyStatus
 from onebook.store.engine import (
+    AT_ONCE,
     BEGIN,
-    PRAGMAS,
-    READS,
     RETRY_AFTER_S,
     WRITES,
     database_errors,
@@ -94,9 +93,11 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self._engine: AsyncEngine = open_engine(url)
-        self._reads = self._engine.execution_options(**{BEGIN: READS})
-        self._writes = self._engine.execution_options(**{BEGIN: WRITES})
         self._on_postgres = self._engine.dialect.name == "postgresql"
+        # A read is one statement, and needs no transaction around it.
+        alone = {"isolation_level": "AUTOCOMMIT"} if self._on_postgres else {BEGIN: AT_ONCE}
+        self._reads = self._engine.execution_options(**alone)
+        self._writes = self._engine.execution_options(**{BEGIN: WRITES})
         self._insert = postgresql.insert if self._on_postgres else sqlite.insert
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -155,11 +156,10 @@ class Store:
         SQLite does not wait for a lock here (the busy timeout does not cover a change of the
         journal), so two nodes that start together take turns by trying again.
         """
-        engine = self._engine.execution_options(**{BEGIN: PRAGMAS})
         for _ in range(WAL_TRIES_MAX):
             async with database_errors():
                 try:
-                    async with engine.connect() as connection:
+                    async with self._reads.connect() as connection:
                         await connection.exec_driver_sql("PRAGMA journal_mode=WAL")
                         return
                 except OperationalError as error:
