@@ -59,6 +59,4 @@ def test_the_clients_variable_is_no_setting(monkeypatch):
 
 
 def test_every_setting_says_what_it_is_for():
-    from onebook.cli.config import fields
-
-    assert [name for name, field in fields() if not field.description] == []
+    assert [each.name for each in config.catalogue() if not each.meaning] == []

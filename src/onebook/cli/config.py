@@ -1,13 +1,9 @@
 """`onebook config`: see, check and read about the settings."""
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 from rich.table import Table
 
 from onebook import config
@@ -23,14 +19,14 @@ def default() -> None:
     Example: onebook config default > onebook.toml
     """
     table = ""
-    for name, field in fields():
-        head, _, leaf = name.rpartition(".")
+    for setting in config.catalogue():
+        head, _, leaf = setting.name.rpartition(".")
         if head != table:
             typer.echo(f"\n[{head}]" if table else f"[{head}]")
             table = head
-        typer.echo(f"# {field.description}")
-        value = _default(field)
-        typer.echo(f"# {leaf} =" if value is None else f"{leaf} = {_toml(value)}")
+        typer.echo(f"# {setting.meaning}")
+        value = setting.default
+        typer.echo(f"# {leaf} =" if value is None else f"{leaf} = {toml(value)}")
 
 
 @config_app.command("check")
@@ -53,34 +49,13 @@ def doc() -> None:
     Example: onebook config doc
     """
     table = Table("setting", "variable", "default", "meaning", box=None, pad_edge=False)
-    for name, field in fields():
+    for name, value, meaning in config.catalogue():
         variable = config.ENV_PREFIX + name.upper().replace(".", config.ENV_DELIMITER)
-        value = _default(field)
-        shown = "" if value is None else _toml(value)
-        table.add_row(name, variable, shown, field.description)
+        table.add_row(name, variable, "" if value is None else toml(value), meaning)
     console.print(table)
 
 
-def fields(
-    model: type[BaseModel] = config.Settings, prefix: str = ""
-) -> list[tuple[str, FieldInfo]]:
-    """Every setting with its description and default."""
-    found: list[tuple[str, FieldInfo]] = []
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, config.Section):
-            found += fields(kind, f"{prefix}{name}.")
-        else:
-            found.append((prefix + name, field))
-    return found
-
-
-def _default(field: FieldInfo) -> Any:
-    value = field.get_default(call_default_factory=True)
-    return None if value is PydanticUndefined else value
-
-
-def _toml(value: Any) -> str:
+def toml(value: Any) -> str:
     """A default in TOML."""
     match value:
         case bool():
@@ -88,11 +63,7 @@ def _toml(value: Any) -> str:
         case int() | float():
             return str(value)
         case list() | tuple():
-            return "[" + ", ".join(map(_toml, value)) + "]"
+            return "[" + ", ".join(map(toml, value)) + "]"
         case dict():
-            return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
-        case Enum():
-            return _toml(value.value)
-        case BaseModel():
-            return _toml(value.model_dump())
+            return "{" + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + "}"
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
