@@ -251,31 +251,30 @@ def _exchanges(exchanges: Sequence[TransactionSection]) -> Part:
 
 def _said(who: str, title: str, asyncapi: Document) -> Part:
     """The messages of one side."""
-    action = "receive" if who == "client" else "send"
     operations = asyncapi["operations"]
     clients = {name for name, each in operations.items() if each["action"] == "receive"}
     schemas = Schemas(asyncapi)
-    names = [
-        name
-        for name in asyncapi["components"]["messages"]
-        if (name in clients) is (action == "receive")
-    ]
+    messages = asyncapi["components"]["messages"]
+    names = [name for name in messages if (name in clients) is (who == "client")]
     blocks = [_message(name, asyncapi, schemas) for name in names]
-    entries = [(f"ws-{name}", name) for name in names]
+    entries = [(f"ws-{name}", messages[name]["name"]) for name in names]
     intro = prose(asyncapi["info"]["description"]) if who == "client" else None
     return Part(f"websocket-{who}", f"WebSocket: {title.lower()}", entries, join(intro, *blocks))
 
 
 def _message(name: str, asyncapi: Document, schemas: Schemas) -> Html:
     message = asyncapi["components"]["messages"][name]
-    example = _json(schemas.example(message["payload"]))
+    operation = asyncapi["operations"].get(name, {})
+    # What a client may say is shown with every option, what it hears with what is always there.
+    whole = operation.get("action") == "receive"
+    example = _json(schemas.example(message["payload"], whole=whole))
     return tag(
         "article",
-        tag("h3", tag("code", name)),
+        tag("h3", tag("code", message["name"])),
         prose(message["summary"]),
         fields_table(message["payload"], schemas),
         code(example),
-        _replies(asyncapi["operations"].get(name, {})),
+        _replies(operation),
         id=f"ws-{name}",
     )
 
@@ -284,7 +283,10 @@ def _replies(operation: Document) -> Content:
     if "reply" not in operation:
         return None
     names = [each["$ref"].rpartition("/")[2] for each in operation["reply"]["messages"]]
-    links = [join(tag("a", tag("code", name), href=f"#ws-{name}"), " ") for name in names]
+    links = [
+        join(tag("a", tag("code", name.partition(".")[0]), href=f"#ws-{name}"), " ")
+        for name in names
+    ]
     return tag("p", "Answered by: ", *links)
 
 

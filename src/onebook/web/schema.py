@@ -11,11 +11,11 @@ Schema = dict[str, Any]
 
 DEPTH_MAX = 5  # levels of nesting that are shown
 _LIMITS = {
-    "minimum": "at least {}",
-    "maximum": "at most {}",
-    "minLength": "at least {} characters",
-    "maxLength": "at most {} characters",
-    "maxItems": "at most {} entries",
+    "minimum": "At least {}.",
+    "maximum": "At most {}.",
+    "minLength": "At least {} characters.",
+    "maxLength": "At most {} characters.",
+    "maxItems": "At most {} entries.",
 }
 _SAMPLES = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "null": None}
 
@@ -122,11 +122,7 @@ def _own_examples(schema: Schema) -> tuple[list[Any], ...]:
 def meaning(schema: Schema) -> str:
     """The description of a field, with its default and its limits."""
     parts = [str(schema.get("description", "")).partition("\n\n")[0].strip()]
-    parts += [text.format(schema[name]) + "." for name, text in _LIMITS.items() if name in schema]
+    parts += [text.format(schema[name]) for name, text in _LIMITS.items() if name in schema]
     if schema.get("default") not in (None, ""):
         parts.append(f"Default `{str(schema['default']).lower()}`.")
-    return " ".join(_capital(part) for part in parts if part)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return " ".join(part for part in parts if part)

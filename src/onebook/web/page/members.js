@@ -20,37 +20,46 @@ export class Members {
   begin(accepted, rejected) {
     this.#rows.clear();
     this.#body.replaceChildren();
-    for (const exchange of accepted) this.#add(exchange, "syncing", "");
-    for (const { exchange, reason } of rejected) this.#add(exchange, "offline", REASONS[reason] ?? reason);
+    for (const exchange of accepted) this.#add(exchange, "syncing", "", { seenOut: true });
+    for (const { exchange, reason } of rejected) {
+      this.#add(exchange, "offline", REASONS[reason] ?? reason, { seenOut: false });
+    }
   }
 
   /** An `exchange_status` message. */
   status(exchange, state, reason) {
     const row = this.#rows.get(exchange);
-    if (row) this.#write(row, state, reason);
+    if (!row) return;
+    row.seenOut = false;
+    this.#write(row, state, reason);
   }
 
-  /** An update: who is in it is live; who was left out and said to be live no longer is. */
+  /** An update: who was left out and said to be live no longer is; who is in it again is live.
+   *
+   * What `exchange_status` said stands until an update has left the exchange out, because one from
+   * before may be drawn after it.
+   */
   show(book, left) {
     const bids = shareOf(book.bids);
     const asks = shareOf(book.asks);
     for (const [exchange, row] of this.#rows) {
       const absent = left.includes(exchange);
       if (absent && row.state === "live") this.#write(row, "stale", "left out of the book");
-      if (!absent && ["stale", "syncing"].includes(row.state)) this.#write(row, "live", "");
+      if (!absent && row.seenOut && row.state !== "live") this.#write(row, "live", "");
+      row.seenOut = absent || (row.seenOut && row.state !== "live");
       row.bids.textContent = percent(bids.of(exchange));
       row.asks.textContent = percent(asks.of(exchange));
     }
   }
 
-  #add(exchange, state, reason) {
+  #add(exchange, state, reason, { seenOut }) {
     const element = this.#body.insertRow();
     const [name, status, bids, asks] = [0, 1, 2, 3].map(() => element.insertCell());
     const swatch = document.createElement("i");
     swatch.className = "swatch";
     swatch.style.setProperty("--hue", hue(exchange));
     name.append(swatch, exchange);
-    const row = { element, status, bids, asks, state: "" };
+    const row = { element, status, bids, asks, state: "", seenOut };
     element.dataset.exchange = exchange;
     this.#rows.set(exchange, row);
     this.#write(row, state, reason);

@@ -1,0 +1,149 @@
+"""Chromium, driven by its DevTools protocol: enough to open a page and look at it.
+
+https://chromedevtools.github.io/devtools-protocol/
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+
+START_TIMEOUT_S = 30.0
+WAIT_S = 15.0
+POLL_S = 0.05
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-default-apps",
+    "--remote-debugging-port=0",
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@dataclass
+class Page:
+    """One tab, and everything it asked for or complained of."""
+
+    socket: ClientConnection
+    session: str = ""
+    urls: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    _answers: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
+    _sent: int = 0
+
+    async def listen(self) -> None:
+        async for frame in self.socket:
+            message = json.loads(frame)
+            if "id" in message:
+                self._answers.pop(message["id"]).set_result(message)
+            else:
+                self._heard(message["method"], message["params"])
+
+    def _heard(self, method: str, params: dict[str, Any]) -> None:
+        match method:
+            case "Network.requestWillBeSent":
+                self.urls.append(params["request"]["url"])
+            case "Network.webSocketCreated":
+                self.urls.append(params["url"])
+            case "Runtime.exceptionThrown":
+                self.complaints.append(json.dumps(params["exceptionDetails"]))
+            case "Runtime.consoleAPICalled" if params["type"] in ("error", "warning"):
+                self.complaints.append(json.dumps(params["args"]))
+            case "Log.entryAdded" if params["entry"]["level"] in ("error", "warning"):
+                self.complaints.append(params["entry"]["text"])
+
+    async def call(self, method: str, **params: Any) -> Any:
+        self._sent += 1
+        answer = self._answers[self._sent] = asyncio.get_running_loop().create_future()
+        message = {"id": self._sent, "method": method, "params": params}
+        if self.session:
+            message["sessionId"] = self.session
+        await self.socket.send(json.dumps(message))
+        async with asyncio.timeout(WAIT_S):
+            found = await answer
+        assert "error" not in found, found
+        return found["result"]
+
+    async def open(self, url: str) -> None:
+        target = await self.call("Target.createTarget", url="about:blank")
+        attached = await self.call(
+            "Target.attachToTarget", targetId=target["targetId"], flatten=True
+        )
+        self.session = attached["sessionId"]
+        for domain in ("Network", "Runtime", "Log", "Page"):
+            await self.call(f"{domain}.enable")
+        await self.go(url)
+
+    async def go(self, url: str) -> None:
+        await self.call("Page.navigate", url=url)
+        if url != "about:blank":
+            loaded = "location.href !== 'about:blank' && document.readyState === 'complete'"
+            await self.until(loaded)
+
+    async def run(self, script: str) -> Any:
+        """The value of an expression; a promise is awaited."""
+        found = await self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    async def until(self, script: str) -> Any:
+        """Wait for an expression to become true; the answer is its value."""
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while not (value := await self.run(script)):
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            text = await self.run("document.body.innerText")
+            raise AssertionError(f"never true: {script}\n{self.complaints}\n{text}") from None
+        return value
+
+
+@asynccontextmanager
+async def browser(folder: Path) -> AsyncIterator[Page]:
+    """One Chromium with a profile of its own and one tab."""
+    assert CHROMIUM is not None
+    process = await asyncio.create_subprocess_exec(
+        CHROMIUM,
+        *FLAGS,
+        f"--user-data-dir={folder}",
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with connect(await _address(folder), max_size=None) as socket:
+            page = Page(socket)
+            listening = asyncio.create_task(page.listen())
+            try:
+                yield page
+            finally:
+                process.kill()  # first, or closing would wait for Chromium to say goodbye
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _address(folder: Path) -> str:
+    """Chromium writes where it listens into its profile."""
+    file = folder / "DevToolsActivePort"
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while not file.exists() or len(lines := file.read_text().split()) < 2:
+            await asyncio.sleep(POLL_S)
+    return f"ws://127.0.0.1:{lines[0]}{lines[1]}"

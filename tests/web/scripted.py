@@ -1,0 +1,243 @@
+"""A service of one page and one scripted WebSocket, for looking at the first page alone.
+
+It speaks section 2 of the contract as far as the page does, from a seeded market. Run it to look:
+`python tests/web/scripted.py 8123`, then open `/#key=any`.
+"""
+
+import asyncio
+import json
+import random
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, WebSocket, WebSocketDisconnect
+
+from onebook.api import ApiSettings, HealthFacts, Services, WebSocketFacts, create_app
+from onebook.api.documents import asyncapi_of
+from onebook.gateway import messages
+from onebook.web import Limit, Site, TransactionSection, pages
+
+EXCHANGES = ("binance", "bybit", "coinbase", "kraken", "okx", "poloniex")
+TICK = Decimal("0.1")
+GOOD_KEY = "ob_live_good"
+
+
+class Market:
+    """Books of every exchange around one wandering price."""
+
+    def __init__(self, seed: int = 7) -> None:
+        self.random = random.Random(seed)
+        self.middle = Decimal("97310.4")
+        self.stale: dict[str, str] = {}
+        self.sockets: set[WebSocket] = set()
+        self.heard: list[dict] = []
+
+    def levels(self, sign: int, depth: int) -> list:
+        live = [name for name in EXCHANGES if name not in self.stale]
+        rows = []
+        price = self.middle + sign * TICK
+        for _ in range(depth):
+            shares = [
+                [name, round(self.random.lognormvariate(-1.5, 1), 5)]
+                for name in live
+                if self.random.random() < 0.45
+            ] or ([[live[0], 0.01]] if live else [])
+            rows.append([float(price), round(sum(a for _, a in shares), 5), shares])
+            price += sign * TICK * self.random.randint(1, 9)
+        return rows if live else []
+
+    def update(self, symbol: str, number: int, depth: int) -> dict:
+        self.middle += TICK * self.random.randint(-6, 6)
+        bids, asks = self.levels(-1, depth), self.levels(1, depth)
+        best = (bids[0][0], asks[0][0]) if bids else (None, None)
+        stats = {
+            "best_bid": best[0],
+            "best_ask": best[1],
+            "spread": (bids and round(best[1] - best[0], 8)) or None,
+            "spread_percent": (bids and round(100 * (best[1] - best[0]) / best[0], 4)) or None,
+            "mid_price": (bids and round((best[0] + best[1]) / 2, 8)) or None,
+            "total_bid_volume": 1,
+            "total_ask_volume": 1,
+            "participating_exchanges": len(EXCHANGES) - len(self.stale),
+            "crossed": False,
+        }
+        return {
+            "type": "aggregated_orderbook_update",
+            "symbol": symbol,
+            "timestamp": "2026-11-20T10:00:00.000000Z",
+            "update_number": number,
+            "subscription_id": "sub_0123456789ab",
+            "data": {
+                "bids": bids,
+                "asks": asks,
+                "market_stats": stats,
+                "stale_exchanges": sorted(self.stale),
+            },
+        }
+
+    async def tell(self, message: dict) -> None:
+        for socket in list(self.sockets):
+            await socket.send_text(json.dumps(message))
+
+    async def close(self, socket: WebSocket, code: int, *, reconnect_in_ms: int) -> None:
+        message = {"type": "server_shutdown", "message": "Restarting."}
+        await socket.send_text(json.dumps(message | {"reconnect_in_ms": reconnect_in_ms}))
+        self.sockets.discard(socket)
+        await socket.close(code)
+
+    async def set_stale(self, exchange: str, reason: str) -> None:
+        self.stale[exchange] = reason
+        await self.tell(status("BTC/USDT", exchange, "stale", reason))
+
+
+def status(symbol: str, exchange: str, state: str, reason: str) -> dict:
+    return {
+        "type": "exchange_status",
+        "symbol": symbol,
+        "exchange": exchange,
+        "state": state,
+        "reason": reason,
+        "timestamp": "2026-11-20T10:00:00.000000Z",
+    }
+
+
+def reply(message: dict) -> dict | None:
+    """What the service says to one message of the page, books apart."""
+    match message["type"]:
+        case "authenticate" if message["api_key"] == GOOD_KEY:
+            return {
+                "type": "welcome",
+                "message": "Welcome.",
+                "session_id": "s",
+                "user_tier": "basic",
+            }
+        case "get_exchanges":
+            return {"type": "exchanges_data", "data": {"supported_exchanges": list(EXCHANGES)}}
+        case "get_pairs":
+            pairs = ["BTC/USDT", "ETH/USDT", "SOL/USDT"]
+            return {"type": "pairs_data", "data": {"exchanges": dict.fromkeys(EXCHANGES, pairs)}}
+        case "ping":
+            return {"type": "pong", "client_time": message["client_time"], "latency_ms": 0.4}
+        case "subscribe_aggregated" if message["symbol"] == "NO/PE":
+            return {
+                "type": "subscription_error",
+                "error": "invalid_symbol",
+                "message": "None of the exchanges trades NO/PE.",
+                "suggested_symbols": ["BTC/USDT"],
+            }
+        case "subscribe_aggregated":
+            chosen = message["exchanges"]
+            return {
+                "type": "aggregated_subscription_response",
+                "symbol": message["symbol"],
+                "exchanges": list(EXCHANGES) if chosen == "all" else chosen,
+                "requested": chosen,
+                "success": True,
+                "rejected": [{"exchange": "gate", "reason": "symbol_not_traded"}],
+            }
+    return None
+
+
+def site() -> Site:
+    """The real documents, of an API that nobody asks."""
+    services = Services(
+        accounts=Any,
+        transactions=None,
+        transaction_exchanges=[],
+        unified_types={},
+        health=lambda: HealthFacts(ready=True),
+        websocket=WebSocketFacts(messages.MESSAGES, messages.ERRORS, messages.CLOSE_CODES),
+        settings=ApiSettings(),
+        now_ms=lambda: 0,
+        now_s=lambda: 0.0,
+    )
+    return Site(
+        openapi=create_app(services).openapi,
+        asyncapi=lambda: asyncapi_of(services),
+        exchanges=[TransactionSection("bybit", "Bybit", ("deposits", "spot_orders"))],
+        limits=[Limit("server.port", "8000", "TCP port of REST and WebSocket; `0` takes one.")],
+    )
+
+
+def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
+    app = FastAPI(docs_url=None, openapi_url=None)
+    app.include_router(pages(site()))
+
+    async def books(socket: WebSocket, symbol: str) -> None:
+        number = 0
+        while True:
+            number += 1
+            await socket.send_text(json.dumps(market.update(symbol, number, 25)))
+            await asyncio.sleep(interval_s)
+
+    @app.websocket("/api/v1/ws")
+    async def ws(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.send_text(json.dumps({"type": "welcome", "available_commands": []}))
+        tasks: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                message = json.loads(await socket.receive_text())
+                market.heard.append(message)
+                if message["type"] == "authenticate" and message["api_key"] != GOOD_KEY:
+                    error = {"type": "authentication_error", "message": "The API key is not valid."}
+                    await socket.send_text(json.dumps(error))
+                    await socket.close(4002)
+                    return
+                if message["type"] == "authenticate":
+                    market.sockets.add(socket)
+                if (answer := reply(message)) is not None:
+                    await socket.send_text(json.dumps(answer))
+                if (
+                    message["type"] == "subscribe_aggregated"
+                    and answer["type"] != "subscription_error"
+                ):
+                    symbol = message["symbol"]
+                    if symbol not in tasks:
+                        tasks[symbol] = asyncio.create_task(books(socket, symbol))
+                if message["type"] == "unsubscribe_aggregated" and message["symbol"] in tasks:
+                    tasks.pop(message["symbol"]).cancel()
+        except WebSocketDisconnect:
+            pass
+        finally:
+            market.sockets.discard(socket)
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    return app
+
+
+@asynccontextmanager
+async def serving(app: FastAPI, port: int = 0) -> AsyncIterator[int]:
+    """Serve an app on a loopback port."""
+    config = uvicorn.Config(
+        app, port=port, log_level="warning", ws="websockets-sansio", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None
+    task = asyncio.create_task(server._serve())
+    try:
+        while not server.started:
+            await asyncio.sleep(0.01)
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        await task
+
+
+async def main(port: int) -> None:
+    market = Market()
+    async with serving(make_app(market), port):
+        await asyncio.sleep(8)
+        await market.set_stale("kraken", "gap: a message is missing")
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))
