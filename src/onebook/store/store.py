@@ -8,7 +8,7 @@ middle may leave its transaction open, and with it SQLite's only write lock.
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -78,7 +78,7 @@ _KEYS = select(
 
 def _whole(
     method: Callable[Concatenate["Store", P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate["Store", P], Awaitable[R]]:
+) -> Callable[Concatenate["Store", P], Coroutine[Any, Any, R]]:
     """Let a method run to its end in a task of the store's, also when its caller is cancelled."""
 
     @functools.wraps(method)
