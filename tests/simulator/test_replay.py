@@ -87,8 +87,8 @@ async def test_the_connectors_accept_whole_recordings_checksums_and_all(frames: 
         for name, symbols in wanted.items():
             async with Follower(replay.exchanges()[name], symbols) as follower:
                 natives = {one.native for one in follower.instruments.values()}
-                lines = [line for line in replay.scripts[name].lines if line.native in natives]
-                await follower.until(lambda f=follower, n=len(lines): f.frames > n)  # type: ignore[misc]
+                count = sum(line.native in natives for line in replay.scripts[name].lines)
+                await follower.until(lambda f=follower, n=count: f.frames > n)  # type: ignore[misc]
                 await follower.until(lambda f=follower: set(f.books) == f.symbols)  # type: ignore[misc]
                 assert follower.faults == []
                 for symbol in symbols:
@@ -209,3 +209,16 @@ async def test_a_recording_of_the_simulator_replays_to_the_same_book(tmp_path: P
 async def test_ports_may_be_chosen(tmp_path: Path, unused_tcp_port: int) -> None:
     async with Replay([small(tmp_path)], port=unused_tcp_port) as replay:
         assert replay.urls["okx"].ws == f"ws://127.0.0.1:{unused_tcp_port}/ws/v5/public"
+
+
+async def test_two_clients_are_played_to_independently(tmp_path: Path) -> None:
+    async with Replay([small(tmp_path, gap_s=0.1)], speed=1) as replay:
+        url = replay.urls["okx"].ws
+        async with websockets.connect(url) as stays, asyncio.timeout(10):
+            await stays.send(json.dumps(SUBSCRIBE))
+            await stays.recv()
+            assert json.loads(await stays.recv())["n"] == 0
+            async with websockets.connect(url) as leaves:
+                await leaves.send(json.dumps(SUBSCRIBE))
+                assert json.loads(await leaves.recv())["event"] == "subscribe"
+            assert json.loads(await stays.recv())["n"] == 2

@@ -19,11 +19,6 @@ def system_now() -> Now:
     return Now(time.monotonic(), time.time_ns() // 1_000_000)
 
 
-def nothing_instead(path: str, query: Mapping[str, str]) -> Answer | None:
-    """Let the dialect answer every REST request."""
-    return None
-
-
 def nobody(client: Client) -> None:
     """Care about no client."""
 
@@ -35,7 +30,7 @@ class Front:
         dialect: Its protocol.
         board: What it publishes.
         clock: Where the time comes from.
-        instead: Asked before the dialect for the answer to a REST request.
+        instead: Asked for the answer to a REST request; None lets the dialect answer.
         started: Told of a client that subscribed; `client.session.started` says to what.
         gone: Told of a client that left.
     """
@@ -45,8 +40,8 @@ class Front:
         dialect: Dialect,
         board: Board,
         *,
-        clock: Callable[[], Now] = system_now,
-        instead: Callable[[str, Mapping[str, str]], Answer | None] = nothing_instead,
+        clock: Callable[[], Now],
+        instead: Callable[[str, Mapping[str, str]], Answer | None],
         started: Callable[[Client], None] = nobody,
         gone: Callable[[Client], None] = nobody,
     ) -> None:

@@ -1,0 +1,113 @@
+"""The service's whole feed machinery on the simulated exchanges: faults come, books come back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from msgspec.structs import replace
+
+from onebook.books import Books, LiveBook
+from onebook.feeds import Catalogue, FeedSettings, Supervisor
+from onebook.model import Health
+from onebook.rest import Rest
+from onebook.simulator.dialects import DIALECTS
+from onebook.simulator.server import SimulatedExchanges
+
+SYMBOL = "BTC/USDT"
+PATIENCE_S = 10.0
+VISIBLE = dict.fromkeys(DIALECTS, ("gap", "garbage", "wrong_symbol", "nan"))
+VISIBLE["coinbase"] = ("garbage", "nan")  # no numbers: what is lost cannot be seen
+
+
+class House:
+    """Simulated exchanges, feeds and books; every wait is for an event of the books."""
+
+    def __init__(self, sim: SimulatedExchanges) -> None:
+        self.sim = sim
+        self.books = Books()
+        self.healths: list[tuple[str, Health]] = []
+        self._stirred = asyncio.Event()
+        self.books.on_changed = self._changed
+        self.books.on_health = self._moved
+
+    def _changed(self, book: LiveBook) -> None:
+        self._stirred.set()
+
+    def _moved(self, book: LiveBook, previous: Health) -> None:
+        self.healths.append((book.instrument.exchange, book.health))
+        self._stirred.set()
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                await self._stirred.wait()
+                self._stirred.clear()
+
+    def true(self, name: str) -> bool:
+        """Whether the book is live and equal to what the exchange has published."""
+        for book in self.books.live():
+            if book.instrument.exchange == name:
+                bids, asks = book.core.top(20_000)
+                return (dict(bids), dict(asks)) == tuple(self.sim[name].book(SYMBOL))
+        return False
+
+    async def stepped(self, name: str) -> None:
+        """Publish once more, and wait until the book is true again."""
+        self.sim.step()
+        await self.until(lambda: self.true(name))
+
+
+@pytest.fixture(params=DIALECTS)
+async def house(request: pytest.FixtureRequest) -> AsyncIterator[tuple[House, str]]:
+    name = str(request.param)
+    settings = FeedSettings()
+    async with SimulatedExchanges([name], seed=21, rate_hz=0) as sim:
+        house = House(sim)
+        # A test has no minute to wait for its turn; only binance's limit of frames is enforced.
+        exchange = replace(sim.exchanges()[name], connects_per_minute=6_000.0)
+        if name != "binance":
+            exchange = replace(exchange, frames_per_s=50.0)
+        exchanges = {name: exchange}
+        async with (
+            Rest() as rest,
+            Catalogue(exchanges, rest=rest, settings=settings) as catalogue,
+            Supervisor(
+                exchanges,
+                books=house.books,
+                rest=rest,
+                catalogue=catalogue,
+                settings=settings,
+                jitter=lambda: 0.0,
+            ) as supervisor,
+        ):
+            instrument = catalogue.instrument(name, SYMBOL)
+            assert instrument is not None
+            supervisor.want(instrument)
+            await house.until(lambda: house.true(name))
+            yield house, name
+
+
+async def test_after_every_fault_the_book_is_doubted_and_then_true_again(
+    house: tuple[House, str],
+) -> None:
+    home, name = house
+    for fault in VISIBLE[name]:
+        await home.stepped(name)
+        home.healths.clear()
+        home.sim[name].corrupt_next(SYMBOL, fault)
+        home.sim.step()
+        home.sim.step()
+        await home.until(lambda: (name, Health.STALE) in home.healths)
+        await home.until(lambda: home.true(name))
+
+
+async def test_a_killed_exchange_takes_its_book_along_and_brings_it_back(
+    house: tuple[House, str],
+) -> None:
+    home, name = house
+    await home.sim[name].stop()
+    await home.until(lambda: not home.true(name))
+    assert (name, Health.STALE) in home.healths
+    await home.sim[name].start()
+    await home.until(lambda: home.true(name))
+    await home.stepped(name)
