@@ -207,8 +207,8 @@ async def test_b2_fault_silent_socket_is_given_up_even_if_it_takes_no_goodbye(
         for _ in range(4):
             await connection.send(b"send " + b"x" * 3_000_000)  # our side cannot get rid of it
         await rig.moved("A", Health.STALE, SILENT)
-        connection.transport.abort()
         await server.connection()
+        connection.transport.resume_reading()
     assert "A connection to toy ended: nothing received." in caplog.messages
 
 
@@ -229,6 +229,17 @@ async def test_fault_reconnect_old_levels_are_never_shown_and_the_wait_has_full_
         "A connection to toy ended: closed by the exchange.",
         "toy is connected again.",
     ]
+
+
+async def test_a_stable_connection_starts_the_waits_again(server):
+    server.refusals = [(404, {})] * 3
+    async with running(Rig(server.url, A, settings=FeedSettings(stable_s=0.0))) as rig:
+        await rig.moved("A", Health.OFFLINE, OFFLINE)
+        await rig.moved("A", Health.SYNCING)
+        connection = await rig.live(server, "A")
+        await connection.close()
+        await server.connection()
+        assert [each for each in rig.slept if each > 0.1] == [0.5, 1.0, 2.0, 0.5]
 
 
 async def test_a_connection_that_vanishes_is_noticed(server):
@@ -263,6 +274,16 @@ async def test_fault_10_mb_frame_ends_the_connection(server, split):
         # An unsplit one may be met by picows, which only hangs up, or by us.
         assert reason == TOO_LONG or (reason == DISCONNECTED and not split)
         await rig.moved("A", Health.SYNCING)
+
+
+async def test_fault_a_message_over_the_limit_that_is_delivered_all_the_same_is_refused(server):
+    async with running(Rig(server.url, A)) as rig:
+        connection = await rig.live(server, "A")
+        assert rig.feed._connection is not None
+        rig.feed._connection._bytes_max = 5
+        await connection.send("send x")
+        await rig.moved("A", Health.STALE, TOO_LONG)
+        assert await server.closed() == 1009
 
 
 @pytest.mark.parametrize(

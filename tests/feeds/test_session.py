@@ -302,7 +302,7 @@ def test_frames_that_wait_all_arrive_in_order():
 def test_more_waiting_frames_than_the_bound_end_the_connection():
     talk = live(A, settings=FeedSettings(send_queue_max=2))
     talk.hear(b"send 1", b"send 2")
-    assert talk.hear(b"send 1", b"send 2", b"send 3") == [End(QUEUE_FULL, at_once=False)]
+    assert talk.hear(b"send 1", b"send 2", b"send 3", b"send 4") == [End(QUEUE_FULL, at_once=False)]
 
 
 def test_fault_an_ack_is_not_data_no_snapshot_in_time_resyncs():

@@ -28,7 +28,7 @@ from picows import (
 from onebook.books import Books
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch
-from onebook.feeds.actions import End, Ping, Request, Transmit
+from onebook.feeds.actions import Ping, Request, Transmit
 from onebook.feeds.pace import Backoff, Pace
 from onebook.feeds.session import Session
 from onebook.feeds.settings import FeedSettings
@@ -152,7 +152,7 @@ class Connection(WSListener):
                     task.add_done_callback(self._tasks.discard)
                 case Ping():
                     transport.send_ping()
-                case End():
+                case _:
                     transport.send_close(WSCloseCode.OK)
                     transport.disconnect()
 
@@ -244,8 +244,7 @@ class Connection(WSListener):
                 if self._recorder is not None:
                     self._recorder.http(url, now, body)
                 self.session.fetched(fetch.instrument, body, now)
-        if not self.gone.is_set():
-            self.carry_out(self._clock())
+        self.carry_out(self._clock())
 
 
 class Feed:
@@ -384,12 +383,11 @@ class Feed:
             raise ConnectionResetError("closed during the handshake")
 
     def _up(self, connection: Connection) -> float:
-        if not connection.gone.is_set():
-            known = connection.session.instruments
-            self._connection = connection
-            self._stats.connected += 1
-            self._stats.trouble = ""
-            self._catch_up(connection, known)
+        known = connection.session.instruments
+        self._connection = connection
+        self._stats.connected += 1
+        self._stats.trouble = ""
+        self._catch_up(connection, known)
         if self._broken:
             self._broken = False
             log.info("%s is connected again.", self.exchange.name)
@@ -410,10 +408,9 @@ class Feed:
         self._stats.reconnects += 1
         end = session.ended
         assert end is not None
-        if not self._broken:
-            self._broken = True
-            level = logging.INFO if end.at_once else logging.WARNING
-            log.log(level, "A connection to %s ended: %s.", self.exchange.name, end.reason)
+        self._broken = True
+        level = logging.INFO if end.at_once else logging.WARNING
+        log.log(level, "A connection to %s ended: %s.", self.exchange.name, end.reason)
         if lived_s >= self.settings.stable_s:
             self._backoff.reset()
             if end.at_once:
