@@ -21,7 +21,8 @@ def file(tmp_path: Path, text: str) -> list[Path]:
 
 def test_only_book_frames_of_the_exchange_are_kept_in_order(tmp_path: Path) -> None:
     other = FRAME.replace("BTC", "ETH")
-    text = f'{OKX}2.0: pong\n3.0: {FRAME}\n4.0: {other}\n5.0: {{"event":"x"}}\n'
+    future = FRAME.replace("USDT", "USD-220527")
+    text = f'{OKX}2.0: pong\n3.0: {FRAME}\n4.0: {other}\n5.0: {{"event":"x"}}\n6.0: {future}\n'
     script = scripts(file(tmp_path, text))["okx"]
     assert [(line.at, line.native, line.frame) for line in script.lines] == [
         (3.0, "BTC-USDT", FRAME),

@@ -2,17 +2,16 @@
 
 import math
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from onebook import config
+from onebook import app, config
 from onebook.cli.common import console, fail, reported, run
 from onebook.cli.operator import ConfigFile
-from onebook.feeds import ExchangeSettings
+from onebook.config import ExchangeSettings
 from onebook.feeds.recording import RecordingError
 from onebook.simulator.replay import Replay
 from onebook.simulator.scripts import Script
@@ -57,7 +56,7 @@ def service(port: int | None, file: Path | None) -> Serve:
 
     async def serve(exchanges: dict[str, ExchangeSettings]) -> None:
         settings = config.load(file, overrides={"server": {"port": port}})
-        await import_module("onebook.app").serve(settings, exchanges=exchanges)
+        await app.serve(settings, overrides=exchanges)
 
     return serve
 

@@ -97,7 +97,8 @@ def _script(name: str, lines: list[Line], bodies: dict[str, bytes]) -> Script:
     listings = tuple(filter(None, (listing_of(name, native) for native in natives)))
     if not listings:
         raise RecordingError(f"the recording of {name} has no order-book frame of a spot pair")
-    return Script(name, listings, tuple(lines), bodies)
+    listed = {listing.native for listing in listings}
+    return Script(name, listings, tuple(line for line in lines if line.native in listed), bodies)
 
 
 def listing_of(name: str, native: str) -> Listing | None:
