@@ -13,13 +13,15 @@ from onebook.api import (
     ApiSettings,
     HealthFacts,
     Services,
-    TransactionExchange,
     WebSocketFacts,
     create_app,
 )
 from onebook.gateway import messages
 from onebook.model import Tier
 from onebook.store import Change, Store
+from onebook.transactions.bybit import Bybit
+from onebook.transactions.credentials import MasterKeys, Vault
+from onebook.transactions.service import Transactions
 
 NOW_MS = 1_763_676_000_123  # 2025-11-20T22:00:00.123Z
 PEPPER = b"p" * 32
@@ -73,22 +75,13 @@ class World:
     store: Store
     accounts: Accounts
     admin: Admin
+    transactions: Transactions
     health: HealthFacts = field(default_factory=lambda: HealthFacts(ready=True, active_exchanges=6))
 
     def services(self, settings: ApiSettings | None = None) -> Services:
         return Services(
             accounts=self.accounts,
-            transactions=None,
-            transaction_exchanges=[
-                TransactionExchange(
-                    name="bybit",
-                    display="Bybit",
-                    types=BYBIT_TYPES,
-                    requires_passphrase=False,
-                    testnet_available=True,
-                )
-            ],
-            unified_types=UNIFIED_TYPES,
+            transactions=self.transactions,
             health=lambda: self.health,
             websocket=WebSocketFacts(messages.MESSAGES, messages.ERRORS, messages.CLOSE_CODES),
             settings=settings or ApiSettings(),
@@ -107,11 +100,21 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    clock = Clock()
     async with Store(f"sqlite+aiosqlite:///{tmp_path / 'onebook.db'}") as store:
         await store.upgrade()
-        accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
-        yield World(clock, store, accounts, Admin(store, PEPPER))
+        yield make_world(store)
+
+
+def make_world(store: Store) -> World:
+    clock = Clock()
+    accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
+    return World(clock, store, accounts, Admin(store, PEPPER), make_transactions(store))
+
+
+def make_transactions(store: Store) -> Transactions:
+    """Bybit without credentials: nothing here asks it."""
+    vault = Vault(store, MasterKeys(None))
+    return Transactions([Bybit()], vault, cursor_secret=b"c" * 32)
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, Phase, given, settings
 
-from api.conftest import PEPPER, Clock, World, client_of
-from onebook.accounts import Accounts, Admin
+from api.conftest import World, client_of, make_world
 from onebook.api import ApiSettings, create_app
 from onebook.gateway import messages
 from onebook.model import Tier
@@ -39,11 +38,9 @@ class Node:
         return self._runner.run(work)
 
     async def _start(self) -> None:
-        clock = Clock()
         self.store = Store(f"sqlite+aiosqlite:///{self._folder / 'onebook.db'}")
         await self.store.upgrade()
-        accounts = Accounts(self.store, PEPPER, clock_ms=clock.now_ms)
-        self.world = World(clock, self.store, accounts, Admin(self.store, PEPPER))
+        self.world = make_world(self.store)
         self.app = create_app(self.world.services())
         self.client = client_of(self.app)
         change = self.world.change()

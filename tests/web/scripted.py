@@ -146,9 +146,7 @@ def site() -> Site:
     """The real documents, of an API that nobody asks."""
     services = Services(
         accounts=Any,
-        transactions=None,
-        transaction_exchanges=[],
-        unified_types={},
+        transactions=Any,
         health=lambda: HealthFacts(ready=True),
         websocket=WebSocketFacts(messages.MESSAGES, messages.ERRORS, messages.CLOSE_CODES),
         settings=ApiSettings(),

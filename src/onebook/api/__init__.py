@@ -6,13 +6,12 @@ It knows HTTP and nothing of exchanges, books or the database; what it needs of 
 
 from onebook.api.app import create_app
 from onebook.api.asyncapi import WebSocketFacts
-from onebook.api.services import ApiSettings, HealthFacts, Services, TransactionExchange
+from onebook.api.services import ApiSettings, HealthFacts, Services
 
 __all__ = [
     "ApiSettings",
     "HealthFacts",
     "Services",
-    "TransactionExchange",
     "WebSocketFacts",
     "create_app",
 ]

@@ -10,6 +10,7 @@ from onebook.api.bodies import (
     errors,
 )
 from onebook.api.context import ByAddress, Parts
+from onebook.transactions.service import UNIFIED_TYPES
 
 router = APIRouter(tags=["exchanges"], dependencies=[ByAddress], responses=errors(429, 500))
 
@@ -28,7 +29,7 @@ async def exchanges(parts: Parts) -> list[ExchangeEntry]:
             testnet_available=exchange.testnet_available,
             documentation_url=f"/docs#tag-{exchange.name}",
         )
-        for exchange in parts.transaction_exchanges
+        for exchange in parts.transactions.exchanges
     ]
 
 
@@ -39,7 +40,7 @@ async def credentials(parts: Parts) -> CredentialAvailability:
     `testnet_available` is false here although the list of exchanges says true: the specification
     asks for both. It reads: a caller cannot bring testnet credentials.
     """
-    names = [exchange.name for exchange in parts.transaction_exchanges]
+    names = [exchange.name for exchange in parts.transactions.exchanges]
     facts = CredentialFacts(
         has_internal_credentials=True,
         requires_user_credentials=False,
@@ -57,6 +58,6 @@ async def credentials(parts: Parts) -> CredentialAvailability:
 async def transaction_types(parts: Parts) -> TransactionTypes:
     """Answer the unified types and those of each exchange; requests may mix them."""
     return TransactionTypes(
-        unified_types=dict(parts.unified_types),
-        exchange_specific={e.name: list(e.types) for e in parts.transaction_exchanges},
+        unified_types=dict(UNIFIED_TYPES),
+        exchange_specific={e.name: list(e.types) for e in parts.transactions.exchanges},
     )

@@ -3,14 +3,15 @@
 Nothing here acts: it names the facts and the callables that the routes use.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from onebook.accounts import Accounts
 from onebook.api.asyncapi import WebSocketFacts
+from onebook.transactions.service import Transactions
 
 BODY_BYTES_MAX = 64 * 1024
 
@@ -54,25 +55,13 @@ class HealthFacts(Struct, frozen=True):
         return "healthy" if self.ready and not self.problems else "degraded"
 
 
-class TransactionExchange(Struct, frozen=True):
-    """The facts of one exchange of the transaction interface."""
-
-    name: str
-    display: str
-    types: tuple[str, ...]
-    requires_passphrase: bool
-    testnet_available: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class Services:
     """The parts behind the routes.
 
     Args:
         accounts: Keys, sessions, limits and usage.
-        transactions: The service behind endpoints 6 and 10.
-        transaction_exchanges: The exchanges of the transaction interface.
-        unified_types: The unified transaction types and what each means.
+        transactions: The service behind endpoints 4 to 7 and 10.
         health: The state of this node now; must not block.
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: How the API presents itself.
@@ -81,9 +70,7 @@ class Services:
     """
 
     accounts: Accounts
-    transactions: Any
-    transaction_exchanges: Sequence[TransactionExchange]
-    unified_types: dict[str, str]
+    transactions: Transactions
     health: Callable[[], HealthFacts]
     websocket: WebSocketFacts
     settings: ApiSettings

@@ -31,7 +31,7 @@ machines = APIRouter(include_in_schema=False)
 async def health(parts: Parts) -> HealthReport:
     """Answer whether the service is healthy, degraded (something is missing) or draining."""
     facts = parts.health()
-    names = [exchange.name for exchange in parts.transaction_exchanges]
+    names = [exchange.name for exchange in parts.transactions.exchanges]
     return HealthReport(
         status=facts.status,
         unified_api="operational" if facts.ready else "unavailable",
