@@ -129,7 +129,6 @@ class House:
             catalogue=self.feeds,
             publisher=self.heard,
             clock=self.time,
-            call_at=self.time.call_at,
         )
 
     def snapshot(self, exchange, bids, asks, symbol=SYMBOL):

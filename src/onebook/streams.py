@@ -3,13 +3,13 @@
 A stream is one view of one symbol: exchanges, depth, interval and form. It is merged lazily, when
 it is due, and encoded once for all of its clients. Work per exchange frame is constant: the first
 change of a book moves the clean streams of that book to a queue, and later changes find nothing
-to move. One callback, asked for through `call_at`, empties the queue.
+to move. One callback, asked for through the clock, empties the queue.
 
 The honesty rule lives here: only books that are live are merged, a book that stops being live
 makes its streams publish at once, whatever their interval, and the names of those left out stand
 in every update.
 
-No sockets and no event loop: time and the callback come in (`Clock`, `CallAt`); the gateway's hub
+No sockets and no event loop: time and the callback come in (`Clock`); the gateway's hub
 is the `Publisher`. Who listens to a stream is the hub's business.
 """
 
@@ -60,16 +60,6 @@ class StreamKey(NamedTuple):
         return "sub_" + hashlib.sha256(_json(self)).hexdigest()[:12]
 
 
-class Clock(Protocol):
-    """Where time comes from."""
-
-    def monotonic(self) -> float:
-        """Seconds that only grow, on the same scale as `CallAt`."""
-
-    def wall_us(self) -> int:
-        """Microseconds since 1970, UTC."""
-
-
 class Handle(Protocol):
     """A callback that can still be cancelled."""
 
@@ -77,7 +67,17 @@ class Handle(Protocol):
         """Do not call."""
 
 
-CallAt = Callable[[float, Callable[[], None]], Handle]
+class Clock(Protocol):
+    """Where time comes from, and who calls back."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow, on the same scale as `call_at`."""
+
+    def wall_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+
+    def call_at(self, when: float, callback: Callable[[], None], /) -> Handle:
+        """Call back at a monotonic time."""
 
 
 class Supervisor(Protocol):
@@ -269,7 +269,6 @@ class Streams:
         catalogue: Catalogue,
         publisher: Publisher,
         clock: Clock,
-        call_at: CallAt,
     ) -> None:
         self.publisher = publisher
         self.published_total = 0
@@ -277,7 +276,6 @@ class Streams:
         self._supervisor = supervisor
         self._catalogue = catalogue
         self._clock = clock
-        self._call_at = call_at
         self._open: dict[StreamKey, Stream] = {}
         # Streams to tell of a change of this book: emptied by the first change, refilled by the
         # publish, so that a burst of frames costs one look-up each.
@@ -484,7 +482,7 @@ class Streams:
         if self._handle is not None:
             self._handle.cancel()
         self._armed_at = at
-        self._handle = self._call_at(at, self._fire)
+        self._handle = self._clock.call_at(at, self._fire)
 
     def _fire(self) -> None:
         self._handle = None

@@ -5,168 +5,40 @@ A text message goes in, values come out: `Say` this, `Verify` that key, `Subscri
 allowed in which state stands in one table, `TABLE`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
+from onebook.accounts import Decision, Key, RateLimiter
 from onebook.gateway import messages
+from onebook.gateway.choice import options_of, stream_key
+from onebook.gateway.directory import Directory
 from onebook.gateway.messages import CloseCode, Error, Id, encode
+from onebook.gateway.outputs import (
+    End,
+    Look,
+    Now,
+    Outputs,
+    Refusal,
+    Resend,
+    Say,
+    Subscribe,
+    Unsubscribe,
+    Verify,
+)
 from onebook.gateway.settings import GatewaySettings
-from onebook.model import Tier
 from onebook.streams import StreamKey, iso_us
 
 RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
-GROUP_CHARACTERS_MAX: Final = 18
-ALL: Final = "all"
+RATE_CALM_SHARE: Final = 0.8  # below it, the next warning may come
 
 SUBSCRIBE: Final = "subscribe_aggregated"
 SUBSCRIPTION_ERRORS: Final = frozenset(
     ("invalid_parameters", "invalid_symbol", "exchange_unavailable")
 )
-UNKNOWN_EXCHANGE: Final = "unknown_exchange"
-NOT_TRADED: Final = "symbol_not_traded"
-
-
-class Now(Struct, frozen=True):
-    """The time of a message: monotonic seconds and microseconds since 1970."""
-
-    s: float
-    wall_us: int
-
-
-class Key(Protocol):
-    """What the gateway reads of a verified API key."""
-
-    @property
-    def key_id(self) -> Any:
-        """Its number in the store."""
-
-    @property
-    def account_id(self) -> str:
-        """The UUID of its account."""
-
-    @property
-    def tier(self) -> Tier:
-        """Its billing tier."""
-
-    @property
-    def prefix(self) -> str:
-        """Its first 8 characters."""
-
-
-class Decision(Protocol):
-    """Whether one more message is allowed."""
-
-    @property
-    def allowed(self) -> bool:
-        """Whether this one is."""
-
-    @property
-    def remaining(self) -> int:
-        """How many more are."""
-
-    @property
-    def limit(self) -> int:
-        """How many a minute has."""
-
-    @property
-    def reset_s(self) -> float:
-        """Seconds until all are there again."""
-
-    @property
-    def retry_after_s(self) -> float:
-        """Seconds until the next is allowed."""
-
-
-class Limits(Protocol):
-    """The rate limit that REST and WebSocket share."""
-
-    def take(self, key_id: Any, tier: Tier, now_s: float) -> Decision:
-        """Count one message of a key."""
-
-
-class Directory(Protocol):
-    """Which exchanges and pairs there are."""
-
-    @property
-    def supported(self) -> Sequence[str]:
-        """Every exchange, sorted."""
-
-    def resolve(self, name: str) -> str | None:
-        """The exchange of a name or a former name."""
-
-    def trading(self, symbol: str) -> Sequence[str]:
-        """The exchanges that trade a symbol now."""
-
-    def suggest(self, symbol: str) -> list[str]:
-        """Symbols like this one."""
-
-    def exchanges_json(self) -> bytes:
-        """The data of `exchanges_data`."""
-
-    def pairs_json(self, exchange: str | None) -> bytes:
-        """The data of `pairs_data`."""
-
-
-# What follows from a message
-
-
-class Say(Struct, frozen=True):
-    """Send this text."""
-
-    payload: bytes
-
-
-class Verify(Struct, frozen=True):
-    """Verify a key, then call `verified` or `refused`; nothing is heard until then."""
-
-    api_key: str
-    message_id: Id = None
-
-    def __repr__(self) -> str:
-        return "Verify(...)"
-
-
-class Subscribe(Struct, frozen=True):
-    """Listen to a stream, instead of `previous` if there was one for the symbol."""
-
-    key: StreamKey
-    previous: StreamKey | None
-
-
-class Unsubscribe(Struct, frozen=True):
-    """Stop listening to a stream."""
-
-    key: StreamKey
-
-
-class Look(Struct, frozen=True):
-    """Answer once with the book of this key."""
-
-    key: StreamKey
-    message_id: Id
-
-
-class Resend(Struct, frozen=True):
-    """Send the whole book of this subscription."""
-
-    key: StreamKey
-    message_id: Id
-
-
-class End(Struct, frozen=True):
-    """Close the connection."""
-
-    code: int
-    reason: str
-
-
-Output = Say | Verify | Subscribe | Unsubscribe | Look | Resend | End
-Outputs = Iterable[Output]
 
 
 class State(Enum):
@@ -175,16 +47,6 @@ class State(Enum):
     CONNECTED = auto()
     AUTHENTICATED = auto()
     CLOSING = auto()
-
-
-class Refusal(Exception):
-    """A message cannot be served: becomes one error message."""
-
-    def __init__(self, error: str, message: str, **extra: Any) -> None:
-        super().__init__(message)
-        self.error = error
-        self.message = message
-        self.extra = extra
 
 
 class Client:
@@ -203,7 +65,9 @@ class Client:
         "subscriptions",
     )
 
-    def __init__(self, *, settings: GatewaySettings, directory: Directory, limits: Limits) -> None:
+    def __init__(
+        self, *, settings: GatewaySettings, directory: Directory, limits: RateLimiter
+    ) -> None:
         self.settings = settings
         self.directory = directory
         self.limits = limits
@@ -223,10 +87,11 @@ class Client:
         """Act on one text message."""
         if self.state is State.CLOSING:
             return ()
-        head = messages.Head()
+        head, broken = _head(text)
         try:
-            head = _head(text)
             warning = self._count(now)
+            if broken is not None:
+                raise broken
             handler, body = self._parse(text, head)
             outputs = handler(self, body, now, latency_ms)
         except Refusal as refusal:
@@ -317,9 +182,12 @@ class Client:
                 window=messages.WINDOW,
             )
         used = decision.limit - decision.remaining
-        near = used >= decision.limit * RATE_WARNING_SHARE
-        warn, self._warned = near and not self._warned, near
-        return (Say(encode(_rate_warning(decision, used, now))),) if warn else ()
+        if used < decision.limit * RATE_CALM_SHARE:
+            self._warned = False
+        if self._warned or used < decision.limit * RATE_WARNING_SHARE:
+            return ()
+        self._warned = True
+        return (Say(encode(_rate_warning(decision, used, now))),)
 
     def _parse(self, text: str, head: messages.Head) -> "tuple[Handler, Any]":
         """Find the handler of a message and read its fields.
@@ -383,7 +251,7 @@ class Client:
         return (Say(encode(pong, body.id)),)
 
     def _subscribe(self, body: messages.SubscribeAggregated, _: Now, __: float) -> Outputs:
-        key, rejected = self._stream_key(body)
+        key, rejected = stream_key(self.directory, body)
         previous = self.subscriptions.get(key.symbol)
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
             raise Refusal(
@@ -402,7 +270,7 @@ class Client:
             message=f"Subscribed to {key.symbol} on {_exchanges(len(key.exchanges))}.",
             subscription_id=key.id,
             rejected=rejected,
-            options=_options(key),
+            options=options_of(key),
         )
         return (Say(encode(response, body.id)), Subscribe(key, previous))
 
@@ -421,7 +289,7 @@ class Client:
                 f"A connection may wait for {self.settings.looks_max} books at one time.",
                 symbol=body.symbol,
             )
-        return (Look(self._stream_key(body)[0], body.id),)
+        return (Look(stream_key(self.directory, body)[0], body.id),)
 
     def _resync(self, body: messages.Resync, _: Now, __: float) -> Outputs:
         return (Resend(self._subscribed(body.symbol), body.id),)
@@ -432,7 +300,7 @@ class Client:
                 symbol=key.symbol,
                 exchanges=key.exchanges,
                 subscription_id=key.id,
-                options=_options(key),
+                options=options_of(key),
             )
             for key in self.subscriptions.values()
         ]
@@ -469,69 +337,6 @@ class Client:
             )
         return key
 
-    def _stream_key(
-        self, body: messages.SubscribeAggregated | messages.GetAggregatedOrderbook
-    ) -> tuple[StreamKey, list[messages.Rejected]]:
-        """What a client means: the stream, and the exchanges it cannot have."""
-        group = _shortest(body.group)
-        accepted, rejected = self._choose(body.symbol, body.exchanges)
-        key = StreamKey(
-            symbol=body.symbol,
-            exchanges=tuple(sorted(accepted)),
-            depth=body.depth,
-            interval_ms=body.interval_ms,
-            mode=body.mode,
-            levels=body.levels,
-            split=body.split,
-            group=group,
-        )
-        return key, rejected
-
-    def _choose(
-        self, symbol: str, requested: list[str] | str
-    ) -> tuple[set[str], list[messages.Rejected]]:
-        """Which of the exchanges asked for trade the symbol, and why the others are left out."""
-        names = [ALL] if requested == ALL else list(dict.fromkeys(requested))
-        wanted = [name for name in names if name != ALL and not name.startswith("-")]
-        unwanted = [name[1:] for name in names if name.startswith("-")]
-        resolve = self.directory.resolve
-        unknown = [name for name in (*wanted, *unwanted) if resolve(name) is None]
-        known = {exchange for name in wanted if (exchange := resolve(name)) is not None}
-        trading = set(self.directory.trading(symbol))
-        if ALL in names:
-            known |= trading
-        elif not wanted:
-            raise _bad_parameters('exchanges: name at least one, or send "all".')
-        elif not known:
-            self._none_known(unknown)
-        accepted = (known & trading) - {resolve(name) for name in unwanted}
-        if not known & trading:
-            self._none_trades(symbol)
-        if not accepted:
-            raise _bad_parameters("exchanges: nothing is left of the exchanges you named.")
-        rejected = [messages.Rejected(exchange=name, reason=UNKNOWN_EXCHANGE) for name in unknown]
-        for name in wanted:
-            exchange = resolve(name)
-            if exchange is not None and exchange not in trading:
-                rejected.append(messages.Rejected(exchange=name, reason=NOT_TRADED))
-        return accepted, rejected
-
-    def _none_known(self, unknown: list[str]) -> None:
-        raise Refusal(
-            "exchange_unavailable",
-            f"There is no exchange {unknown[0][:64]!r}.",
-            exchange=unknown[0],
-            supported_exchanges=list(self.directory.supported),
-        )
-
-    def _none_trades(self, symbol: str) -> None:
-        raise Refusal(
-            "invalid_symbol",
-            f"None of these exchanges trades {symbol}.",
-            symbol=symbol,
-            suggested_symbols=self.directory.suggest(symbol),
-        )
-
 
 NONE_SUBSCRIBED: Final[dict[str, StreamKey]] = {}  # shared by all who have none; never written
 WELCOME: Final = Say(
@@ -565,21 +370,17 @@ DECODERS: Final = {
 }
 
 
-def _head(text: str) -> messages.Head:
-    """Read type and id of a message.
-
-    Raises:
-        Refusal: Not a JSON object, no type, or an id that is neither string nor number.
-    """
+def _head(text: str) -> tuple[messages.Head, Refusal | None]:
+    """Read type and id of a message, or say why it has none."""
     try:
         head = _HEAD.decode(text)
     except msgspec.ValidationError as error:
-        raise Refusal("invalid_message", _sentence(error)) from None
+        return messages.Head(), Refusal("invalid_message", _sentence(error))
     except (msgspec.DecodeError, RecursionError):
-        raise Refusal("invalid_message", "A message is one JSON object.") from None
+        return messages.Head(), Refusal("invalid_message", "A message is one JSON object.")
     if head.type is None:
-        raise Refusal("invalid_message", "A message has a type.")
-    return head
+        return head, Refusal("invalid_message", "A message has a type.")
+    return head, None
 
 
 def _sentence(error: msgspec.ValidationError) -> str:
@@ -608,39 +409,6 @@ def _rate_warning(decision: Decision, used: int, now: Now) -> messages.RateLimit
         current_rate=used,
         limit=decision.limit,
         reset_time=iso_us(now.wall_us + int(decision.reset_s * 1_000_000)),
-    )
-
-
-def _bad_parameters(message: str) -> Refusal:
-    return Refusal("invalid_parameters", message)
-
-
-def _shortest(group: str | None) -> str:
-    """Return the shortest text of a price step, "" for none.
-
-    Raises:
-        Refusal: It is not a positive decimal number.
-    """
-    if group is None:
-        return ""
-    plain = group.replace(".", "", 1)
-    if not (plain.isascii() and plain.isdigit()) or len(plain) > GROUP_CHARACTERS_MAX:
-        raise _bad_parameters("group: expected a decimal number as text.")
-    step = Decimal(group)
-    if not step:
-        raise _bad_parameters("group: expected more than 0.")
-    text = f"{step:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _options(key: StreamKey) -> messages.Options:
-    return messages.Options(
-        depth=key.depth,
-        interval_ms=key.interval_ms,
-        mode=key.mode,  # type: ignore[arg-type]
-        levels=key.levels,  # type: ignore[arg-type]
-        split=key.split,
-        group=key.group or None,
     )
 
 

@@ -1,10 +1,7 @@
-"""The hub: who listens to which stream, and what follows from what clients say.
+"""The hub: every connected client, and what follows from what it says.
 
-Publishing is a synchronous fan-out. A frame is built once for all plain and once for all
-compressing clients of a stream; per client it costs one attribute test and, at the end of the
-tick, one write. A client that is behind is skipped and owed the newest book: there is no queue of
-books, and nobody waits for anybody.
-
+It carries out what the conversation decides: verifies keys, opens streams, counts connections of
+a key, charges what was delivered. `fanout` knows who listens to which stream.
 What happens by the clock (pings, timeouts, metering) is in `keeper`.
 """
 
@@ -17,30 +14,29 @@ from typing import Any, Final
 
 from websockets.server import ServerProtocol
 
-from onebook.accounts import Accounts, UsageReport
+from onebook.accounts import Accounts, Key, UsageReport
 from onebook.errors import ApiKeyDisabled, InvalidApiKey, RateLimitExceeded
-from onebook.gateway import client as conversation
 from onebook.gateway import counters, frames
-from onebook.gateway.client import (
-    Client,
-    Directory,
+from onebook.gateway.client import NONE_SUBSCRIBED, Client, State
+from onebook.gateway.directory import Directory
+from onebook.gateway.door import Door
+from onebook.gateway.fanout import Fanout
+from onebook.gateway.messages import CloseCode, DataLimitExceeded, DataLimitWarning, encode
+from onebook.gateway.outputs import (
     End,
-    Key,
     Look,
     Now,
     Output,
+    Outputs,
     Resend,
     Say,
-    State,
     Subscribe,
     Unsubscribe,
     Verify,
 )
-from onebook.gateway.door import Door
-from onebook.gateway.messages import CloseCode, DataLimitExceeded, DataLimitWarning, encode
 from onebook.gateway.protocol import Connection, library_log
 from onebook.gateway.settings import GatewaySettings
-from onebook.streams import Clock, Stream, Streams, iso_us
+from onebook.streams import Clock, StreamKey, Streams, iso_us
 
 RETRY_AFTER_MIN_S: Final = 1
 RETRY_AFTER_MAX_S: Final = 10  # spread, so that refused clients do not return together
@@ -48,38 +44,8 @@ RETRY_AFTER_MAX_S: Final = 10  # spread, so that refused clients do not return t
 log = logging.getLogger("onebook.gateway")
 
 
-class Audience:
-    """The clients of one stream, and its newest book as frames for those who come or catch up."""
-
-    __slots__ = ("_frames", "_number", "packed", "plain")
-
-    def __init__(self) -> None:
-        self.plain: set[Connection] = set()
-        self.packed: set[Connection] = set()
-        self._number = 0
-        self._frames: dict[bool, bytes] = {}
-
-    def of(self, connection: Connection) -> set[Connection]:
-        """The half of the audience that a client belongs to."""
-        return self.packed if connection.packed else self.plain
-
-    def whole(self, stream: Stream, *, packed: bool) -> bytes:
-        """The newest book as one frame, built once for all who are owed it."""
-        if self._number != stream.update_number:
-            self._number = stream.update_number
-            self._frames = {}
-        frame = self._frames.get(packed)
-        if frame is None:
-            build = frames.deflated_frame if packed else frames.text_frame
-            frame = self._frames[packed] = build(stream.full())
-        return frame
-
-
 class Hub:
-    """Every connected client of this node; the publisher of its streams.
-
-    `streams` is set once, by whoever builds both.
-    """
+    """Every connected client of this node; `streams` is set once, by whoever builds both."""
 
     streams: Streams
 
@@ -105,10 +71,9 @@ class Hub:
         self.closing: dict[Connection, float] = {}  # deadline; the oldest first
         self.lagging: set[Connection] = set()
         self.messages_total = 0
-        self.conflated_total = 0
-        self._audiences: dict[Stream, Audience] = {}
-        self._touched: list[Connection] = []
-        self._published: list[Stream] = []
+        self.fanout = Fanout(
+            join_bytes_max=settings.write_buffer_bytes_max, monotonic=clock.monotonic
+        )
         self._door = Door(settings.connects_per_minute, settings.forwarded_from)
         self._tasks: set[asyncio.Task[None]] = set()
         self._extensions = [frames.SharedDeflate()] if settings.compression_allowed else []
@@ -119,74 +84,6 @@ class Hub:
         accounts.on_disabled = self.disabled
         accounts.meter.on_over = self.over_allowance
         accounts.meter.on_warning = self.near_allowance
-
-    # The publisher of streams
-
-    def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
-        """Hand an update to everyone who listens (the hot path)."""
-        audience = self._audiences.get(stream)
-        if audience is None:
-            return
-        if audience.plain:
-            self._spread(audience.plain, stream, frames.text_frame(payload))
-        if audience.packed:
-            self._spread(audience.packed, stream, frames.deflated_frame(payload))
-        self._published.append(stream)
-
-    def status(self, stream: Stream, payload: bytes) -> None:
-        """Tell everyone of a stream about an exchange; who is behind learns it from the book."""
-        audience = self._audiences.get(stream)
-        if audience is not None:
-            self._spread(audience.plain, None, frames.text_frame(payload))
-            self._spread(audience.packed, None, frames.deflated_frame(payload))
-
-    def flush(self) -> None:
-        """Write what this tick brought: one write per client, however many streams."""
-        touched, self._touched = self._touched, []
-        for connection in touched:
-            out = connection.out
-            connection.out = None
-            if connection.ended or out is None:
-                continue
-            connection.transport.write(b"".join(out) if type(out) is list else out)  # type: ignore[arg-type]
-        if self._published:
-            published, self._published = self._published, []
-            now = self.monotonic()
-            for stream in published:
-                counters.LATENCY.observe(max(0.0, now - stream.newest_at))
-
-    def _spread(self, listeners: Iterable[Connection], stream: Stream | None, frame: bytes) -> None:
-        size = frames.payload_length(frame)
-        touched = self._touched
-        for connection in listeners:
-            if connection.behind:
-                self._skip(connection, stream)
-                continue
-            connection.sent += size
-            if connection.out is None:
-                connection.out = frame
-                touched.append(connection)
-            else:
-                self._join(connection, frame)
-
-    def _skip(self, connection: Connection, stream: Stream | None) -> None:
-        if stream is None:
-            return
-        self.conflated_total += 1
-        if connection.wanted is None:
-            connection.wanted = set()
-        connection.wanted.add(stream)
-
-    def _join(self, connection: Connection, frame: bytes) -> None:
-        """Several frames for one client in a tick become one write, up to the buffer's bound."""
-        out = connection.out
-        joined = [out] if type(out) is bytes else out
-        assert type(joined) is list
-        joined.append(frame)
-        connection.out = joined
-        if sum(map(len, joined)) > self.settings.write_buffer_bytes_max:
-            connection.out = None
-            connection.transport.write(b"".join(joined))
 
     # What connections tell
 
@@ -253,14 +150,9 @@ class Hub:
         connection.unread = connection.transport.get_write_buffer_size()
 
     def caught_up(self, connection: Connection) -> None:
-        """A client reads again: the newest book of each stream it missed, while it keeps up."""
+        """A client reads again."""
         self.lagging.discard(connection)
-        wanted = connection.wanted
-        while wanted and not connection.behind:
-            stream = wanted.pop()
-            self._send_whole(connection, stream)
-        if not wanted:
-            connection.wanted = None
+        self.fanout.caught_up(connection)
 
     def ending(self, connection: Connection) -> None:
         """A close frame was sent: nothing but the peer's answer is awaited."""
@@ -308,15 +200,7 @@ class Hub:
         stream = self.streams.open(output.key)
         if output.previous is not None:
             self._stop(connection, output.previous)
-        audience = self._audiences.get(stream)
-        if audience is None:
-            audience = self._audiences[stream] = Audience()
-        audience.of(connection).add(connection)
-        if stream.update_number:
-            if connection.behind:
-                self._skip(connection, stream)
-            else:
-                self._send_whole(connection, stream)
+        self.fanout.join(connection, stream)
 
     def _unsubscribe(self, connection: Connection, output: Unsubscribe) -> None:
         self._stop(connection, output.key)
@@ -343,25 +227,10 @@ class Hub:
         self.streams.publish_now(stream)
         connection.say(stream.full_for(output.message_id))
 
-    def _send_whole(self, connection: Connection, stream: Stream) -> None:
-        audience = self._audiences.get(stream)
-        if audience is not None:
-            connection.write(audience.whole(stream, packed=connection.packed))
-
-    def _stop(self, connection: Connection, key: Any) -> None:
+    def _stop(self, connection: Connection, key: StreamKey) -> None:
         """End one subscription of a client."""
         stream = self.streams.find(key)
-        audience = self._audiences[stream]
-        if stream.users == 1:
-            del self._audiences[stream]
-        else:
-            # Two subscriptions of one client to one stream happen only while it replaces one by
-            # the same: it must stay in the audience then.
-            keeps = key in connection.client.subscriptions.values()
-            if not keeps:
-                audience.of(connection).discard(connection)
-        if connection.wanted is not None:
-            connection.wanted.discard(stream)
+        self.fanout.leave(connection, stream)
         self.streams.close(stream)
 
     def _leave(self, connection: Connection) -> None:
@@ -370,7 +239,7 @@ class Hub:
         self.lagging.discard(connection)
         connection.wanted = None
         client = connection.client
-        subscriptions, client.subscriptions = client.subscriptions, conversation.NONE_SUBSCRIBED
+        subscriptions, client.subscriptions = client.subscriptions, NONE_SUBSCRIBED
         for key in subscriptions.values():
             self._stop(connection, key)
         looks, connection.looks = connection.looks, None
@@ -393,7 +262,7 @@ class Hub:
             self.carry(connection, outputs)
         connection.hold(False)
 
-    async def _verdict(self, connection: Connection, output: Verify) -> conversation.Outputs:
+    async def _verdict(self, connection: Connection, output: Verify) -> Outputs:
         client, message_id = connection.client, output.message_id
         try:
             async with asyncio.timeout(self.settings.verify_timeout_s):
@@ -413,7 +282,7 @@ class Hub:
             return ()
         return self._admit(connection, key, output)
 
-    def _admit(self, connection: Connection, key: Key, output: Verify) -> conversation.Outputs:
+    def _admit(self, connection: Connection, key: Key, output: Verify) -> Outputs:
         client, message_id = connection.client, output.message_id
         group = self.groups.get(key.key_id, set())
         if connection not in group:
@@ -478,7 +347,7 @@ class Hub:
         for connection in self.groups.get(key_id, ()):
             connection.say(payload)
 
-    def _used_up(self, client: Client) -> conversation.Outputs:
+    def _used_up(self, client: Client) -> Outputs:
         assert client.key is not None
         report = self.accounts.meter.report(client.key.key_id, self.wall_us() // 1_000)
         limit_gb = report.data_usage.limit_gb

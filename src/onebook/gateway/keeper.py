@@ -126,10 +126,10 @@ class Keeper:
 
     def _report(self) -> None:
         hub, streams = self._hub, self._hub.streams
-        counters.CONFLATED.inc(hub.conflated_total - self._conflated)
+        counters.CONFLATED.inc(hub.fanout.conflated_total - self._conflated)
         counters.MESSAGES.inc(hub.messages_total - self._messages)
         counters.PUBLISHED.inc(streams.published_total - self._published)
-        self._conflated, self._messages = hub.conflated_total, hub.messages_total
+        self._conflated, self._messages = hub.fanout.conflated_total, hub.messages_total
         self._published = streams.published_total
         counters.BEHIND.set(len(hub.lagging))
         counters.STREAMS.set(len(streams))

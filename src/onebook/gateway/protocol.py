@@ -218,7 +218,10 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def _frame_received(self, frame: bytes) -> None:
-        inbound = self._inbound or _Inbound(self._parser())
+        inbound = self._inbound
+        if inbound is None or frame[0] & 0x0F == Opcode.CLOSE:
+            # A close may come in the middle of a message: it is answered, not an error.
+            inbound = _Inbound(self._parser())
         parser = inbound.parser
         parser.receive_data(frame)
         for event in parser.events_received():

@@ -1,0 +1,150 @@
+"""Who listens to which stream: one frame for all of them, one write each, and no queue.
+
+Publishing is synchronous. A frame is built once for all plain and once for all compressing
+clients of a stream; per client it costs one attribute test and, at the end of the tick, one write.
+A client that is behind is skipped and owed the newest book: nobody waits for anybody.
+"""
+
+from collections.abc import Callable, Iterable
+
+from onebook.gateway import counters, frames
+from onebook.gateway.protocol import Connection
+from onebook.streams import Stream
+
+
+class Audience:
+    """The clients of one stream, and its newest book as frames for those who come or catch up."""
+
+    __slots__ = ("_frames", "_number", "packed", "plain")
+
+    def __init__(self) -> None:
+        self.plain: set[Connection] = set()
+        self.packed: set[Connection] = set()
+        self._number = 0
+        self._frames: dict[bool, bytes] = {}
+
+    def of(self, connection: Connection) -> set[Connection]:
+        """The half of the audience that a client belongs to."""
+        return self.packed if connection.packed else self.plain
+
+    def whole(self, stream: Stream, *, packed: bool) -> bytes:
+        """The newest book as one frame, built once for all who are owed it."""
+        if self._number != stream.update_number:
+            self._number = stream.update_number
+            self._frames = {}
+        frame = self._frames.get(packed)
+        if frame is None:
+            build = frames.deflated_frame if packed else frames.text_frame
+            frame = self._frames[packed] = build(stream.full())
+        return frame
+
+
+class Fanout:
+    """The audiences of all streams; the publisher of `Streams`."""
+
+    def __init__(self, *, join_bytes_max: int, monotonic: Callable[[], float]) -> None:
+        self.conflated_total = 0
+        self._join_bytes_max = join_bytes_max
+        self._monotonic = monotonic
+        self._audiences: dict[Stream, Audience] = {}
+        self._touched: list[Connection] = []
+        self._published: list[Stream] = []
+
+    def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
+        """Hand an update to everyone who listens (the hot path)."""
+        audience = self._audiences.get(stream)
+        if audience is None:
+            return
+        if audience.plain:
+            self._spread(audience.plain, stream, frames.text_frame(payload))
+        if audience.packed:
+            self._spread(audience.packed, stream, frames.deflated_frame(payload))
+        self._published.append(stream)
+
+    def status(self, stream: Stream, payload: bytes) -> None:
+        """Tell everyone of a stream about an exchange; who is behind learns it from the book."""
+        audience = self._audiences.get(stream)
+        if audience is not None:
+            self._spread(audience.plain, None, frames.text_frame(payload))
+            self._spread(audience.packed, None, frames.deflated_frame(payload))
+
+    def flush(self) -> None:
+        """Write what this tick brought: one write per client, however many streams."""
+        touched, self._touched = self._touched, []
+        for connection in touched:
+            out = connection.out
+            connection.out = None
+            if connection.ended or out is None:
+                continue
+            connection.transport.write(b"".join(out) if type(out) is list else out)  # type: ignore[arg-type]
+        if self._published:
+            published, self._published = self._published, []
+            now = self._monotonic()
+            for stream in published:
+                counters.LATENCY.observe(max(0.0, now - stream.newest_at))
+
+    def _spread(self, listeners: Iterable[Connection], stream: Stream | None, frame: bytes) -> None:
+        size = frames.payload_length(frame)
+        touched = self._touched
+        for connection in listeners:
+            if connection.behind:
+                self._skip(connection, stream)
+                continue
+            connection.sent += size
+            if connection.out is None:
+                connection.out = frame
+                touched.append(connection)
+            else:
+                self._join(connection, frame)
+
+    def _skip(self, connection: Connection, stream: Stream | None) -> None:
+        if stream is None:
+            return
+        self.conflated_total += 1
+        if connection.wanted is None:
+            connection.wanted = set()
+        connection.wanted.add(stream)
+
+    def _join(self, connection: Connection, frame: bytes) -> None:
+        """Several frames for one client in a tick become one write, up to the buffer's bound."""
+        out = connection.out
+        joined = [out] if type(out) is bytes else out
+        assert type(joined) is list
+        joined.append(frame)
+        connection.out = joined
+        if sum(map(len, joined)) > self._join_bytes_max:
+            connection.out = None
+            connection.transport.write(b"".join(joined))
+
+    # Who listens
+
+    def join(self, connection: Connection, stream: Stream) -> None:
+        """A client listens from now on; it gets the newest book if there is one."""
+        audience = self._audiences.get(stream)
+        if audience is None:
+            audience = self._audiences[stream] = Audience()
+        audience.of(connection).add(connection)
+        if not stream.update_number:
+            return
+        if connection.behind:
+            self._skip(connection, stream)
+        else:
+            connection.write(audience.whole(stream, packed=connection.packed))
+
+    def leave(self, connection: Connection, stream: Stream) -> None:
+        """A client listens no more."""
+        audience = self._audiences[stream]
+        audience.of(connection).discard(connection)
+        if not (audience.plain or audience.packed):
+            del self._audiences[stream]
+        if connection.wanted is not None:
+            connection.wanted.discard(stream)
+
+    def caught_up(self, connection: Connection) -> None:
+        """A client reads again: the newest book of each stream it missed, while it keeps up."""
+        wanted = connection.wanted
+        while wanted and not connection.behind:
+            stream = wanted.pop()
+            connection.write(self._audiences[stream].whole(stream, packed=connection.packed))
+        if not wanted:
+            connection.wanted = None

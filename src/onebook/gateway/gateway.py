@@ -1,0 +1,78 @@
+"""The gateway as one thing to start and stop: hub, streams and keeper on one event loop."""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic, time_ns
+from typing import Self
+
+from onebook.accounts import Accounts
+from onebook.books import Books
+from onebook.feeds import Catalogue, Supervisor
+from onebook.gateway.directory import Directory
+from onebook.gateway.hub import Hub
+from onebook.gateway.keeper import Keeper
+from onebook.gateway.protocol import Connection
+from onebook.gateway.settings import GatewaySettings
+from onebook.streams import Clock, Handle, Streams
+
+
+class LoopClock:
+    """The machine's clocks and the running event loop.
+
+    Not the loop's own time, which on uvloop stands still during a callback and counts whole
+    milliseconds; both are CLOCK_MONOTONIC.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.monotonic = monotonic
+
+    def wall_us(self) -> int:
+        """Microseconds since 1970."""
+        return time_ns() // 1_000
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Handle:
+        """Call back at a monotonic time."""
+        return self._loop.call_later(max(0.0, when - monotonic()), callback)
+
+
+class Gateway:
+    """Serves WebSocket clients while it is entered; `protocol` is for `uvicorn.Config(ws=...)`.
+
+    Made in a running event loop.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        accounts: Accounts,
+        books: Books,
+        catalogue: Catalogue,
+        supervisor: Supervisor,
+        clock: Clock | None = None,
+    ) -> None:
+        clock = clock or LoopClock()
+        directory = Directory(catalogue, supervisor, monotonic=clock.monotonic)
+        self.hub = Hub(settings, accounts=accounts, directory=directory, clock=clock)
+        self.streams = self.hub.streams = Streams(
+            books=books,
+            supervisor=supervisor,
+            catalogue=catalogue,
+            publisher=self.hub.fanout,
+            clock=clock,
+        )
+        self.keeper = Keeper(self.hub)
+        self.protocol: type[Connection] = self.hub.protocol
+
+    async def __aenter__(self) -> Self:
+        await self.keeper.__aenter__()
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        await self.keeper.__aexit__(*details)
+        self.streams.stop()
+
+    async def drain(self) -> None:
+        """Send every client away within the settings' drain time, and take no more."""
+        await self.keeper.drain()

@@ -1,0 +1,16 @@
+import pytest
+
+from gateway.rig import gateway
+
+
+@pytest.fixture
+async def node(tmp_path):
+    """A listening gateway with the contract's settings, but for connection attempts."""
+    async with gateway(tmp_path) as listening:
+        yield listening
+
+
+@pytest.fixture
+async def key(node):
+    """The text of a basic key."""
+    return await node.key()

@@ -1,0 +1,86 @@
+"""The gateway's protocol class in an echo mode, for conformance suites.
+
+`python -m gateway.echo PORT` from the folder `tests` (with `src` on the path) echoes every message
+to a suite such as Autobahn's; without the messages' meaning, but through the same bytes in and out.
+"""
+
+import asyncio
+import sys
+
+import uvicorn
+
+from onebook.gateway import GatewaySettings, frames
+from onebook.gateway.client import Client
+from onebook.gateway.hub import Hub
+from onebook.gateway.protocol import Connection
+
+OPEN_WIDE = GatewaySettings(
+    path="/", message_bytes_max=32 << 20, flood_burst=1_000_000, unsent_bytes_max=1 << 30
+)
+
+
+class EchoHub:
+    """The few things a connection asks of its hub, and no conversation."""
+
+    handshake = Hub.handshake
+
+    def __init__(self, settings=OPEN_WIDE):
+        self.settings = settings
+        self.monotonic = asyncio.get_running_loop().time
+        self.protocol = type("EchoConnection", (Echo,), {"hub": self, "__slots__": ()})
+        self._origins = None
+        self._extensions = [frames.SharedDeflate()]
+
+    def client(self):
+        return Client(settings=self.settings, directory=None, limits=None)
+
+    def wall_us(self):
+        return 0
+
+    def has_room(self):
+        return True
+
+    def knock(self, connection, forwarded_for):
+        return 0
+
+    def opened(self, connection, api_key):
+        connection.ping_at = 0.0
+
+    def _nothing(self, *_):
+        pass
+
+    refused = control_received = fell_behind = caught_up = ending = lost = _nothing
+
+
+class Echo(Connection):
+    """Says back what it hears, as text or as bytes."""
+
+    __slots__ = ()
+
+    def message(self, data, *, text):
+        if self.ended:
+            return
+        if text:
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                self.end(1007, "the message is not UTF-8")
+                return
+            self.say(data)
+        else:
+            frame = frames.text_frame(data)
+            self.write(bytes((0x82,)) + frame[1:])
+
+
+async def main(port):
+    async def app(scope, receive, send):
+        pass
+
+    config = uvicorn.Config(
+        app, port=port, ws=EchoHub().protocol, lifespan="off", log_level="warning"
+    )
+    await uvicorn.Server(config).serve()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))

@@ -1,0 +1,163 @@
+"""Slow clients: books are state, so only the newest counts; nobody waits for anybody."""
+
+import socket
+
+import pytest
+
+from gateway.rig import SYMBOL, gateway, settled
+from onebook.gateway.outputs import Subscribe
+
+BIDS = [(str(100_000 - n), "1.23456789") for n in range(200)]
+ASKS = [(str(100_001 + n), "9.87654321") for n in range(200)]
+UPDATES_MAX = 2_000  # many more than fit into the buffers between us and a client
+
+
+def narrow():
+    """A socket that takes in little before it must be read."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    sock.setblocking(True)
+    return sock
+
+
+class Slow:
+    """A node, a client that reads and one that stops reading."""
+
+    def __init__(self, node, reader, sleeper):
+        self.node, self.reader, self.sleeper = node, reader, sleeper
+        (self.connection,) = [
+            each
+            for each in node.hub.connections
+            if each.transport.get_extra_info("peername") == sleeper.socket.local_address
+        ]
+        self.amount = 100_000
+
+    async def update(self):
+        """One update, which the reader gets."""
+        self.amount += 1
+        self.node.clock.put_forward(0.01)
+        self.node.delta("okx", [(price, str(self.amount)) for price, _ in BIDS])
+        return await self.reader.until_book()
+
+    async def fall_asleep(self):
+        """Publish until the sleeper's buffers are full."""
+        self.sleeper.socket.transport.pause_reading()
+        for _ in range(UPDATES_MAX):
+            if self.connection.behind:
+                return
+            await self.update()
+        raise AssertionError("the sleeper's buffers never filled up")
+
+
+async def until_book(talk):
+    while True:
+        message = await talk.next()
+        if message["type"].startswith("aggregated_orderbook_"):
+            return message
+
+
+@pytest.fixture(params=["full", "delta"])
+async def slow(tmp_path, request):
+    async with gateway(tmp_path, unsent_bytes_max=4_096) as node:
+        key = await node.key()
+        node.snapshot("okx", BIDS, ASKS)
+        sock = narrow()
+        sock.connect(("127.0.0.1", node.port))
+        async with node.client(key) as reader, node.client(key, sock=sock) as sleeper:
+            for client in (reader, sleeper):
+                client.until_book = lambda talk=client: until_book(talk)
+                await client.say(
+                    type="subscribe_aggregated",
+                    symbol=SYMBOL,
+                    exchanges=["okx"],
+                    depth=200,
+                    interval_ms=10,
+                    mode=request.param,
+                    levels="object" if request.param == "full" else "array",
+                )
+                await client.until_book()
+            yield Slow(node, reader, sleeper)
+
+
+async def test_a_client_that_does_not_read_is_skipped_and_the_others_are_not_delayed(slow):
+    await slow.fall_asleep()
+    held = slow.connection.transport.get_write_buffer_size()
+    conflated = slow.node.hub.fanout.conflated_total
+    numbers = [(await slow.update())["update_number"] for _ in range(50)]
+    assert numbers == [*range(int(numbers[0]), int(numbers[0]) + 50)]
+    assert slow.node.hub.fanout.conflated_total == conflated + 50
+    assert slow.connection.transport.get_write_buffer_size() <= held <= 256 * 1_024
+    assert len(slow.connection.wanted) == 1
+
+
+async def test_it_gets_the_newest_book_when_it_reads_again_and_never_a_delta_with_a_hole(slow):
+    await slow.fall_asleep()
+    for _ in range(20):
+        newest = await slow.update()
+    slow.sleeper.socket.transport.resume_reading()
+    previous = int((await slow.sleeper.until_book())["update_number"])
+    while previous < newest["update_number"]:
+        message = await slow.sleeper.until_book()
+        if message["type"] == "aggregated_orderbook_delta":
+            assert message["previous_update_number"] == previous
+        previous = int(message["update_number"])
+    assert message["type"] == "aggregated_orderbook_update"
+    assert slow.connection.wanted is None
+    following = await slow.update()
+    assert (await slow.sleeper.until_book()) == following
+
+
+async def test_nothing_is_acted_on_that_a_client_behind_sends(slow):
+    await slow.fall_asleep()
+    heard = slow.node.hub.messages_total
+    for _ in range(100):
+        await slow.sleeper.say(type="get_pairs")
+    await slow.update()
+    assert slow.node.hub.messages_total == heard
+    slow.sleeper.socket.transport.resume_reading()
+    for _ in range(100):
+        await slow.sleeper.until("pairs_data")
+
+
+async def test_subscribing_twice_while_behind_owes_one_book(slow):
+    await slow.fall_asleep()
+    client = slow.connection.client
+    (key,) = client.subscriptions.values()
+    slow.node.hub.carry(slow.connection, [Subscribe(key, key)])
+    assert len(slow.connection.wanted) == 1
+
+
+async def test_statuses_are_not_queued_for_a_client_behind(slow):
+    await slow.fall_asleep()
+    held = slow.connection.transport.get_write_buffer_size()
+    slow.node.lose("okx")
+    await slow.reader.until("exchange_status")
+    assert slow.connection.transport.get_write_buffer_size() <= held
+
+
+async def test_nothing_read_for_10_s_closes_4108(slow):
+    await slow.fall_asleep()
+    slow.node.later(9.9)
+    assert not slow.connection.ended
+    slow.node.later(0.2)
+    assert slow.connection.ended
+    assert slow.connection.code == 4108
+    slow.node.later(5.1)
+    await settled(lambda: slow.connection.lost)
+    assert (await slow.reader.ask(type="ping"))["type"] == "pong"
+
+
+async def test_a_client_that_reads_a_little_stays(slow):
+    await slow.fall_asleep()
+    for _ in range(5):
+        slow.connection.unread += 1  # as if one byte was read since the last look
+        slow.node.later(9)
+    assert not slow.connection.ended
+
+
+async def test_a_client_that_leaves_while_behind_is_forgotten(slow):
+    await slow.fall_asleep()
+    slow.connection.transport.abort()
+    await settled(lambda: slow.connection.lost)
+    assert slow.node.hub.lagging == set()
+    await slow.update()
