@@ -366,6 +366,20 @@ def test_numbers_beyond_64_bits_are_exact_and_deltas_go_on(core: Any) -> None:
     assert len(document(view, view.delta(b"{", b"}"))["bids"]) == 3
 
 
+def test_a_scale_too_wide_for_what_is_shown_keeps_the_state_before(core: Any) -> None:
+    huge = book_of(core, [("2", "1"), ("1", "3")], [("999999999999999999", "999999999999999999")])
+    fine = book_of(core, [("2", "0.5")], [("999999999999999999", "0.000000000000000001")])
+    for options in ({"arrays": True}, {"arrays": True, "split": True}):
+        view = core.View(["huge", "fine"], depth=5, **options)
+        view.merge([huge, None])
+        assert view.merge([None, fine]) is True
+        data = document(view, view.delta(b"{", b"}"))
+        assert [level[:2] for level in data["bids"]] == [[2, Decimal("0.5")], [1, 0]]
+        assert [level[:2] for level in data["asks"]] == [
+            [999999999999999999, Decimal("0.000000000000000001")]
+        ]
+
+
 def test_sums_beyond_64_bits_are_exact(core: Any) -> None:
     books = [book_of(core, [("2", "999999999999999999"), ("1", "1")]) for _ in range(60)]
     stats = document(merged(core, books, split=True))["market_stats"]

@@ -465,7 +465,7 @@ cdef inline const uint8_t *rows(
     Scan *scan, const uint8_t *at, int side, int shape
 ) noexcept nogil:
     """Read all rows of a text, from its `[` to its end."""
-    cdef Rows *into = &scan.sides[side]
+    cdef Rows *into
     cdef Row row
     cdef Py_ssize_t left = FRAME_LEVELS_MAX
     at = blanks(at + 1)
@@ -481,9 +481,9 @@ cdef inline const uint8_t *rows(
                 at = sided_pair(scan, at, &row, &side)
             else:
                 at = object_row(scan, at, &row, &side, True)
-            into = &scan.sides[side]
         if at == NULL:
             return NULL
+        into = &scan.sides[side]
         if row.price == 0:
             return fail(scan, ZERO_PRICE)
         if left == 0:

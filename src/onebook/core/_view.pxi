@@ -232,9 +232,8 @@ cdef class View:
         cdef uint64_t members
         cdef int64_t *parts
         cdef Merged *level
-        prices, amounts = 10 ** (TWIN_SCALE - self.price_scale), 10 ** (
-            TWIN_SCALE - self.amount_scale
-        )
+        cdef object prices = power10[TWIN_SCALE - self.price_scale]  # Python's integers: exact
+        cdef object amounts = power10[TWIN_SCALE - self.amount_scale]
         for side in range(2):
             parts = state.parts[side]
             levels = []

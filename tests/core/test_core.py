@@ -1,0 +1,60 @@
+"""What `onebook.core` is: one of two implementations, with the shapes its neighbours name."""
+
+import importlib
+import inspect
+import sys
+from typing import Any
+
+import pytest
+
+import onebook.core
+from core.both import COMPILED, EACH, needs_compiled
+from onebook.core import twin, types
+
+
+def test_the_shapes_are_those_of_the_connectors() -> None:
+    contract = pytest.importorskip("onebook.exchanges.contract")
+    for name in ("PAIRS", "OBJECTS", "SIDED"):
+        assert getattr(contract, name) == getattr(types, name)
+
+
+@needs_compiled
+def test_the_compiled_core_is_taken_where_it_is_built() -> None:
+    assert onebook.core.COMPILED is True
+    assert onebook.core.Book is COMPILED.Book
+    assert onebook.core.View is COMPILED.View
+
+
+def test_the_twin_is_taken_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = dict(vars(onebook.core))
+    monkeypatch.setitem(sys.modules, "onebook.core._core", None)
+    monkeypatch.delattr(onebook.core, "_core", raising=False)
+    try:
+        importlib.reload(onebook.core)
+        assert onebook.core.COMPILED is False
+        assert onebook.core.Book is twin.Book
+        assert onebook.core.View is twin.View
+    finally:
+        vars(onebook.core).update(kept)
+
+
+@pytest.mark.parametrize("core", EACH)
+def test_both_have_the_whole_interface(core: Any) -> None:
+    for cls, names in (
+        (
+            core.Book,
+            "price_scale amount_scale bid_count ask_count crossed nbytes replace apply clear best "
+            "top ladder crc_digits crc_text",
+        ),
+        (core.View, "merge full delta checksum"),
+    ):
+        thing = cls() if cls is core.Book else cls(["a"], depth=1)
+        for name in names.split():
+            assert hasattr(thing, name)
+            member = inspect.getattr_static(cls, name, None)
+            if callable(member):
+                assert member.__doc__
+
+
+def test_a_level_error_is_a_value_error() -> None:
+    assert issubclass(types.LevelError, ValueError)
