@@ -5,10 +5,10 @@ from collections.abc import Callable
 import stream
 from onebook import books, core, streams
 from onebook.books import Books
+from onebook.config import FeedSettings
 from onebook.core import twin
 from onebook.exchanges import EXCHANGES
 from onebook.feeds.session import Session
-from onebook.feeds.settings import FeedSettings
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
 

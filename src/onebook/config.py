@@ -48,8 +48,8 @@ class ServerSettings(Section):
     """PEM certificate chain; with `tls_key_file` the service speaks HTTPS and WSS itself."""
     tls_key_file: Path | None = None
     """PEM private key of the certificate."""
-    forwarded_allow_ips: str = "127.0.0.1"
-    """Proxies whose X-Forwarded-For is believed, comma separated."""
+    forwarded_from: tuple[str, ...] = ("127.0.0.1",)
+    """Proxies, addresses or networks, whose X-Forwarded-For is believed."""
 
 
 class TierLimits(Section):
@@ -160,10 +160,12 @@ class AccountsSettings(Section):
     """Usage reports of unknown keys that one address may ask for."""
     sessions_per_key_max: int = Field(100, ge=1)
     """Live sessions of one key; the oldest goes."""
-    flush_interval_s: float = Field(1.0, gt=0)
-    """How often usage is written; a crash loses no more than this."""
+    flush_interval_s: float = Field(0.5, gt=0)
+    """How often usage is written; a crash loses this and the time a write takes."""
     poll_interval_s: float = Field(1.0, gt=0)
     """How often the database is asked for changed keys."""
+    tiers: TierSettings = TierSettings()
+    """What each billing tier may do."""
 
 
 class GatewaySettings(Section):
@@ -259,7 +261,6 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     store: StoreSettings = Field(default_factory=StoreSettings)
     accounts: AccountsSettings = AccountsSettings()
-    tiers: TierSettings = TierSettings()
     feeds: FeedSettings = FeedSettings()
     gateway: GatewaySettings = GatewaySettings()
     api: ApiSettings = ApiSettings()

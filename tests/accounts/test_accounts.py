@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from onebook.accounts import Accounts, AccountsSettings
+from onebook.accounts import Accounts
 from onebook.accounts import accounts as accounts_module
 from onebook.accounts.accounts import CACHE_TTL_MS, wall_clock_ms
 from onebook.accounts.keys import Key, checksum, new_key
 from onebook.accounts.sessions import new_token
+from onebook.config import AccountsSettings, TierLimits, TierSettings
 from onebook.errors import (
     AccountSuspended,
     ApiKeyDisabled,
@@ -141,7 +142,9 @@ async def test_correct_attempts_and_missing_keys_are_no_failed_ones(house: House
 async def test_429_when_one_key_authenticates_more_often_than_its_tier_allows(
     house: House,
 ) -> None:
-    settings = AccountsSettings(requests_per_minute=dict.fromkeys(Tier, 3))
+    settings = AccountsSettings(
+        tiers=TierSettings(basic=TierLimits(requests_per_minute=3, connections_max=1))
+    )
     house.accounts = Accounts(house.store, PEPPER, settings=settings)
     for _ in range(3):
         await house.authenticate()

@@ -9,20 +9,24 @@ from hypothesis import strategies as st
 
 from onebook.accounts.limits import (
     BUCKETS_MAX,
-    FAILURES_PER_MINUTE,
-    REQUESTS_PER_MINUTE,
-    UNKNOWN_KEYS_PER_MINUTE,
     WINDOW_S,
     AddressLimit,
     Buckets,
     RateLimiter,
     network,
 )
+from onebook.config import AccountsSettings, TierLimits, TierSettings
 from onebook.errors import RateLimitExceeded
 from onebook.model import Tier
 
-LIMITS = st.sampled_from((10, 60, *REQUESTS_PER_MINUTE.values()))
+LIMITS = st.sampled_from((10, 60, 600, 1_000, 1_200, 10_000))
 STEPS_MS = st.lists(st.integers(0, 30_000), min_size=1, max_size=60)
+
+
+def tiers(per_minute: int) -> TierSettings:
+    """Every tier at the same rate."""
+    limits = TierLimits(requests_per_minute=per_minute, connections_max=1)
+    return TierSettings(**dict.fromkeys(Tier, limits))
 
 
 class Oracle:
@@ -56,8 +60,8 @@ def test_the_request_rate_of_each_tier(tier: str, per_minute: int) -> None:
 
 
 def test_thresholds_of_attempts() -> None:
-    assert FAILURES_PER_MINUTE == 10
-    assert UNKNOWN_KEYS_PER_MINUTE == 60
+    assert AccountsSettings().failures_per_minute == 10
+    assert AccountsSettings().unknown_keys_per_minute == 60
 
 
 @given(LIMITS, STEPS_MS, st.integers(1, 50))
@@ -129,7 +133,7 @@ def test_a_clock_that_is_set_back_blocks_nobody_for_longer_than_a_window() -> No
 
 
 def test_keys_and_addresses_do_not_share_buckets() -> None:
-    limiter = RateLimiter(dict.fromkeys(Tier, 1))
+    limiter = RateLimiter(tiers(1))
     assert limiter.take("a", Tier.BASIC, 0.0).allowed
     assert limiter.take("b", Tier.BASIC, 0.0).allowed
     assert limiter.take_address("a", 0.0).allowed
@@ -153,7 +157,7 @@ def test_headers_of_an_allowed_request() -> None:
 
 
 def test_headers_of_a_refused_request_say_when_to_return() -> None:
-    limiter = RateLimiter({Tier.BASIC: 2})
+    limiter = RateLimiter(tiers(2))
     for _ in range(2):
         limiter.take("key_1", Tier.BASIC, 0.0)
     assert limiter.take("key_1", Tier.BASIC, 0.0).headers() == {

@@ -11,18 +11,19 @@ from onebook.accounts import Meter, UsageReport
 from onebook.accounts.keys import Key, key_of
 from onebook.accounts.periods import period_at
 from onebook.accounts.usage import (
-    ALLOWANCE_BYTES,
-    FLUSH_INTERVAL_S,
     Mark,
     mark_of,
     stored_usage,
     usage_report,
 )
+from onebook.config import AccountsSettings
 from onebook.errors import ServiceUnavailable
 from onebook.model import DAY_MS, KeyStatus, Tier
 from onebook.store import Store, UsageCell
 
 from .conftest import START_MS, House
+
+ALLOWANCE_BYTES = AccountsSettings().allowance_bytes
 
 KEY = Key("key_1", "id-alice", "alice", Tier.PREMIUM, KeyStatus.ACTIVE, "ob_live_", START_MS, None)
 UNAVAILABLE = ServiceUnavailable("The database does not answer; try again in a moment.")
@@ -326,7 +327,7 @@ async def test_a_stop_that_cannot_write_says_what_is_lost(
 
 
 async def test_usage_is_flushed_at_least_every_second(house: House, key: Key) -> None:
-    assert FLUSH_INTERVAL_S <= 0.5
+    assert AccountsSettings().flush_interval_s <= 0.5
     meter = Meter(house.store, house.clock)
     await meter.open(key)
     meter.add(key.key_id, 10)

@@ -9,9 +9,9 @@ from typer.testing import CliRunner, Result
 
 from onebook.books import Books
 from onebook.cli.replay import play, replay_command, speed_of
-from onebook.config import ExchangeSettings
+from onebook.config import ExchangeSettings, FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.feeds import Catalogue, FeedSettings, Supervisor
+from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.supervisor import enabled
 from onebook.rest import Rest
 

@@ -14,12 +14,12 @@ from websockets.http11 import Request, Response
 
 from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, snap
 from onebook.books import Books
+from onebook.config import FeedSettings
 from onebook.exchanges.contract import Exchange
 from onebook.feeds import feed as feed_module
 from onebook.feeds.feed import TOO_LONG, Feed
 from onebook.feeds.pace import Pace
 from onebook.feeds.session import BEYOND_REPAIR, DISCONNECTED, SILENT
-from onebook.feeds.settings import FeedSettings
 from onebook.feeds.stats import ACTIVE, LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument
 from onebook.rest import Rest

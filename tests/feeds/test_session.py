@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, snap
 from onebook.books import CHECKSUM, CROSSED, LEVELS, Books
+from onebook.config import FeedSettings
 from onebook.exchanges.contract import Exchange, Send
 from onebook.feeds.actions import PING, Action, End, Request, Transmit
 from onebook.feeds.session import (
@@ -28,7 +29,6 @@ from onebook.feeds.session import (
     SILENT,
     Session,
 )
-from onebook.feeds.settings import FeedSettings
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
 
@@ -239,7 +239,7 @@ def test_fault_a_bug_in_a_connector_is_logged_once_and_harms_no_more_than_garbag
         assert talk.hear(b"bug") == [again()]
         talk.hear(snap("A"), b"bug")
     assert talk.health() == (Health.STALE, BUG)
-    assert [record.message for record in caplog.records] == ["The connector of toy failed."]
+    assert [record.message for record in caplog.records] == ["Acting on what toy sent failed."]
     assert caplog.records[0].exc_info is not None
 
 

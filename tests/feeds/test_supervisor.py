@@ -10,8 +10,9 @@ from prometheus_client import REGISTRY
 
 from feeds.toy import TOY
 from onebook.books import NOT_WANTED, Books
+from onebook.config import ExchangeSettings, FeedSettings
 from onebook.errors import ConfigError
-from onebook.feeds import Catalogue, ExchangeSettings, FeedSettings, Supervisor
+from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds import supervisor as supervisor_module
 from onebook.feeds.catalogue import DELISTED, HALTED
 from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from onebook.books import Books, LiveBook
+from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.feeds import Catalogue, FeedSettings, Supervisor
+from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Health, Instrument
 from onebook.rest import Rest
 from onebook.simulator.server import SimulatedExchanges

@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from onebook.books import Books, LiveBook
-from onebook.feeds import Catalogue, FeedSettings, Supervisor
+from onebook.config import FeedSettings
+from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Health
 from onebook.rest import Rest
 from onebook.simulator.dialects import DIALECTS

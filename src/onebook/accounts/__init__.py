@@ -1,6 +1,6 @@
 """Who may use the service and how much: keys, sessions, limits and usage; the rules."""
 
-from onebook.accounts.accounts import Accounts, AccountsSettings
+from onebook.accounts.accounts import Accounts
 from onebook.accounts.admin import Admin, NewKey
 from onebook.accounts.keys import Key
 from onebook.accounts.limits import Decision, RateLimiter
@@ -10,7 +10,6 @@ from onebook.accounts.usage import Meter, UsageReport, usage_report
 
 __all__ = [
     "Accounts",
-    "AccountsSettings",
     "Admin",
     "Decision",
     "Key",

@@ -7,27 +7,21 @@ and when it does not, an entry serves `CACHE_TTL_MS` and no longer.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
-from msgspec import Struct
-
 from onebook.accounts.beat import every
 from onebook.accounts.keys import Key, digest, key_of, require_enabled, status_at, well_formed
 from onebook.accounts.limits import (
-    FAILURES_PER_MINUTE,
-    REQUESTS_PER_MINUTE,
-    UNKNOWN_KEYS_PER_MINUTE,
     AddressLimit,
     RateLimiter,
 )
 from onebook.accounts.pepper import require_same_pepper
 from onebook.accounts.sessions import (
     LIFETIME_MS,
-    LIVE_PER_KEY_MAX,
     REMEMBERED_MS,
     Session,
     invalid_session,
@@ -35,13 +29,12 @@ from onebook.accounts.sessions import (
     token_of,
 )
 from onebook.accounts.usage import (
-    ALLOWANCE_BYTES,
-    FLUSH_INTERVAL_S,
     Meter,
     UsageReport,
     stored_usage,
     usage_report,
 )
+from onebook.config import AccountsSettings
 from onebook.errors import (
     AccountSuspended,
     ApiKeyDisabled,
@@ -51,7 +44,7 @@ from onebook.errors import (
     OnebookError,
     SessionExpired,
 )
-from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus, Tier
+from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus
 from onebook.store import KeyRow, SecretRow, SessionRow, Store
 
 CACHE_TTL_MS: Final = 5 * SECOND_MS
@@ -63,18 +56,6 @@ BATCHES_KEPT_MS: Final = DAY_MS
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class AccountsSettings(Struct, frozen=True):
-    """What an operator may set about accounts."""
-
-    allowance_bytes: int = ALLOWANCE_BYTES
-    requests_per_minute: Mapping[Tier, int] = REQUESTS_PER_MINUTE
-    failures_per_minute: int = FAILURES_PER_MINUTE
-    unknown_keys_per_minute: int = UNKNOWN_KEYS_PER_MINUTE
-    sessions_per_key_max: int = LIVE_PER_KEY_MAX
-    flush_interval_s: float = FLUSH_INTERVAL_S
-    poll_interval_s: float = POLL_INTERVAL_S
 
 
 class _Secret(NamedTuple):
@@ -114,14 +95,14 @@ class Accounts:
     ) -> None:
         self.settings = settings or AccountsSettings()
         self.on_disabled: Callable[[str], None] = lambda key_id: None
-        self.limits = RateLimiter(self.settings.requests_per_minute)
+        self.limits = RateLimiter(self.settings.tiers)
         self.meter = Meter(store, clock_ms, allowance_bytes=self.settings.allowance_bytes)
         self._store = store
         self._pepper = pepper
         self._clock_ms = clock_ms
         self._failures = AddressLimit("failures", self.settings.failures_per_minute)
         self._unknown_keys = AddressLimit("unknown", self.settings.unknown_keys_per_minute)
-        self._authentications = RateLimiter(self.settings.requests_per_minute)
+        self._authentications = RateLimiter(self.settings.tiers)
         self._secrets: dict[bytes, _Secret] = {}
         self._keys: dict[str, _Known] = {}
         self._sessions: dict[bytes, _Opened] = {}

@@ -8,14 +8,12 @@ and, beside them, the older X-RateLimit-* form. Time comes in as seconds of any 
 
 import ipaddress
 import math
-from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
 
-from onebook.config import TIERS
+from onebook.config import TierSettings
 from onebook.errors import RateLimitExceeded
 from onebook.model import Tier
 
@@ -27,12 +25,6 @@ WINDOW_NS: Final = WINDOW_S * SECOND_NS
 BUCKETS_MAX: Final = 50_000
 ADDRESS_LENGTH_MAX: Final = 64
 IPV6_PREFIX_BITS: Final = 64  # one customer's network: addresses within it are free to anyone
-
-FAILURES_PER_MINUTE: Final = 10
-UNKNOWN_KEYS_PER_MINUTE: Final = 60
-REQUESTS_PER_MINUTE: Final[Mapping[Tier, int]] = MappingProxyType(
-    {tier: limits.requests_per_minute for tier, limits in TIERS.items()}
-)
 
 
 class Decision(Struct, frozen=True):
@@ -132,8 +124,9 @@ def _decision(allowed: bool, used_ns: int, *, policy: str, per_minute: int) -> D
 class RateLimiter:
     """The request rate of every key, and of every address that asks without one."""
 
-    def __init__(self, per_minute: Mapping[Tier, int] = REQUESTS_PER_MINUTE) -> None:
-        self._per_minute = per_minute
+    def __init__(self, tiers: TierSettings | None = None) -> None:
+        tiers = tiers or TierSettings()
+        self._per_minute = {tier: tiers.of(tier).requests_per_minute for tier in Tier}
         self._keys = Buckets()
         self._addresses = Buckets()
 

@@ -16,7 +16,6 @@ from onebook.model import DAY_MS
 
 TOKEN_PREFIX: Final = "obs_"  # noqa: S105 (what every token begins with is no secret)
 LIFETIME_MS: Final = DAY_MS
-LIVE_PER_KEY_MAX: Final = 100
 # An expired session is told from an unknown one as long as it is remembered.
 REMEMBERED_MS: Final = 7 * DAY_MS
 

@@ -18,13 +18,12 @@ from msgspec import Struct
 from onebook.accounts.beat import every
 from onebook.accounts.keys import Key, status_at
 from onebook.accounts.periods import Period, iso_utc, period_after, period_at
+from onebook.config import AccountsSettings
 from onebook.errors import OnebookError
 from onebook.model import DAY_MS, GIB_BYTES, KeyStatus
 from onebook.store import Store, UsageCell
 
-ALLOWANCE_BYTES: Final = 50 * GIB_BYTES
 WARNING_PERCENT: Final = 80
-FLUSH_INTERVAL_S: Final = 0.5  # with the time a flush takes, well within the promised second
 CLOSE_TIMEOUT_S: Final = 10.0
 CLOSE_PAUSE_S: Final = 0.2
 GIB_DECIMALS: Final = 6
@@ -164,7 +163,7 @@ class Meter:
         store: Store,
         clock_ms: Callable[[], int],
         *,
-        allowance_bytes: int = ALLOWANCE_BYTES,
+        allowance_bytes: int = AccountsSettings().allowance_bytes,
     ) -> None:
         self.on_over: Callable[[str], None] = lambda key_id: None
         self.on_warning: Callable[[str, UsageReport], None] = lambda key_id, report: None
@@ -271,7 +270,7 @@ class Meter:
             else:
                 self.on_warning(cell.key_id, self.report(cell.key_id, self._clock_ms()))
 
-    async def run(self, interval_s: float = FLUSH_INTERVAL_S) -> None:
+    async def run(self, interval_s: float) -> None:
         """Flush until cancelled."""
         await every(interval_s, self.flush, what="Writing usage to the database")
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import typer
 import uvloop
 from rich.console import Console
+from rich.markup import escape
 
 from onebook.errors import OnebookError
 
@@ -22,7 +23,7 @@ R = TypeVar("R")
 
 def fail(message: str) -> NoReturn:
     """Say in one line what is wrong with the input, and exit with status 2."""
-    _errors.print(f"[red]error:[/] {message}", soft_wrap=True)
+    _errors.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
     raise typer.Exit(EXIT_BAD_INPUT)
 
 

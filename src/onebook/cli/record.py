@@ -12,10 +12,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from onebook.books import Books
 from onebook.cli.common import console, fail, reported, run
+from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed, InvalidExchange, InvalidRequest
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange
-from onebook.feeds import Catalogue, FeedSettings, Supervisor
+from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
 from onebook.model import Instrument
 from onebook.rest import Rest

@@ -9,13 +9,13 @@ from rich.text import Text
 
 from onebook.accounts.keys import key_of
 from onebook.accounts.usage import (
-    ALLOWANCE_BYTES,
     UsageReport,
     stored_usage,
     usage_report,
 )
 from onebook.cli.common import console, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, print_json
+from onebook.config import load
 
 BAR_WIDTH = 40
 
@@ -45,10 +45,11 @@ def usage(
 
 async def _report(name: str, config: ConfigFile) -> UsageReport:
     at_ms = now_ms()
+    allowance_bytes = load(config).accounts.allowance_bytes
     async with desk(config) as (store, admin):
         key = key_of(await admin.key(name, at_ms))
         used_bytes = await stored_usage(store, key, at_ms)
-    return usage_report(key, used_bytes, allowance_bytes=ALLOWANCE_BYTES, now_ms=at_ms)
+    return usage_report(key, used_bytes, allowance_bytes=allowance_bytes, now_ms=at_ms)
 
 
 def _print(report: UsageReport) -> None:

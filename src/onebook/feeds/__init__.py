@@ -5,7 +5,6 @@ socket, and `session` is the thinking of one connection without I/O.
 """
 
 from onebook.feeds.catalogue import Catalogue
-from onebook.feeds.settings import ExchangeSettings, FeedSettings
-from onebook.feeds.supervisor import Supervisor
+from onebook.feeds.supervisor import Supervisor, enabled
 
-__all__ = ["Catalogue", "ExchangeSettings", "FeedSettings", "Supervisor"]
+__all__ = ["Catalogue", "Supervisor", "enabled"]

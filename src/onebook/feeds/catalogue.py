@@ -15,9 +15,9 @@ from typing import Final, Self
 
 from msgspec.structs import force_setattr
 
+from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, ProtocolError
-from onebook.feeds.settings import FeedSettings
 from onebook.model import Instrument, InstrumentStatus
 from onebook.rest import Rest
 
@@ -26,7 +26,8 @@ log = logging.getLogger("onebook.feeds")
 START_S: Final = 20.0  # the start waits so long for the first lists; the late ones come later
 LIST_WEIGHT: Final = 20  # what a list costs at the dearest exchange (binance exchangeInfo)
 SPREAD: Final = 0.1  # reloads are so much of their period apart
-CANDIDATES_MAX: Final = 400  # symbols that a suggestion is chosen from
+CANDIDATES_MAX: Final = 100  # symbols that a suggestion is chosen from
+SYMBOL_CHARACTERS_MAX: Final = 40  # of what a client asked for, more is no symbol
 SIMILAR: Final = 0.5  # least similarity of a suggestion
 QUOTES: Final = ("USDT", "USDC", "FDUSD", "USD", "EUR", "BTC", "ETH", "GBP", "TRY", "BNB")
 
@@ -59,8 +60,9 @@ class Catalogue:
         self._jitter = jitter
         self._known: dict[str, dict[tuple[str, str], Instrument]] = {}
         self._listed: dict[str, dict[str, Instrument]] = {}
-        self._trading: dict[str, list[str]] = {}  # symbol: names of exchanges
-        self._by_base: dict[str, list[str]] = {}
+        self._trading: Mapping[str, list[str]] = {}  # symbol: names of exchanges
+        self._by_base: Mapping[str, list[str]] = {}
+        self._by_letter: Mapping[str, list[str]] = {}  # first letter: bases
         self._broken: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
         for exchange in exchanges.values():
@@ -196,21 +198,21 @@ class Catalogue:
                     trading[symbol].append(name)
         for symbol in trading:
             by_base[symbol.partition("/")[0]].append(symbol)
-        self._trading, self._by_base = dict(trading), dict(by_base)
+        by_letter: defaultdict[str, list[str]] = defaultdict(list)
+        for base in sorted(by_base):
+            by_letter[base[:1]].append(base)
+        self._trading, self._by_base, self._by_letter = trading, by_base, by_letter
 
     def _popularity(self, symbol: str) -> tuple[int, str]:
         return -len(self._trading[symbol]), symbol
 
     def _similar(self, base: str) -> list[str]:
         """Return a bounded choice of symbols whose base begins alike: clients call this."""
-        start = base[:1]
-        found: list[str] = []
-        for other in sorted(self._by_base, key=lambda each: (each[:2] != base[:2], each)):
-            if other[:1] == start and abs(len(other) - len(base)) <= 2:
-                found += sorted(self._by_base[other], key=self._popularity)[:3]
-            if len(found) >= CANDIDATES_MAX:
-                break
-        return found
+        near = [
+            other for other in self._by_letter.get(base[:1], ()) if abs(len(other) - len(base)) <= 1
+        ]
+        near.sort(key=lambda other: other[:2] != base[:2])
+        return [min(self._by_base[other], key=self._popularity) for other in near[:CANDIDATES_MAX]]
 
 
 def traded(instrument: Instrument) -> bool:
@@ -230,7 +232,7 @@ def follow(instrument: Instrument, new: Instrument) -> None:
 
 def normalised(symbol: str) -> str:
     """Write a symbol the way we do, from the ways people write it: `btc-usdt`, `ETHUSD`."""
-    text = symbol.strip().upper()
+    text = symbol[:SYMBOL_CHARACTERS_MAX].strip().upper()
     for separator in "-_: ":
         text = text.replace(separator, "/")
     if "/" not in text:

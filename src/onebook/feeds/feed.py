@@ -26,12 +26,12 @@ from picows import (
 )
 
 from onebook.books import Books
+from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch
 from onebook.feeds.actions import Ping, Request, Transmit
 from onebook.feeds.pace import Backoff, Pace
 from onebook.feeds.session import Session
-from onebook.feeds.settings import FeedSettings
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument
 from onebook.rest import Rest, retry_after_s

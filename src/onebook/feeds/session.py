@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from onebook.books import CHECKSUM, Books, LiveBook
+from onebook.config import FeedSettings
 from onebook.exchanges.contract import (
     Acknowledged,
     Alive,
@@ -30,7 +31,6 @@ from onebook.exchanges.contract import (
 )
 from onebook.feeds.actions import PING, Action, End, Request, Transmit
 from onebook.feeds.pace import Tally, full_jitter_s
-from onebook.feeds.settings import FeedSettings
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
 from onebook.rest import Bucket
@@ -421,7 +421,7 @@ class Session:
         kind = type(error).__name__
         if kind not in self._stats.bugs:
             self._stats.bugs.add(kind)
-            log.error("The connector of %s failed.", self._exchange.name, exc_info=error)
+            log.error("Acting on what %s sent failed.", self._exchange.name, exc_info=error)
 
     def _end(self, reason: str, now: float, *, at_once: bool = False) -> None:
         if self.ended is None:

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple, Self
 from msgspec.structs import replace
 
 from onebook.books import Books
+from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.errors import ConfigError
 from onebook.exchanges.contract import Exchange
 from onebook.feeds.catalogue import HALTED, Catalogue, traded
 from onebook.feeds.feed import Feed, Recorder
 from onebook.feeds.pace import Pace
-from onebook.feeds.settings import FeedSettings
 from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument
 from onebook.rest import Rest

@@ -1,0 +1,36 @@
+"""`onebook serve`: run a node."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onebook import app, config
+from onebook.cli.common import reported, run
+from onebook.cli.operator import ConfigFile
+
+
+@reported
+def serve_command(
+    settings: ConfigFile = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
+    db: Annotated[str | None, typer.Option(help="Database, as store.url in the settings.")] = None,
+    exchange: Annotated[
+        list[str] | None, typer.Option("--exchange", "-e", help="Use only this one; repeatable.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate chain.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM key of the certificate.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+) -> None:
+    """Run the service until it is told to stop.
+
+    Example: onebook serve --config onebook.toml --port 8080
+    """
+    flags = {
+        "server": {"host": host, "port": port, "tls_cert_file": tls_cert, "tls_key_file": tls_key},
+        "store": {"url": db},
+        "feeds": {"exchanges": exchange or None},
+        "log": {"level": log_level},
+    }
+    run(app.serve(config.load(settings, overrides=flags)))
