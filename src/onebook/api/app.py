@@ -34,6 +34,7 @@ def create_app(services: Services) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.services = services
     for router in (sessions.router, usage.router, exchanges.router, status.router, status.machines):
