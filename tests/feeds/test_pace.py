@@ -40,8 +40,9 @@ def test_a_tally_is_full_exactly_when_enough_fell_into_its_window(steps):
         assert tally.hit(now) == (len(times) >= 3 and now - times[-3] <= 60.0)
 
 
-def test_one_is_enough_where_one_is_the_maximum():
-    assert Tally(1).hit(5.0) is True
+@pytest.mark.parametrize("count_max", [0, 1])
+def test_one_is_enough_where_one_or_none_is_the_maximum(count_max):
+    assert Tally(count_max).hit(5.0) is True
 
 
 def test_units_are_in_the_names():

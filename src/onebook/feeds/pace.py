@@ -63,9 +63,9 @@ class Tally:
     __slots__ = ("_count_max", "_times", "_window_s")
 
     def __init__(self, count_max: int, window_s: float = 60.0) -> None:
-        self._count_max = count_max
+        self._count_max = max(1, count_max)
         self._window_s = window_s
-        self._times: deque[float] = deque(maxlen=count_max)
+        self._times: deque[float] = deque(maxlen=self._count_max)
 
     def hit(self, now: float) -> bool:
         """Count one, and return whether that makes `count_max` within the window."""
