@@ -50,6 +50,7 @@ UNIFIED_TYPES: Final = {
     "balances": "Account balance snapshots",
 }
 BUSY_RETRY_S: Final = 5.0
+LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
 log = logging.getLogger("onebook.transactions")
 
@@ -278,7 +279,15 @@ class Run:
         if place in (DONE, GIVEN_UP):
             return Part(source, None, given_up=place == GIVEN_UP)
         wanted = Range(self.query.from_ms, self.query.to_ms, after=as_key(place))
-        walker = Walker(source, reader, wanted, now_ms=self._clock.now_ms, progress=self._progress)
+        limit = self.query.limit
+        walker = Walker(
+            source,
+            reader,
+            wanted,
+            now_ms=self._clock.now_ms,
+            progress=self._progress,
+            long=limit is None or limit >= LONG_ANSWER,
+        )
         return Part(source, walker)
 
     async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
@@ -347,8 +356,9 @@ class Run:
         places = {part.source.name: self._place(part) for part in self._parts}
         if all(place in (DONE, GIVEN_UP) for place in places.values()):
             return None
-        open_places = [place for place in places.values() if place not in (DONE, GIVEN_UP)]
-        after = max(open_places)
+        before = self.query.state
+        last = max(self._last, as_key(before.after)) if before else self._last
+        after = (last.negative_ms, last.record_id)
         return State(
             digest=self.query.digest,
             key=key_digest(key_id),
@@ -360,17 +370,15 @@ class Run:
         )
 
     def _place(self, part: Part) -> Place:
+        """How far a source has come: everything before its place has been delivered."""
         walker = part.walker
         if walker is None:
             return GIVEN_UP if part.given_up else DONE
         if walker.exhausted:
             return DONE
-        if walker.failure is not None:
-            if not walker.failure.retryable:
-                return GIVEN_UP
-            return walker.delivered.negative_ms, walker.delivered.record_id
-        # A source that had nothing to say has come as far as the answer did.
-        came = max(self._last, walker.delivered)
+        if walker.failure is not None and not walker.failure.retryable:
+            return GIVEN_UP
+        came = walker.delivered if walker.failure else max(self._last, walker.came_to)
         return came.negative_ms, came.record_id
 
     async def close(self) -> None:

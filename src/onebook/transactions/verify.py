@@ -144,6 +144,7 @@ class Verifier:
         self._below_ms = below_ms
         self._chains: dict[tuple[str, str], _Chain] = {}
         self._instant: list[Record] = []
+        self._orders: list[Record] = []  # of one instant: their fills may bear the same time
         self._open: dict[str, _Fills] = {}
         self._overflowed = False
         self._checked = 0
@@ -154,13 +155,19 @@ class Verifier:
         if record.view is View.LEDGER and record.type == "ledger":
             self._ledger(record)
         elif record.type == "spot_orders":
-            self._order(record) if record.kind == "order" else self._fill(record)
+            if self._orders and self._orders[0].timestamp != record.timestamp:
+                self._close_orders()
+            if record.kind == "order":
+                self._orders.append(record)
+            else:
+                self._fill(record)
 
     def report(self, *, cut: bool) -> Verification:
         """What was proven of all records heard; `cut`: more would have come."""
         if cut:
-            self._instant = []
+            self._instant, self._orders = [], []
         self._close_instant()
+        self._close_orders()
         chains = tuple(chain.report() for _, chain in sorted(self._chains.items()))
         orders = OrderReport(
             self._checked,
@@ -202,6 +209,11 @@ class Verifier:
         fills = self._open.setdefault(order_id, _Fills())
         fills.quantity = add(fills.quantity, Decimal(record.quantity or 0))
         fills.value = add(fills.value, Decimal(record.value or 0))
+
+    def _close_orders(self) -> None:
+        for order in self._orders:
+            self._order(order)
+        self._orders = []
 
     def _order(self, order: Record) -> None:
         fills = self._open.pop(order.ids.order_id or "", None) or _Fills()

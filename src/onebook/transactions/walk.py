@@ -5,7 +5,8 @@ exchange's cursor; it hands records on in order, and only when nothing newer can
 it has reached is its *frontier*: all records with a later time have been handed on, so a merge of
 many walkers need not wait for one that has nothing to say.
 
-Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, `READY_MAX` records.
+Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, `READY_MAX` records. For a short
+answer little is read ahead, as most of it would be thrown away.
 """
 
 import asyncio
@@ -21,6 +22,8 @@ from onebook.transactions.windows import Cutter, floor_ms
 
 WINDOWS_AHEAD: Final = 6
 PAGES_AHEAD: Final = 6
+PAGES_AHEAD_SHORT: Final = 1
+PAGES_SPARSE: Final = 1  # windows with no more pages than this are read ahead in any case
 READY_MAX: Final = 1_000
 PAGES_MAX: Final = 5_000  # of one window: half a million rows a week
 RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
@@ -96,6 +99,7 @@ class Walker:
         *,
         now_ms: Callable[[], int],
         progress: asyncio.Event,
+        long: bool = True,
     ) -> None:
         self.source = source
         self.ready: deque[Keyed] = deque()
@@ -116,6 +120,7 @@ class Walker:
         self._sorter = Sorter(wanted)
         self._streams: deque[_WindowStream] = deque()
         self._ahead_max = 1
+        self._long = long
         self._task = asyncio.create_task(self._run(), name=f"walk {source.name}")
 
     @property
@@ -127,6 +132,15 @@ class Walker:
     def exhausted(self) -> bool:
         """Whether there is nothing left, and nothing went wrong."""
         return self.finished and not self.ready and self.failure is None
+
+    @property
+    def came_to(self) -> Key:
+        """The place before which this source has nothing that was not delivered."""
+        if self.ready:
+            return max(self.delivered, Key(self.ready[0][0].negative_ms, ""))
+        if self.frontier_ms == NOT_STARTED_MS:
+            return self.delivered
+        return max(self.delivered, Key(-self.frontier_ms, ""))
 
     def take(self) -> Keyed:
         """The next record and its place; there must be one in `ready`."""
@@ -186,7 +200,7 @@ class Walker:
     async def _read_next(self, windows: Iterator[Window], cutter: Cutter | None) -> bool:
         """Read the newest window that is left to its end; say whether there was one."""
         while len(self._streams) < self._ahead_max and (window := next(windows, None)):
-            self._streams.append(_WindowStream(self, window))
+            self._streams.append(_WindowStream(self, window, long=self._long))
         if not self._streams:
             return False
         assert cutter is not None
@@ -200,7 +214,8 @@ class Walker:
         self._streams.popleft()
         await stream.task
         cutter.filled(pages)
-        self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2)
+        ahead = self._long or pages <= PAGES_SPARSE
+        self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2) if ahead else 1
         await self._hand_on(min(self.frontier_ms, self._oldest_ahead(stream.window)))
         return True
 
@@ -252,9 +267,11 @@ class Walker:
 class _WindowStream:
     """One window being read ahead, page after page."""
 
-    def __init__(self, walker: Walker, window: Window) -> None:
+    def __init__(self, walker: Walker, window: Window, *, long: bool) -> None:
         self.window = window
-        self.pages: asyncio.Queue[Page | Exception | None] = asyncio.Queue(PAGES_AHEAD)
+        self.pages: asyncio.Queue[Page | Exception | None] = asyncio.Queue(
+            PAGES_AHEAD if long else PAGES_AHEAD_SHORT
+        )
         self._walker = walker
         self.task = asyncio.create_task(self._run(), name=f"window {walker.source.name}")
 

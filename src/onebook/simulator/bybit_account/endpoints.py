@@ -1,0 +1,237 @@
+"""The simulated endpoints of history: windows, page sizes, limits, permissions, as a table."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from onebook.model import DAY_MS
+from onebook.simulator.bybit_account import rows
+from onebook.simulator.bybit_account.history import Account
+from onebook.simulator.bybit_account.keys import Refused
+from onebook.simulator.bybit_account.tables import IDS, NUMBER, PAIRS, Codec, Entry, Table
+
+WEEK_MS: Final = 7 * DAY_MS
+MONTH_MS: Final = 30 * DAY_MS
+TWO_YEARS_MS: Final = 730 * DAY_MS
+SECOND_MS: Final = 1_000
+
+WALLET: Final = ("AccountTransfer", "SubMemberTransfer", "SubMemberTransferList")
+SPOT: Final = ("SpotTrade",)
+CONTRACT: Final = ("Order", "Position", "DerivativesTrade")
+
+Query = dict[str, str]
+
+
+class Listing(NamedTuple):
+    """One endpoint that lists rows by time."""
+
+    table: Callable[[Account, Query], Table]
+    row: Callable[[Entry, Account], rows.Row]
+    window_ms: int
+    limit: int
+    limit_max: int
+    codec: Codec
+    default_ms: int = 0  # where no times are given; 0: the window
+    strictly: bool = False  # the window must be shorter than window_ms, not as long
+    grain_ms: int = 1
+    keeps_ms: int | None = None
+    times: tuple[str, str] = ("startTime", "endTime")
+    unit_ms: int = 1
+    rows: str = "list"
+    permission: tuple[str, ...] = ()
+    wanted: Callable[[Entry, Query, int], bool] | None = None
+
+
+def _by_category(tables: str) -> Callable[[Account, Query], Table]:
+    def table(account: Account, query: Query) -> Table:
+        found = getattr(account, tables).get(query.get("category", ""))
+        if found is None:
+            raise Refused(181001, "category only support linear, inverse or spot")
+        assert isinstance(found, Table)
+        return found
+
+    return table
+
+
+def _plain(name: str) -> Callable[[Account, Query], Table]:
+    def table(account: Account, query: Query) -> Table:
+        found = getattr(account, name)
+        assert isinstance(found, Table)
+        return found
+
+    return table
+
+
+def _fill_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
+    fill = entry.facts
+    asked = {
+        "symbol": fill.market.symbol,
+        "orderId": fill.order_id,
+        "execType": fill.kind,
+        "settleCoin": fill.market.settle,
+        "baseCoin": fill.market.base,
+    }
+    return all(query[name] == value for name, value in asked.items() if query.get(name))
+
+
+def _order_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
+    """Without fills an order is kept for a day."""
+    order = entry.facts
+    if query.get("orderStatus") and query["orderStatus"] != order.status:
+        return False
+    if query.get("symbol") and query["symbol"] != order.market.symbol:
+        return False
+    return bool(order.done) or now_ms - entry.at_ms < DAY_MS
+
+
+def _line_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
+    line = entry.facts
+    asked = {"type": line.kind, "currency": line.coin, "category": line.category}
+    return all(query[name] == value for name, value in asked.items() if query.get(name))
+
+
+def _withdrawal_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
+    """0: on chain, the default; 1: to other users; 2: all."""
+    kind = query.get("withdrawType") or "0"
+    coin = query.get("coin")
+    right_kind = kind == "2" or (kind == "1") == entry.facts.internal
+    return right_kind and (not coin or coin == entry.facts.coin)
+
+
+def _coin_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
+    return not query.get("coin") or query["coin"] == entry.facts.coin
+
+
+def _symbol_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
+    return not query.get("symbol") or query["symbol"] == entry.facts.market.symbol
+
+
+def _pure(
+    function: Callable[[Entry], rows.Row],
+) -> Callable[[Entry, Account], rows.Row]:
+    return lambda entry, account: function(entry)
+
+
+LISTINGS: Final = {
+    "/v5/execution/list": Listing(
+        _by_category("executions"), _pure(rows.execution), WEEK_MS, 50, 100, PAIRS,
+        keeps_ms=TWO_YEARS_MS, wanted=_fill_wanted,
+    ),
+    "/v5/order/history": Listing(
+        _by_category("orders"), _pure(rows.order), WEEK_MS, 20, 50, PAIRS,
+        keeps_ms=TWO_YEARS_MS, wanted=_order_wanted,
+    ),
+    "/v5/position/closed-pnl": Listing(
+        _by_category("closed"), _pure(rows.closed_pnl), WEEK_MS, 50, 100, PAIRS,
+        keeps_ms=TWO_YEARS_MS, permission=CONTRACT, wanted=_symbol_wanted,
+    ),
+    "/v5/account/transaction-log": Listing(
+        _plain("ledger"), _pure(rows.ledger), WEEK_MS, 20, 50, PAIRS, default_ms=DAY_MS,
+        keeps_ms=TWO_YEARS_MS, wanted=_line_wanted,
+    ),
+    "/v5/asset/fundinghistory": Listing(
+        _plain("fund_ledger"), lambda e, a: rows.fund_line(e, a.uid), WEEK_MS, 10, 100, NUMBER,
+        times=("createTimeFrom", "createTimeTo"), unit_ms=SECOND_MS, grain_ms=SECOND_MS,
+        permission=WALLET,
+    ),
+    "/v5/asset/deposit/query-record": Listing(
+        _plain("deposits"), _pure(rows.deposit), MONTH_MS, 50, 50, IDS, strictly=True,
+        grain_ms=SECOND_MS, rows="rows", permission=WALLET, wanted=_coin_wanted,
+    ),
+    "/v5/asset/deposit/query-internal-record": Listing(
+        _plain("internal_deposits"), lambda e, a: rows.internal_deposit(e, a.uid), MONTH_MS, 50,
+        50, IDS, grain_ms=SECOND_MS, rows="rows", permission=WALLET, wanted=_coin_wanted,
+    ),
+    "/v5/asset/withdraw/query-record": Listing(
+        _plain("withdrawals"), _pure(rows.withdrawal), MONTH_MS, 50, 50, IDS, strictly=True,
+        grain_ms=SECOND_MS, rows="rows", permission=WALLET, wanted=_withdrawal_wanted,
+    ),
+    "/v5/asset/transfer/query-inter-transfer-list": Listing(
+        _plain("transfers"), _pure(rows.transfer), WEEK_MS, 20, 50, IDS, grain_ms=SECOND_MS,
+        permission=WALLET, wanted=_coin_wanted,
+    ),
+    "/v5/asset/transfer/query-universal-transfer-list": Listing(
+        _plain("universal"), _pure(rows.universal_transfer), WEEK_MS, 20, 50, IDS,
+        grain_ms=SECOND_MS, permission=WALLET, wanted=_coin_wanted,
+    ),
+    "/v5/asset/delivery-record": Listing(
+        _by_category("deliveries"), _pure(rows.delivery), MONTH_MS, 20, 50, PAIRS,
+        keeps_ms=TWO_YEARS_MS,
+    ),
+    "/v5/asset/settlement-record": Listing(
+        _plain("sessions"), _pure(rows.session), MONTH_MS, 20, 50, PAIRS, keeps_ms=TWO_YEARS_MS,
+    ),
+    "/v5/spot-lever-token/order-record": Listing(
+        _plain("token_orders"), _pure(rows.token_order), TWO_YEARS_MS, 100, 500, NUMBER,
+    ),
+}  # fmt: skip
+
+MINUTE_S: Final = 60.0
+LIMITS: Final = {
+    "/v5/execution/list": (50, 1.0),
+    "/v5/order/history": (50, 1.0),
+    "/v5/position/closed-pnl": (50, 1.0),
+    "/v5/account/transaction-log": (25, 1.0),
+    "/v5/account/wallet-balance": (50, 1.0),
+    "/v5/account/info": (50, 1.0),
+    "/v5/asset/fundinghistory": (30, 1.0),
+    "/v5/asset/deposit/query-record": (100, MINUTE_S),
+    "/v5/asset/deposit/query-internal-record": (300, 1.0),
+    "/v5/asset/withdraw/query-record": (300, MINUTE_S),
+    "/v5/asset/transfer/query-inter-transfer-list": (60, MINUTE_S),
+    "/v5/asset/transfer/query-universal-transfer-list": (5, 1.0),
+    "/v5/asset/transfer/query-account-coins-balance": (5, 1.0),
+    "/v5/asset/delivery-record": (50, 1.0),
+    "/v5/asset/settlement-record": (50, 1.0),
+    "/v5/spot-lever-token/order-record": (50, 1.0),
+    "/v5/asset/coin/query-info": (5, 1.0),
+    "/v5/asset/exchange/query-convert-history": (50, 1.0),
+    "/v5/user/query-api": (10, 1.0),
+}
+IP_LIMIT: Final = (600, 5.0)
+IP_BAN_S: Final = 600.0
+
+TOO_OLD: Final = (
+    "Can't query order earlier than 2 years, please check your params: startTime or endTime!"
+)
+
+
+def bounds(listing: Listing, query: Query, now_ms: int) -> tuple[int, int]:
+    """The range of time that a query asks for.
+
+    Raises:
+        Refused: As the real one would.
+    """
+    start, end = (_time(query, name, listing.unit_ms) for name in listing.times)
+    span = listing.default_ms if start is None and end is None else 0
+    window = span or listing.window_ms - (SECOND_MS if listing.strictly else 0)
+    if start is None:
+        end = now_ms if end is None else end
+        start = end - window
+    elif end is None:
+        end = min(now_ms, start + window)
+    if start > end:
+        raise Refused(10001, "params error: startTime should be before endTime")
+    if end - start > listing.window_ms or (listing.strictly and end - start >= listing.window_ms):
+        raise Refused(10001, "params error: the time range is too long")
+    if listing.keeps_ms is not None and start < now_ms - listing.keeps_ms:
+        raise Refused(10001, TOO_OLD)
+    return start, end
+
+
+def _time(query: Query, name: str, unit_ms: int) -> int | None:
+    value = query.get(name)
+    if not value:
+        return None
+    if not value.isdigit():
+        raise Refused(181006, f"{name} is not a number")
+    return int(value) * unit_ms
+
+
+def page_rows(listing: Listing, query: Query, *, clamps: bool) -> int:
+    """How many rows a page has; over the maximum it is cut or refused, as the mode says."""
+    value = query.get("limit") or str(listing.limit)
+    if not value.isdigit() or int(value) < 1:
+        raise Refused(181011, "limit is not a number")
+    if int(value) > listing.limit_max and not clamps:
+        raise Refused(10001, "params error: limit")
+    return min(int(value), listing.limit_max)

@@ -1,0 +1,195 @@
+"""What the simulated account remembers of each event; amounts are integers of 10^-12."""
+
+from typing import NamedTuple
+
+
+class Market(NamedTuple):
+    """A market of the simulation and its steps."""
+
+    category: str
+    symbol: str
+    base: str
+    quote: str
+    settle: str
+    price: int
+    price_step: int
+    size_step: int
+
+
+class Fill(NamedTuple):
+    """A row of `/v5/execution/list`."""
+
+    market: Market
+    execution_id: str
+    order_id: str
+    link_id: str
+    side: str
+    price: int
+    quantity: int
+    value: int
+    fee: int
+    fee_coin: str
+    fee_coin_shown: bool
+    rate: str
+    kind: str
+    maker: bool
+    closed: int
+    left: int
+
+
+class Order:
+    """A row of `/v5/order/history`; changes until it has ended."""
+
+    __slots__ = (
+        "closing",
+        "created_ms",
+        "done",
+        "done_value",
+        "entry_value",
+        "fee",
+        "fee_coin",
+        "fills",
+        "link_id",
+        "market",
+        "open_fee",
+        "order_id",
+        "quantity",
+        "side",
+        "status",
+        "updated_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self, market: Market, order_id: str, link_id: str, side: str, quantity: int, at_ms: int
+    ) -> None:
+        self.market = market
+        self.order_id = order_id
+        self.link_id = link_id
+        self.side = side
+        self.quantity = quantity
+        self.created_ms = at_ms
+        self.updated_ms = at_ms
+        self.status = "New"
+        self.done = 0
+        self.done_value = 0
+        self.fee = 0
+        self.fee_coin = ""
+        self.fills = 0
+        self.closing = False
+        self.entry_value = 0
+        self.open_fee = 0
+
+
+class Line(NamedTuple):
+    """A row of `/v5/account/transaction-log`."""
+
+    line_id: str
+    symbol: str
+    category: str
+    side: str
+    kind: str
+    quantity: int
+    size: int
+    coin: str
+    price: int
+    funding: int | None
+    fee: int
+    cash: int
+    change: int
+    balance: int
+    rate: str
+    trade_id: str
+    order_id: str
+    link_id: str
+
+
+class FundLine(NamedTuple):
+    """A row of `/v5/asset/fundinghistory`."""
+
+    coin: str
+    change: int
+    balance: int
+    kind: str
+    text: str
+
+
+class Closed(NamedTuple):
+    """A row of `/v5/position/closed-pnl`."""
+
+    market: Market
+    order_id: str
+    side: str
+    quantity: int
+    entry_value: int
+    exit_value: int
+    open_fee: int
+    close_fee: int
+    fills: int
+    created_ms: int
+    updated_ms: int
+
+    @property
+    def pnl(self) -> int:
+        """Net: gross of entry and exit, less both fees."""
+        gross = self.exit_value - self.entry_value
+        # A long is closed by selling; an inverse contract's value falls as its price rises.
+        long = (self.side == "Sell") != (self.market.category == "inverse")
+        return (gross if long else -gross) - self.open_fee - self.close_fee
+
+
+class Deposit:
+    """A row of a deposit list; its status can still change."""
+
+    __slots__ = ("amount", "coin", "created_ms", "credited_ms", "internal", "status", "tx_id")
+
+    def __init__(
+        self, coin: str, amount: int, created_ms: int, tx_id: str, *, internal: bool
+    ) -> None:
+        self.coin = coin
+        self.amount = amount
+        self.created_ms = created_ms
+        self.credited_ms = 0
+        self.tx_id = tx_id
+        self.internal = internal
+        self.status = 1
+
+
+class Withdrawal:
+    """A row of `/v5/asset/withdraw/query-record`; its status can still change."""
+
+    __slots__ = ("amount", "coin", "created_ms", "fee", "internal", "status", "tx_id", "updated_ms")
+
+    def __init__(
+        self, coin: str, amount: int, fee: int, created_ms: int, tx_id: str, *, internal: bool
+    ) -> None:
+        self.coin = coin
+        self.amount = amount
+        self.fee = fee
+        self.created_ms = created_ms
+        self.updated_ms = created_ms
+        self.tx_id = tx_id
+        self.internal = internal
+        self.status = "Pending"
+
+
+class Moved(NamedTuple):
+    """A row of a transfer list."""
+
+    transfer_id: str
+    coin: str
+    amount: int
+    source: str
+    target: str
+    from_uid: str
+    to_uid: str
+
+
+class Delivered(NamedTuple):
+    """A row of `/v5/asset/delivery-record` or `/v5/asset/settlement-record`."""
+
+    market: Market
+    side: str
+    size: int
+    price: int
+    realised: int
+    fee: int

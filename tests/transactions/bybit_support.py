@@ -1,0 +1,213 @@
+"""What the tests of transactions share: a loop with virtual time, a store in memory, a service."""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import httpx
+from msgspec import json
+
+from onebook.model import DAY_MS
+from onebook.simulator.bybit_account import (
+    Account,
+    Faults,
+    History,
+    SimulatedBybit,
+    SimulatedKey,
+    SimulatedTransport,
+)
+from onebook.store.rows import CredentialsRow
+from onebook.transactions.bybit import Bybit
+from onebook.transactions.bybit.adapter import BybitSettings
+from onebook.transactions.clock import Clock
+from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.query import Ask
+from onebook.transactions.service import Transactions, TransactionSettings
+
+NOW_MS = 1_763_000_000_000
+KEY = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
+MASTER_KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+CALLER = "key-1"
+SETTINGS = TransactionSettings(
+    deadline_s=3_600.0,
+    stream_deadline_s=36_000.0,
+)
+T = TypeVar("T")
+
+
+class _Selector(selectors.BaseSelector):
+    """Never waits: where the loop would, time jumps."""
+
+    def __init__(self) -> None:
+        self._real = selectors.DefaultSelector()
+        self.now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        events = self._real.select(0)
+        if not events:
+            assert timeout is not None, "nothing will ever happen: a deadlock"
+            self.now_s += max(0.0, timeout)
+        return events
+
+    def register(self, *args: Any) -> Any:
+        return self._real.register(*args)
+
+    def unregister(self, *args: Any) -> Any:
+        return self._real.unregister(*args)
+
+    def modify(self, *args: Any) -> Any:
+        return self._real.modify(*args)
+
+    def get_map(self) -> Any:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time passes only when everybody waits."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return self._virtual.now_s
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run to the end in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(coroutine)
+
+
+def loop_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def loop_now_ms() -> int:
+    return NOW_MS + round(loop_s() * 1_000)
+
+
+CLOCK = Clock(now_ms=loop_now_ms, now_s=loop_s, sleep=asyncio.sleep)
+
+
+class MemoryStore:
+    """A credential store without a database."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], CredentialsRow] = {}
+
+    async def put_credentials(self, row: CredentialsRow) -> None:
+        self.rows[row.exchange, row.environment] = row
+
+    async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
+        return self.rows.get((exchange, environment))
+
+    async def list_credentials(self) -> list[CredentialsRow]:
+        return list(self.rows.values())
+
+    async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
+        place = (before.exchange, before.environment)
+        if self.rows.get(place) != before:
+            return False
+        self.rows[place] = after
+        return True
+
+    async def delete_credentials(self, exchange: str, environment: str) -> bool:
+        return self.rows.pop((exchange, environment), None) is not None
+
+
+def simulated(
+    account: Account | None = None,
+    *,
+    history: History | None = None,
+    key: SimulatedKey = KEY,
+    now_ms: Callable[[], int] = loop_now_ms,
+    **options: Any,
+) -> SimulatedBybit:
+    """A simulated exchange on the virtual clock."""
+    if account is None:
+        account = Account(history or History(NOW_MS - 60 * DAY_MS, NOW_MS))
+    return SimulatedBybit(account, [key], now_ms=now_ms, **options)
+
+
+class World:
+    """A service over a simulated exchange."""
+
+    def __init__(
+        self,
+        exchange: SimulatedBybit,
+        *,
+        latency_s: float = 0.05,
+        key: SimulatedKey = KEY,
+        settings: TransactionSettings | None = None,
+        clock: Clock = CLOCK,
+        with_credentials: bool = True,
+    ) -> None:
+        self.exchange = exchange
+        settings = settings or SETTINGS
+        self.transport = SimulatedTransport(exchange, latency_s=latency_s)
+        self.store = MemoryStore()
+        self.vault = Vault(self.store, MasterKeys(None, value=MASTER_KEY))
+        self.adapter = Bybit(
+            BybitSettings("http://mainnet.simulated", "http://testnet.simulated"),
+            clock=clock,
+            transport=self.transport,
+            random=Random(7),
+        )
+        self.service = Transactions(
+            [self.adapter],
+            self.vault,
+            cursor_secret=b"a secret of the tests",
+            settings=settings,
+            clock=clock,
+        )
+        self._key = key
+        self._with_credentials = with_credentials
+
+    async def __aenter__(self) -> "World":
+        if self._with_credentials:
+            credentials = Credentials(self._key.api_key, self._key.secret)
+            await self.vault.put("bybit", "mainnet", credentials, now_ms=NOW_MS)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.service.close()
+
+    async def fetch(self, *types: str, **fields: Any) -> dict[str, Any]:
+        """The decoded JSON answer."""
+        ask = Ask(exchange="bybit", transaction_types=types, **fields)
+        query = self.service.plan(ask, key_id=CALLER)
+        return json.decode(await self.service.fetch(query, key_id=CALLER))
+
+    async def stream(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
+        """The decoded lines of the NDJSON answer."""
+        ask = Ask(exchange="bybit", transaction_types=types, **fields)
+        query = self.service.plan(ask, key_id=CALLER, streamed=True)
+        chunks = [chunk async for chunk in self.service.stream(query, key_id=CALLER)]
+        return [json.decode(line) for line in b"".join(chunks).splitlines()]
+
+    async def pages(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
+        """Every page along the cursor."""
+        found, cursor = [], None
+        while not found or cursor:
+            found.append(await self.fetch(*types, cursor=cursor, **fields))
+            cursor = found[-1]["next_cursor"]
+        return found
+
+
+def samples_dir() -> Path | None:
+    """The folder of recorded bytes, if this machine has it."""
+    import os
+
+    root = Path(__file__).resolve().parents[2]
+    folder = Path(os.environ.get("ONEBOOK_SAMPLES") or root.parent / "shared" / "samples")
+    return folder / "bybit" if (folder / "bybit").is_dir() else None
+
+
+__all__ = ["Account", "Faults", "History", "World", "httpx", "run", "simulated"]
