@@ -11,8 +11,7 @@ from onebook.books import Books
 from onebook.cli.replay import play, replay_command, speed_of
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.feeds import Catalogue, Supervisor
-from onebook.feeds.supervisor import enabled
+from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.rest import Rest
 
 app = typer.Typer()

@@ -10,13 +10,15 @@ from typing import Annotated, Final
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from onebook import config
 from onebook.books import Books
 from onebook.cli.common import console, fail, reported, run
+from onebook.cli.operator import ConfigFile
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed, InvalidExchange, InvalidRequest
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange
-from onebook.feeds import Catalogue, Supervisor
+from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
 from onebook.model import Instrument
 from onebook.rest import Rest
@@ -39,6 +41,7 @@ def record_command(
     simulated: Annotated[
         bool, typer.Option("--simulated", help="Listen to the simulated exchange instead.")
     ] = False,
+    settings: ConfigFile = None,
 ) -> None:
     """Record the order-book frames of an exchange into a file that `onebook replay` plays.
 
@@ -50,8 +53,9 @@ def record_command(
             f"There is no exchange {exchange!r}; known are {', '.join(EXCHANGES)}."
         )
     symbols = list(dict.fromkeys(each.upper() for each in symbol))
+    feeds = config.load(settings).feeds.model_copy(update={"exchanges": (name,)})
     try:
-        recorder = run(_record(name, symbols, output, seconds, simulated=simulated))
+        recorder = run(_record(name, symbols, output, seconds, feeds=feeds, simulated=simulated))
     except RecordingError as error:
         fail(str(error))
     console.print(
@@ -61,14 +65,20 @@ def record_command(
 
 
 async def _record(
-    name: str, symbols: Sequence[str], output: Path, seconds: float, *, simulated: bool
+    name: str,
+    symbols: Sequence[str],
+    output: Path,
+    seconds: float,
+    *,
+    feeds: FeedSettings,
+    simulated: bool,
 ) -> Recorder:
     async with AsyncExitStack() as stack:
-        exchange = EXCHANGES[name]
+        exchange = enabled(EXCHANGES, feeds)[name]
         if simulated:
             sim = await stack.enter_async_context(SimulatedExchanges([name]))
             exchange = sim.exchanges()[name]
-        return await record(exchange, symbols, output, seconds=seconds)
+        return await record(exchange, symbols, output, seconds=seconds, settings=feeds)
 
 
 async def record(
@@ -77,6 +87,7 @@ async def record(
     output: Path,
     *,
     seconds: float,
+    settings: FeedSettings = FeedSettings(),  # noqa: B008 - frozen
     bytes_max: int = RECORDING_BYTES_MAX,
 ) -> Recorder:
     """Record the books of some symbols of one exchange, until the time is over or the file full.
@@ -86,7 +97,7 @@ async def record(
         InvalidRequest: It does not list a symbol.
         RecordingError: The file cannot be written.
     """
-    exchanges, settings = {exchange.name: exchange}, FeedSettings()
+    exchanges = {exchange.name: exchange}
     books = Books()
     async with (
         Rest() as rest,
