@@ -63,4 +63,5 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(level.upper())
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the node says itself that it listens
     logging.getLogger("uvicorn.access").setLevel(logging.CRITICAL)  # it would log keys in paths

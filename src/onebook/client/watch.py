@@ -111,7 +111,8 @@ class _Session:
                 if view is None:
                     continue
                 if view.apply(message):
-                    yield view
+                    if view.live:
+                        yield view
                 else:
                     await self._send(type="resync", symbol=view.symbol)
             elif kind == "server_shutdown":
