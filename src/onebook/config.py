@@ -119,11 +119,11 @@ class FeedSettings(Section):
     """The least wait after 503, 429 or 418 without Retry-After."""
     stable_s: float = Field(60.0, ge=0)
     """A connection or book of this age starts its count of tries again."""
-    frame_bytes_max: int = Field(4 << 20, ge=0)
+    frame_bytes_max: int = Field(4 << 20, ge=1)
     """A longer message ends the connection."""
-    send_queue_max: int = Field(4_096, ge=0)
+    send_queue_max: int = Field(4_096, ge=1)
     """Frames that may wait for the exchange's pace."""
-    fetches_max: int = Field(4, ge=0)
+    fetches_max: int = Field(4, ge=1)
     """REST bodies one feed asks for at a time."""
     fetch_total_s: float = Field(120.0, ge=0)
     """One body with its waits and retries."""
@@ -131,9 +131,9 @@ class FeedSettings(Section):
     """Full jitter between resyncs of one instrument; the first is at once."""
     resync_max_s: float = Field(30.0, ge=0)
     """The longest such wait."""
-    resync_tries_max: int = Field(5, ge=0)
+    resync_tries_max: int = Field(5, ge=1)
     """Resyncs of one instrument before the whole connection is in doubt."""
-    refetches_max: int = Field(5, ge=0)
+    refetches_max: int = Field(5, ge=1)
     """Snapshots in a row that did not fit before the same."""
     checksums_max: int = Field(3, ge=0)
     """Wrong checksums of one instrument in a minute before a reconnect."""
@@ -173,7 +173,7 @@ class GatewaySettings(Section):
 
     path: str = "/api/v1/ws"
     """Where clients connect."""
-    connections_max: int = Field(10_000, ge=0)
+    connections_max: int = Field(10_000, ge=1)
     """Connections of this node; more get HTTP 503."""
     connects_per_minute: int = Field(60, ge=0)
     """Attempts from one address; more get HTTP 429; 0 does not count."""
@@ -187,9 +187,9 @@ class GatewaySettings(Section):
     """A connection must have a key after so long."""
     verify_timeout_s: float = Field(5.0, ge=0)
     """The store must have said whether a key is good after so long."""
-    message_bytes_max: int = Field(65_536, ge=0)
+    message_bytes_max: int = Field(65_536, ge=1)
     """The longest message a client may send."""
-    subscriptions_max: int = Field(128, ge=0)
+    subscriptions_max: int = Field(128, ge=1)
     """Subscriptions of one connection."""
     looks_max: int = Field(8, ge=0)
     """Unanswered `get_aggregated_orderbook` of one connection."""

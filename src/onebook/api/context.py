@@ -24,7 +24,7 @@ _scheme = HTTPBearer(
 )
 
 
-def services(request: Request) -> Services:
+async def services(request: Request) -> Services:
     """The parts behind the routes of this app."""
     found: Services = request.app.state.services
     return found
@@ -53,7 +53,7 @@ async def caller(request: Request, parts: Parts, documented: Documented) -> Sess
 Caller = Annotated[Session, Depends(caller)]
 
 
-def counted_by_address(request: Request, parts: Parts) -> None:
+async def counted_by_address(request: Request, parts: Parts) -> None:
     """Count a public request against its address."""
     _count(request, parts.accounts.limits.take_address(address(request), parts.now_s()))
 
