@@ -13,7 +13,8 @@ from api.conftest import World, bearer, client_of
 from api.test_sessions import is_problem
 from onebook.api import ApiSettings, create_app
 from onebook.api.context import Caller, read_body
-from onebook.errors import DataLimitExceeded, ExchangeFailed, InvalidExchange, ServiceUnavailable
+from onebook.api.problems import SUCCESS_FALSE_PATHS
+from onebook.errors import DataLimitExceeded, InvalidExchange, ServiceUnavailable
 
 LIMIT = 64 * 1024
 EVERY_PATH = ["/api/v1/", "/api/v1/health", "/api/v1/exchanges", "/nope", "/livez"]
@@ -135,10 +136,6 @@ def strange(app: FastAPI) -> FastAPI:
     async def body(request: Request, session: Caller) -> dict[str, Any]:
         return (await read_body(request, Order)).model_dump()
 
-    @app.post("/api/v1/transactions")
-    async def transactions() -> None:
-        raise ExchangeFailed("The exchange does not answer.")
-
     return app
 
 
@@ -248,10 +245,12 @@ async def test_429_always_says_when_to_try_again(strange: FastAPI) -> None:
     assert answer.headers["retry-after"] == "60"
 
 
-async def test_errors_of_the_transaction_endpoints_add_success_false(strange: FastAPI) -> None:
-    async with client_of(strange) as client:
-        answer = await client.post("/api/v1/transactions")
-    is_problem(answer, 500, "exchange_error")
+@pytest.mark.parametrize("path", sorted(SUCCESS_FALSE_PATHS))
+async def test_errors_of_the_transaction_endpoints_add_success_false(
+    client: httpx.AsyncClient, path: str
+) -> None:
+    answer = await client.post(path)
+    is_problem(answer, 401, "missing_authorization")
     assert answer.json()["success"] is False
 
 

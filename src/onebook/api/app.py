@@ -8,13 +8,21 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from onebook import __version__
-from onebook.api import exchanges, sessions, status, usage
+from onebook.api import exchanges, sessions, status, transactions, usage
 from onebook.api.documents import describe
 from onebook.api.edge import Edge
 from onebook.api.problems import from_status, problem
 from onebook.api.services import Services
 from onebook.errors import OnebookError
 
+ROUTERS = (
+    sessions.router,
+    usage.router,
+    exchanges.router,
+    transactions.router,
+    status.router,
+    status.machines,
+)
 RATE_HEADERS = (
     "RateLimit",
     "RateLimit-Policy",
@@ -37,7 +45,7 @@ def create_app(services: Services) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.services = services
-    for router in (sessions.router, usage.router, exchanges.router, status.router, status.machines):
+    for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(OnebookError, _ours)
     app.add_exception_handler(HTTPException, _frameworks)
