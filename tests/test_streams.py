@@ -440,6 +440,24 @@ def test_the_newest_data_of_a_view_is_known():
     assert stream.newest_at == stream.published_at
 
 
+def test_a_stream_that_cannot_be_published_does_not_stop_the_others(caplog):
+    house = House(("okx",), (SYMBOL, "ETH/USDT"))
+    bad = house.streams.open(StreamKey(SYMBOL, ("okx",)))
+    house.streams.open(StreamKey("ETH/USDT", ("okx",)))
+    view, bad.view = bad.view, None
+    for symbol in (SYMBOL, "ETH/USDT"):
+        house.snapshot("okx", *BOOK, symbol=symbol)
+    house.time.run(1)
+    house.delta("okx", [("100", "2")], [])
+    house.time.run(1)
+    assert [update[2]["symbol"] for update in house.heard.updates] == ["ETH/USDT"]
+    assert caplog.text.count("could not be published") == 1
+    bad.view = view
+    house.delta("okx", [("100", "3")], [])
+    house.time.run(1)
+    assert house.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 3
+
+
 # Delta mode
 
 

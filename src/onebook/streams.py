@@ -15,6 +15,7 @@ is the `Publisher`. Who listens to a stream is the hub's business.
 
 import hashlib
 import heapq
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ DELTA: Final = "delta"
 OBJECT: Final = "object"
 ARRAY: Final = "array"
 
+log = logging.getLogger("onebook.streams")
 _json = msgspec.json.encode
 
 
@@ -144,6 +146,7 @@ class Stream:
         "_full",
         "_head_delta",
         "_head_full",
+        "broken",
         "due",
         "forced",
         "id",
@@ -170,6 +173,7 @@ class Stream:
         self.published_at = self.merged_at = float("-inf")
         self.due: float | None = None  # when it is to be published; None while it is clean
         self.forced = True  # publish even if the merge shows no difference
+        self.broken = False  # the last attempt to publish it failed
         self._full: bytes | None = None
         shared = b',"symbol":%b,"subscription_id":"%b"' % (_json(key.symbol), self.id.encode())
         self._head_full = b'{"type":"aggregated_orderbook_update"' + shared
@@ -385,7 +389,7 @@ class Streams:
             stream = self._next_due(now)
             if stream is None:
                 break
-            self._publish(stream, now)
+            self._try_publish(stream, now)
         self.publisher.flush()
         if self._ready:
             return now
@@ -458,6 +462,19 @@ class Streams:
             self.published_total += 1
             payload = stream.advance(self._clock.wall_us())
             self.publisher.publish(stream, payload, stream.full)
+
+    def _try_publish(self, stream: Stream, now: float) -> None:
+        """Publish a stream; a defect that one view brings to light must not stop the others."""
+        try:
+            self._publish(stream, now)
+        except Exception:
+            if not stream.broken:
+                log.exception("The stream %s could not be published.", stream.id)
+            stream.broken = stream.forced = True
+        else:
+            if stream.broken:
+                log.info("The stream %s is published again.", stream.id)
+            stream.broken = False
 
     def _answer(self, question: _Question) -> None:
         self._forget(question)

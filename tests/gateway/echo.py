@@ -15,7 +15,7 @@ from onebook.gateway.hub import Hub
 from onebook.gateway.protocol import Connection
 
 OPEN_WIDE = GatewaySettings(
-    path="/", message_bytes_max=32 << 20, flood_burst=1_000_000, unsent_bytes_max=1 << 30
+    path="/api/v1/ws", message_bytes_max=32 << 20, flood_burst=1_000_000, unsent_bytes_max=1 << 30
 )
 
 

@@ -169,10 +169,11 @@ class Node:
             "127.0.0.1",
             0,
         )
-        self.port = server.sockets[0].getsockname()[1]
+        before, self.port = self.port, server.sockets[0].getsockname()[1]
         try:
             yield self
         finally:
+            self.port = before
             server.close()
             for connection in tuple(self.server_state.connections):
                 connection.transport.abort()

@@ -155,6 +155,16 @@ async def test_a_client_that_reads_a_little_stays(slow):
     assert not slow.connection.ended
 
 
+async def test_a_late_answer_to_our_ping_does_not_end_who_reads_again(slow):
+    await slow.fall_asleep()
+    slow.connection.ping_at = slow.node.clock.monotonic()
+    slow.node.clock.put_forward(19)
+    slow.sleeper.socket.transport.resume_reading()
+    await slow.sleeper.until_book()
+    await settled(lambda: not slow.connection.behind)
+    assert not slow.connection.ping_at
+
+
 async def test_a_client_that_leaves_while_behind_is_forgotten(slow):
     await slow.fall_asleep()
     slow.connection.transport.abort()

@@ -52,21 +52,12 @@ class Fanout:
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
         """Hand an update to everyone who listens (the hot path)."""
-        audience = self._audiences.get(stream)
-        if audience is None:
-            return
-        if audience.plain:
-            self._spread(audience.plain, stream, frames.text_frame(payload))
-        if audience.packed:
-            self._spread(audience.packed, stream, frames.deflated_frame(payload))
+        self._hand_on(self._audiences[stream], stream, payload)
         self._published.append(stream)
 
     def status(self, stream: Stream, payload: bytes) -> None:
         """Tell everyone of a stream about an exchange; who is behind learns it from the book."""
-        audience = self._audiences.get(stream)
-        if audience is not None:
-            self._spread(audience.plain, None, frames.text_frame(payload))
-            self._spread(audience.packed, None, frames.deflated_frame(payload))
+        self._hand_on(self._audiences[stream], None, payload)
 
     def flush(self) -> None:
         """Write what this tick brought: one write per client, however many streams."""
@@ -83,12 +74,19 @@ class Fanout:
             for stream in published:
                 counters.LATENCY.observe(max(0.0, now - stream.newest_at))
 
-    def _spread(self, listeners: Iterable[Connection], stream: Stream | None, frame: bytes) -> None:
+    def _hand_on(self, audience: Audience, owed: Stream | None, payload: bytes) -> None:
+        if audience.plain:
+            self._spread(audience.plain, owed, frames.text_frame(payload))
+        if audience.packed:
+            self._spread(audience.packed, owed, frames.deflated_frame(payload))
+
+    def _spread(self, listeners: Iterable[Connection], owed: Stream | None, frame: bytes) -> None:
         size = frames.payload_length(frame)
         touched = self._touched
         for connection in listeners:
             if connection.behind:
-                self._skip(connection, stream)
+                if owed is not None:
+                    self._skip(connection, owed)
                 continue
             connection.sent += size
             if connection.out is None:
@@ -97,9 +95,7 @@ class Fanout:
             else:
                 self._join(connection, frame)
 
-    def _skip(self, connection: Connection, stream: Stream | None) -> None:
-        if stream is None:
-            return
+    def _skip(self, connection: Connection, stream: Stream) -> None:
         self.conflated_total += 1
         if connection.wanted is None:
             connection.wanted = set()

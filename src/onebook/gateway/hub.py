@@ -76,6 +76,7 @@ class Hub:
         )
         self._door = Door(settings.connects_per_minute, settings.forwarded_from)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unverifiable = False  # the last attempt to verify a key failed
         self._extensions = [frames.SharedDeflate()] if settings.compression_allowed else []
         # A browser says where it comes from; a program says nothing and is no browser's victim.
         self._origins: Any = [*settings.origins, None] if settings.origins else None
@@ -152,6 +153,7 @@ class Hub:
     def caught_up(self, connection: Connection) -> None:
         """A client reads again."""
         self.lagging.discard(connection)
+        connection.ping_at = 0.0  # it has shown that it lives, however late the answer is
         self.fanout.caught_up(connection)
 
     def ending(self, connection: Connection) -> None:
@@ -276,8 +278,13 @@ class Hub:
             return client.throttled(error.message, wait_s, now=self.now(), message_id=message_id)
         except Exception:
             # Whatever the store says is its own affair: the client can only come back.
-            log.exception("A key could not be verified.")
+            if not self._unverifiable:
+                log.exception("Keys cannot be verified.")
+            self._unverifiable = True
             return client.unverifiable(now=self.now(), message_id=message_id)
+        if self._unverifiable:
+            log.info("Keys can be verified again.")
+            self._unverifiable = False
         if connection.ended:
             return ()
         return self._admit(connection, key, output)

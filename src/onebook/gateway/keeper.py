@@ -116,7 +116,8 @@ class Keeper:
 
     def _ping(self, connections: set[Connection], now_s: float) -> None:
         for connection in tuple(connections):
-            if connection.ended:
+            # Who is behind answers late, and is watched by what it reads instead.
+            if connection.ended or connection.behind:
                 continue
             # The first ping was sent at connect, so the turn may come too early for its answer.
             if not connection.ping_at:
