@@ -58,8 +58,6 @@ class Echo(Connection):
     __slots__ = ()
 
     def message(self, data, *, text):
-        if self.ended:
-            return
         if text:
             try:
                 data.decode()

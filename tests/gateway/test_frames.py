@@ -73,6 +73,12 @@ def test_a_frame_ends_where_the_parser_says_and_not_before_it_is_whole(payload, 
         assert frames.frame_end(before + frame[:cut], start, 1 << 20) == 0
 
 
+@pytest.mark.parametrize("length", [126, 70_000])
+def test_a_long_length_is_waited_for(length):
+    frame = Frame(Opcode.TEXT, bytes(length)).serialize(mask=True)
+    assert [frames.frame_end(frame[:there], 0, 1 << 20) for there in range(4)] == [0] * 4
+
+
 @pytest.mark.parametrize("length", [200, 70_000])
 def test_a_frame_that_announces_too_much_is_not_waited_for(length):
     frame = Frame(Opcode.TEXT, bytes(length)).serialize(mask=True)

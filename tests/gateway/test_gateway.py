@@ -876,7 +876,7 @@ async def test_the_gateway_beats_while_it_is_entered_and_leaves_nothing(tmp_path
 
         node.keeper.beat = counted
         node.keeper._sleep = sleep
-        async with node.gateway, node.client() as client:
+        async with node.client() as client, node.gateway:
             await client.next()
             async with asyncio.timeout(PATIENCE_S):
                 for _ in range(3):

@@ -272,8 +272,6 @@ class Connection(asyncio.Protocol):
 
     def message(self, data: bytes, *, text: bool) -> None:
         """One whole message: text goes to the client's side of the conversation."""
-        if self.ended:
-            return
         if not text:
             self.end(CloseCode.NOT_TEXT, "only text messages are understood")
             return
