@@ -16,7 +16,12 @@ if os.environ.get("ONEBOOK_SANITIZE"):
     COMPILE = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
     LINK = ["-fsanitize=address,undefined"]
 # The core checks its own bounds and divides as C does.
-DIRECTIVES = {"boundscheck": False, "wraparound": False, "cdivision": True, "initializedcheck": False}
+DIRECTIVES = {
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+}
 
 
 def extensions() -> list[Extension]:

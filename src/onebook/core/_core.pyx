@@ -7,6 +7,7 @@ meaning: `_core.pyi` and `types`; property tests compare every byte with the twi
 
 from binascii import crc32
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
@@ -14,10 +15,10 @@ from libc.stdlib cimport free, llabs, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from onebook.core._digits cimport (
-    NUMBER_ROOM, __builtin_ctzll, __builtin_mul_overflow, __builtin_popcountll, power10, put, put_decimal, put_wide, wide,
+    NUMBER_ROOM, __builtin_ctzll, __builtin_mul_overflow, __builtin_popcountll, power10, put, put_count, put_decimal, put_wide, wide,
 )
 from onebook.core._merge cimport (
-    MEMBERS_MAX, Cursor, Merged, Source, State, cursors_open, merge_side, state_alloc, state_free,
+    MEMBERS_MAX, Cursors, Merged, Source, State, cursors_open, merge_side, state_alloc, state_free,
     state_grow, state_may_grow, state_same,
 )
 from onebook.core._scan cimport (
@@ -118,6 +119,7 @@ cdef int fitting_scale(const Column *column, int scale, bint fresh) except -1:
     raise LevelError(ERRORS[TOO_LONG])
 
 
+@cython.final
 cdef class Book:
     """The levels of one instrument, as exact integers at the book's two scales."""
 

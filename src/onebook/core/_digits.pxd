@@ -1,17 +1,18 @@
 """Decimal text out: a mantissa and its scale to the shortest exact text, without a branch a digit.
 
 Eight digits are made at once in one 64-bit word (least significant byte first), so leading and
-trailing zeros are counted with one instruction, and pieces are copied with a fixed width: what is
-too much is overwritten by whatever comes next. A caller leaves `NUMBER_ROOM` bytes for a number.
+trailing zeros are counted with one instruction, and what is too much of a fixed-width copy is
+overwritten by whatever comes next. A caller leaves `NUMBER_ROOM` bytes for a number.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset, strlen
 
 cdef extern from *:
     """
     #include <stdint.h>
     typedef unsigned __int128 wide;
+    #define ASCII_ZEROS 0x3030303030303030ull
     static const uint64_t power10[20] = {
         1ull, 10ull, 100ull, 1000ull, 10000ull, 100000ull, 1000000ull, 10000000ull,
         100000000ull, 1000000000ull, 10000000000ull, 100000000000ull, 1000000000000ull,
@@ -26,13 +27,13 @@ cdef extern from *:
     int __builtin_popcountll(unsigned long long value) nogil
     bint __builtin_mul_overflow(int64_t left, int64_t right, int64_t *result) nogil
 
+    const uint64_t ASCII_ZEROS
+
 cdef enum:
     NUMBER_ROOM = 80  # bytes that printing one number may touch
     EIGHT = 100_000_000
-    ZEROS_AT = 16  # where the zeros before a short number begin, in its digits
-    DIGITS_AT = 32  # where sixteen digits begin
-    DIGITS_END = 48
-    DIGITS_ROOM = 80
+    DIGITS = 16  # that two words hold; longer numbers are printed at leisure
+    WIDE_DIGITS = 48
 
 
 cdef inline uint64_t eight_digits(uint32_t value) noexcept nogil:
@@ -50,65 +51,99 @@ cdef inline char *put(char *out, const char *text) noexcept nogil:
     return out + length
 
 
-cdef inline char *put_placed(
-    char *out, const char *digits, int start, int stop, int scale
-) noexcept nogil:
-    """Copy digits[start:stop] with a point `scale` digits before their end."""
-    cdef int point = DIGITS_END - scale
+cdef inline void put_word(char *out, uint64_t word) noexcept nogil:
+    memcpy(out, &word, 8)
+
+
+cdef inline void put_from(char *out, uint64_t first, uint64_t last, int skipped) noexcept nogil:
+    """Copy sixteen digits without the first ones; shifted in registers, not through memory."""
+    cdef wide digits = (<wide>last << 64 | first) >> (skipped * 8)
+    memcpy(out, &digits, DIGITS)
+
+
+cdef inline char *put_short(char *out, uint64_t mantissa, int scale) noexcept nogil:
+    """Print what has at most eight digits."""
+    cdef uint64_t digits
+    cdef int start, stop, point = 8 - scale
+    if mantissa == 0:  # at any scale
+        out[0] = c"0"
+        return out + 1
+    digits = eight_digits(<uint32_t>mantissa)
+    start = __builtin_ctzll(digits) >> 3
+    stop = 8 - (__builtin_clzll(digits) >> 3)
+    digits |= ASCII_ZEROS
     start = start if start < point else point - 1
-    memcpy(out, digits + start, 24)
+    if start >= 0:
+        put_word(out, digits >> (start * 8))
+    else:
+        out[0] = c"0"
     out += point - start
     if stop <= point:
         return out
     out[0] = c"."
-    memcpy(out + 1, digits + point, 24)
+    put_word(out + 1, digits >> (point * 8))
     return out + 1 + stop - point
+
+
+cdef inline char *put_count(char *out, unsigned int count) noexcept nogil:
+    """Print a number below a hundred."""
+    if count >= 10:
+        out[0] = <char>(c"0" + count // 10)
+        out += 1
+    out[0] = <char>(c"0" + count % 10)
+    return out + 1
 
 
 cdef inline char *put_decimal(char *out, uint64_t mantissa, int scale) noexcept nogil:
     """Print mantissa x 10^-scale: no exponent, no trailing zeros."""
-    cdef char digits[DIGITS_ROOM]
-    cdef uint64_t low, high
-    cdef int start, stop
-    if mantissa >= power10[16]:
+    cdef uint64_t first, last
+    cdef int start, stop, point = DIGITS - scale
+    if mantissa < EIGHT and (scale <= 8 or mantissa == 0):
+        return put_short(out, mantissa, scale)
+    if mantissa >= power10[DIGITS] or point < 0:
         return put_wide(out, mantissa, scale)
-    if mantissa == 0:
+    first = eight_digits(<uint32_t>(mantissa // EIGHT))
+    last = eight_digits(<uint32_t>(mantissa % EIGHT))
+    start = __builtin_ctzll(first) >> 3 if first else 8 + (__builtin_ctzll(last) >> 3)
+    stop = 16 - (__builtin_clzll(last) >> 3) if last else 8 - (__builtin_clzll(first) >> 3)
+    first |= ASCII_ZEROS
+    last |= ASCII_ZEROS
+    if start < point:
+        put_from(out, first, last, start)
+        out += point - start
+    else:
         out[0] = c"0"
-        return out + 1
-    low = eight_digits(<uint32_t>(mantissa % EIGHT))
-    high = eight_digits(<uint32_t>(mantissa // EIGHT))
-    if high:
-        start = DIGITS_AT + (__builtin_ctzll(high) >> 3)
-    else:
-        start = DIGITS_AT + 8 + (__builtin_ctzll(low) >> 3)
-    if low:
-        stop = DIGITS_END - (__builtin_clzll(low) >> 3)
-    else:
-        stop = DIGITS_AT + 8 - (__builtin_clzll(high) >> 3)
-    low |= <uint64_t>0x3030303030303030
-    high |= <uint64_t>0x3030303030303030
-    memset(digits + ZEROS_AT, 48, 16)
-    memcpy(digits + DIGITS_AT, &high, 8)
-    memcpy(digits + DIGITS_AT + 8, &low, 8)
-    return put_placed(out, digits, start, stop, scale)
+        out += 1
+    if stop <= point:
+        return out
+    out[0] = c"."
+    put_from(out + 1, first, last, point)
+    return out + 1 + stop - point
+
+
+cdef inline void put_sixteen(char *out, uint64_t value) noexcept nogil:
+    put_word(out, eight_digits(<uint32_t>(value // EIGHT)) | ASCII_ZEROS)
+    put_word(out + 8, eight_digits(<uint32_t>(value % EIGHT)) | ASCII_ZEROS)
 
 
 cdef inline char *put_wide(char *out, wide mantissa, int scale) noexcept nogil:
     """Print what needs more than sixteen digits; the same text, at leisure."""
-    cdef char digits[DIGITS_END]
-    cdef int at, start = DIGITS_END, stop = DIGITS_END
-    for at in range(DIGITS_END - 1, -1, -1):
-        digits[at] = c"0" + <char>(<uint64_t>(mantissa % 10))
-        mantissa //= 10
-    start = 0
-    while start < DIGITS_END - 1 - scale and digits[start] == c"0":
+    cdef char digits[WIDE_DIGITS]
+    cdef int point = WIDE_DIGITS - scale
+    cdef int at = WIDE_DIGITS, start = 0, stop = WIDE_DIGITS
+    memset(digits, 48, WIDE_DIGITS)
+    while mantissa:
+        at -= DIGITS
+        put_sixteen(digits + at, <uint64_t>(mantissa % power10[DIGITS]))
+        mantissa //= power10[DIGITS]
+    while start < point - 1 and digits[start] == c"0":
         start += 1
-    while stop > DIGITS_END - scale and digits[stop - 1] == c"0":
+    while stop > point and digits[stop - 1] == c"0":
         stop -= 1
-    memcpy(out, digits + start, DIGITS_END - scale - start)
-    out += DIGITS_END - scale - start
-    if stop > DIGITS_END - scale:
-        out[0] = c"."
-        memcpy(out + 1, digits + DIGITS_END - scale, stop - (DIGITS_END - scale))
-        out += 1 + stop - (DIGITS_END - scale)
-    return out
+    memcpy(out, digits + start, point - start)
+    out += point - start
+    if stop == point:
+        return out
+    out[0] = c"."
+    memcpy(out + 1, digits + point, stop - point)
+    return out + 1 + stop - point

@@ -9,6 +9,7 @@ cdef struct Name:  # a member's name as JSON text with a comma behind it
     int length
 
 
+@cython.final
 cdef class View:
     """Some books merged to one, as clients see it: whole, or what changed."""
 
@@ -17,7 +18,7 @@ cdef class View:
     cdef State *before
     cdef State *spare
     cdef Source sources[MEMBERS_MAX]
-    cdef Cursor cursors[MEMBERS_MAX]
+    cdef Cursors cursors
     cdef Name names[MEMBERS_MAX]
     cdef int member_count
     cdef int depth
@@ -174,21 +175,26 @@ cdef class View:
     cdef bint fill(self, int live) noexcept nogil:
         """Merge into the spare state; False where something does not fit."""
         cdef int64_t step = 0
-        cdef int side, count
+        cdef int side
         if self.step:
             if self.step >= <int64_t>power10[DIGITS_MAX - self.price_scale + self.step_scale]:
                 return False
             step = self.step * <int64_t>power10[self.price_scale - self.step_scale]
         self.spare.members = 0
         for side in range(2):
-            count = cursors_open(
-                self.cursors, self.sources, live, side, self.price_scale, self.amount_scale
-            )
-            if not merge_side(
-                self.cursors, count, self.spare, side, self.depth, step, self.split
-            ):
+            if not cursors_open(
+                &self.cursors, self.sources, live, side, self.price_scale, self.amount_scale
+            ) or not self.fill_side(side, step):
                 return False
         return True
+
+    cdef inline bint fill_side(self, int side, int64_t step) noexcept nogil:
+        # The C compiler makes one function for each of these, without the tests inside.
+        if step:
+            return merge_side(&self.cursors, self.spare, side, self.depth, step, self.split)
+        if self.split:
+            return merge_side(&self.cursors, self.spare, side, self.depth, 0, True)
+        return merge_side(&self.cursors, self.spare, side, self.depth, 0, False)
 
     cdef void turn(self, bint fits) noexcept:
         """Make the spare state the present one."""
@@ -373,7 +379,7 @@ cdef class View:
             members &= members - 1
             count += 1
         out = put(out - 1 if count else out, b'],"exchange_count":')
-        out = put_decimal(out, count, 0)
+        out = put_count(out, count)
         out = self.put_value(put(out, b',"value":'), llabs(level.key), level.amount)
         if self.split:
             out = put(out, b',"amounts":[')
@@ -433,7 +439,7 @@ cdef class View:
         out = self.put_total(put(out, b',"total_bid_volume":'), 0)
         out = self.put_total(put(out, b',"total_ask_volume":'), 1)
         out = put(out, b',"participating_exchanges":')
-        out = put_decimal(out, __builtin_popcountll(now.members), 0)
+        out = put_count(out, __builtin_popcountll(now.members))
         out = put(out, b',"crossed":')
         return put(out, b"true}" if both and bid >= ask else b"false}")
 
