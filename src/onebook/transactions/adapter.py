@@ -57,7 +57,8 @@ class Source(Struct, frozen=True, kw_only=True):
         page_rows: How many rows a full page has.
         page_rows_least: What the page size could shrink to without a word: a page with fewer
             rows is surely the last. 0: a short page proves nothing (the query is filtered).
-        splits: Whether windows may be shortened where they are full.
+        untimed: Whether rows may come without a time: they count at the end of their window,
+            which is therefore never cut differently and is handed on as a whole.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Source(Struct, frozen=True, kw_only=True):
     ends_ms: int | None = None
     page_rows: int = 50
     page_rows_least: int = 0
-    splits: bool = True
+    untimed: bool = False
 
 
 class Window(NamedTuple):

@@ -38,7 +38,7 @@ class Rate(Struct, frozen=True):
     @property
     def margin_s(self) -> float:
         """Requests are counted where they arrive, and the way there is not always as long."""
-        return 0.05 if self.period_s <= 5 else 0.5
+        return 0.03 if self.period_s <= 5 else 0.5
 
 
 class Limit:

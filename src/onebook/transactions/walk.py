@@ -223,7 +223,7 @@ class Walker:
         """Later pages hold what Bybit's own time puts before this page's last row; a record's
         time is at most `lag_ms` later than that.
         """
-        if not page.records:
+        if not page.records or self.source.untimed:
             return self.frontier_ms
         oldest_ms = min(record.timestamp for record in page.records)
         return max(oldest_ms + self.source.lag_ms, self._oldest_ahead(window))

@@ -11,7 +11,7 @@ from onebook.transactions.adapter import Source, Window
 
 FLOOR_MARGIN_MS: Final = 5 * 60_000  # "two years ago" moves while we walk
 SPLIT_MS_MIN: Final = 60 * 60_000
-PAGES_LONG: Final = 12  # a window of more pages is cut in two: windows are read side by side
+PAGES_LONG: Final = 24  # a window of more pages is cut in two: windows are read side by side
 PAGES_SHORT: Final = 3
 
 
@@ -50,7 +50,7 @@ class Cutter:
 
     def filled(self, pages: int) -> None:
         """Hear how many pages a window had."""
-        if not self._source.splits:
+        if self._source.untimed:
             return
         grain = self._source.grain_ms
         if pages > PAGES_LONG:

@@ -1,6 +1,6 @@
 """What goes wrong on demand or at random: busy answers, broken bodies, resets, strange values."""
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from random import Random
 from typing import Final
 
@@ -32,7 +32,7 @@ class Faults:
     ) -> None:
         self.rate = rate
         self.slow_s = slow_s
-        self.served: dict[str, int] = defaultdict(int)
+        self.served: Counter[tuple[str, str]] = Counter()
         self._kinds = kinds
         self._random = Random(seed)  # noqa: S311  # a simulation
         self._queued: dict[str, deque[str]] = defaultdict(deque)
@@ -46,7 +46,7 @@ class Faults:
         queued = self._queued[path]
         kind = queued.popleft() if queued else self._drawn()
         if kind:
-            self.served[kind] += 1
+            self.served[path, kind] += 1
         return kind
 
     def _drawn(self) -> str:

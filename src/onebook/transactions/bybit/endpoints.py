@@ -195,7 +195,7 @@ _ENDPOINTS: Final = (
     Endpoint(
         source=Source(
             name="chain_deposits", type="deposits", window_ms=MONTH_MS, grain_ms=SECOND_MS,
-            lag_ms=DEPOSIT_LAG_MS, begins_ms=BEGAN_MS, page_rows_least=50, splits=False,
+            lag_ms=DEPOSIT_LAG_MS, begins_ms=BEGAN_MS, page_rows_least=50, untimed=True,
         ),
         path=DEPOSITS,
         fixed=(),
@@ -206,7 +206,7 @@ _ENDPOINTS: Final = (
     Endpoint(
         source=Source(
             name="internal_deposits", type="deposits", window_ms=MONTH_MS, grain_ms=SECOND_MS,
-            lag_ms=SECOND_MS, begins_ms=BEGAN_MS, page_rows_least=50, splits=False,
+            lag_ms=SECOND_MS, begins_ms=BEGAN_MS, page_rows_least=50, untimed=True,
         ),
         path=INTERNAL_DEPOSITS,
         fixed=(),

@@ -1,0 +1,256 @@
+"""Two years of a busy account, with everything going wrong: every record exactly once.
+
+The size is a tenth of the full proof by default, so that it fits into the suite; the full one runs
+with ONEBOOK_BIG=1 (bench/macro/transactions.py prints its figures).
+"""
+
+import os
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec import json
+
+from onebook.model import DAY_MS
+from onebook.simulator.bybit_account import SimulatedBybit
+from onebook.simulator.bybit_account.facts import Fill
+from onebook.transactions.bybit.endpoints import LEVER_ENDED_MS
+from onebook.transactions.query import Ask
+from transactions.bybit_support import (
+    CALLER,
+    NOW_MS,
+    Account,
+    Faults,
+    History,
+    World,
+    loop_s,
+    run,
+    simulated,
+)
+
+FULL = os.environ.get("ONEBOOK_BIG") == "1"
+SCALE = 1 if FULL else 10
+DAYS = 728 if FULL else 182
+TYPES = (
+    "holdings",
+    "deposits",
+    "withdrawals",
+    "spot_orders",
+    "futures",
+    "ledger",
+    "leverage_token_trades",
+    "transfers",
+)
+LATE_DEPOSITS = 20
+LEDGER = "/v5/account/transaction-log"
+FAULTS = ("10000", "10016", "10006", "429", "502", "truncated", "reset", "string_ext")
+
+
+def busy_account() -> Account:
+    return Account(
+        History(
+            NOW_MS - DAYS * DAY_MS,
+            NOW_MS - DAY_MS,
+            executions=212_000 // SCALE,
+            deposits=10_000 // SCALE,
+            withdrawals=10_000 // SCALE,
+            transfers=1_500 // SCALE,
+        )
+    )
+
+
+class Meddler:
+    """Changes the account while it is read: late bookings, late status changes."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.random = Random(3)
+        self.pending = [
+            account.pend_deposit(NOW_MS - self.random.randrange(DAYS - 2) * DAY_MS - DAY_MS)
+            for _ in range(LATE_DEPOSITS)
+        ]
+
+    def __call__(self, path: str) -> None:
+        if path == "/v5/execution/list" and self.random.random() < 0.02:
+            at_ms = NOW_MS - self.random.randrange(DAY_MS, DAYS * DAY_MS)
+            self.account.insert_execution(self.random.choice(("spot", "linear", "inverse")), at_ms)
+        if path == "/v5/asset/deposit/query-record" and self.random.random() < 0.05:
+            deposit = self.random.choice(self.pending)
+            deposit.status, deposit.credited_ms = 3, NOW_MS + round(loop_s() * 1_000)
+
+
+def world(account: Account, meddler: Meddler) -> World:
+    exchange = simulated(
+        account,
+        faults=Faults(rate=0.02, kinds=FAULTS, seed=5),
+        by_offset=True,
+    )
+    exchange.before_page = meddler
+    return World(exchange)
+
+
+def truth(account: Account) -> dict[str, int]:
+    """How many records of each kind there are, from the simulator's own tables."""
+    visible = [e for e in account.orders["spot"].entries if e.facts.done]
+    return {
+        "deposit": len(account.deposits) + len(account.internal_deposits),
+        "withdrawal": len(account.withdrawals),
+        "order": len(visible),
+        "ledger": len(account.ledger) + len(account.fund_ledger),
+        "transfer": len(account.transfers) + len(account.universal),
+    }
+
+
+def executions_of(account: Account, *categories: str) -> set[str]:
+    entries = [e for name in categories for e in account.executions[name].entries]
+    return {e.facts.execution_id for e in entries} - account.inserted
+
+
+def check(account: Account, records: list[dict[str, Any]]) -> None:
+    """Every record once, and the totals of the simulator's truth."""
+    ids = [record["transactionId"] for record in records]
+    assert len(ids) == len(set(ids))
+    kinds: dict[str, int] = {}
+    fills: dict[str, set[str]] = {"trade": set(), "future": set()}
+    for record in records:
+        kind = {"spot_orders": "trade", "futures_linear": "future", "futures_inverse": "future"}
+        name = kind.get(record["type"], record["type"].removesuffix("s"))
+        if record["kind"] == "order":
+            name = "order"
+        elif name in fills and record["ids"]["trade_id"]:
+            fills[name].add(record["ids"]["trade_id"])
+            continue
+        kinds[name] = kinds.get(name, 0) + 1
+    # A deposit that was credited before its window was read is newer than the query.
+    assert 0 <= truth(account)["deposit"] - kinds.pop("deposit") <= LATE_DEPOSITS
+    for name, count in truth(account).items():
+        assert name == "deposit" or kinds[name] == count, name
+    assert fills["trade"] - account.inserted == executions_of(account, "spot")
+    assert fills["future"] - account.inserted == executions_of(account, "linear", "inverse")
+    check_totals(account, records)
+
+
+def check_totals(account: Account, records: list[dict[str, Any]]) -> None:
+    scale = 10**12
+    changes: dict[str, int] = {}
+    fees = 0
+    for record in records:
+        if record["type"] == "ledger" and record["account"]["wallet"] == "UNIFIED":
+            change = units(record["balance"]["change"])
+            changes[record["asset"]] = changes.get(record["asset"], 0) + change
+        if record["kind"] != "order" and record["type"] == "spot_orders":
+            fees += sum(units(fee["amount"]) for fee in record["fees"])
+    assert changes == {coin: total for coin, total in account.unified.items() if coin in changes}
+    spot: list[Fill] = [entry.facts for entry in account.executions["spot"].entries]
+    assert fees == sum(fill.fee for fill in spot)
+    assert scale
+
+
+def units(text: str) -> int:
+    whole, _, part = text.lstrip("-").partition(".")
+    found = int(whole + part.ljust(12, "0"))
+    return -found if text[0] == "-" else found
+
+
+def test_one_run_holds_every_record_once() -> None:
+    """Issue 4: inserted rows, limits, 429, 502, resets and late changes lose nothing."""
+    account = busy_account()
+    meddler = Meddler(account)
+
+    async def story() -> tuple[list[dict[str, Any]], dict[str, Any], SimulatedBybit, float]:
+        async with world(account, meddler) as here:
+            ask = Ask(
+                exchange="bybit",
+                transaction_types=TYPES,
+                start_time=NOW_MS - DAYS * DAY_MS,
+                verify=True,
+            )
+            query = here.service.plan(ask, key_id=CALLER, streamed=True)
+            lines: list[dict[str, Any]] = []
+            async for chunk in here.service.stream(query, key_id=CALLER):
+                lines += [json.decode(line) for line in chunk.splitlines()]
+            return lines[:-1], lines[-1], here.exchange, loop_s()
+
+    records, summary, exchange, spent_s = run(story())
+    assert summary["success"]
+    assert not summary["errors"]
+    assert all(entry["complete"] for entry in summary["coverage"]), [
+        (e["transaction_type"], e["reason"]) for e in summary["coverage"]
+    ]
+    assert summary["next_cursor"] is None
+    assert all(chain["holds"] for chain in summary["verification"]["ledger"])
+    check(account, records)
+    # An answer of 10006 forbids its path for a second: that is the exchange's limit, too.
+    allowed_s = least_s(account) + exchange.faults.served[LEDGER, "10006"]
+    print(f"{len(records)} records, {sum(exchange.requests.values())} requests, ", end="")
+    print(f"{spent_s:.1f} s of virtual time; the exchange's limits allow {allowed_s:.1f} s")
+    assert spent_s <= 1.2 * allowed_s
+
+
+def least_s(account: Account) -> float:
+    """What the exchange's own limits allow at best, every page full, nothing going wrong."""
+    weeks, months = -(-DAYS // 7), -(-DAYS // 30)
+    token_weeks = max(0, LEVER_ENDED_MS - NOW_MS + DAYS * DAY_MS) // (7 * DAY_MS)
+    fills = sum(-(-len(table) // 100) for table in account.executions.values())
+    return max(
+        max(fills, 4 * weeks) / 50,
+        (max(-(-len(account.ledger) // 50), weeks) + 2 * token_weeks) / 25,
+        (max(-(-len(account.deposits) // 50), months) - 100) / 100 * 60,
+        (max(-(-len(account.withdrawals) // 50), months) - 300) / 300 * 60,
+        (weeks - 60) / 60 * 60,
+    )
+
+
+def test_killed_and_resumed_at_the_cursor_it_is_the_same() -> None:
+    """Issue 4: pages along the cursor, a new process for each, every record once."""
+    account = busy_account()
+    meddler, random = Meddler(account), Random(11)
+
+    async def page(cursor: str | None) -> dict[str, Any]:
+        async with world(account, meddler) as here:
+            return await here.fetch(
+                *TYPES, start_time=NOW_MS - DAYS * DAY_MS, cursor=cursor, limit=10_000
+            )
+
+    records: list[dict[str, Any]] = []
+    cursor = None
+    while not records or cursor:
+        answer = run(page(cursor))
+        if records and random.random() < 0.2:
+            continue  # killed before the answer was kept: asked for again
+        records += answer["transactions"]
+        cursor = answer["next_cursor"]
+    check(account, records)
+
+
+def test_memory_is_flat() -> None:
+    """Issue 4: ten times the records, the same memory."""
+    import tracemalloc
+
+    def peak_bytes(executions: int) -> int:
+        account = Account(History(NOW_MS - 60 * DAY_MS, NOW_MS, executions=executions))
+
+        async def story() -> int:
+            async with World(simulated(account)) as here:
+                ask = Ask(
+                    exchange="bybit",
+                    transaction_types=("trades", "futures", "ledger"),
+                    start_time=NOW_MS - 60 * DAY_MS,
+                )
+                query = here.service.plan(ask, key_id=CALLER, streamed=True)
+                tracemalloc.start()
+                async for _ in here.service.stream(query, key_id=CALLER):
+                    pass
+                peak = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+                return peak
+
+        return run(story())
+
+    small, large = peak_bytes(3_000), peak_bytes(15_000)
+    print(f"peak {small >> 20} MB at 3,000 executions, {large >> 20} MB at 15,000")
+    assert large < max(2 * small, 48 << 20)
+
+
+if __name__ == "__main__":
+    pytest.main([__file__, "-s"])
