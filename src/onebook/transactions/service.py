@@ -327,7 +327,9 @@ class Run:
         if self.fatal is not None:
             return self.fatal
         failures = [walker.failure for walker in self.walkers if walker.failure]
-        if failures and len(failures) == len(self.walkers) and not self.totals.count:
+        # A source that had nothing to ask did not succeed either.
+        asked = [walker for walker in self.walkers if walker.pages or walker.failure]
+        if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
         return None
 
