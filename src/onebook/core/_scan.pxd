@@ -10,9 +10,9 @@ scale `MEASURE`, which only finds out what scale is needed, decides, and reads i
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport realloc
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
-from onebook.core._digits cimport power10
+from onebook.core._digits cimport ASCII_ZEROS, __builtin_ctzll, power10
 
 cdef enum:
     PAIRS = 0
@@ -26,6 +26,7 @@ cdef enum:
     NESTING_MAX = 8
     FRAME_LEVELS_MAX = 200_000
     MEASURE = -1  # in place of a scale
+    SHORT_ROOM = 24  # bytes that reading a short number may touch
     POWER_MAX = 9_999  # an exponent above it is as good as this one: too large
 
 cdef enum:
@@ -216,13 +217,69 @@ cdef inline const uint8_t *number_plain(
     return at
 
 
+cdef inline uint64_t eight_value(uint64_t word) noexcept nogil:
+    """Return the number that eight digits spell, the first in the lowest byte."""
+    word = ((word & <uint64_t>0x0F0F0F0F0F0F0F0F) * 2_561) >> 8
+    word = ((word & <uint64_t>0x00FF00FF00FF00FF) * 6_553_601) >> 16
+    return ((word & <uint64_t>0x0000FFFF0000FFFF) * <uint64_t>42_949_672_960_001) >> 32
+
+
+cdef inline uint64_t first_value(uint64_t word, int count) noexcept nogil:
+    """Return the number that the first `count` digits spell, 0 for none."""
+    return eight_value(word << (56 - 8 * count) << 8 if count < 8 else word)
+
+
+cdef inline int digits_in(uint64_t word) noexcept nogil:
+    """Return how many digits the word begins with."""
+    cdef uint64_t values = word ^ ASCII_ZEROS
+    # A value above 9 reaches the high bit; a carry only comes from behind the first of them.
+    cdef uint64_t others = (
+        (values + <uint64_t>0x7676767676767676) | values
+    ) & <uint64_t>0x8080808080808080
+    return __builtin_ctzll(others) >> 3 if others else 8
+
+
+cdef inline const uint8_t *number_short(
+    Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
+) noexcept nogil:
+    """Read a number of up to 7 and 8 digits eight bytes at a time, without a branch a digit."""
+    cdef const uint8_t *start = at
+    cdef int scale = column.scale, whole, fraction = 0, kept = 0
+    cdef uint64_t word, value, rest = 0
+    if scan.end - at < SHORT_ROOM or scale > 8 or scale < 0:
+        return number_plain(scan, column, start, mantissa)
+    memcpy(&word, at, 8)
+    whole = digits_in(word)
+    if whole == 0 or whole == 8 or (at[0] == c"0" and whole > 1):
+        return number_plain(scan, column, start, mantissa)
+    value = first_value(word, whole) * power10[scale]
+    at += whole
+    if at[0] == c".":
+        memcpy(&word, at + 1, 8)
+        fraction = digits_in(word)
+        kept = fraction if fraction < scale else scale
+        value += first_value(word, kept) * power10[scale - kept]
+        if kept < fraction:
+            # What the scale has no room for must be zeros.
+            rest = (word ^ ASCII_ZEROS) << (64 - 8 * fraction) >> (64 - 8 * fraction + 8 * kept)
+        at += 1 + fraction
+        if rest or fraction == 0 or (fraction == 8 and digit_of(at) <= 9):
+            return number_plain(scan, column, start, mantissa)
+    if (at[0] | 32) == c"e":
+        return number_rare(scan, column, start, mantissa)
+    if value and fraction > column.decimals:
+        column.decimals = fraction
+    mantissa[0] = <int64_t>value
+    return at
+
+
 cdef inline const uint8_t *number(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) noexcept nogil:
     """Read a number, bare or as a string."""
     if at[0] != c'"':
-        return number_plain(scan, column, at, mantissa)
-    at = number_plain(scan, column, at + 1, mantissa)
+        return number_short(scan, column, at, mantissa)
+    at = number_short(scan, column, at + 1, mantissa)
     if at == NULL:
         return NULL
     if at[0] != c'"':
