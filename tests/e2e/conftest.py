@@ -1,0 +1,11 @@
+"""Simulated exchanges that move only when a test says so."""
+
+import pytest
+
+from onebook.simulator.server import SimulatedExchanges
+
+
+@pytest.fixture
+async def exchanges():
+    async with SimulatedExchanges(rate_hz=0) as simulated:
+        yield simulated

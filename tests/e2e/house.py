@@ -1,0 +1,131 @@
+"""A whole node for the end-to-end tests, and a client that speaks plain WebSocket."""
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager
+from decimal import Decimal
+
+from websockets.asyncio.client import connect
+
+from onebook import app, config
+from onebook.accounts.admin import Admin
+from onebook.accounts.pepper import load_pepper
+from onebook.model import Tier
+from onebook.store import Change
+
+PATIENCE_S = 20.0
+
+
+def settings_in(folder, **tables):
+    """Settings whose every file is in `folder`, on a free port."""
+    return config.load(
+        overrides={
+            "server": {"port": 0, **tables.pop("server", {})},
+            "store": {
+                "url": f"sqlite+aiosqlite:///{folder / 'onebook.db'}",
+                "pepper_file": str(folder / "pepper"),
+            },
+            "transactions": {"master_key_file": str(folder / "master_key")},
+            **tables,
+        }
+    )
+
+
+def pointed_at(urls):
+    """Feed overrides for simulated or replayed exchanges."""
+    return {
+        name: config.ExchangeSettings(ws_url=each.ws, rest_url=each.rest)
+        for name, each in urls.items()
+    }
+
+
+@asynccontextmanager
+async def node_on(urls, folder, **tables):
+    async with app.running(settings_in(folder, **tables), overrides=pointed_at(urls)) as node:
+        yield node
+
+
+async def key_of(node, name="alice", tier=Tier.PREMIUM):
+    """The text of a new key."""
+    admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
+    change = Change(time.time_ns() // 1_000_000, "tests", "a test's key")
+    await admin.create_account(name, change)
+    return (await admin.create_key(name, tier, change)).text
+
+
+def ws_url(node):
+    return node.url.replace("http", "ws", 1) + node.settings.gateway.path
+
+
+class Client:
+    """One connected client: says messages, keeps the book of each symbol as last told."""
+
+    def __init__(self, socket):
+        self.socket = socket
+        self.received_bytes = 0
+
+    async def say(self, **message):
+        await self.socket.send(json.dumps(message))
+
+    async def next(self):
+        async with asyncio.timeout(PATIENCE_S):
+            text = await self.socket.recv()
+        self.received_bytes += len(text.encode())
+        return json.loads(text, parse_float=Decimal)
+
+    async def until(self, condition):
+        """The first message that fulfils a condition."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition(message := await self.next()):
+                pass
+        return message
+
+    async def kind(self, kind):
+        return await self.until(lambda message: message["type"] == kind)
+
+
+@asynccontextmanager
+async def client_of(node, key, **options):
+    """A client that has authenticated."""
+    async with connect(ws_url(node), compression=None, close_timeout=1, **options) as socket:
+        client = Client(socket)
+        await client.kind("welcome")
+        client.received_bytes = 0  # what came before the key is nobody's
+        await client.say(type="authenticate", api_key=key)
+        await client.kind("welcome")
+        yield client
+
+
+def merged(books, depth):
+    """The brute-force merge: every level of every exchange in one dict a side.
+
+    Args:
+        books: By exchange, (bids, asks) as {price text: amount text}.
+        depth: Levels a side.
+
+    Returns:
+        Two lists of (price, amount, exchanges), best first.
+    """
+    sides = []
+    for side in (0, 1):
+        levels = {}
+        for name in sorted(books):
+            for price, amount in books[name][side].items():
+                level = levels.setdefault(Decimal(price), [Decimal(0), []])
+                level[0] += Decimal(amount)
+                level[1].append(name)
+        prices = sorted(levels, reverse=side == 0)[:depth]
+        sides.append([(price, levels[price][0], levels[price][1]) for price in prices])
+    return tuple(sides)
+
+
+def shown(data):
+    """The same of an update's `data`."""
+    return tuple(
+        [
+            (Decimal(level["price"]), Decimal(level["amount"]), level["exchanges"])
+            for level in data[side]
+        ]
+        for side in ("bids", "asks")
+    )

@@ -1,0 +1,122 @@
+"""The whole service as its users see it: exchanges that come and go, bytes that are counted."""
+
+import httpx
+import pytest
+
+from e2e.house import client_of, key_of, merged, node_on, shown
+
+SYMBOL = "BTC/USDT"
+SIX = ["binance", "bybit", "coinbase", "kraken", "okx", "poloniex"]
+DEPTH = 50
+
+
+def truth(exchanges, names):
+    """What the merged book must be now."""
+    books = {name: exchanges[name].book(SYMBOL) for name in names}
+    return merged({name: (book.bids, book.asks) for name, book in books.items()}, DEPTH)
+
+
+@pytest.fixture
+async def node(exchanges, tmp_path):
+    async with node_on(exchanges.urls, tmp_path) as node:
+        yield node
+
+
+@pytest.fixture
+async def client(node):
+    async with client_of(node, await key_of(node)) as client:
+        yield client
+
+
+async def subscribed(client, simulated, **options):
+    """Subscribe to everything; wait for the merged book of all six."""
+    await client.say(
+        type="subscribe_aggregated", symbol=SYMBOL, depth=DEPTH, interval_ms=10, **options
+    )
+    answer = await client.kind("aggregated_subscription_response")
+    await until_shown(client, truth(simulated, SIX))
+    return answer
+
+
+async def until_shown(client, expected):
+    return await client.until(
+        lambda message: (
+            message["type"] == "aggregated_orderbook_update" and shown(message["data"]) == expected
+        )
+    )
+
+
+async def test_all_gives_one_book_merged_from_all_six_exchanges(client, exchanges):
+    answer = await subscribed(client, exchanges, exchanges="all")
+    assert answer["exchanges"] == SIX
+    for _ in range(5):
+        exchanges.step()
+        await until_shown(client, truth(exchanges, SIX))
+
+
+async def test_a_killed_exchange_leaves_the_book_and_returns_with_a_fresh_snapshot(
+    client, exchanges, node
+):
+    await subscribed(client, exchanges)
+    others = [name for name in SIX if name != "okx"]
+    await exchanges["okx"].stop()
+    status = await client.kind("exchange_status")
+    assert (status["exchange"], status["state"]) == ("okx", "stale")
+    update = await client.kind("aggregated_orderbook_update")
+    assert update["data"]["stale_exchanges"] == ["okx"]
+    assert shown(update["data"]) == truth(exchanges, others)  # nobody else's levels changed
+    exchanges.step()
+    await until_shown(client, truth(exchanges, others))
+
+    await exchanges["okx"].start()
+    live = await client.until(
+        lambda message: message["type"] == "exchange_status" and message["state"] == "live"
+    )
+    assert live["exchange"] == "okx"
+    await until_shown(client, truth(exchanges, SIX))
+
+
+async def test_it_leaves_the_book_within_100_ms_of_detection(client, exchanges, node):
+    await subscribed(client, exchanges)
+    detected = []
+    on_health = node.books.on_health
+
+    def noting(book, previous):
+        detected.append(node.gateway.hub.monotonic())
+        on_health(book, previous)
+
+    node.books.on_health = noting
+    exchanges["kraken"].corrupt_next(SYMBOL, "checksum")
+    exchanges.step()
+    await client.until(
+        lambda message: (
+            message["type"] == "aggregated_orderbook_update"
+            and message["data"]["stale_exchanges"] == ["kraken"]
+        )
+    )
+    assert node.gateway.hub.monotonic() - detected[0] < 0.1
+
+
+async def test_every_byte_that_a_client_received_is_counted_once(node, exchanges):
+    key = await key_of(node, "carol")
+    async with client_of(node, key) as client:
+        await subscribed(client, exchanges)
+        exchanges.step()
+        await until_shown(client, truth(exchanges, SIX))
+        await client.say(type="unsubscribe_aggregated", symbol=SYMBOL)
+        await client.kind("unsubscribe_response")  # nothing comes after it
+        received = client.received_bytes
+    node.gateway.keeper.beat()  # settles what the clients were sent
+    async with httpx.AsyncClient(base_url=node.url) as http:
+        report = (await http.get(f"/api/v1/data-usage/{key}")).json()
+    assert report["data_usage"]["bytes_used"] == received
+
+
+async def test_rest_and_websocket_share_one_port(node, client):
+    async with httpx.AsyncClient(base_url=node.url) as http:
+        health = (await http.get("/api/v1/health")).json()
+        assert health["websocket_endpoint"] == "/api/v1/ws"
+        assert (await http.get("/")).status_code == 200
+        docs = await http.get("/docs")
+        assert 'id="tag-bybit"' in docs.text
+        assert (await http.get("/metrics")).status_code == 200
