@@ -38,6 +38,7 @@ class Cutter:
         self._length_ms = source.window_ms
         # Up to the end of a grain: the exchange compares whole seconds.
         self._to_ms = _up(to_ms, grain)
+        self._last_ms = to_ms - 1
         self._below_ms = min(self._to_ms, _up(below_ms, grain))
 
     def __iter__(self) -> Iterator[Window]:
@@ -45,7 +46,7 @@ class Cutter:
         while top > self._from_ms:
             bottom = max(self._from_ms, top - self._length_ms)
             if bottom < self._below_ms:
-                yield Window(bottom, min(top, self._below_ms), top - 1)
+                yield Window(bottom, min(top, self._below_ms), min(top - 1, self._last_ms))
             top = bottom
 
     def filled(self, pages: int) -> None:

@@ -190,7 +190,7 @@ class BybitReader:
             environment=self._environment.value,
             markets=self._place.markets,
             category="" if endpoint.category == "*" else endpoint.category,
-            asked_at_ms=min(window.seen_ms or envelope.time, envelope.time),
+            asked_at_ms=window.seen_ms or envelope.time,
         )
         records, unreadable = [], 0
         for row in rows:
