@@ -76,7 +76,8 @@ def main() -> None:
                 peer.levels(*whole, 8, 8)
                 theirs.append(timed(peer.levels, frames, 8, 8))
         held = book.bid_count + book.ask_count
-        line = f"depth {depth:5}: {statistics.median(ours):6.1f} ns a level, {book.nbytes / held:.1f} B"
+        line = f"depth {depth:5}: {statistics.median(ours):6.1f} ns a level"
+        line += f", {book.nbytes / held:.1f} B"
         if theirs:
             line += f"; other {statistics.median(theirs):.1f} ns"
         print(line)

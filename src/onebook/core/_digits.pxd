@@ -13,6 +13,7 @@ cdef extern from *:
     #include <stdint.h>
     typedef unsigned __int128 wide;
     #define ASCII_ZEROS 0x3030303030303030ull
+    #define LAST_DIGIT (1ull << 56)
     static const uint64_t power10[20] = {
         1ull, 10ull, 100ull, 1000ull, 10000ull, 100000ull, 1000000ull, 10000000ull,
         100000000ull, 1000000000ull, 10000000000ull, 100000000000ull, 1000000000000ull,
@@ -28,6 +29,7 @@ cdef extern from *:
     bint __builtin_mul_overflow(int64_t left, int64_t right, int64_t *result) nogil
 
     const uint64_t ASCII_ZEROS
+    const uint64_t LAST_DIGIT
 
 cdef enum:
     NUMBER_ROOM = 80  # bytes that printing one number may touch
@@ -62,27 +64,19 @@ cdef inline void put_from(char *out, uint64_t first, uint64_t last, int skipped)
 
 
 cdef inline char *put_short(char *out, uint64_t mantissa, int scale) noexcept nogil:
-    """Print what has at most eight digits."""
-    cdef uint64_t digits
+    """Print what has at most eight digits and at least one of them before the point."""
+    cdef uint64_t digits = eight_digits(<uint32_t>mantissa)
     cdef int start, stop, point = 8 - scale
-    if mantissa == 0:  # at any scale
-        out[0] = c"0"
-        return out + 1
-    digits = eight_digits(<uint32_t>mantissa)
-    start = __builtin_ctzll(digits) >> 3
-    stop = 8 - (__builtin_clzll(digits) >> 3)
+    # Zero has no digit to find: the extra bits make its last one the first, and its end early.
+    start = __builtin_ctzll(digits | LAST_DIGIT) >> 3
+    stop = 8 - (__builtin_clzll(digits | 1) >> 3)
     digits |= ASCII_ZEROS
     start = start if start < point else point - 1
-    if start >= 0:
-        put_word(out, digits >> (start * 8))
-    else:
-        out[0] = c"0"
+    put_word(out, digits >> (start * 8))
     out += point - start
-    if stop <= point:
-        return out
     out[0] = c"."
-    put_word(out + 1, digits >> (point * 8))
-    return out + 1 + stop - point
+    put_word(out + 1, digits >> ((point & 7) * 8))  # nothing is kept of it at point 8
+    return out + 1 + stop - point if stop > point else out
 
 
 cdef inline char *put_count(char *out, unsigned int count) noexcept nogil:
@@ -98,27 +92,22 @@ cdef inline char *put_decimal(char *out, uint64_t mantissa, int scale) noexcept 
     """Print mantissa x 10^-scale: no exponent, no trailing zeros."""
     cdef uint64_t first, last
     cdef int start, stop, point = DIGITS - scale
-    if mantissa < EIGHT and (scale <= 8 or mantissa == 0):
+    if mantissa < EIGHT and scale < 8:
         return put_short(out, mantissa, scale)
-    if mantissa >= power10[DIGITS] or point < 0:
+    if mantissa >= power10[DIGITS] or point <= 0:
         return put_wide(out, mantissa, scale)
     first = eight_digits(<uint32_t>(mantissa // EIGHT))
     last = eight_digits(<uint32_t>(mantissa % EIGHT))
-    start = __builtin_ctzll(first) >> 3 if first else 8 + (__builtin_ctzll(last) >> 3)
-    stop = 16 - (__builtin_clzll(last) >> 3) if last else 8 - (__builtin_clzll(first) >> 3)
+    start = __builtin_ctzll(first) >> 3 if first else 8 + (__builtin_ctzll(last | LAST_DIGIT) >> 3)
+    stop = 16 - (__builtin_clzll(last) >> 3) if last else 8 - (__builtin_clzll(first | 1) >> 3)
     first |= ASCII_ZEROS
     last |= ASCII_ZEROS
-    if start < point:
-        put_from(out, first, last, start)
-        out += point - start
-    else:
-        out[0] = c"0"
-        out += 1
-    if stop <= point:
-        return out
+    start = start if start < point else point - 1
+    put_from(out, first, last, start)
+    out += point - start
     out[0] = c"."
-    put_from(out + 1, first, last, point)
-    return out + 1 + stop - point
+    put_from(out + 1, first, last, point & 15)  # nothing is kept of it at point 16
+    return out + 1 + stop - point if stop > point else out
 
 
 cdef inline void put_sixteen(char *out, uint64_t value) noexcept nogil:

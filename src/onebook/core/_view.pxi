@@ -410,17 +410,20 @@ cdef class View:
         cdef int cut = scale - VALUE_DECIMALS
         cdef int64_t product
         cdef wide value
-        if cut <= 0:
-            cut = 0
-        else:
-            scale = VALUE_DECIMALS
-        if not __builtin_mul_overflow(price, amount, &product) and cut <= 19:
-            return put_decimal(out, <uint64_t>product // power10[cut], scale)
+        if not __builtin_mul_overflow(price, amount, &product):
+            if cut <= 0:
+                return put_decimal(out, <uint64_t>product, scale)
+            if cut <= 19:
+                return put_decimal(out, <uint64_t>product // power10[cut], VALUE_DECIMALS)
         value = <wide>price * <wide>amount
         if cut > 19:
             value = value // power10[19]
             cut -= 19
-        return put_wide(out, value // power10[cut], scale)
+            scale -= 19
+        if cut > 0:
+            value = value // power10[cut]
+            scale -= cut
+        return put_wide(out, value, scale)
 
     cdef char *put_stats(self, char *out) noexcept nogil:
         """Print the market_stats member."""
@@ -460,4 +463,6 @@ cdef class View:
         cdef int32_t at
         for at in range(self.now.counts[side]):
             total += <wide>self.now.levels[side][at].amount
+        if total < power10[19]:
+            return put_decimal(out, <uint64_t>total, self.amount_scale)
         return put_wide(out, total, self.amount_scale)
