@@ -26,7 +26,6 @@ from onebook.api.documents import asyncapi_of
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings, catalogue
 from onebook.errors import ConfigError
-from onebook.model import Tier
 from onebook.rest import Rest
 from onebook.store import Store
 from onebook.transactions.bybit import Bybit
@@ -130,7 +129,7 @@ async def running(
         await stack.enter_async_context(supervisor)
         front = await stack.enter_async_context(
             gateway.Gateway(
-                _gateway_settings(settings),
+                settings.gateway,
                 accounts=accounts,
                 books=books,
                 catalogue=listed,
@@ -225,21 +224,6 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
     )
 
 
-def _gateway_settings(settings: Settings) -> gateway.GatewaySettings:
-    tiers = settings.accounts.tiers
-    return gateway.GatewaySettings(
-        **settings.gateway.model_dump(),
-        tiers={tier: tiers.of(tier) for tier in Tier},
-        forwarded_from=settings.server.forwarded_from,
-    )
-
-
-def _api_settings(settings: Settings) -> api.ApiSettings:
-    return api.ApiSettings(
-        **settings.api.model_dump(), query_key=settings.gateway.query_key_allowed
-    )
-
-
 def _feed_settings(
     settings: Settings, overrides: Mapping[str, ExchangeSettings] | None
 ) -> FeedSettings:
@@ -261,7 +245,7 @@ async def _http(node: Node, clock: SystemClock, listener: socket.socket) -> Asyn
         access_log=False,  # it would show keys in paths
         server_header=False,
         proxy_headers=True,
-        forwarded_allow_ips=list(settings.forwarded_from),
+        forwarded_allow_ips=list(node.settings.gateway.forwarded_from),
         timeout_graceful_shutdown=HTTP_STOP_S,
         ssl_certfile=settings.tls_cert_file,
         ssl_keyfile=settings.tls_key_file,
@@ -286,7 +270,8 @@ def _application(node: Node, clock: SystemClock) -> FastAPI:
         transactions=node.transactions,
         health=lambda: _health(node),
         websocket=api.WebSocketFacts(gateway.MESSAGES, gateway.ERRORS, gateway.CLOSE_CODES),
-        settings=_api_settings(settings),
+        settings=settings.api,
+        query_key_allowed=settings.gateway.query_key_allowed,
         now_ms=clock.wall_ms,
         now_s=clock.monotonic,
     )

@@ -48,8 +48,6 @@ class ServerSettings(Section):
     """PEM certificate chain; with `tls_key_file` the service speaks HTTPS and WSS itself."""
     tls_key_file: Path | None = None
     """PEM private key of the certificate."""
-    forwarded_from: tuple[str, ...] = ("127.0.0.1",)
-    """Proxies, addresses or networks, whose X-Forwarded-For is believed."""
 
 
 class TierLimits(Section):
@@ -73,9 +71,6 @@ class TierSettings(Section):
         """The limits of one tier."""
         limits: TierLimits = getattr(self, tier.value)
         return limits
-
-
-TIERS: Mapping[Tier, TierLimits] = {tier: TierSettings().of(tier) for tier in Tier}
 
 
 def _data_dir() -> Path:
@@ -131,7 +126,7 @@ class FeedSettings(Section):
     """Full jitter between resyncs of one instrument; the first is at once."""
     resync_max_s: float = Field(30.0, ge=0)
     """The longest such wait."""
-    resync_tries_max: int = Field(5, ge=1)
+    resync_tries_max: int = Field(5, ge=0)
     """Resyncs of one instrument before the whole connection is in doubt."""
     refetches_max: int = Field(5, ge=1)
     """Snapshots in a row that did not fit before the same."""
@@ -179,6 +174,8 @@ class GatewaySettings(Section):
     """Attempts from one address; more get HTTP 429; 0 does not count."""
     origins: tuple[str, ...] = ()
     """Values of `Origin` that browsers may come from; empty allows all."""
+    forwarded_from: tuple[str, ...] = ("127.0.0.1",)
+    """Proxies, addresses or networks, whose X-Forwarded-For is believed."""
     query_key_allowed: bool = True
     """Whether `?api_key=` is accepted, the older pattern."""
     compression_allowed: bool = True

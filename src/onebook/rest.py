@@ -136,7 +136,7 @@ class Rest:
 
     def budget(self, url: str, per_minute: float) -> None:
         """Set the budget of the host of `url`, in its weight units a minute."""
-        name = httpx.URL(url).host
+        name = authority(httpx.URL(url))
         if name not in self._hosts:
             self._hosts[name] = Host(per_minute)
 
@@ -168,7 +168,7 @@ class Rest:
                 budget or the host's patience that is longer than `total_s`.
         """
         request = self._client.build_request(method, url, headers=headers, content=content)
-        name = request.url.host
+        name = authority(request.url)
         deadline = self._clock() + total_s
         attempts = ATTEMPTS_MAX if method in SAFE_METHODS else 1
         for attempt in range(1, attempts + 1):
@@ -235,6 +235,11 @@ class Rest:
         if self._clock() + wait_s > deadline:
             raise failure
         await self._sleep(wait_s)
+
+
+def authority(url: httpx.URL) -> str:
+    """Return whose budget a URL counts against: a host with its port, for some share a host."""
+    return url.netloc.decode("ascii")
 
 
 def retry_after_s(text: str | None, now_s: float) -> float | None:

@@ -10,12 +10,12 @@ from fastapi import FastAPI
 
 from onebook.accounts import Accounts, Admin
 from onebook.api import (
-    ApiSettings,
     HealthFacts,
     Services,
     WebSocketFacts,
     create_app,
 )
+from onebook.config import ApiSettings
 from onebook.gateway import messages
 from onebook.model import Tier
 from onebook.store import Change, Store

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, Phase, given, settings
 
 from api.conftest import World, client_of, make_world
-from onebook.api import ApiSettings, create_app
+from onebook.api import create_app
+from onebook.config import ApiSettings
 from onebook.gateway import messages
 from onebook.model import Tier
 from onebook.store import Store
@@ -212,8 +214,8 @@ async def test_asyncapi_says_what_to_do_about_a_close(
 
 
 async def test_asyncapi_knows_the_address_and_whether_the_query_key_is_on(world: World) -> None:
-    settings = ApiSettings(public_url="https://feed.example", query_key=False)
-    async with client_of(create_app(world.services(settings))) as client:
+    services = world.services(ApiSettings(public_url="https://feed.example"))
+    async with client_of(create_app(replace(services, query_key_allowed=False))) as client:
         document = (await client.get("/asyncapi.json")).json()
         assert document["servers"]["node"] == {"host": "feed.example", "protocol": "wss"}
         assert "bindings" not in document["channels"]["socket"]

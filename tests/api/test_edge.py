@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict
 
 from api.conftest import World, bearer, client_of
 from api.test_sessions import is_problem
-from onebook.api import ApiSettings, create_app
+from onebook.api import create_app
 from onebook.api.context import Caller, read_body
 from onebook.api.problems import SUCCESS_FALSE_PATHS
+from onebook.config import ApiSettings
 from onebook.errors import DataLimitExceeded, InvalidExchange, ServiceUnavailable
 
 LIMIT = 64 * 1024

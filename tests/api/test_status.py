@@ -1,11 +1,14 @@
 """Endpoints 8 and 9, `/livez`, `/readyz`, `/metrics`."""
 
+from dataclasses import replace
+
 import httpx
 import pytest
 
 from api.conftest import World, bearer, client_of
 from onebook import __version__
-from onebook.api import ApiSettings, HealthFacts, create_app
+from onebook.api import HealthFacts, create_app
+from onebook.config import ApiSettings
 from onebook.model import Tier
 
 
@@ -69,8 +72,8 @@ async def test_9_root_says_the_message_is_the_way_and_the_query_key_the_older_on
 
 
 async def test_9_root_is_silent_about_a_query_key_that_is_switched_off(world: World) -> None:
-    settings = ApiSettings(query_key=False, public_url="https://feed.example/")
-    async with client_of(create_app(world.services(settings))) as client:
+    services = world.services(ApiSettings(public_url="https://feed.example/"))
+    async with client_of(create_app(replace(services, query_key_allowed=False))) as client:
         body = (await client.get("/api/v1/")).json()
     assert "query" not in body["authentication"]["parameter"]
     assert body["connection_example"] == "wss://feed.example/api/v1/ws"

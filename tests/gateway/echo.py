@@ -9,7 +9,8 @@ import sys
 
 import uvicorn
 
-from onebook.gateway import GatewaySettings, frames
+from onebook.config import GatewaySettings
+from onebook.gateway import frames
 from onebook.gateway.client import Client
 from onebook.gateway.hub import Hub
 from onebook.gateway.protocol import Connection
@@ -32,7 +33,7 @@ class EchoHub:
         self._extensions = [frames.SharedDeflate()]
 
     def client(self):
-        return Client(settings=self.settings, directory=None, limits=None)
+        return Client(settings=self.settings, tiers=None, directory=None, limits=None)
 
     def wall_us(self):
         return 0

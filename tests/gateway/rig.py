@@ -14,10 +14,10 @@ from websockets.exceptions import ConnectionClosedError
 
 from onebook.accounts import Accounts, Admin
 from onebook.books import Books
-from onebook.config import AccountsSettings
+from onebook.config import AccountsSettings, GatewaySettings
 from onebook.errors import InvalidRequest
 from onebook.exchanges.contract import Delta, Snapshot
-from onebook.gateway import Gateway, GatewaySettings
+from onebook.gateway import Gateway
 from onebook.gateway.gateway import LoopClock
 from onebook.model import Health, Instrument, Tier
 from onebook.store import Change, Store

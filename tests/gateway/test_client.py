@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from onebook.accounts import Key, RateLimiter
+from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway.client import NONE_SUBSCRIBED, TABLE, Client, State
 from onebook.gateway.directory import Directory
 from onebook.gateway.messages import CLIENT_MESSAGES, CLOSE_CODES, ERRORS, MESSAGES
@@ -19,7 +20,6 @@ from onebook.gateway.outputs import (
     Unsubscribe,
     Verify,
 )
-from onebook.gateway.settings import GatewaySettings
 from onebook.model import KeyStatus, Tier
 from onebook.streams import StreamKey
 
@@ -66,6 +66,7 @@ class Conversation:
         listed = Listed()
         self.client = Client(
             settings=GatewaySettings(**settings),
+            tiers=TierSettings(),
             directory=Directory(listed, listed, monotonic=lambda: self.now_s),
             limits=self.limits,
         )

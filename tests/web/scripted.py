@@ -16,8 +16,9 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
-from onebook.api import ApiSettings, HealthFacts, Services, WebSocketFacts, create_app
+from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
+from onebook.config import ApiSettings
 from onebook.gateway import messages
 from onebook.web import Limit, Site, TransactionSection, pages
 

@@ -6,10 +6,9 @@ It knows HTTP and nothing of exchanges, books or the database; what it needs of 
 
 from onebook.api.app import create_app
 from onebook.api.asyncapi import WebSocketFacts
-from onebook.api.services import ApiSettings, HealthFacts, Services
+from onebook.api.services import HealthFacts, Services
 
 __all__ = [
-    "ApiSettings",
     "HealthFacts",
     "Services",
     "WebSocketFacts",

@@ -62,7 +62,7 @@ def asyncapi_of(services: Services) -> dict[str, Any]:
         services.websocket,
         version=__version__,
         websocket_url=websocket_url(settings.public_url or DEFAULT_URL),
-        query_key=settings.query_key,
+        query_key=services.query_key_allowed,
     )
 
 

@@ -11,25 +11,8 @@ from msgspec import Struct
 
 from onebook.accounts import Accounts
 from onebook.api.asyncapi import WebSocketFacts
+from onebook.config import ApiSettings
 from onebook.transactions.service import Transactions
-
-BODY_BYTES_MAX = 64 * 1024
-
-
-class ApiSettings(Struct, frozen=True):
-    """How the API presents itself.
-
-    Args:
-        public_url: The address clients use; empty: taken from each request.
-        cors_origins: Origins whose pages may call us from a browser; empty: none.
-        query_key: Whether `?api_key=` is accepted on the WebSocket path.
-        body_bytes_max: The largest request body.
-    """
-
-    public_url: str = ""
-    cors_origins: tuple[str, ...] = ()
-    query_key: bool = True
-    body_bytes_max: int = BODY_BYTES_MAX
 
 
 class HealthFacts(Struct, frozen=True):
@@ -65,6 +48,7 @@ class Services:
         health: The state of this node now; must not block.
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: How the API presents itself.
+        query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
         now_ms: Wall clock, Unix ms.
         now_s: Monotonic clock, seconds.
     """
@@ -74,5 +58,6 @@ class Services:
     health: Callable[[], HealthFacts]
     websocket: WebSocketFacts
     settings: ApiSettings
+    query_key_allowed: bool = True
     now_ms: Callable[[], int]
     now_s: Callable[[], float]

@@ -65,7 +65,7 @@ async def root(request: Request, parts: Parts) -> Root:
 
 def _parameter(parts: Services) -> str:
     way = 'api_key of the first message: {"type": "authenticate", "api_key": "..."}'
-    if not parts.settings.query_key:
+    if not parts.query_key_allowed:
         return way
     return f"{way}. The query parameter api_key is the older way: a URL ends up in logs"
 

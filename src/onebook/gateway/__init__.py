@@ -2,12 +2,10 @@
 
 from onebook.gateway.gateway import Gateway
 from onebook.gateway.messages import CLOSE_CODES, ERRORS, MESSAGES
-from onebook.gateway.settings import GatewaySettings
 
 __all__ = [
     "CLOSE_CODES",
     "ERRORS",
     "MESSAGES",
     "Gateway",
-    "GatewaySettings",
 ]

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from onebook.accounts import Decision, Key, RateLimiter
+from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway import messages
 from onebook.gateway.choice import options_of, stream_key
 from onebook.gateway.directory import Directory
@@ -29,7 +30,6 @@ from onebook.gateway.outputs import (
     Unsubscribe,
     Verify,
 )
-from onebook.gateway.settings import GatewaySettings
 from onebook.streams import StreamKey, iso_us
 
 RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
@@ -63,12 +63,19 @@ class Client:
         "settings",
         "state",
         "subscriptions",
+        "tiers",
     )
 
     def __init__(
-        self, *, settings: GatewaySettings, directory: Directory, limits: RateLimiter
+        self,
+        *,
+        settings: GatewaySettings,
+        tiers: TierSettings,
+        directory: Directory,
+        limits: RateLimiter,
     ) -> None:
         self.settings = settings
+        self.tiers = tiers
         self.directory = directory
         self.limits = limits
         self.state = State.CONNECTED
@@ -216,7 +223,7 @@ class Client:
         return (Say(payload),)
 
     def _session_welcome(self, key: Key) -> messages.WelcomeSession:
-        tier = self.settings.tiers[key.tier]
+        tier = self.tiers.of(key.tier)
         return messages.WelcomeSession(
             message=f"Authenticated as {key.tier} user.",
             session_id=self.session_id,

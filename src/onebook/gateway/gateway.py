@@ -7,12 +7,12 @@ from typing import Self
 
 from onebook.accounts import Accounts
 from onebook.books import Books
+from onebook.config import GatewaySettings
 from onebook.feeds import Catalogue, Supervisor
 from onebook.gateway.directory import Directory
 from onebook.gateway.hub import Hub
 from onebook.gateway.keeper import Keeper
 from onebook.gateway.protocol import Connection
-from onebook.gateway.settings import GatewaySettings
 from onebook.streams import Clock, Handle, Streams
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from websockets.server import ServerProtocol
 
 from onebook.accounts import Accounts, Key, UsageReport
+from onebook.config import GatewaySettings
 from onebook.errors import ApiKeyDisabled, InvalidApiKey, RateLimitExceeded
 from onebook.gateway import counters, frames
 from onebook.gateway.client import NONE_SUBSCRIBED, Client, State
@@ -35,7 +36,6 @@ from onebook.gateway.outputs import (
     Verify,
 )
 from onebook.gateway.protocol import Connection, library_log
-from onebook.gateway.settings import GatewaySettings
 from onebook.streams import Clock, StreamKey, Streams, iso_us
 
 RETRY_AFTER_MIN_S: Final = 1
@@ -99,7 +99,12 @@ class Hub:
 
     def client(self) -> Client:
         """The conversation of a new connection."""
-        return Client(settings=self.settings, directory=self.directory, limits=self.accounts.limits)
+        return Client(
+            settings=self.settings,
+            tiers=self.accounts.settings.tiers,
+            directory=self.directory,
+            limits=self.accounts.limits,
+        )
 
     def has_room(self) -> bool:
         """Whether this node takes one more connection."""
@@ -293,7 +298,7 @@ class Hub:
         client, message_id = connection.client, output.message_id
         group = self.groups.get(key.key_id, set())
         if connection not in group:
-            connections_max = self.settings.tiers[key.tier].connections_max
+            connections_max = self.accounts.settings.tiers.of(key.tier).connections_max
             if len(group) >= connections_max:
                 return client.crowded(connections_max, now=self.now(), message_id=message_id)
             self._ungroup(connection)
