@@ -1,0 +1,5 @@
+"""`python -m onebook`."""
+
+from onebook.cli.main import main
+
+main()

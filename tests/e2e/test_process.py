@@ -1,0 +1,127 @@
+"""The service as a process: its start, its stop, and what it says when it cannot start."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+
+import httpx
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+PATIENCE_S = 30.0
+ONEBOOK = (sys.executable, "-X", "dev", "-W", "error", "-m", "onebook")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+@asynccontextmanager
+async def process(*words, **environment):
+    running = await asyncio.create_subprocess_exec(
+        *ONEBOOK,
+        *words,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+    try:
+        yield running
+    finally:
+        if running.returncode is None:
+            running.kill()
+            await running.wait()
+
+
+async def read_until(stream, pattern):
+    """The first match of a pattern in what a process prints."""
+    text = ""
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := re.search(pattern, text)):
+            line = await stream.readline()
+            assert line, f"ended without {pattern}: {text}"
+            text += line.decode()
+    return found
+
+
+async def ended(running):
+    async with asyncio.timeout(PATIENCE_S):
+        out, err = await running.communicate()
+    return running.returncode, out.decode(), err.decode()
+
+
+async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_in_order():
+    async with process("demo", "--port", str(free_port()), COLUMNS="200") as demo:
+        page = await read_until(demo.stdout, r"the live page +(\S+)#key=(\S+)")
+        base, key = page.group(1), page.group(2)
+        line = await read_until(demo.stdout, r"ONEBOOK_KEY=\S+ \S+ watch BTC/USDT --url (\S+)")
+        async with connect(line.group(1), compression=None) as client:
+            await client.send(json.dumps({"type": "authenticate", "api_key": key}))
+            await client.send(json.dumps({"type": "subscribe_aggregated", "symbol": "BTC/USDT"}))
+            assert len(await merged(client)) == 6
+            async with httpx.AsyncClient(base_url=base) as http:
+                assert (await http.get("readyz")).status_code == 200
+                demo.send_signal(signal.SIGTERM)
+                code, kinds = await until_closed(client)
+        assert code == 4200
+        assert "server_shutdown" in kinds
+        status, _, errors = await ended(demo)
+        assert status == 0
+        # No warning, no task and no resource left; that a step was slow is the loop's own debug note.
+        assert [line for line in errors.splitlines() if not line.startswith("Executing ")] == []
+
+
+async def merged(client):
+    """Read until every exchange of the subscription is in the book; their names."""
+    names = None
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            message = json.loads(await client.recv())
+            if message["type"] == "aggregated_subscription_response":
+                names = message["exchanges"]
+            elif "data" in message and not message["data"]["stale_exchanges"]:
+                return names
+
+
+async def until_closed(client):
+    kinds = []
+    async with asyncio.timeout(PATIENCE_S):
+        try:
+            while True:
+                kinds.append(json.loads(await client.recv())["type"])
+        except ConnectionClosed as closed:
+            return closed.rcvd.code, kinds
+
+
+async def test_a_taken_port_is_one_clear_line_and_status_2(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        async with process("serve", "--port", port, XDG_DATA_HOME=str(tmp_path)) as serve:
+            status, _, errors = await ended(serve)
+    assert status == 2
+    assert errors.startswith(f"error: Cannot listen on 127.0.0.1 port {port}")
+    assert errors.count("\n") == 1
+
+
+async def test_bad_settings_are_one_clear_line_and_status_2(tmp_path):
+    (tmp_path / "onebook.toml").write_text("[server]\nprot = 1\n")
+    async with process("serve", "--config", str(tmp_path / "onebook.toml")) as serve:
+        status, _, errors = await ended(serve)
+    assert status == 2
+    assert errors == "error: There is no setting server.prot. Did you mean server.port?\n"
+
+
+async def test_a_tls_certificate_that_is_none_is_one_clear_line(tmp_path):
+    (tmp_path / "cert.pem").write_text("no certificate")
+    words = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "cert.pem"))
+    environment = {"XDG_DATA_HOME": str(tmp_path), "ONEBOOK_FEEDS__EXCHANGES": "[]"}
+    async with process("serve", "--port", "0", *words, **environment) as serve:
+        status, _, errors = await ended(serve)
+    assert status == 2
+    assert "The TLS certificate cannot be used" in errors
