@@ -73,7 +73,7 @@ async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_
         assert "server_shutdown" in kinds
         status, _, errors = await ended(demo)
         assert status == 0
-        # No warning, no task and no resource left; that a step was slow is the loop's own debug note.
+        # No warning, no task, no resource left; that a step was slow is a debug note of the loop.
         assert [line for line in errors.splitlines() if not line.startswith("Executing ")] == []
 
 
