@@ -76,16 +76,22 @@ def rows(depth: int, height: int) -> int:
 def ladder(view: View, count: int) -> RenderableType:
     """Draw asks above bids, the best in the middle, with a bar for the amount."""
     asks, bids = view.asks[:count], view.bids[:count]
-    most = max((level.amount for level in (*asks, *bids)), default=Decimal(1))
+    shown = (*asks, *bids)
+    most = max((level.amount for level in shown), default=Decimal(1))
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("price", justify="right")
-    table.add_column("amount", justify="right")
-    table.add_column("", width=BAR_CELLS)
+    # Widths of their own: a price or an amount is never cut, who stands there may be.
+    table.add_column("price", justify="right", min_width=_width(level.price for level in shown))
+    table.add_column("amount", justify="right", min_width=_width(level.amount for level in shown))
+    table.add_column("", min_width=BAR_CELLS, max_width=BAR_CELLS)
     table.add_column("who", style="dim", no_wrap=True, overflow="ellipsis")
     _add_side(table, reversed(asks), "red", most)
     table.add_row(*_middle(view))
     _add_side(table, bids, "green", most)
     return Group(_title(view), table)
+
+
+def _width(numbers: Iterable[Decimal]) -> int:
+    return max((len(f"{number:f}") for number in numbers), default=1)
 
 
 def _add_side(table: Table, levels: Iterable[Level], color: str, most: Decimal) -> None:
