@@ -8,8 +8,6 @@ import os
 from glob import glob
 
 from setuptools import Extension, setup
-from setuptools.command.build_ext import build_ext
-from setuptools.errors import CompileError
 
 CORE = "src/onebook/core"
 COMPILE = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
@@ -34,24 +32,17 @@ def extensions() -> list[Extension]:
         depends=sorted(glob(f"{CORE}/*.px[di]")),
         extra_compile_args=COMPILE,
         extra_link_args=LINK,
-        optional=True,
     )
     try:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    return cythonize([core], language_level=3, include_path=["src"], compiler_directives=DIRECTIVES)
+    built = cythonize(
+        [core], language_level=3, include_path=["src"], compiler_directives=DIRECTIVES
+    )
+    for extension in built:
+        extension.optional = True  # cythonize forgets it where it was said before
+    return built
 
 
-class BuildOptional(build_ext):
-    """Go on without the extension also where there is no compiler to start."""
-
-    def build_extension(self, ext: Extension) -> None:
-        """Build one extension; setuptools passes over optional ones that do not compile."""
-        try:
-            super().build_extension(ext)
-        except OSError as error:
-            raise CompileError(f"The compiler could not be started: {error}") from error
-
-
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOptional})
+setup(ext_modules=extensions())
