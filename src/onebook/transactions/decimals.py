@@ -8,16 +8,18 @@ import re
 from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
 from typing import Any, Final
 
-CHARS_MAX: Final = 80  # of one number; the longest seen are 40 (18 decimals of a quote volume)
+CHARS_MAX: Final = 200  # of one number; the longest seen are 40 (18 decimals of a quote volume)
 EXPONENT_MAX: Final = 60  # "1E9999" would otherwise be ten thousand characters
 
-CANONICAL: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?")
+CANONICAL: Final = re.compile(r"0|-?(?:[1-9][0-9]*(?:\.[0-9]*[1-9])?|0\.[0-9]*[1-9])")
 EXACT: Final = Context(
     prec=400, traps=[Inexact, InvalidOperation, DivisionByZero, Overflow], Emin=-9999, Emax=9999
 )
 ZERO: Final = Decimal(0)
 
+_NUMBERS = re.compile(rf"(?:{CANONICAL.pattern})?(?:\n(?:{CANONICAL.pattern})?)*")
 _is_canonical = CANONICAL.fullmatch
+_are_canonical = _NUMBERS.fullmatch
 
 
 class NumberError(ValueError):
@@ -36,9 +38,25 @@ def canonical(value: Any) -> str | None:
     text = value if type(value) is str else _text(value)
     if len(text) > CHARS_MAX:
         raise NumberError(f"A number of {len(text)} characters.")
-    if _is_canonical(text) and text != "-0":
+    if _is_canonical(text):
         return text
     return show(_parse(text))
+
+
+def canonicals(*values: Any) -> list[str | None]:
+    """Several numbers in canonical text: one match for all, where all are canonical already.
+
+    Raises:
+        NumberError: One of them is no finite number, or too long to be believed.
+    """
+    try:
+        lines = "\n".join(values)
+    except TypeError:  # a JSON number, or an absent value
+        return [canonical(value) for value in values]
+    all_canonical = _are_canonical(lines) and lines.count("\n") == len(values) - 1
+    if all_canonical and len(lines) < CHARS_MAX:
+        return [value or None for value in values]
+    return [canonical(value) for value in values]
 
 
 def number(value: Any) -> Decimal | None:

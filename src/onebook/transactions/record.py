@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 
-from onebook.model import DAY_MS
+from onebook.model import MINUTE_MS
 
 ID_HEX_CHARS: Final = 40
 
@@ -240,17 +240,14 @@ def money(currency: str, text: str) -> Money:
 
 def iso(at_ms: int) -> str:
     """Unix milliseconds as ISO 8601 UTC with milliseconds and `Z`."""
-    day, rest_ms = divmod(at_ms, DAY_MS)
-    seconds, ms = divmod(rest_ms, 1_000)
-    minutes, second = divmod(seconds, 60)
-    hour, minute = divmod(minutes, 60)
-    return f"{_date(day)}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"
+    minute, rest_ms = divmod(at_ms, MINUTE_MS)
+    return f"{_minute(minute)}{rest_ms // 1_000:02}.{rest_ms % 1_000:03}Z"
 
 
 @lru_cache(maxsize=4_096)
-def _date(day: int) -> str:
-    at = gmtime(day * 86_400)
-    return f"{at.tm_year:04}-{at.tm_mon:02}-{at.tm_mday:02}"
+def _minute(minute: int) -> str:
+    at = gmtime(minute * 60)
+    return f"{at.tm_year:04}-{at.tm_mon:02}-{at.tm_mday:02}T{at.tm_hour:02}:{at.tm_min:02}:"
 
 
 _encoder = json.Encoder(decimal_format="number")

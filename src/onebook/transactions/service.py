@@ -189,8 +189,7 @@ class Transactions:
         ):
             async for batch in batches:
                 parts += [encode(record) for record in batch]
-            if (failure := run.nothing_but_failure()) is not None:
-                raise _exchange_failed(failure)
+            run.raise_if_nothing()
             head, tail = self._envelope(run, key_id, spent_s=self._clock.now_s() - started_s)
         return b'%s,"transactions":[%s],%s' % (
             json.encode(head)[:-1],
@@ -332,6 +331,16 @@ class Run:
         if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
         return None
+
+    def raise_if_nothing(self) -> None:
+        """Raise if there is nothing to show but failure.
+
+        Raises:
+            ExchangeFailed: See `nothing_but_failure`.
+        """
+        failure = self.nothing_but_failure()
+        if failure is not None:
+            raise _exchange_failed(failure)
 
     def coverage(self) -> list[Coverage]:
         """How much of the range the answer holds, by type."""

@@ -21,10 +21,10 @@ from onebook.transactions.record import FIRST, Key, Record, key_of
 from onebook.transactions.windows import Cutter, floor_ms
 
 WINDOWS_AHEAD: Final = 6
-PAGES_AHEAD: Final = 6
+PAGES_AHEAD: Final = 2
 PAGES_AHEAD_SHORT: Final = 1
 PAGES_SPARSE: Final = 1  # windows with no more pages than this are read ahead in any case
-READY_MAX: Final = 1_000
+READY_MAX: Final = 500
 PAGES_MAX: Final = 5_000  # of one window: half a million rows a week
 RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
 NOTHING_LEFT_MS: Final = -(1 << 61)

@@ -10,6 +10,7 @@ from onebook.simulator.bybit_account.faults import Faults
 from onebook.simulator.bybit_account.history import Account, History
 from onebook.simulator.bybit_account.keys import SimulatedKey
 from onebook.simulator.bybit_account.server import SimulatedBybit
+from onebook.simulator.bybit_account.serving import demo, serving
 from onebook.simulator.bybit_account.transport import SimulatedTransport
 
 __all__ = [
@@ -19,4 +20,6 @@ __all__ = [
     "SimulatedBybit",
     "SimulatedKey",
     "SimulatedTransport",
+    "demo",
+    "serving",
 ]

@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import rows
 from onebook.simulator.bybit_account.endpoints import (
     IP_BAN_S,
@@ -27,7 +26,7 @@ from onebook.simulator.bybit_account.endpoints import (
     page_rows,
 )
 from onebook.simulator.bybit_account.faults import Faults
-from onebook.simulator.bybit_account.history import COINS, MARKETS, Account, History
+from onebook.simulator.bybit_account.history import COINS, MARKETS, Account
 from onebook.simulator.bybit_account.keys import Refused, SimulatedKey, authenticate
 from onebook.simulator.bybit_account.tables import Pager
 
@@ -36,7 +35,6 @@ JSON: Final = "application/json; charset=utf-8"
 NO_PERMISSION: Final = "Permission denied, please check your API key permissions."
 TOO_MANY: Final = "Too many visits! You've exceeded the API rate limit."
 GATEWAY_PAGE: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
-OPTION_COINS: Final = ("BTC", "ETH", "SOL", "XRP", "MNT", "DOGE")
 
 
 def _now_ms() -> int:
@@ -343,8 +341,3 @@ def _estrange(result: Any) -> None:
         for name in ("execType", "type", "status", "orderStatus"):
             if isinstance(row, dict) and isinstance(row.get(name), str):
                 row[name] = "SomethingFromTheFuture"
-
-
-def demo_account(now_ms: int) -> Account:
-    """The account of `make demo`: ninety days, quickly made."""
-    return Account(History(now_ms - 90 * DAY_MS, now_ms))

@@ -5,6 +5,7 @@ are numbers. https://bybit-exchange.github.io/docs/v5/enum
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from onebook.transactions.decimals import canonical, negated, unsigned
 from onebook.transactions.record import Fee, Money, Record, money, record_id
 
 EXCHANGE: Final = "bybit"
+ORDER: Final = "order"  # a part of ids: never changes
 NS_FROM: Final = 10**16  # closed-pnl once gave createdTime in nanoseconds
 
 Row = Mapping[str, Any]
@@ -41,6 +43,12 @@ Mapper = Callable[[Row, Context], Record]
 def make_id(context: Context, source: str, native_key: str) -> str:
     """The id of a Bybit event."""
     return record_id(EXCHANGE, context.environment, source, native_key)
+
+
+@lru_cache(maxsize=4_096)
+def order_id_of(environment: str, category: str, order_id: str) -> tuple[str, ...]:
+    """The id that an order, its fills and its closed position share, as `related` takes it."""
+    return (record_id(EXCHANGE, environment, ORDER, f"{category}:{order_id}"),)
 
 
 def text(row: Row, name: str) -> str | None:

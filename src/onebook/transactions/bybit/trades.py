@@ -17,6 +17,7 @@ from msgspec import UNSET, MsgspecError, UnsetType, json
 
 from onebook.transactions.bybit.rows import (
     EXCHANGE,
+    ORDER,
     Context,
     Row,
     as_money,
@@ -26,10 +27,11 @@ from onebook.transactions.bybit.rows import (
     ms,
     nonzero,
     opposite,
+    order_id_of,
     plain,
     text,
 )
-from onebook.transactions.decimals import EXACT, canonical, show, unsigned
+from onebook.transactions.decimals import EXACT, canonical, canonicals, show, unsigned
 from onebook.transactions.record import (
     Description,
     Direction,
@@ -46,8 +48,7 @@ from onebook.transactions.record import (
 )
 
 UNIFIED_WALLET: Final = Holder("UNIFIED", None)
-EXECUTION: Final = "execution"  # parts of ids: never change
-ORDER: Final = "order"
+EXECUTION: Final = "execution"  # a part of ids: never changes
 
 TYPES: Final = {"spot": "spot_orders", "linear": "futures_linear", "inverse": "futures_inverse"}
 UNIFIED_TYPES: Final = {"spot": "trades", "linear": "futures", "inverse": "futures"}
@@ -101,50 +102,57 @@ def execution(row: Row, context: Context) -> Record:
 
 
 def _fill(row: Row, context: Context, market: Market, kind: str) -> Record:
-    side, at_ms = row["side"], int(row["execTime"])
-    spot = context.category == "spot"
-    price, quantity = digits(row, "execPrice"), digits(row, "execQty")
-    value = digits(row, "execValue") or _product(price, quantity)
-    fees = execution_fees(row, market, spot=spot)
+    side, at_ms, category = row["side"], int(row["execTime"]), context.category
+    get = row.get
+    price, quantity, value, charged, rate, closed, mark = canonicals(
+        row["execPrice"], row["execQty"], get("execValue", ""), get("execFee", ""),
+        get("feeRate", ""), get("closedSize", ""), get("markPrice", ""),
+    )  # fmt: skip
+    value = value or _product(price, quantity)
+    fees = execution_fees(row, market, charged, rate)
+    spot = category == "spot"
     sent, received = _exchanged(market, side, quantity, value) if spot else (UNSET, UNSET)
-    closed = nonzero(row, "closedSize")
-    order_id = plain(row, "orderId")
-    buy = side == "Buy"
+    order_id = get("orderId")
     return Record(
-        transactionId=make_id(context, EXECUTION, execution_key(row, context.category)),
+        transactionId=make_id(context, EXECUTION, execution_key(row, category)),
         timestamp=at_ms,
         label=side if spot and side in _SIDES else LABELS.get(kind, "Other"),
         sentCurrency=sent,
         receivedCurrency=received,
         fee=first_fee(fees),
         description=Description(
-            _title(kind, spot=spot),
+            _TITLES.get(kind) or _TRADE_TITLES[spot],
             f"{side} {quantity} {_unit_name(market)} at {price} {market.quote or ''}".rstrip(),
         ),
         datetime=iso(at_ms),
         exchange=EXCHANGE,
         environment=context.environment,
-        type=TYPES.get(context.category, context.category),
-        unified_type=UNIFIED_TYPES.get(context.category),
+        type=TYPES.get(category, category),
+        unified_type=UNIFIED_TYPES.get(category),
         kind=kind,
-        native_type=row.get("execType") or None,
+        native_type=get("execType") or None,
         account=UNIFIED_WALLET,
-        direction=(Direction.IN if buy else Direction.OUT) if spot else Direction.NONE,
+        direction=_DIRECTIONS.get(side, Direction.NONE) if spot else Direction.NONE,
         side=_SIDES.get(side),
         asset=market.base,
-        amount=value if context.category == "inverse" else quantity,
+        amount=value if category == "inverse" else quantity,
         instrument=market,
         price=price,
         quantity=quantity,
-        quantity_unit=_unit(context.category),
+        quantity_unit=_unit(category),
         value=value,
         fees=fees,
-        position=None
-        if spot
-        else Position(closed_size=closed, mark_price=nonzero(row, "markPrice")),
+        position=None if spot else _touched(closed, mark),
         ids=_execution_ids(row),
-        related=(make_id(context, ORDER, f"{context.category}:{order_id}"),) if order_id else (),
+        related=order_id_of(context.environment, category, order_id) if order_id else (),
         incomplete=("instrument",) if market.base is None else (),
+    )
+
+
+def _touched(closed: str | None, mark: str | None) -> Position:
+    """What a fill says of its position; Bybit writes 0 where it means nothing."""
+    return Position(
+        closed_size=None if closed == "0" else closed, mark_price=None if mark == "0" else mark
     )
 
 
@@ -207,19 +215,22 @@ def _execution_ids(row: Row) -> Ids:
     )
 
 
-def execution_fees(row: Row, market: Market, *, spot: bool) -> tuple[Fee, ...]:
+def execution_fees(
+    row: Row, market: Market, charged: str | None, rate: str | None
+) -> tuple[Fee, ...]:
     """The trading fee first, then taxes and whatever else was charged."""
-    charged = digits(row, "execFee")
     fees: tuple[Fee, ...] = ()
     if charged is not None:
-        currency = row.get("feeCurrency") or (
-            spot_fee_currency(market, row["side"], charged, maker=bool(row.get("isMaker")))
-            if spot
-            else market.settle
-        )
-        fees = (Fee(currency, charged, digits(row, "feeRate"), "trading", "execFee"),)
+        currency = row.get("feeCurrency") or _fee_currency(row, market, charged)
+        fees = (Fee(currency, charged, rate, "trading", "execFee"),)
     extra = row.get("extraFees")
     return (*fees, *_extra_fees(extra)) if extra else fees
+
+
+def _fee_currency(row: Row, market: Market, charged: str) -> str | None:
+    if market.category != "spot":
+        return market.settle
+    return spot_fee_currency(market, row["side"], charged, maker=bool(row.get("isMaker")))
 
 
 def spot_fee_currency(market: Market, side: str, charged: str, *, maker: bool) -> str | None:
@@ -299,7 +310,7 @@ def order(row: Row, context: Context) -> Record:
         native_status=text(row, "orderStatus"),
         view=View.SUMMARY,
         account=UNIFIED_WALLET,
-        direction=_order_direction(side, exchanged=exchanged),
+        direction=_DIRECTIONS.get(side, Direction.NONE) if exchanged else Direction.NONE,
         side=_SIDES.get(side),
         asset=market.base,
         amount=value if context.category == "inverse" else quantity,
@@ -323,12 +334,6 @@ def order_status(native: str, *, filled: bool) -> Status:
     """Our word for an order's state: what was cancelled or rejected after fills has happened."""
     status = ORDER_STATUSES.get(native, Status.UNKNOWN)
     return Status.COMPLETED if filled and status in ENDED_WITHOUT_REST else status
-
-
-def _order_direction(side: str, *, exchanged: bool) -> Direction:
-    if not exchanged:
-        return Direction.NONE
-    return Direction.IN if side == "Buy" else Direction.OUT
 
 
 def _order_fees(row: Row, market: Market, *, spot: bool) -> tuple[Fee, ...]:
@@ -394,7 +399,7 @@ def closed_pnl(row: Row, context: Context) -> Record:
             realised_pnl=realised,
         ),
         ids=Ids(native=order_id, order_id=order_id),
-        related=(make_id(context, ORDER, f"{context.category}:{order_id}"),),
+        related=order_id_of(context.environment, context.category, order_id),
         incomplete=("instrument",) if market.settle is None else (),
     )
 
@@ -491,6 +496,8 @@ def _expired(
 
 
 _SIDES: Final = {"Buy": "buy", "Sell": "sell"}
+_DIRECTIONS: Final = {"Buy": Direction.IN, "Sell": Direction.OUT}
+_TRADE_TITLES: Final = {True: "Bybit Spot Trade", False: "Bybit Futures Trade"}
 _TITLES: Final = {
     "liquidation": "Bybit Liquidation",
     "adl": "Bybit Auto-Deleveraging",
@@ -498,10 +505,6 @@ _TITLES: Final = {
     "adjustment": "Bybit Adjustment",
     "other": "Bybit Execution",
 }
-
-
-def _title(kind: str, *, spot: bool) -> str:
-    return _TITLES.get(kind) or f"Bybit {'Spot' if spot else 'Futures'} Trade"
 
 
 def _unit(category: str) -> str:

@@ -1,0 +1,118 @@
+"""How fast Bybit's rows become records, and how fast ccxt parses the same bodies.
+
+    PYTHONPATH=src python bench/micro/transactions.py
+
+Both sides get the same 1,000 rows as they come over the wire, page by page, and do what stands
+between a body and a list of records. Prints records a second, and the ratio.
+"""
+
+import json as stdlib_json
+import time
+from collections.abc import Callable
+
+import ccxt
+from msgspec import json
+
+from onebook.model import DAY_MS
+from onebook.simulator.bybit_account import Account, History, rows
+from onebook.simulator.bybit_account.history import MARKETS
+from onebook.transactions.bybit import funds, ledger, trades
+from onebook.transactions.bybit.client import Envelope
+from onebook.transactions.bybit.instruments import Markets
+from onebook.transactions.bybit.rows import Context, Mapper
+from onebook.transactions.record import encode
+
+NOW_MS = 1_763_000_000_000
+HISTORY = History(
+    NOW_MS - 60 * DAY_MS, NOW_MS, executions=5_000, deposits=1_200, withdrawals=1_000,
+    transfers=1_000,
+)  # fmt: skip
+RECORDS = 1_000
+PAGE_ROWS = 50
+ROUNDS = 15
+_decoder = json.Decoder(Envelope)
+
+
+def bodies_of(found: list[dict[str, object]]) -> list[bytes]:
+    """Pages as Bybit sends them."""
+    pages = [found[at : at + PAGE_ROWS] for at in range(0, len(found), PAGE_ROWS)]
+    return [json.encode({"retCode": 0, "result": {"list": page}, "time": 1}) for page in pages]
+
+
+def best_s(work: Callable[[], object]) -> float:
+    """The fastest of several rounds: the one that was disturbed least."""
+    times = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def ours(bodies: list[bytes], mapper: Mapper, context: Context) -> Callable[[], object]:
+    def work() -> object:
+        return [mapper(row, context) for b in bodies for row in _decoder.decode(b).result["list"]]
+
+    return work
+
+
+def encoded(bodies: list[bytes], mapper: Mapper, context: Context) -> Callable[[], object]:
+    map_all = ours(bodies, mapper, context)
+
+    def work() -> object:
+        return [encode(record) for record in map_all()]  # type: ignore[attr-defined]
+
+    return work
+
+
+class Offline(ccxt.bybit):
+    """ccxt with the simulation's markets, and no network."""
+
+    def fetch(self, url: str, *args: object, **kwargs: object) -> object:
+        query = dict(part.partition("=")[::2] for part in url.partition("?")[2].split("&"))
+        markets = [rows.market(m) for m in MARKETS if m.category == query.get("category")]
+        found = markets if "instruments-info" in url and "status" not in query else []
+        return {"retCode": 0, "result": {"list": found, "rows": []}, "time": 1}
+
+
+def theirs(bodies: list[bytes], parse: Callable[[object], object]) -> Callable[[], object]:
+    def work() -> object:
+        return [parse(stdlib_json.loads(body)["result"]["list"]) for body in bodies]
+
+    return work
+
+
+def main() -> None:
+    account = Account(HISTORY)
+    markets = Markets()
+    for category in ("spot", "linear", "inverse"):
+        markets.load(category, [rows.market(m) for m in MARKETS if m.category == category])
+    exchange = Offline()
+    exchange.load_markets()
+    spot = [rows.execution(e) for e in account.executions["spot"].entries[:RECORDS]]
+    linear = [rows.execution(e) for e in account.executions["linear"].entries[:RECORDS]]
+    lines = [rows.ledger(e) for e in account.ledger.entries[:RECORDS]]
+    orders = [rows.order(e) for e in account.orders["spot"].entries[:RECORDS]]
+    deposits = [rows.deposit(e) for e in account.deposits.entries[:RECORDS]]
+    withdrawals = [rows.withdrawal(e) for e in account.withdrawals.entries[:RECORDS]]
+    transfers = [rows.transfer(e) for e in account.transfers.entries[:RECORDS]]
+    cases: list[tuple[str, list[dict[str, object]], Mapper, str, Callable[[object], object]]] = [
+        ("spot fills", spot, trades.execution, "spot", exchange.parse_trades),
+        ("futures fills", linear, trades.execution, "linear", exchange.parse_trades),
+        ("ledger lines", lines, ledger.ledger, "", exchange.parse_ledger),
+        ("orders", orders, trades.order, "spot", exchange.parse_orders),
+        ("deposits", deposits, funds.deposit, "", exchange.parse_transactions),
+        ("withdrawals", withdrawals, funds.withdrawal, "", exchange.parse_transactions),
+        ("transfers", transfers, funds.transfer, "", exchange.parse_transfers),
+    ]
+    print(f"{'':14}{'records/s':>12}{'with JSON':>12}{'ccxt':>12}{'ratio':>8}")
+    for name, found, mapper, category, parse in cases:
+        bodies, context = bodies_of(found), Context("mainnet", markets, category)
+        mine = len(found) / best_s(ours(bodies, mapper, context))
+        sent = len(found) / best_s(encoded(bodies, mapper, context))
+        other = len(found) / best_s(theirs(bodies, parse))
+        print(f"{name:14}{mine:12,.0f}{sent:12,.0f}{other:12,.0f}{mine / other:8.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""`onebook credentials`: the operator's exchange keys, asked for and encrypted, never shown."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from rich.table import Table
+
+from onebook import config
+from onebook.accounts.periods import iso_utc
+from onebook.cli.common import console, reported, run
+from onebook.cli.operator import ConfigFile, now_ms
+from onebook.errors import InvalidRequest
+from onebook.store import Store
+from onebook.transactions.bybit import Bybit
+from onebook.transactions.bybit.adapter import BybitSettings
+from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, MasterKeys, Vault
+from onebook.transactions.service import Transactions, Validation
+
+EXCHANGES = ("bybit",)
+EXIT_INVALID = 1
+
+credentials_app = typer.Typer(
+    no_args_is_help=True, help="Exchange keys of the operator: set, check, list, rotate, remove."
+)
+
+Exchange = Annotated[str, typer.Argument(help="The exchange, such as bybit.")]
+Testnet = Annotated[bool, typer.Option("--testnet", help="The testnet's credentials.")]
+
+
+class Safe(NamedTuple):
+    """The vault, and the settings that say where the exchanges are."""
+
+    vault: Vault
+    settings: config.TransactionSettings
+
+
+@asynccontextmanager
+async def safe(file: Path | None) -> AsyncIterator[Safe]:
+    """Open the vault over the store that the settings name."""
+    settings = config.load(file)
+    async with Store(settings.store.url) as store:
+        await store.upgrade()
+        masters = MasterKeys(settings.transactions.master_key_file)
+        yield Safe(Vault(store, masters), settings.transactions)
+
+
+def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
+    """The transaction service as the operator uses it: without HTTP, without cursors."""
+    settings = opened.settings
+    bybit = Bybit(BybitSettings(settings.bybit_mainnet_url, settings.bybit_testnet_url))
+    return Transactions([bybit], opened.vault, cursor_secret=cursor_secret)
+
+
+@credentials_app.command("set")
+@reported
+def set_credentials(
+    exchange: Exchange,
+    testnet: Testnet = False,
+    rsa_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="The PEM file of a self-generated key; without it a secret is asked for."
+        ),
+    ] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Ask for an API key and its secret, encrypt them and keep them.
+
+    A read-only key with the permissions Wallet, Spot and Contract is enough.
+
+    Example: onebook credentials set bybit --testnet
+    """
+    _known(exchange)
+    api_key = _asked("API key")
+    secret = rsa_key_file.read_text() if rsa_key_file else _asked("API secret")
+
+    async def work() -> None:
+        async with safe(config) as opened:
+            credentials = Credentials(api_key, secret)
+            await opened.vault.put(exchange, _environment(testnet), credentials, now_ms=now_ms())
+
+    run(work())
+    typer.echo(f"The {exchange} {_environment(testnet)} credentials are set.")
+
+
+@credentials_app.command("check")
+@reported
+def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = None) -> None:
+    """Ask the exchange whether it accepts the credentials, and what the key may read.
+
+    Example: onebook credentials check bybit
+    """
+
+    async def work() -> Validation:
+        async with safe(config) as opened:
+            service = exchange_service(opened)
+            try:
+                return await service.validate(exchange, testnet=testnet)
+            finally:
+                await service.close()
+
+    found = run(work())
+    typer.echo(found.message)
+    if found.info is None:
+        raise typer.Exit(EXIT_INVALID)
+    if not found.info.read_only:
+        typer.echo("The key can do more than read; a read-only key is enough and safer.")
+    for kind in found.info.unavailable_types:
+        typer.echo(f"The key may not read all of: {kind}.")
+
+
+@credentials_app.command("list")
+@reported
+def list_credentials(config: ConfigFile = None) -> None:
+    """List which credentials are set; never what they are.
+
+    Example: onebook credentials list
+    """
+
+    async def work() -> list[Any]:
+        async with safe(config) as opened:
+            return list(await opened.vault.listed())
+
+    table = Table("exchange", "environment", "master key", "set", box=None, pad_edge=False)
+    for row in run(work()):
+        table.add_row(row.exchange, row.environment, row.kek_id, iso_utc(row.created_at_ms))
+    console.print(table)
+
+
+@credentials_app.command("rotate")
+@reported
+def rotate(config: ConfigFile = None) -> None:
+    """Make a new master key and re-wrap every stored key under it, while the service runs.
+
+    Example: onebook credentials rotate
+    """
+
+    async def work() -> int:
+        async with safe(config) as opened:
+            return await opened.vault.rotate()
+
+    count = run(work())
+    typer.echo(f"Re-wrapped {count} credential{'' if count == 1 else 's'} under a new master key.")
+
+
+@credentials_app.command("remove")
+@reported
+def remove(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = None) -> None:
+    """Forget the credentials of an exchange.
+
+    Example: onebook credentials remove bybit --testnet
+    """
+
+    async def work() -> bool:
+        async with safe(config) as opened:
+            return await opened.vault.remove(exchange, _environment(testnet))
+
+    if not run(work()):
+        raise InvalidRequest(f"There are no {exchange} {_environment(testnet)} credentials.")
+    typer.echo(f"The {exchange} {_environment(testnet)} credentials are gone.")
+
+
+def _asked(what: str) -> str:
+    text = str(typer.prompt(what, hide_input=True)).strip()
+    if not text or len(text) > SECRET_CHARS_MAX or not text.isprintable():
+        raise InvalidRequest(f"That is no {what}.")
+    return text
+
+
+def _known(exchange: str) -> None:
+    if exchange not in EXCHANGES:
+        raise InvalidRequest(
+            f"Exchange {exchange!r} is not supported; there is {', '.join(EXCHANGES)}."
+        )
+
+
+def _environment(testnet: bool) -> str:
+    return "testnet" if testnet else "mainnet"

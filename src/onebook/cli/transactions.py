@@ -1,0 +1,177 @@
+"""`onebook transactions`: an account's history into a file, complete or saying what is missing."""
+
+import re
+import secrets
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from onebook.cli.common import console, reported, run
+from onebook.cli.credentials import exchange_service, safe
+from onebook.cli.operator import ConfigFile, moment_ms, now_ms
+from onebook.errors import InvalidRequest
+from onebook.transactions.answer import Coverage, ErrorEntry
+from onebook.transactions.export import FORMS, Writer, writer
+from onebook.transactions.query import Ask, Query
+from onebook.transactions.record import Record, iso
+from onebook.transactions.service import Run
+from onebook.transactions.verify import Verification
+
+OPERATOR: Final = "operator"
+DEADLINE_S: Final = 24 * 3_600.0
+EXIT_INCOMPLETE: Final = 1
+_DAYS_AGO = re.compile(r"\d{1,6}[smhd]", re.ASCII)
+
+transactions_app = typer.Typer(
+    no_args_is_help=True, help="Transactions of exchange accounts, in one form."
+)
+
+
+class Outcome:
+    """What a fetch came to."""
+
+    def __init__(self, run: Run) -> None:
+        self.count = run.totals.count
+        self.coverage: list[Coverage] = run.coverage()
+        self.errors: list[ErrorEntry] = run.errors()
+        self.verification: Verification | None = run.verification()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        proven = self.verification is None or self.verification.holds
+        return proven and all(entry.complete for entry in self.coverage) and not self.errors
+
+
+@transactions_app.command("fetch")
+@reported
+def fetch(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    exchange: Annotated[str, typer.Option(help="The exchange.")] = "bybit",
+    types: Annotated[str, typer.Option(help="Types, comma separated; none: all but ledger.")] = "",
+    since: Annotated[
+        str, typer.Option("--from", help="A date (UTC), or a span back: 90d.")
+    ] = "30d",
+    until: Annotated[str, typer.Option("--to", help="A date (UTC), or now.")] = "now",
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMS)}.")] = "jsonl",
+    testnet: Annotated[bool, typer.Option("--testnet", help="Ask the testnet.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Prove that nothing is missing.")
+    ] = False,
+    config: ConfigFile = None,
+) -> None:
+    """Fetch a history of any length into a file and say what it covers.
+
+    The file appears when it is whole. The status is 0 only if nothing is missing.
+
+    Example: onebook transactions fetch --types trades,ledger --from 2025-01-01 -o history.jsonl
+    """
+    now = now_ms()
+    ask = Ask(
+        exchange=exchange,
+        transaction_types=tuple(word.strip() for word in types.split(",") if word.strip()),
+        testnet=testnet,
+        start_time=_moment(since, now),
+        end_time=_moment(until, now),
+        verify=verify,
+    )
+    if form not in FORMS:
+        raise InvalidRequest(f"There is no format {form!r}; there are {', '.join(FORMS)}.")
+    outcome = run(_fetch(ask, output, form, config))
+    _show(outcome, output)
+    if not outcome.complete:
+        raise typer.Exit(EXIT_INCOMPLETE)
+
+
+async def _fetch(ask: Ask, output: Path, form: str, config: Path | None) -> Outcome:
+    part = output.with_name(output.name + ".part")
+    async with safe(config) as opened:
+        service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
+        try:
+            query = service.plan(ask, key_id=OPERATOR, streamed=True)
+            async with service.run(query) as run:
+                file = writer(form, part)
+                try:
+                    await _write(run, query, file)
+                finally:
+                    file.close()
+                run.raise_if_nothing()
+                part.replace(output)
+                return Outcome(run)
+        finally:
+            part.unlink(missing_ok=True)
+            await service.close()
+
+
+async def _write(run: Run, query: Query, file: Writer) -> None:
+    with _progress() as progress:
+        task = progress.add_task("fetching", total=max(1, query.to_ms - query.from_ms), count=0)
+        async with aclosing(run.records(DEADLINE_S)) as batches:
+            async for batch in batches:
+                file.write(batch)
+                _advance(progress, task, query, batch, run.totals.count)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %  {task.fields[count]:,} records"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def _advance(
+    progress: Progress, task: TaskID, query: Query, batch: list[Record], count: int
+) -> None:
+    """Records come newest first: how far back the last one is, is how far we are."""
+    progress.update(task, completed=query.to_ms - batch[-1].timestamp, count=count)
+
+
+def _show(outcome: Outcome, output: Path) -> None:
+    table = Table("type", "from", "to", "complete", "why not", box=None, pad_edge=False)
+    for entry in outcome.coverage:
+        table.add_row(
+            entry.transaction_type,
+            "" if entry.from_ms is None else iso(entry.from_ms),
+            iso(entry.to_ms),
+            "yes" if entry.complete else "no",
+            entry.reason or "",
+        )
+    console.print(table)
+    for error in outcome.errors:
+        typer.echo(f"{error.transaction_type}: {error.message}")
+    for sentence in _proof(outcome.verification):
+        typer.echo(sentence)
+    typer.echo(f"{outcome.count:,} records in {output}.")
+
+
+def _proof(found: Verification | None) -> list[str]:
+    """What was proven, and by how much it fails where it does."""
+    if found is None:
+        return []
+    sentences = [
+        f"{chain.wallet} {chain.asset}: {chain.records:,} lines, "
+        + ("the balances chain." if chain.holds else f"{len(chain.breaks)} breaks in the chain.")
+        for chain in found.ledger
+    ]
+    orders = found.orders
+    if orders.checked:
+        state = "add up" if orders.holds else f"do not add up in {len(orders.breaks)} figures"
+        sentences.append(f"The fills of {orders.checked:,} orders {state}.")
+    return sentences
+
+
+def _moment(text: str, now: int) -> int:
+    """A moment of the past: now, a span back, a date."""
+    if text == "now":
+        return now
+    if _DAYS_AGO.fullmatch(text):
+        return 2 * now - moment_ms(text, now)
+    return moment_ms(text, now)

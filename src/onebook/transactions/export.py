@@ -1,0 +1,276 @@
+"""Records as files: JSON lines, CSV, and the forms that tax tools read.
+
+- Koinly: https://support.koinly.io/en/articles/9489976-how-to-create-a-custom-csv-file-with-your-data
+- CoinTracking: https://cointracking.info/import/import_csv/
+
+Tax tools get only what may be summed: primary records that were completed. Fills of futures
+exchange nothing, so they appear by their fees, and the gross P&L of a closed position beside them;
+transfers between own wallets change nothing and are left out.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Final, Protocol
+
+from msgspec import UNSET, UnsetType
+
+from onebook.errors import InvalidRequest
+from onebook.transactions.decimals import add, show
+from onebook.transactions.record import Money, Record, Status, View, encode
+
+PARQUET_ROWS: Final = 10_000
+
+COLUMNS: Final = (
+    "transaction_id", "timestamp", "datetime", "exchange", "environment", "type", "kind", "label",
+    "status", "view", "side", "asset", "amount", "sent_currency", "sent_amount",
+    "received_currency", "received_amount", "fee_currency", "fee_amount", "symbol", "price",
+    "quantity", "quantity_unit", "value", "realised_pnl", "funding", "balance_change",
+    "balance_after", "order_id", "trade_id", "tx_hash", "description",
+)  # fmt: skip
+KOINLY: Final = (
+    "Date", "Sent Amount", "Sent Currency", "Received Amount", "Received Currency", "Fee Amount",
+    "Fee Currency", "Net Worth Amount", "Net Worth Currency", "Label", "Description", "TxHash",
+)  # fmt: skip
+COINTRACKING: Final = (
+    "Type", "Buy Amount", "Buy Currency", "Sell Amount", "Sell Currency", "Fee", "Fee Currency",
+    "Exchange", "Trade-Group", "Comment", "Date", "Tx-ID",
+)  # fmt: skip
+
+Row = tuple[str | int | None, ...]
+
+
+class Writer(Protocol):
+    """Takes records and makes a file of them."""
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Add records."""
+        ...
+
+    def close(self) -> None:
+        """Finish the file."""
+        ...
+
+
+def writer(form: str, path: Path) -> Writer:
+    """A writer of one of `FORMS`.
+
+    Raises:
+        InvalidRequest: There is no such form, or what it needs is not installed.
+    """
+    make = FORMS.get(form)
+    if make is None:
+        raise InvalidRequest(f"There is no format {form!r}; there are {', '.join(FORMS)}.")
+    return make(path)
+
+
+class JsonLines:
+    """A record a line, as the API sends it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Add records."""
+        self._file.write(b"".join([encode(record) + b"\n" for record in records]))
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+
+class Table:
+    """A CSV file (RFC 4180) whose rows a function makes; a record may make none."""
+
+    def __init__(
+        self, path: Path, columns: tuple[str, ...], rows: Callable[[Record], list[Row]]
+    ) -> None:
+        self._file: io.TextIOWrapper = path.open("w", encoding="utf-8", newline="")
+        self._csv = csv.writer(self._file)
+        self._csv.writerow(columns)
+        self._rows = rows
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Add records."""
+        for record in records:
+            for row in self._rows(record):
+                self._csv.writerow(_harmless(cell) for cell in row)
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.close()
+
+
+class Parquet:
+    """The columns of the CSV, amounts as text: no column type of Parquet holds all of them."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            raise InvalidRequest(
+                "Parquet needs pyarrow; install it with `pip install onebook[parquet]`."
+            ) from None
+        self._arrow = pyarrow
+        kinds = {"timestamp": pyarrow.int64()}
+        self._schema = pyarrow.schema([(n, kinds.get(n, pyarrow.string())) for n in COLUMNS])
+        self._writer = parquet.ParquetWriter(path, self._schema)
+        self._held: list[Row] = []
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Add records."""
+        self._held += [flat(record) for record in records]
+        if len(self._held) >= PARQUET_ROWS:
+            self._flush()
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        columns = list(zip(*self._held, strict=True)) or [()] * len(COLUMNS)
+        arrays = [
+            self._arrow.array(values, type=field.type)
+            for values, field in zip(columns, self._schema, strict=True)
+        ]
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+        self._held = []
+
+
+def flat(record: Record) -> Row:
+    """A record as one row of `COLUMNS`."""
+    position, balance, market = record.position, record.balance, record.instrument
+    sent, received = _money(record.sentCurrency), _money(record.receivedCurrency)
+    return (
+        record.transactionId,
+        record.timestamp,
+        record.datetime,
+        record.exchange,
+        record.environment,
+        record.type,
+        record.kind,
+        record.label,
+        record.status.value,
+        record.view.value,
+        record.side,
+        record.asset,
+        record.amount,
+        *sent,
+        *received,
+        *_money(record.fee),
+        market.symbol if market else None,
+        record.price,
+        record.quantity,
+        record.quantity_unit,
+        record.value,
+        position.realised_pnl if position else None,
+        position.funding if position else None,
+        balance.change if balance else None,
+        balance.after if balance else None,
+        record.ids.order_id,
+        record.ids.trade_id,
+        record.ids.tx_hash,
+        record.description.desc,
+    )
+
+
+def koinly(record: Record) -> list[Row]:
+    """A record as Koinly's universal form takes it."""
+    found = taxed(record)
+    if found is None:
+        return []
+    sent, received, fee = found
+    date = f"{record.datetime[:10]} {record.datetime[11:19]} UTC"
+    description = record.description.desc
+    label = KOINLY_LABELS.get(record.kind, "")
+    if record.label in ("Airdrop", "Staking Reward"):
+        label = record.label.lower().replace("staking reward", "reward")
+    elif record.kind in GAINS:
+        label = "realized gain" if received != NOTHING else "margin fee"
+    return [
+        (date, sent[1], sent[0], received[1], received[0], fee[1], fee[0], None, None, label,
+         description, record.ids.tx_hash or record.transactionId)
+    ]  # fmt: skip
+
+
+def cointracking(record: Record) -> list[Row]:
+    """A record as CoinTracking's CSV import takes it."""
+    found = taxed(record)
+    if found is None:
+        return []
+    sent, received, fee = found
+    kind = COINTRACKING_TYPES.get(record.kind, "Other Fee")
+    if record.label in ("Airdrop", "Staking Reward"):
+        kind = "Airdrop" if record.label == "Airdrop" else "Staking"
+    elif record.kind in GAINS:
+        kind = "Margin Profit" if received != NOTHING else "Margin Loss"
+    elif sent == NOTHING and received == NOTHING:
+        # A fee alone is a sale of it.
+        kind, sent, fee = "Margin Fee", (fee[0], fee[1]), NOTHING
+    date = f"{record.datetime[:10]} {record.datetime[11:19]}"
+    return [
+        (kind, received[1], received[0], sent[1], sent[0], fee[1], fee[0], "Bybit", record.type,
+         record.description.desc, date, record.ids.tx_hash or record.transactionId)
+    ]  # fmt: skip
+
+
+Amount = tuple[str | None, str | None]
+NOTHING: Final[Amount] = (None, None)
+GAINS: Final = ("funding", "closed_pnl")
+KOINLY_LABELS: Final = {"liquidation": "margin fee", "adl": "margin fee", "bonus": "reward"}
+COINTRACKING_TYPES: Final = {
+    "deposit": "Deposit",
+    "withdrawal": "Withdrawal",
+    "trade": "Trade",
+    "leverage_token": "Trade",
+    "bonus": "Reward / Bonus",
+}
+
+
+def taxed(record: Record) -> tuple[Amount, Amount, Amount] | None:
+    """What left, what arrived, what it cost; None where a tax tool must not see the record."""
+    if record.kind == "closed_pnl":
+        return _gain(record)
+    if record.view is not View.PRIMARY or record.status is not Status.COMPLETED:
+        return None
+    if record.kind == "transfer":
+        return None
+    sent, received = _money(record.sentCurrency), _money(record.receivedCurrency)
+    fee = _money(record.fee)
+    return None if (sent, received, fee) == (NOTHING, NOTHING, NOTHING) else (sent, received, fee)
+
+
+def _gain(record: Record) -> tuple[Amount, Amount, Amount] | None:
+    """The gross P&L of a closed position: its fees stand at its fills."""
+    net = record.position.realised_pnl if record.position else None
+    if net is None or record.asset is None:
+        return None
+    gross = add(Decimal(net), *(Decimal(fee.amount) for fee in record.fees))
+    if not gross:
+        return None
+    moved = (record.asset, show(abs(gross)))
+    return (moved, NOTHING, NOTHING) if gross < 0 else (NOTHING, moved, NOTHING)
+
+
+def _money(money: Money | UnsetType | None) -> Amount:
+    return NOTHING if money is None or money is UNSET else (money.currency, money.amount_str)
+
+
+def _harmless(cell: str | int | None) -> str | int | None:
+    """A text that a spreadsheet will not take for a formula (OWASP, CSV injection)."""
+    if isinstance(cell, str) and cell[:1] in ("=", "+", "@", "\t", "\r"):
+        return "'" + cell
+    return cell
+
+
+FORMS: Final[dict[str, Callable[[Path], Writer]]] = {
+    "jsonl": JsonLines,
+    "csv": lambda path: Table(path, COLUMNS, lambda record: [flat(record)]),
+    "koinly": lambda path: Table(path, KOINLY, koinly),
+    "cointracking": lambda path: Table(path, COINTRACKING, cointracking),
+    "parquet": Parquet,
+}
