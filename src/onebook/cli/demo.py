@@ -3,6 +3,7 @@
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,8 +14,10 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.cli.common import console, reported, run
 from onebook.model import Tier
+from onebook.simulator import bybit_account
 from onebook.simulator.server import SimulatedExchanges
 from onebook.store import Change
+from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 
 USERNAME: Final = "demo"
 DRAIN_S: Final = 0.5
@@ -37,27 +40,40 @@ def demo_command(
 
 
 async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
-    settings = config.load(
-        overrides={
-            "server": {"port": port},
-            "store": {
-                "url": f"sqlite+aiosqlite:///{folder / 'demo.db'}",
-                "pepper_file": str(folder / "pepper"),
-            },
-            "gateway": {"drain_s": DRAIN_S},
-            "log": {"level": "warning"},
-        }
-    )
-    async with SimulatedExchanges(seed=seed, rate_hz=rate_hz) as simulated:
+    async with (
+        SimulatedExchanges(seed=seed, rate_hz=rate_hz) as simulated,
+        bybit_account.demo() as bybit,
+    ):
+        settings = config.load(
+            overrides={
+                "server": {"port": port},
+                "store": {
+                    "url": f"sqlite+aiosqlite:///{folder / 'demo.db'}",
+                    "pepper_file": str(folder / "pepper"),
+                },
+                "transactions": {
+                    "bybit_mainnet_url": bybit.url,
+                    "bybit_testnet_url": bybit.url,
+                    "master_key_file": str(folder / "master_key"),
+                },
+                "gateway": {"drain_s": DRAIN_S},
+                "log": {"level": "warning"},
+            }
+        )
         places = {
             name: config.ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
             for name, urls in simulated.urls.items()
         }
-        await app.serve(settings, overrides=places, on_started=_introduce)
+        introduce = partial(_introduce, bybit_key=bybit.key)
+        await app.serve(settings, overrides=places, on_started=introduce)
 
 
-async def _introduce(node: app.Node) -> None:
-    """Create the key and say what can be done now."""
+async def _introduce(node: app.Node, *, bybit_key: bybit_account.SimulatedKey) -> None:
+    """Create the key, keep the simulated account's credentials, and say what can be done now."""
+    vault = Vault(node.store, MasterKeys(node.settings.transactions.master_key_file))
+    credentials = Credentials(bybit_key.api_key, bybit_key.secret)
+    now_ms = time.time_ns() // 1_000_000
+    await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
     admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
     change = Change(time.time_ns() // 1_000_000, "demo", "the demo's key")
     await admin.create_account(USERNAME, change)
