@@ -110,12 +110,7 @@ async def running(
         await store.upgrade()
         pepper = load_pepper(settings.store.pepper_file)
         accounts = await stack.enter_async_context(
-            Accounts(
-                store,
-                pepper,
-                settings=settings.accounts,
-                clock_ms=clock.wall_ms,
-            )
+            Accounts(store, pepper, settings=settings.accounts, clock_ms=clock.wall_ms)
         )
         rest = await stack.enter_async_context(Rest())
         wanted = _feed_settings(settings, overrides)
@@ -268,7 +263,7 @@ def _application(node: Node, clock: SystemClock) -> FastAPI:
     services = api.Services(
         accounts=node.accounts,
         transactions=node.transactions,
-        health=lambda: _health(node),
+        health=lambda: _health(node, clock.wall_ms()),
         websocket=api.WebSocketFacts(gateway.MESSAGES, gateway.ERRORS, gateway.CLOSE_CODES),
         settings=settings.api,
         query_key_allowed=settings.gateway.query_key_allowed,
@@ -289,14 +284,17 @@ def _application(node: Node, clock: SystemClock) -> FastAPI:
     return application
 
 
-def _health(node: Node) -> api.HealthFacts:
+def _health(node: Node, now_ms: int) -> api.HealthFacts:
     states = {name: node.supervisor.state(name) for name in node.supervisor.stats}
-    problems = tuple(f"{name} is {state}." for name, state in states.items() if state != "active")
+    problems = [f"{name} is {state}." for name, state in states.items() if state != "active"]
+    reachable = node.accounts.reachable(now_ms)
+    if not reachable:
+        problems.append("The database does not answer.")
     return api.HealthFacts(
-        ready=not node.gateway.hub.draining,
+        ready=reachable and not node.gateway.hub.draining,
         draining=node.gateway.hub.draining,
         active_exchanges=node.supervisor.active_exchanges(),
-        problems=problems,
+        problems=tuple(problems),
     )
 
 

@@ -448,3 +448,9 @@ async def test_neither_keys_nor_tokens_reach_the_log_or_the_database(
         assert secret not in repr(made)
         for path in files:
             assert secret.encode() not in path.read_bytes(), path.name
+
+
+async def test_a_store_that_stays_silent_is_told_after_five_seconds(house: House) -> None:
+    await house.accounts.poll(START_MS)
+    assert house.accounts.reachable(START_MS + 4_999)
+    assert not house.accounts.reachable(START_MS + 5_000)

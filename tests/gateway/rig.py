@@ -13,12 +13,12 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError
 
 from onebook.accounts import Accounts, Admin
+from onebook.app import SystemClock
 from onebook.books import Books
 from onebook.config import AccountsSettings, GatewaySettings
 from onebook.errors import InvalidRequest
 from onebook.exchanges.contract import Delta, Snapshot
 from onebook.gateway import Gateway
-from onebook.gateway.gateway import LoopClock
 from onebook.model import Health, Instrument, Tier
 from onebook.store import Change, Store
 
@@ -28,7 +28,7 @@ SYMBOL = "BTC/USDT"
 BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
 
 
-class MovableClock(LoopClock):
+class MovableClock(SystemClock):
     """The real clock, which a test can put forward."""
 
     def __init__(self):

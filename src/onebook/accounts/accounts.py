@@ -118,6 +118,7 @@ class Accounts:
     async def __aenter__(self) -> Self:
         await require_same_pepper(self._store, self._pepper)
         self._stamp = await self._store.newest_change()
+        self._polled_at_ms = self._clock_ms()
         self._tasks = [
             asyncio.create_task(self.watch(), name="accounts-watch"),
             asyncio.create_task(self.meter.run(self.settings.flush_interval_s), name="meter"),
@@ -222,6 +223,10 @@ class Accounts:
         return usage_report(
             key, used_bytes, allowance_bytes=self.settings.allowance_bytes, now_ms=now_ms
         )
+
+    def reachable(self, now_ms: int) -> bool:
+        """Whether the store has answered the watch lately; until it does, caches run out."""
+        return now_ms - self._polled_at_ms < CACHE_TTL_MS
 
     async def watch(self) -> None:
         """Ask the store each second what was changed, until cancelled."""

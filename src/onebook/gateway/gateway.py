@@ -1,8 +1,5 @@
 """The gateway as one thing to start and stop: hub, streams and keeper on one event loop."""
 
-import asyncio
-from collections.abc import Callable
-from time import monotonic, time_ns
 from typing import Self
 
 from onebook.accounts import Accounts
@@ -13,27 +10,7 @@ from onebook.gateway.directory import Directory
 from onebook.gateway.hub import Hub
 from onebook.gateway.keeper import Keeper
 from onebook.gateway.protocol import Connection
-from onebook.streams import Clock, Handle, Streams
-
-
-class LoopClock:
-    """The machine's clocks and the running event loop.
-
-    Not the loop's own time, which on uvloop stands still during a callback and counts whole
-    milliseconds; both are CLOCK_MONOTONIC.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.monotonic = monotonic
-
-    def wall_us(self) -> int:
-        """Microseconds since 1970."""
-        return time_ns() // 1_000
-
-    def call_at(self, when: float, callback: Callable[[], None]) -> Handle:
-        """Call back at a monotonic time."""
-        return self._loop.call_later(max(0.0, when - monotonic()), callback)
+from onebook.streams import Clock, Streams
 
 
 class Gateway:
@@ -50,9 +27,8 @@ class Gateway:
         books: Books,
         catalogue: Catalogue,
         supervisor: Supervisor,
-        clock: Clock | None = None,
+        clock: Clock,
     ) -> None:
-        clock = clock or LoopClock()
         directory = Directory(catalogue, supervisor, monotonic=clock.monotonic)
         self.hub = Hub(settings, accounts=accounts, directory=directory, clock=clock)
         self.streams = self.hub.streams = Streams(
