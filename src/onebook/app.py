@@ -44,9 +44,15 @@ class SystemClock:
     """The time of this machine; `monotonic` is the event loop's, so that its callbacks agree."""
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.monotonic = loop.time
-        self.call_at = loop.call_at
+        self._loop = asyncio.get_running_loop()
+
+    def monotonic(self) -> float:
+        """Seconds that only grow."""
+        return self._loop.time()
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call back at a time of `monotonic`."""
+        return self._loop.call_at(when, callback)
 
     def wall_us(self) -> int:
         """Microseconds since 1970, UTC."""

@@ -4,7 +4,6 @@ import asyncio
 import json
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from decimal import Decimal
-from time import monotonic
 
 import uvicorn
 from msgspec import Raw
@@ -34,7 +33,9 @@ class MovableClock(SystemClock):
     def __init__(self):
         super().__init__()
         self._ahead_s = 0.0
-        self.monotonic = lambda: monotonic() + self._ahead_s
+
+    def monotonic(self):
+        return super().monotonic() + self._ahead_s
 
     def wall_us(self):
         return super().wall_us() + round(self._ahead_s * 1_000_000)
