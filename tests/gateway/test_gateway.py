@@ -914,7 +914,8 @@ def test_the_same_conversation_on_uvloop(tmp_path):
                 assert (await client.next())["update_number"] == 1
                 node.delta("okx", [("100", "9")])
                 assert (await client.next())["data"]["bids"][0]["amount"] == 9
-                assert (await client.ask(type="ping"))["latency_ms"] > 0
+                while not (await client.ask(type="ping"))["latency_ms"]:
+                    pass  # our pong to the first ping is still on its way
                 await raw(client, Frame(Opcode.CONT, b"{}").serialize(mask=True))
                 assert await client.closed() == 1002
 
