@@ -220,9 +220,10 @@ class Vault:
     async def get(self, exchange: str, environment: str) -> Credentials | None:
         """The credentials of an exchange environment; None where the operator set none."""
         row = await self._store.credentials(exchange, environment)
-        if row is None:
-            return None
-        return _open(row, self._ring_for(row.kek_id))
+        if row is not None and row.kek_id not in self._ring_for(row.kek_id):
+            # The key was turned between our two looks: the row is under the new one by now.
+            row = await self._store.credentials(exchange, environment)
+        return None if row is None else _open(row, self._ring_for(row.kek_id))
 
     async def has(self, exchange: str, environment: str) -> bool:
         """Whether the operator set credentials."""

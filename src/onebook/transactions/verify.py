@@ -9,6 +9,7 @@ Three identities, each of which a lost record breaks:
 Records come newest first. Memory: one balance per coin, one sum per order still open.
 """
 
+from collections import Counter
 from decimal import Decimal
 from itertools import groupby
 from typing import Final
@@ -73,19 +74,24 @@ class _Chain:
         self.closing: Decimal | None = None
         self.before: Decimal | None = None  # what the next older line must end with
         self.breaks: list[Break] = []
+        self._rounds: list[list[Record]] = []
 
     def take(self, lines: list[Record]) -> None:
         """Take the lines of one instant: their order is not known, the chain itself gives it."""
-        left = list(lines)
-        while left:
-            line = self._link(left)
-            left.remove(line)
+        newest = _newest_balance(lines) if self.before is None else self.before
+        if newest is None:
+            # They end where they began: where that is, the next older instant tells.
+            self._rounds.append(lines)
+            return
+        self._take_rounds(newest)
+        for line in chained(lines, newest):
             self._append(line)
 
-    def _link(self, lines: list[Record]) -> Record:
-        if self.before is None and len(lines) > 1:
-            return _newest(lines)
-        return next((line for line in lines if _after(line) == self.before), lines[0])
+    def _take_rounds(self, balance: Decimal) -> None:
+        for lines in self._rounds:
+            for line in chained(lines, balance):
+                self._append(line)
+        self._rounds = []
 
     def _append(self, line: Record) -> None:
         after, change = _after(line), _change(line)
@@ -105,6 +111,9 @@ class _Chain:
         self.records += 1
 
     def report(self) -> ChainReport:
+        """What was found."""
+        if self._rounds:
+            self._take_rounds(_after(self._rounds[0][0]))
         opening, closing = self.before or ZERO, self.closing or ZERO
         difference = subtract(closing, add(opening, self.changes))
         return ChainReport(
@@ -244,11 +253,41 @@ def _change(record: Record) -> Decimal:
     return Decimal(record.balance.change or 0)
 
 
-def _newest(lines: list[Record]) -> Record:
-    """The last line of an instant: the one whose balance no other line of it begins with."""
-    begins = [subtract(_after(line), _change(line)) for line in lines]
+def _before(line: Record) -> Decimal:
+    return subtract(_after(line), _change(line))
+
+
+def _newest_balance(lines: list[Record]) -> Decimal | None:
+    """The balance after the last line of an instant: more lines end there than begin there.
+
+    None where they make a round.
+    """
+    surplus = Counter(_after(line) for line in lines)
+    surplus.subtract(_before(line) for line in lines)
+    return next((balance for balance, count in surplus.items() if count > 0), None)
+
+
+def chained(lines: list[Record], start: Decimal) -> list[Record]:
+    """Lines of one instant, newest first, so that each begins where the next older one ends.
+
+    Balances are the nodes of a graph and lines its edges: the order is a path that takes every
+    edge once (Hierholzer 1873). Where there is none, the lines come as they are.
+    """
+    if len(lines) == 1:
+        return lines
+    ends_at: dict[Decimal, list[Record]] = {}
     for line in lines:
-        others = [begin for other, begin in zip(lines, begins, strict=True) if other is not line]
-        if _after(line) not in others:
-            return line
-    return lines[0]
+        ends_at.setdefault(_after(line), []).append(line)
+    path: list[Record] = []
+    stack: list[tuple[Decimal, Record | None]] = [(start, None)]
+    while stack:
+        balance, newer = stack[-1]
+        if onward := ends_at.get(balance):
+            older = onward.pop()
+            stack.append((_before(older), older))
+        else:
+            stack.pop()
+            if newer is not None:
+                path.append(newer)
+    path.reverse()
+    return path if len(path) == len(lines) else lines

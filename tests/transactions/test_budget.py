@@ -1,0 +1,132 @@
+"""Limits, the circuit and retries, on a clock that only moves when somebody waits."""
+
+import asyncio
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onebook.transactions.budget import (
+    BACKOFF_S_MAX,
+    BLOCK_S_MAX,
+    RETRIES_MAX,
+    RETRIES_START,
+    Circuit,
+    Limit,
+    Rate,
+    Retries,
+)
+from transactions.bybit_support import CLOCK, loop_s, run
+
+
+def times_of(rate: Rate, count: int, *, gaps: list[float] | None = None) -> list[float]:
+    async def story() -> list[float]:
+        limit, times = Limit(rate, CLOCK), []
+        for index in range(count):
+            await limit.take()
+            times.append(loop_s())
+            await asyncio.sleep((gaps or [0.0])[index % len(gaps or [0.0])])
+        return times
+
+    return run(story())
+
+
+@given(st.integers(1, 20), st.lists(st.floats(0, 2), min_size=1, max_size=9))
+def test_never_more_than_the_limit_in_any_window(count: int, gaps: list[float]) -> None:
+    times = times_of(Rate(count, 1.0), 60, gaps=gaps)
+    for index, at in enumerate(times):
+        assert sum(1 for other in times[index:] if other < at + 1.0) <= count
+
+
+def test_the_limit_is_used_up_to_the_margin() -> None:
+    times = times_of(Rate(25, 1.0), 250)
+    assert times[-1] < 1.04 * 9
+
+
+def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
+    async def story() -> tuple[float, float]:
+        limit = Limit(Rate(50, 1.0, start=10), CLOCK)
+        for _ in range(21):
+            await limit.take()
+        slow = loop_s()
+        limit.told(500)
+        for _ in range(51):
+            await limit.take()
+        return slow, loop_s() - slow
+
+    slow, fast = run(story())
+    assert 2.0 < slow < 2.2
+    assert 1.0 < fast < 1.2
+
+
+def test_a_limit_by_the_minute_is_not_read_as_one_by_the_second() -> None:
+    async def story() -> float:
+        limit = Limit(Rate(60, 60.0), CLOCK)
+        limit.told(1)
+        for _ in range(60):
+            await limit.take()
+        return loop_s()
+
+    assert run(story()) == 0.0
+
+
+def test_a_block_voids_the_turns_of_those_who_wait() -> None:
+    async def story() -> list[float]:
+        limit, times = Limit(Rate(2, 1.0), CLOCK), []
+
+        async def ask() -> None:
+            await limit.take()
+            times.append(loop_s())
+
+        tasks = [asyncio.create_task(ask()) for _ in range(4)]
+        await asyncio.sleep(0.5)
+        limit.block(10.0)
+        await asyncio.gather(*tasks)
+        return times
+
+    first, second, *rest = run(story())
+    assert (first, second) == (0.0, 0.0)
+    assert all(at >= 10.5 for at in rest)
+
+
+def test_a_block_is_data_and_has_a_limit() -> None:
+    async def story() -> float:
+        limit = Limit(Rate(5, 1.0), CLOCK)
+        limit.block(10**9)
+        limit.block(-5)
+        await limit.take()
+        return loop_s()
+
+    assert run(story()) == BLOCK_S_MAX
+
+
+def test_the_circuit_stays_open_for_its_time() -> None:
+    async def story() -> list[float]:
+        circuit = Circuit(600.0, CLOCK)
+        found = [circuit.left_s()]
+        circuit.trip()
+        await asyncio.sleep(100)
+        found.append(circuit.left_s())
+        await asyncio.sleep(500)
+        found.append(circuit.left_s())
+        return found
+
+    assert run(story()) == [0.0, 500.0, 0.0]
+
+
+def test_successes_earn_retries_up_to_a_limit() -> None:
+    retries = Retries(Random(1))
+    assert sum(retries.spend() for _ in range(100)) == RETRIES_START
+    assert not retries.spend()
+    for _ in range(5):
+        retries.succeeded()
+    assert retries.spend()
+    for _ in range(10_000):
+        retries.succeeded()
+    assert sum(retries.spend() for _ in range(100)) == RETRIES_MAX
+
+
+@given(st.integers(0, 30), st.integers())
+def test_backoff_grows_with_jitter_and_has_a_limit(attempt: int, seed: int) -> None:
+    wait_s = Retries(Random(seed)).backoff_s(attempt)
+    assert 0.1 < wait_s <= min(BACKOFF_S_MAX, 0.25 * 2**attempt)
