@@ -83,6 +83,8 @@ class Connection(WSListener):
         self._parts = bytearray()
         self._joining = False
         self._transport: WSTransport | None = None
+        self._timer: asyncio.TimerHandle
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(feed.settings.fetches_max)
 
@@ -129,6 +131,7 @@ class Connection(WSListener):
         """The socket is gone: its books are stale from here."""
         self.session.closed(self._clock())
         self.gone.set()
+        self._finish()
 
     def tick(self) -> None:
         """Let time pass."""
@@ -158,14 +161,33 @@ class Connection(WSListener):
 
     async def attend(self) -> None:
         """Tick until the socket is gone."""
-        while not self.gone.is_set():
-            try:
-                async with asyncio.timeout(TICK_S):
-                    await self.gone.wait()
-            except TimeoutError:
-                self.tick()
-                if self.session.ended is not None:
-                    await self._part_ways()
+        self._tick_later()
+        try:
+            await self._over
+        finally:
+            self._timer.cancel()
+        if not self.gone.is_set():
+            await self._part_ways()
+
+    # A callback and not a task that wakes: many quiet feeds tick some hundred times a second.
+    def _tick_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        try:
+            self.tick()
+        except Exception as error:
+            if not self._over.done():
+                self._over.set_exception(error)
+            return
+        if self.session.ended is None:
+            self._tick_later()
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
 
     async def release(self) -> None:
         """Leave nothing behind: no socket, no task."""
