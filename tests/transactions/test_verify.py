@@ -103,6 +103,20 @@ def test_lines_of_one_instant_are_put_in_the_order_of_the_chain() -> None:
         assert found.holds, instant
 
 
+def test_a_break_before_an_instant_is_one_break() -> None:
+    instant = [line(40, "1", "8", name="0xa"), line(40, "2", "7", name="0xb")]
+    for order_of in (instant, instant[::-1]):
+        found = report(line(50, "1", "11.5"), *order_of)
+        assert len(found.ledger[0].breaks) == 1
+        assert found.ledger[0].opening == "5"
+
+
+def test_an_answer_of_nothing_but_a_round() -> None:
+    found = report(line(40, "1", "8"), line(40, "-1", "7", name="0xb"))
+    assert found.holds
+    assert found.ledger[0].changes == "0"
+
+
 def test_fills_that_add_up_to_their_order() -> None:
     found = report(
         fill(60, "a", "1", "10"), fill(50, "a", "2", "20.5"), order(40, "a", "3", "30.5")

@@ -84,6 +84,9 @@ class _Chain:
             self._rounds.append(lines)
             return
         self._take_rounds(newest)
+        if all(_after(line) != newest for line in lines):
+            # A break is before these lines, not between them.
+            newest = _newest_balance(lines) or _after(lines[0])
         for line in chained(lines, newest):
             self._append(line)
 

@@ -1,0 +1,586 @@
+"""The corners of the mapping that no recorded row shows, and the identities of those that do."""
+
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from onebook.transactions.bybit import funds, ledger, trades
+from onebook.transactions.bybit.adapter import read_row, rows_of, unavailable_types
+from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES, WORDS
+from onebook.transactions.bybit.instruments import CACHE_MAX, Markets, guess, listed
+from onebook.transactions.bybit.rows import Context, ms
+from onebook.transactions.failures import SourceFailed
+from onebook.transactions.record import Direction, Status, View
+from transactions.bybit_support import samples_dir
+from transactions.test_samples import names
+from transactions.test_samples import rows_of as sample_rows
+
+SPOT = Context("mainnet", Markets(), "spot", 7)
+LINEAR = Context("mainnet", Markets(), "linear", 7)
+INVERSE = Context("testnet", Markets(), "inverse", 7)
+
+
+def fill(**fields: Any) -> dict[str, Any]:
+    base = {
+        "symbol": "BTCUSDT", "side": "Buy", "execId": "e1", "orderId": "o1", "execPrice": "100",
+        "execQty": "2", "execValue": "200", "execFee": "0.2", "feeRate": "0.001",
+        "execTime": "1700000000000", "execType": "Trade", "isMaker": False, "feeCurrency": "",
+    }  # fmt: skip
+    return base | fields
+
+
+class TestSpotFees:
+    """Bybit's rule where `feeCurrency` is empty."""
+
+    @pytest.mark.parametrize(
+        ("side", "fee", "maker", "currency"),
+        [
+            ("Buy", "0.2", False, "BTC"),
+            ("Sell", "0.2", False, "USDT"),
+            ("Buy", "0.2", True, "BTC"),
+            ("Buy", "-0.2", True, "USDT"),
+            ("Sell", "-0.2", True, "BTC"),
+            ("Sell", "-0.2", False, "USDT"),
+        ],
+    )
+    def test_what_is_bought_pays_and_a_rebate_comes_in_the_other(
+        self, side: str, fee: str, maker: bool, currency: str
+    ) -> None:
+        record = trades.execution(fill(side=side, execFee=fee, isMaker=maker), SPOT)
+        assert record.fees[0].currency == currency
+        assert record.fee is not None
+        assert record.fee.amount_str == fee
+
+    def test_the_currency_that_is_told_wins(self) -> None:
+        record = trades.execution(fill(feeCurrency="MNT"), SPOT)
+        assert record.fees[0].currency == "MNT"
+
+    @pytest.mark.parametrize(
+        "extra",
+        [
+            '[{"feeCoin":"EUR","feeType":"TAX","subFeeType":"WHT","feeRate":"0.01","fee":"0.5"}]',
+            [{"feeCoin": "EUR", "subFeeType": "WHT", "feeRate": "0.01", "fee": "0.5"}],
+        ],
+    )
+    def test_taxes_are_fees_too(self, extra: Any) -> None:
+        record = trades.execution(fill(extraFees=extra), SPOT)
+        tax = record.fees[1]
+        assert (tax.currency, tax.amount, tax.rate, tax.kind, tax.native) == (
+            "EUR", "0.5", "0.01", "tax", "WHT",
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("extra", ["", "not json", "{}", [5], 5])
+    def test_strange_extra_fees_are_none(self, extra: Any) -> None:
+        assert len(trades.execution(fill(extraFees=extra), SPOT).fees) == 1
+
+
+class TestExecutions:
+    """Kinds, signs, units."""
+
+    @pytest.mark.parametrize(
+        ("native", "kind", "label"),
+        [
+            ("Trade", "trade", "Trade"),
+            ("BlockTrade", "trade", "Trade"),
+            ("BustTrade", "liquidation", "Liquidation"),
+            ("AdlTrade", "adl", "Liquidation"),
+            ("Delivery", "delivery", "Delivery"),
+            ("Settle", "delivery", "Delivery"),
+            ("CorporateAction", "adjustment", "Other"),
+            ("SomethingFromTheFuture", "other", "Other"),
+        ],
+    )
+    def test_kinds(self, native: str, kind: str, label: str) -> None:
+        record = trades.execution(fill(execType=native), LINEAR)
+        assert (record.kind, record.label, record.native_type) == (kind, label, native)
+
+    def test_a_contract_exchanges_nothing(self) -> None:
+        record = trades.execution(fill(), LINEAR)
+        assert not hasattr(record.sentCurrency, "currency")
+        assert record.direction is Direction.NONE
+        assert record.fees[0].currency == "USDT"
+
+    def test_an_inverse_contract_counts_dollars_and_is_worth_coins(self) -> None:
+        row = fill(symbol="BTCUSD", execQty="1000", execValue="0.02")
+        record = trades.execution(row, INVERSE)
+        assert (record.quantity, record.quantity_unit) == ("1000", "contracts")
+        assert (record.amount, record.asset, record.fees[0].currency) == ("0.02", "BTC", "BTC")
+        assert record.description.desc == "Buy 1000 USD at 100 USD"
+
+    @pytest.mark.parametrize(
+        ("fee", "funding", "direction"), [("0.5", "-0.5", "out"), ("-0.5", "0.5", "in")]
+    )
+    def test_funding_is_told_from_the_accounts_side(
+        self, fee: str, funding: str, direction: str
+    ) -> None:
+        record = trades.execution(fill(execType="Funding", execFee=fee), LINEAR)
+        assert record.position is not None
+        assert record.position.funding == funding
+        assert record.direction == direction
+        moved = record.receivedCurrency if direction == "in" else record.sentCurrency
+        assert moved.amount_str == "0.5"  # type: ignore[union-attr]
+        assert record.fees == ()
+
+    def test_a_symbol_that_no_one_knows_is_shown_and_flagged(self) -> None:
+        record = trades.execution(fill(symbol="???"), SPOT)
+        assert record.incomplete == ("instrument",)
+        assert record.quantity == "2"
+        assert trades.execution(fill(symbol="?", execType="Funding"), LINEAR).incomplete
+
+    def test_ids_tell_category_side_and_environment_apart(self) -> None:
+        ids = {
+            trades.execution(fill(), SPOT).transactionId,
+            trades.execution(fill(), LINEAR).transactionId,
+            trades.execution(fill(side="Sell"), SPOT).transactionId,
+            trades.execution(fill(), Context("testnet", Markets(), "spot")).transactionId,
+        }
+        assert len(ids) == 4
+
+    def test_a_fill_and_its_order_and_closed_position_name_each_other(self) -> None:
+        order_id = trades.order(order(), SPOT).transactionId
+        assert trades.execution(fill(), SPOT).related == (order_id,)
+        row = {"symbol": "BTCUSDT", "orderId": "o1", "updatedTime": "5", "closedPnl": "1"}
+        assert trades.closed_pnl(row, LINEAR).related == trades.execution(fill(), LINEAR).related
+
+    def test_a_row_without_value_price_or_fee(self) -> None:
+        record = trades.execution(fill(execValue="", execPrice="", execFee="", orderId=""), SPOT)
+        assert (record.value, record.fee, record.related) == (None, None, ())
+
+
+def order(**fields: Any) -> dict[str, Any]:
+    base = {
+        "symbol": "BTCUSDT", "side": "Buy", "orderId": "o1", "createdTime": "10",
+        "updatedTime": "20", "cumExecQty": "2", "cumExecValue": "200", "avgPrice": "100",
+        "orderStatus": "Filled", "qty": "999",
+    }  # fmt: skip
+    return base | fields
+
+
+class TestOrders:
+    """Executed figures only."""
+
+    @pytest.mark.parametrize(
+        ("native", "quantity", "status"),
+        [
+            ("Filled", "2", Status.COMPLETED),
+            ("PartiallyFilledCanceled", "2", Status.COMPLETED),
+            ("Cancelled", "2", Status.COMPLETED),
+            ("Cancelled", "0", Status.CANCELLED),
+            ("Rejected", "0", Status.FAILED),
+            ("Rejected", "1", Status.COMPLETED),
+            ("New", "0", Status.PENDING),
+            ("Unheard", "0", Status.UNKNOWN),
+        ],
+    )
+    def test_states(self, native: str, quantity: str, status: Status) -> None:
+        record = trades.order(order(orderStatus=native, cumExecQty=quantity), SPOT)
+        assert record.status is status
+        assert record.native_status == native
+        assert record.view is View.SUMMARY
+
+    def test_the_quantity_is_what_was_filled(self) -> None:
+        assert trades.order(order(), SPOT).quantity == "2"
+
+    def test_fees_by_coin_come_from_the_detail(self) -> None:
+        detail = {"MNT": "0.5", "BTC": ""}
+        record = trades.order(order(cumFeeDetail=detail, cumExecFee="9"), SPOT)
+        assert [(f.currency, f.amount) for f in record.fees] == [("MNT", "0.5"), ("BTC", "0")]
+
+    def test_the_deprecated_fee_stands_in(self) -> None:
+        record = trades.order(order(cumExecFee="0.002"), SPOT)
+        assert [(f.currency, f.amount) for f in record.fees] == [("BTC", "0.002")]
+        assert trades.order(order(cumExecFee="0.1"), LINEAR).fees[0].currency == "USDT"
+
+    def test_an_order_of_an_unknown_symbol(self) -> None:
+        assert trades.order(order(symbol="?"), SPOT).incomplete == ("instrument",)
+
+
+class TestSummaries:
+    """Closed positions, deliveries, sessions."""
+
+    def test_closed_pnl_with_fees_and_nanoseconds(self) -> None:
+        row = {
+            "symbol": "BTCUSD", "orderId": "o", "side": "Sell", "closedPnl": "0",
+            "createdTime": "1672214887231423699", "openFee": "0.1", "closeFee": "0.2",
+        }  # fmt: skip
+        record = trades.closed_pnl(row, INVERSE)
+        assert record.timestamp == 1_672_214_887_231
+        assert [(f.currency, f.amount, f.native) for f in record.fees] == [
+            ("BTC", "0.1", "openFee"),
+            ("BTC", "0.2", "closeFee"),
+        ]
+        assert record.direction is Direction.NONE
+
+    def test_a_delivery_with_a_loss_and_a_fee(self) -> None:
+        row = {
+            "symbol": "BTC-24MAR23", "deliveryTime": 5, "deliveryRpl": "-2", "fee": "0.1",
+            "side": "Buy", "position": "1", "deliveryPrice": "10",
+        }  # fmt: skip
+        record = trades.delivery(row, LINEAR)
+        assert record.sentCurrency.amount_str == "2"  # type: ignore[union-attr]
+        assert record.fee is not None
+        assert record.instrument is not None
+        assert record.instrument.expiry == 1_679_644_800_000
+
+    def test_a_session_of_an_unknown_symbol(self) -> None:
+        record = trades.settlement({"symbol": "?", "createdTime": "5"}, LINEAR)
+        assert record.incomplete == ("instrument",)
+        assert record.amount == "0"
+
+
+class TestFunds:
+    """Statuses, times, what the account lost and got."""
+
+    @pytest.mark.parametrize(
+        ("native", "status"),
+        [
+            (0, Status.UNKNOWN), (1, Status.PENDING), (2, Status.PENDING), (3, Status.COMPLETED),
+            (4, Status.FAILED), (7, Status.PENDING), (10011, Status.PENDING),
+            (10012, Status.COMPLETED), (70011, Status.REVERSED), (70012, Status.COMPLETED),
+            (70013, Status.PENDING), (99999, Status.UNKNOWN),
+        ],
+    )  # fmt: skip
+    def test_deposit_states(self, native: int, status: Status) -> None:
+        row = {"coin": "BTC", "chain": "BTC", "amount": "1", "status": native, "successAt": "5"}
+        record = funds.deposit(row, SPOT)
+        assert (record.status, record.native_status) == (status, str(native))
+        assert record.incomplete == ()
+
+    def test_a_deposit_without_a_time_counts_at_the_end_of_its_window(self) -> None:
+        record = funds.deposit({"coin": "BTC", "amount": "1", "status": 1, "id": "9"}, SPOT)
+        assert (record.timestamp, record.incomplete) == (7, ("timestamp",))
+        later = funds.deposit(
+            {"coin": "BTC", "amount": "1", "status": 3, "id": "9", "successAt": "99"}, SPOT
+        )
+        assert later.transactionId == record.transactionId
+
+    def test_a_deposit_with_a_fee(self) -> None:
+        row = {"coin": "BTC", "amount": "1", "status": 3, "successAt": "5", "depositFee": "0.1"}
+        record = funds.deposit(row, SPOT)
+        assert [(f.amount, f.kind) for f in record.fees] == [("0.1", "network")]
+
+    def test_an_internal_deposit_without_a_time(self) -> None:
+        record = funds.internal_deposit({"id": "1", "coin": "BTC", "status": 1}, SPOT)
+        assert (record.status, record.incomplete, record.sender) == (
+            Status.PENDING, ("timestamp",), None,
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("native", "status"),
+        [
+            ("SecurityCheck", Status.PENDING), ("BlockchainConfirmed", Status.PENDING),
+            ("MoreInformationRequired", Status.PENDING), ("success", Status.COMPLETED),
+            ("CancelByUser", Status.CANCELLED), ("Reject", Status.FAILED), ("Fail", Status.FAILED),
+            ("Unknown", Status.UNKNOWN), ("New in 2027", Status.UNKNOWN),
+        ],
+    )  # fmt: skip
+    def test_withdrawal_states(self, native: str, status: Status) -> None:
+        row = {"coin": "BTC", "amount": "1", "createTime": "5", "withdrawId": "1", "status": native}
+        assert funds.withdrawal(row, SPOT).status is status
+
+    def test_a_withdrawal_costs_its_fee_and_tax_on_top(self) -> None:
+        row = {
+            "coin": "BTC", "amount": "1", "createTime": "5", "withdrawId": "1",
+            "status": "success", "withdrawFee": "0.1", "tax": "0.02", "taxRate": "0.02",
+        }  # fmt: skip
+        record = funds.withdrawal(row, SPOT)
+        assert record.sentCurrency.amount_str == "1"  # type: ignore[union-attr]
+        assert [(f.amount, f.kind, f.rate) for f in record.fees] == [
+            ("0.1", "network", None),
+            ("0.02", "tax", "0.02"),
+        ]
+
+    @pytest.mark.parametrize(
+        ("native", "status"),
+        [("PENDING", Status.PENDING), ("FAILED", Status.FAILED), ("?", Status.UNKNOWN)],
+    )
+    def test_transfer_states(self, native: str, status: Status) -> None:
+        row = {"transferId": "t", "coin": "BTC", "amount": "1", "timestamp": "5", "status": native}
+        assert funds.transfer(row, SPOT).status is status
+
+    def test_a_leverage_token_redeemed(self) -> None:
+        row = {
+            "ltCoin": "BTC3L", "valueCoin": "USDT", "amount": 5, "value": "10", "fee": "0.1",
+            "ltOrderType": 2, "ltOrderStatus": 3, "orderId": 7, "orderTime": 9,
+        }  # fmt: skip
+        record = funds.leverage_token(row, SPOT)
+        assert (record.label, record.status) == ("Sell", Status.FAILED)
+        assert record.sentCurrency.currency == "BTC3L"  # type: ignore[union-attr]
+        assert record.fees[0].currency == "USDT"
+        assert record.view is View.SUMMARY  # the ledger's lines of it are the ones to sum
+
+    def test_a_balance_below_zero_keeps_its_sign_in_the_total(self) -> None:
+        record = funds.unified_balance({"coin": "USDC", "walletBalance": "-5.50"}, SPOT)
+        assert record.amount == "5.5"
+        assert record.balance is not None
+        assert record.balance.total == "-5.5"
+
+
+def line(**fields: Any) -> dict[str, Any]:
+    base = {
+        "id": "l1", "type": "TRADE", "currency": "USDT", "transactionTime": "5", "change": "-1",
+        "cashBalance": "9", "category": "linear", "symbol": "BTCUSDT", "side": "Buy",
+        "tradeId": "e1", "orderId": "o1", "fee": "1", "cashFlow": "0", "funding": "",
+    }  # fmt: skip
+    return base | fields
+
+
+class TestLedger:
+    """Lines of the wallets' own books."""
+
+    @pytest.mark.parametrize(
+        ("native", "kind", "label"),
+        [
+            ("TRANSFER_IN", "transfer", "Transfer"),
+            ("LIQUIDATION", "liquidation", "Liquidation"),
+            ("AIRDROP", "bonus", "Airdrop"),
+            ("INTEREST", "interest", "Interest"),
+            ("CURRENCY_BUY", "convert", "Convert"),
+            ("SPOT_REPAYMENT_SELL", "repay", "Repay"),
+            ("MANUAL_BORROW", "borrow", "Borrow"),
+            ("FLEXIBLE_STAKING_SUBSCRIPTION", "earn", "Other"),
+            ("LOANS_PLEDGE_ASSET", "loan", "Other"),
+            ("USDT_INS_LOAN", "loan", "Other"),
+            ("TYPE_OF_NEXT_YEAR", "other", "Other"),
+        ],
+    )
+    def test_types(self, native: str, kind: str, label: str) -> None:
+        record = ledger.ledger(line(type=native, category="", tradeId=""), SPOT)
+        assert (record.kind, record.label, record.native_type) == (kind, label, native)
+        assert record.view is View.LEDGER
+
+    def test_a_line_names_the_fill_that_it_books(self) -> None:
+        assert ledger.ledger(line(), SPOT).related == (
+            trades.execution(fill(), LINEAR).transactionId,
+        )
+
+    def test_before_is_after_less_change_for_outflows_too(self) -> None:
+        record = ledger.ledger(line(change="-0.003676", cashBalance="5086.55825002"), SPOT)
+        assert record.balance is not None
+        assert record.balance.before == "5086.56192602"
+
+    def test_a_session_without_funding_is_a_settlement(self) -> None:
+        record = ledger.ledger(line(type="SETTLEMENT", cashFlow="5", funding=""), SPOT)
+        assert (record.kind, record.label) == ("settlement", "Settlement")
+
+    def test_a_spot_line_is_bought_or_sold(self) -> None:
+        record = ledger.ledger(line(category="spot", side="Sell", qty="-2"), SPOT)
+        assert (record.label, record.position, record.quantity) == ("Sell", None, "2")
+
+    def test_two_rows_of_one_id_are_two_events(self) -> None:
+        """Bybit's own example has them; the balance tells them apart."""
+        ids = {ledger.ledger(line(cashBalance=b), SPOT).transactionId for b in ("9", "8", "9.0")}
+        assert len(ids) == 2
+
+    def test_a_line_without_a_balance_says_so(self) -> None:
+        record = ledger.ledger(line(cashBalance=""), SPOT)
+        assert record.incomplete == ("balance",)
+        assert record.balance is not None
+        assert record.balance.before is None
+
+    def test_the_contract_book_has_the_other_sign(self) -> None:
+        row = line(type="SETTLEMENT", funding="-0.5", change="0.5", category="inverse")
+        record = ledger.contract_ledger(row, SPOT)
+        assert record.position is not None
+        assert record.position.funding == "0.5"
+
+    def test_a_leverage_token_line_is_of_its_own_type_and_names_its_line(self) -> None:
+        row = line(type="TOKENS_REDEMPTION", currency="BTC3L", change="-4", category="")
+        record, booked = ledger.token_line(row, SPOT), ledger.ledger(row, SPOT)
+        assert (record.type, record.side, record.view) == (
+            "leverage_token_trades", "sell", View.PRIMARY,
+        )  # fmt: skip
+        assert record.related == (booked.transactionId,)
+        assert record.transactionId != booked.transactionId
+
+    @pytest.mark.parametrize(
+        ("words", "text", "way", "kind", "label"),
+        [
+            ("Deposit", "", "I", "deposit", "Deposit"),
+            ("Withdraw", "", "O", "withdrawal", "Withdrawal"),
+            ("Transfer in", "", "I", "transfer", "Transfer"),
+            ("Earn", "Flexible interest", "I", "earn", "Staking Reward"),
+            ("Earn", "Subscription", "O", "earn", "Other"),
+            ("Something", "", "I", "other", "Other"),
+        ],
+    )
+    def test_lines_of_the_funding_wallet(
+        self, words: str, text: str, way: str, kind: str, label: str
+    ) -> None:
+        row = {
+            "currency": "BTC", "ioDirection": way, "txnAmt": "0.50", "afterAmt": "2",
+            "createTime": "9", "showBusiTypeEn": words, "descriptionEn": text,
+        }  # fmt: skip
+        record = ledger.funding_line(row, SPOT)
+        assert (record.kind, record.label, record.timestamp) == (kind, label, 9_000)
+        assert record.balance is not None
+        assert record.balance.before == ("1.5" if way == "I" else "2.5")
+
+
+class TestInstruments:
+    """From the list, or from the name."""
+
+    @pytest.mark.parametrize(
+        ("category", "symbol", "expected"),
+        [
+            ("spot", "BTCUSDT", ("BTC", "USDT", None, None)),
+            ("spot", "BTC3LUSDT", ("BTC3L", "USDT", None, None)),
+            ("spot", "ETHBTC", ("ETH", "BTC", None, None)),
+            ("spot", "USDCUSDT", ("USDC", "USDT", None, None)),
+            ("spot", "USDT", (None, None, None, None)),
+            ("linear", "1000PEPEUSDT", ("1000PEPE", "USDT", "USDT", None)),
+            ("linear", "BTCPERP", ("BTC", "USDC", "USDC", None)),
+            ("linear", "BTCUSDT-21FEB25", ("BTC", "USDT", "USDT", 1_740_124_800_000)),
+            ("linear", "BTC-24MAR23", ("BTC", "USDC", "USDC", 1_679_644_800_000)),
+            ("linear", "BTC-99XXX23", ("BTC", "USDC", "USDC", None)),
+            ("linear", "STRANGE", (None, None, None, None)),
+            ("inverse", "BTCUSD", ("BTC", "USD", "BTC", None)),
+            ("inverse", "BTCUSDH23", ("BTC", "USD", "BTC", None)),
+            ("inverse", "STRANGE", (None, None, None, None)),
+            ("option", "BTC-29DEC22-16000-P", ("BTC", "USDC", "USDC", 1_672_300_800_000)),
+            ("option", "BTC-27MAR26-70000-P-USDT", ("BTC", "USDT", "USDT", 1_774_598_400_000)),
+            ("option", "STRANGE", (None, None, None, None)),
+            ("", "BTCUSDT", (None, None, None, None)),
+        ],
+    )
+    def test_names(self, category: str, symbol: str, expected: tuple[Any, ...]) -> None:
+        found = guess(category, symbol)
+        assert (found.base, found.quote, found.settle, found.expiry) == expected
+
+    def test_the_list_wins_over_the_name(self) -> None:
+        markets = Markets()
+        markets.load("spot", [{"symbol": "ABTC", "baseCoin": "A", "quoteCoin": "BTC"}])
+        assert markets.find("spot", "ABTC").base == "A"
+        assert markets.find("linear", "ABTC").base is None
+
+    def test_rows_of_every_category(self) -> None:
+        future = listed("linear", {"symbol": "X", "contractType": "LinearFutures",
+                                   "deliveryTime": "9", "settleCoin": "USDT"})  # fmt: skip
+        assert (future.contract_type, future.expiry, future.settle) == ("LinearFutures", 9, "USDT")
+        perpetual = listed("linear", {"symbol": "X", "contractType": "LinearPerpetual",
+                                      "deliveryTime": "9"})  # fmt: skip
+        assert perpetual.expiry is None
+        assert listed("option", {"symbol": "X"}).contract_type == "Option"
+
+    def test_guesses_are_kept_up_to_a_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert CACHE_MAX > 3_000
+        monkeypatch.setattr("onebook.transactions.bybit.instruments.CACHE_MAX", 1)
+        markets = Markets()
+        assert markets.find("spot", "AUSDT") is markets.find("spot", "AUSDT")
+        assert markets.find("spot", "BUSDT") is not markets.find("spot", "BUSDT")
+
+
+class TestTables:
+    """The registry of words and the rows of an answer."""
+
+    def test_every_word_of_the_documentation_is_accepted(self) -> None:
+        unified = {"deposits", "withdrawals", "trades", "spot_trades", "futures", "derivatives",
+                   "transfers", "holdings", "balances"}  # fmt: skip
+        assert unified | set(ENTRY.types) == set(WORDS)
+        assert len(ENTRY.types) == 9
+
+    def test_trades_are_fills_and_orders_only_by_name(self) -> None:
+        assert WORDS["trades"] == ("spot_fills",)
+        assert WORDS["spot_orders"] == ("spot_fills", "spot_orders")
+
+    def test_the_default_is_safe_to_sum(self) -> None:
+        """Contract 4: every type except ledger and holdings; orders would count fills twice."""
+        assert set(ENTRY.default) <= set(WORDS)
+        assert not {"ledger", "holdings", "balances", "spot_orders"} & set(ENTRY.default)
+        sources = {name for word in ENTRY.default for name in WORDS[word]}
+        assert {SOURCES[name].type for name in sources} == set(ENTRY.types) - {
+            "ledger",
+            "holdings",
+        }
+
+    def test_a_row_that_cannot_be_read_is_shown_as_other(self) -> None:
+        endpoint = ENDPOINTS["spot_fills"]
+        for row in ({}, {"symbol": "BTCUSDT"}, fill(execQty="much"), fill(execTime="x")):
+            record, read = read_row(row, endpoint, SPOT)
+            assert not read
+            assert (record.kind, record.status) == ("other", Status.UNKNOWN)
+            assert record.incomplete
+        assert read_row(fill(), endpoint, SPOT)[1]
+
+    @pytest.mark.parametrize(
+        ("name", "result"),
+        [
+            ("spot_fills", None),
+            ("spot_fills", {}),
+            ("spot_fills", {"list": 5}),
+            ("spot_fills", {"list": [], "nextPageCursor": 5}),
+            ("unified_wallet", {"list": 5}),
+            ("funding_wallet", {"balance": ["x"]}),
+            ("funding_wallet", {"balance": [{"walletBalance": "x"}]}),
+        ],
+    )
+    def test_an_answer_of_another_shape_is_refused(self, name: str, result: Any) -> None:
+        with pytest.raises(SourceFailed, match="documented form"):
+            rows_of(ENDPOINTS[name], result)
+
+    def test_an_account_without_coins(self) -> None:
+        assert rows_of(ENDPOINTS["unified_wallet"], {"list": []}) == ([], "")
+        assert rows_of(ENDPOINTS["spot_fills"], {"list": None}) == ([], "")
+
+    def test_missing_permissions_name_the_types(self) -> None:
+        assert unavailable_types(set()) == (
+            "holdings", "deposits", "withdrawals", "spot_orders", "futures_linear",
+            "futures_inverse", "ledger", "transfers",
+        )  # fmt: skip
+        assert "spot_orders" not in unavailable_types({"SpotTrade"})
+        assert unavailable_types({"SpotTrade", "AccountTransfer", "Order"}) == ()
+
+    def test_a_time_in_any_unit(self) -> None:
+        assert ms({"t": "1672214887231423699"}, "t") == 1_672_214_887_231
+        assert ms({"t": "0"}, "t") is None
+        assert ms({}, "t") is None
+
+
+class TestIdentities:
+    """What must hold on every recorded row."""
+
+    pytestmark = pytest.mark.skipif(samples_dir() is None, reason="no samples here")
+
+    def test_change_is_cash_flow_plus_funding_less_fee(self) -> None:
+        checked = 0
+        for name in names():
+            if not name.startswith(("account_transaction-log", "account_contract")):
+                continue
+            sign = -1 if "contract" in name else 1
+            for row in sample_rows(name, "list"):
+                cash, funding, fee, change = (
+                    Decimal(row[key] or 0) for key in ("cashFlow", "funding", "fee", "change")
+                )
+                assert change == cash + sign * funding - fee
+                checked += 1
+        assert checked >= 10
+
+    def test_the_documented_rows_chain(self) -> None:
+        rows = sample_rows("account_transaction-log.docs.json", "list")
+        records = [ledger.ledger(row, LINEAR) for row in rows]
+        for newer, older in pairwise(records):
+            assert newer.balance is not None
+            assert older.balance is not None
+            assert newer.balance.before == older.balance.after
+
+    def test_the_value_of_a_fill_is_price_times_quantity(self) -> None:
+        checked = 0
+        for name in names():
+            if not name.startswith(("execution_list", "pre-upgrade_execution")):
+                continue
+            for row in sample_rows(name, "list"):
+                if row["execValue"]:
+                    product = Decimal(row["execPrice"]) * Decimal(row["execQty"])
+                    assert product == Decimal(row["execValue"])
+                    checked += 1
+        assert checked >= 8
+
+    def test_closed_pnl_of_a_real_position(self) -> None:
+        (row,) = sample_rows("position_closed-pnl.hirokisan.json", "list")
+        rate = Decimal("0.0006")
+        entry, leave = Decimal(row["cumEntryValue"]), Decimal(row["cumExitValue"])
+        assert Decimal(row["closedPnl"]) == leave - entry - rate * entry - rate * leave
+        (line,) = sample_rows("account_transaction-log.hirokisan.json", "list")
+        assert Decimal(line["cashFlow"]) == leave - entry
