@@ -1,0 +1,476 @@
+"""The service over the simulated Bybit: honest about what it has and what it has not."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from msgspec import json
+from msgspec.structs import replace
+
+from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
+from onebook.model import DAY_MS
+from onebook.simulator.bybit_account import Account, Faults, History, SimulatedKey
+from onebook.transactions.bybit.endpoints import ENDPOINTS, RATES
+from onebook.transactions.credentials import Credentials
+from onebook.transactions.query import Ask
+from onebook.transactions.service import TransactionSettings
+from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated
+
+MONTH = History(NOW_MS - 30 * DAY_MS, NOW_MS, executions=400)
+ACCOUNT = Account(MONTH)
+EVERYTHING = (
+    "deposits", "withdrawals", "spot_orders", "futures", "ledger", "transfers", "holdings",
+    "leverage_token_trades",
+)  # fmt: skip
+DEPOSITS = "/v5/asset/deposit/query-record"
+WITHDRAWALS = "/v5/asset/withdraw/query-record"
+LEDGER = "/v5/account/transaction-log"
+
+
+def story(
+    work: Any, *, settings: TransactionSettings | None = None, key: Any = KEY, **options: Any
+) -> Any:
+    """Run a piece of work over a fresh simulated exchange with the same account."""
+    account = options.pop("account", ACCOUNT)
+
+    async def told() -> Any:
+        exchange = simulated(account, key=key, **options)
+        async with World(exchange, settings=settings, key=key) as world:
+            return await work(world)
+
+    return run(told())
+
+
+def coverage_of(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {entry["transaction_type"]: entry for entry in answer["coverage"]}
+
+
+def test_all_types_in_one_answer_each_once() -> None:
+    answer = story(lambda w: w.fetch(*EVERYTHING, limit=10_000, verify=True))
+    ids = [record["transactionId"] for record in answer["transactions"]]
+    assert len(ids) == len(set(ids))
+    assert {record["type"] for record in answer["transactions"]} == {
+        "deposits", "withdrawals", "spot_orders", "futures_linear", "futures_inverse", "ledger",
+        "transfers", "holdings",
+    }  # fmt: skip
+    assert {record["kind"] for record in answer["transactions"]} >= {
+        "deposit", "withdrawal", "trade", "order", "funding", "closed_pnl", "settlement",
+        "transfer", "balance", "interest", "bonus",
+    }  # fmt: skip
+    assert answer["verification"]["holds"] is True
+    assert all(entry["complete"] for entry in answer["coverage"])
+    assert answer["next_cursor"] is None
+    assert answer["partial"] is False
+
+
+def test_holdings_and_the_ledger_tell_the_same_balances() -> None:
+    answer = story(lambda w: w.fetch("holdings", "ledger", limit=10_000))
+    closing: dict[tuple[str, str], str] = {}
+    held: dict[tuple[str, str], str] = {}
+    for record in answer["transactions"]:
+        place = (record["account"]["wallet"], record["asset"])
+        if record["view"] == "snapshot":
+            held[place] = record["balance"]["total"]
+        else:
+            closing.setdefault(place, record["balance"]["after"])
+    assert held == closing
+
+
+def test_words_are_mixed_freely_and_fetched_once() -> None:
+    async def work(world: World) -> Any:
+        both = await world.fetch("trades", "spot_trades", "spot_orders", "derivatives", limit=9_999)
+        return both, world.exchange.requests["/v5/execution/list"]
+
+    both, requests = story(work)
+    one, once = story(lambda w: _with_requests(w, w.fetch("spot_orders", "futures", limit=9_999)))
+    assert both["transactions"] == one["transactions"]
+    assert both["filters_applied"]["transaction_types"] == [
+        "trades", "spot_trades", "spot_orders", "derivatives",
+    ]  # fmt: skip
+    assert requests == once
+
+
+async def _with_requests(world: World, work: Any) -> Any:
+    return await work, world.exchange.requests["/v5/execution/list"]
+
+
+def test_the_same_event_has_the_same_id_and_form_in_every_answer() -> None:
+    month = story(lambda w: w.fetch("trades", "deposits", limit=9_999))["transactions"]
+    days = [
+        story(
+            lambda w, day=day: w.fetch(
+                "deposits",
+                "spot_trades",
+                start_time=NOW_MS - day * DAY_MS,
+                end_time=NOW_MS - (day - 1) * DAY_MS - 1,
+                limit=9_999,
+            )
+        )["transactions"]
+        for day in range(1, 31)
+    ]
+    joined = [record for day in days for record in day]
+    last_ms = NOW_MS - 1
+    assert [r for r in month if r["timestamp"] <= last_ms and not r["incomplete"]] == [
+        r for r in joined if not r["incomplete"]
+    ]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 50, 333])
+def test_pages_along_the_cursor_are_the_whole(limit: int) -> None:
+    types = ("trades", "transfers", "holdings", "deposits")
+    whole = story(lambda w: w.fetch(*types, limit=10_000))["transactions"]
+    start = NOW_MS - 30 * DAY_MS if limit > 1 else NOW_MS - 3 * DAY_MS
+    pages = story(lambda w: w.pages(*types, limit=limit, start_time=start))
+    found = [record for page in pages for record in page["transactions"]]
+    expected = [r for r in whole if r["timestamp"] >= start]
+    assert [r["transactionId"] for r in found] == [r["transactionId"] for r in expected]
+    assert all(len(page["transactions"]) == limit for page in pages[:-1])
+    reasons = {entry["reason"] for page in pages[:-1] for entry in page["coverage"]}
+    assert reasons <= {None, "limit_reached"}
+
+
+def test_a_small_limit_asks_little() -> None:
+    async def work(world: World) -> int:
+        await world.fetch("ledger", limit=5)
+        return world.exchange.requests[LEDGER]
+
+    assert story(work, account=Account(replace(MONTH, executions=4_000))) <= 3
+
+
+def test_coverage_after_a_limit_says_how_far_it_reaches() -> None:
+    answer = story(lambda w: w.fetch("trades", limit=10))
+    (entry,) = answer["coverage"]
+    assert entry["complete"] is False
+    assert entry["reason"] == "limit_reached"
+    assert entry["from"] == answer["transactions"][-1]["timestamp"]
+    assert entry["to"] == NOW_MS
+
+
+def test_one_failing_type_does_not_sink_the_rest() -> None:
+    """Contract 4: `partial: true` and an entry in `errors`."""
+    key = SimulatedKey(
+        KEY.api_key, KEY.secret, permissions={"Spot": ("SpotTrade",), "ContractTrade": ("Order",)}
+    )
+    answer = story(lambda w: w.fetch("deposits", "trades", "futures", limit=9_999), key=key)
+    assert answer["success"] is True
+    assert answer["partial"] is True
+    assert answer["errors"] == [
+        {
+            "transaction_type": "deposits",
+            "error": "permission_denied",
+            "message": "The API key has no permission for this.",
+            "exchange_code": 10005,
+            "retryable": False,
+        }
+    ]
+    covered = coverage_of(answer)
+    assert covered["deposits"]["complete"] is False
+    assert covered["deposits"]["reason"] == "permission_denied"
+    assert covered["deposits"]["from"] is None
+    assert covered["spot_orders"]["complete"] is True
+    assert answer["summary"]["by_type"]["trade"] > 0
+    assert answer["next_cursor"] is None  # asking again would not cure it
+
+
+def test_a_type_that_failed_for_good_is_still_told_of_on_the_next_page() -> None:
+    key = SimulatedKey(KEY.api_key, KEY.secret, permissions={"Spot": ("SpotTrade",)})
+    pages = story(lambda w: w.pages("deposits", "trades", limit=50), key=key)
+    assert len(pages) > 1
+    for page in pages:
+        assert page["partial"] is True
+        assert coverage_of(page)["deposits"]["complete"] is False
+    assert coverage_of(pages[1])["deposits"]["reason"] == "failed_before"
+    assert pages[1]["errors"] == []
+
+
+def test_a_type_that_failed_for_now_is_brought_by_the_cursor() -> None:
+    """Every record exactly once, although one type broke in the middle."""
+
+    async def work(world: World) -> Any:
+        world.exchange.faults.queue(WITHDRAWALS, *["502"] * 6)
+        first = await world.fetch("withdrawals", "trades", limit=9_999)
+        second = await world.fetch(
+            "withdrawals", "trades", limit=9_999, cursor=first["next_cursor"]
+        )
+        return first, second
+
+    first, second = story(work)
+    assert first["partial"] is True
+    assert first["errors"][0]["retryable"] is True
+    assert first["errors"][0]["error"] == "exchange_error"
+    assert {r["type"] for r in first["transactions"]} == {"spot_orders"}
+    assert {r["type"] for r in second["transactions"]} == {"withdrawals"}
+    assert len(second["transactions"]) == len(ACCOUNT.withdrawals)
+    assert second["next_cursor"] is None
+    assert coverage_of(second)["withdrawals"]["complete"] is True
+
+
+def test_all_failing_is_an_error_without_the_exchanges_words() -> None:
+    """Contract 4: 500 exchange_error."""
+    with pytest.raises(ExchangeFailed) as caught:
+        story(
+            lambda w: w.fetch("deposits", "trades"),
+            faults=Faults(rate=1.0, kinds=("10016",)),
+        )
+    assert "Server Timeout" not in caught.value.message
+    assert caught.value.details["exchange_code"] == 10016
+
+
+def test_a_wrong_key_stops_the_whole_request() -> None:
+    async def work(world: World) -> Any:
+        await world.vault.put(
+            "bybit", "mainnet", Credentials("wrong0000000000000000", "x"), now_ms=0
+        )
+        with pytest.raises(ExchangeFailed) as caught:
+            await world.fetch(*EVERYTHING)
+        return caught.value
+
+    error = story(work)
+    assert error.details["reason"] == "authentication_failed"
+
+
+def test_a_403_in_the_middle_says_when_to_come_back() -> None:
+    async def work(world: World) -> Any:
+        with pytest.raises(ExchangeFailed) as caught:
+            await world.fetch("trades")
+        return caught.value
+
+    exchange = simulated(ACCOUNT, ip_ban_s=60.0)
+
+    async def told() -> Any:
+        async with World(exchange) as world:
+            exchange._banned[""] = exchange._banned["127.0.0.1"] = NOW_MS + 60_000
+            return await work(world)
+
+    error = run(told())
+    assert error.details["reason"] == "circuit_open"
+    assert error.retry_after_s == pytest.approx(600.0, abs=1.0)
+
+
+def test_the_deadline_gives_what_there_is_and_a_cursor() -> None:
+    settings = TransactionSettings(deadline_s=1.0)
+
+    async def work(world: World) -> Any:
+        world.exchange.faults.slow_s = 0.9
+        pages = [await world.fetch("ledger", "trades", limit=9_999)]
+        while pages[-1]["next_cursor"] and len(pages) < 40:
+            cursor = pages[-1]["next_cursor"]
+            pages.append(await world.fetch("ledger", "trades", limit=9_999, cursor=cursor))
+        return pages
+
+    faults = Faults(rate=0.2, kinds=("slow",), slow_s=0.9)
+    pages = story(work, settings=settings, faults=faults)
+    assert len(pages) > 1
+    reasons = {entry["reason"] for entry in pages[0]["coverage"]}
+    assert "deadline" in reasons
+    ids = [record["transactionId"] for page in pages for record in page["transactions"]]
+    assert len(ids) == len(set(ids))
+    whole = story(lambda w: w.fetch("ledger", "trades", limit=9_999))["transactions"]
+    assert ids == [record["transactionId"] for record in whole]
+
+
+def test_types_with_a_shorter_memory_say_so() -> None:
+    answer = story(lambda w: w.fetch("transfers", "trades", start_time=NOW_MS - 900 * DAY_MS))
+    covered = coverage_of(answer)
+    assert covered["transfers"]["complete"] is True
+    assert covered["transfers"]["floor"] is None
+    assert covered["spot_orders"]["complete"] is False
+    assert covered["spot_orders"]["reason"] == "older_not_kept"
+    assert covered["spot_orders"]["from"] == covered["spot_orders"]["floor"]
+    assert covered["spot_orders"]["floor"] == NOW_MS - 730 * DAY_MS + 5 * 60_000
+
+
+def test_two_years_to_the_day_are_no_mistake() -> None:
+    answer = story(lambda w: w.fetch("trades", start_time=NOW_MS - 730 * DAY_MS))
+    assert answer["coverage"][0]["reason"] == "older_not_kept"
+
+
+def test_leverage_tokens_come_from_the_ledger_whatever_the_old_path_says() -> None:
+    long_ago = NOW_MS - 120 * DAY_MS
+    account = Account(History(long_ago, NOW_MS, executions=200))
+    lines = [e for e in account.ledger.entries if e.facts.kind.startswith("TOKENS")]
+    due = [e for e in lines if e.at_ms < 1_759_276_800_000]
+    assert due
+    for retired in ("missing", "empty", "rows"):
+        answer = story(
+            lambda w: w.fetch("leverage_token_trades", start_time=long_ago),
+            account=account,
+            retired=retired,
+        )
+        assert answer["partial"] is False
+        assert len(answer["transactions"]) == len(due)
+        assert {r["kind"] for r in answer["transactions"]} == {"leverage_token"}
+
+
+def test_raw_rows_only_when_asked_for() -> None:
+    plain = story(lambda w: w.fetch("trades", limit=3))["transactions"]
+    raw = story(lambda w: w.fetch("trades", limit=3, include_raw=True))["transactions"]
+    assert all("raw" not in record for record in plain)
+    assert [record["raw"]["execId"] for record in raw] == [r["ids"]["native"] for r in raw]
+
+
+def test_a_row_that_cannot_be_read_is_not_lost_in_silence() -> None:
+    """Its fields may be nonsense; that it exists is told."""
+    answer = story(lambda w: w.fetch("withdrawals", limit=9_999), account=_with_nonsense())
+    assert answer["partial"] is True
+    assert answer["errors"][0]["error"] == "unreadable_record"
+    assert answer["errors"][0]["message"].startswith("1 record ")
+    others = [record for record in answer["transactions"] if record["kind"] == "other"]
+    assert len(others) == 1
+    assert len(answer["transactions"]) == len(ACCOUNT.withdrawals)
+
+
+def _with_nonsense() -> Account:
+    account = Account(MONTH)
+    account.withdrawals.entries[-1].facts.created_ms = "not a time"
+    return account
+
+
+def test_values_from_the_future_pass() -> None:
+    faults = Faults(rate=1.0, kinds=("unknown_enum",))
+    answer = story(lambda w: w.fetch("ledger", "trades", limit=9_999), faults=faults)
+    assert answer["partial"] is False
+    assert {record["kind"] for record in answer["transactions"]} >= {"other"}
+
+
+def test_lists_of_markets_that_cannot_be_had_cost_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = story(lambda w: w.fetch("trades", "futures", limit=9_999))["transactions"]
+
+    async def work(world: World) -> Any:
+        world.exchange.faults.queue("/v5/market/instruments-info", *["502"] * 40)
+        return await world.fetch("trades", "futures", limit=9_999)
+
+    caplog.set_level(logging.WARNING)
+    assert story(work)["transactions"] == whole
+    assert "could not be loaded" in caplog.text
+
+
+def test_credentials_that_are_not_there() -> None:
+    async def work(world: World) -> None:
+        await world.vault.remove("bybit", "mainnet")
+        with pytest.raises(ServiceUnavailable, match="no Bybit mainnet credentials"):
+            await world.fetch("trades")
+        with pytest.raises(InvalidRequest, match="no Bybit testnet credentials"):
+            await world.fetch("trades", testnet=True)
+        assert world.transport.requests == 0
+
+    story(work)
+
+
+def test_testnet_ids_are_others_and_testnet_is_asked() -> None:
+    async def work(world: World) -> Any:
+        credentials = Credentials(KEY.api_key, KEY.secret)
+        await world.vault.put("bybit", "testnet", credentials, now_ms=0)
+        main = await world.fetch("trades", limit=5)
+        test = await world.fetch("trades", limit=5, testnet=True)
+        return main["transactions"], test["transactions"]
+
+    main, test = story(work)
+    assert [r["ids"] for r in main] == [r["ids"] for r in test]
+    assert not {r["transactionId"] for r in main} & {r["transactionId"] for r in test}
+    assert {r["environment"] for r in test} == {"testnet"}
+
+
+def test_only_so_many_answers_at_once() -> None:
+    async def work(world: World) -> Any:
+        tasks = [asyncio.create_task(world.fetch("trades")) for _ in range(3)]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    found = story(work, settings=TransactionSettings(runs_max=2))
+    busy = [one for one in found if isinstance(one, ServiceUnavailable)]
+    assert len(busy) == 1
+    assert busy[0].retry_after_s is not None
+
+
+def test_leaving_a_stream_stops_all_asking() -> None:
+    async def work(world: World) -> tuple[int, int]:
+        ask = Ask(exchange="bybit", transaction_types=("ledger",))
+        query = world.service.plan(ask, key_id=CALLER, streamed=True)
+        lines = world.service.stream(query, key_id=CALLER)
+        await anext(lines)
+        await lines.aclose()
+        asked = world.transport.requests
+        await asyncio.sleep(60)
+        return world.transport.in_flight, world.transport.requests - asked
+
+    assert story(work, account=Account(replace(MONTH, executions=2_000))) == (0, 0)
+
+
+def test_a_stream_that_breaks_in_the_middle_says_so_in_its_last_line() -> None:
+    """A key that is revoked meanwhile: lines are out, so the summary tells."""
+
+    async def work(world: World) -> list[Any]:
+        ask = Ask(exchange="bybit", transaction_types=("ledger",))
+        query = world.service.plan(ask, key_id=CALLER, streamed=True)
+        lines = world.service.stream(query, key_id=CALLER)
+        chunks = [await anext(lines)]
+        world.exchange._keys.clear()
+        chunks += [chunk async for chunk in lines]
+        return [json.decode(line) for line in b"".join(chunks).splitlines()]
+
+    *records, summary = story(work, account=Account(replace(MONTH, executions=3_000)))
+    assert records
+    assert summary["success"] is False
+    assert summary["error"] == "exchange_error"
+    assert summary["coverage"][0]["complete"] is False
+
+
+def test_validation_tells_what_the_key_cannot_read() -> None:
+    key = SimulatedKey(
+        KEY.api_key, KEY.secret, permissions={"Spot": ("SpotTrade",)}, read_only=False
+    )
+    found = story(lambda w: w.service.validate("bybit", testnet=False), key=key)
+    assert found.info is not None
+    assert found.info.read_only is False
+    assert "deposits" in found.info.unavailable_types
+    assert "spot_orders" not in found.info.unavailable_types
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(1, "CLASSIC"), (3, "UNIFIED"), (6, "UNIFIED")])
+def test_validation_tells_the_accounts_mode(mode: int, expected: str) -> None:
+    async def work(world: World) -> Any:
+        world.exchange._answers["/v5/account/info"] = lambda q, k: {"unifiedMarginStatus": mode}
+        return await world.service.validate("bybit", testnet=False)
+
+    assert story(work).info.account_type == expected
+
+
+def test_validation_of_a_strange_answer_is_an_exchange_error() -> None:
+    async def work(world: World) -> Any:
+        world.exchange._answers["/v5/account/info"] = lambda q, k: []
+        return await world.service.validate("bybit", testnet=False)
+
+    with pytest.raises(ExchangeFailed):
+        story(work)
+
+
+def test_markets_of_many_pages_and_their_age() -> None:
+    async def work(world: World) -> tuple[int, int]:
+        await world.fetch("trades")
+        await world.fetch("trades")
+        early = world.exchange.requests["/v5/market/instruments-info"]
+        await asyncio.sleep(3_601)
+        await world.fetch("trades")
+        return early, world.exchange.requests["/v5/market/instruments-info"]
+
+    assert story(work) == (1, 2)
+
+
+def test_every_source_has_its_limit_and_its_place() -> None:
+    for endpoint in ENDPOINTS.values():
+        assert endpoint.path in RATES
+        assert endpoint.source.page_rows > endpoint.source.page_rows_least or (
+            endpoint.source.page_rows == endpoint.source.page_rows_least
+        )
+
+
+def test_time_passes_only_by_waiting() -> None:
+    async def work(world: World) -> float:
+        await world.fetch("transfers", start_time=NOW_MS - 700 * DAY_MS)
+        return loop_s()
+
+    # 101 windows at 60 a minute.
+    assert 40 < story(work) < 75
