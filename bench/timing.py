@@ -2,12 +2,13 @@
 
 import gc
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
 
-RUNS = 7
+RUNS = int(os.environ.get("BENCH_RUNS", "7"))  # `run.py --runs` sets it
 
 
 def interleaved(

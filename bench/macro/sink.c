@@ -1,31 +1,36 @@
 /* Many WebSocket clients in one process that count bytes and copy nothing.
  *
- *     sink PORT CLIENTS HELLO
+ *     sink PORT CLIENTS HELLO COUNTERS [deflate]
  *
  * HELLO is a file: for each client in turn, lines of text messages to send after the handshake, an
- * empty line after each client's last; it starts over when it ends. Commands on standard input:
- *     count BYTES    forget what was counted, then print "done SECONDS" once BYTES have arrived
- * It prints "ready" when every client is connected and has sent its messages, and ends with its input.
+ * empty line after each client's last; it starts over when it ends. COUNTERS is a file of three
+ * 64-bit numbers that others map and read: bytes received since the handshakes, clients connected,
+ * and the monotonic time of the last arrival in nanoseconds. `deflate` offers permessage-deflate and
+ * insists on it. It ends with its standard input.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { EVENTS = 512, LINE = 4096, DISCARD = 1 << 20 };
 
-static double seconds(void) {
+enum { BYTES, CLIENTS, LAST_NS, COUNTERS };
+
+static uint64_t nanoseconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static void die(const char *what) {
@@ -59,7 +64,7 @@ static void send_text(int fd, const char *text, size_t size) {
     send_all(fd, frame, head + 4 + size);
 }
 
-static int connected(int port) {
+static int connected(int port, int deflate) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
     char answer[4096];
@@ -67,15 +72,18 @@ static int connected(int port) {
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to)) die("connect");
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    const char *request = "GET /api/v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
-                          "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-                          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    send_all(fd, request, strlen(request));
+    char request[512];
+    int size = snprintf(request, sizeof request,
+                        "GET /api/v1/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+                        "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n%s"
+                        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+                        deflate ? "Sec-WebSocket-Extensions: permessage-deflate\r\n" : "");
+    send_all(fd, request, (size_t)size);
     do { /* byte by byte, so that no frame behind the answer is swallowed */
         if (got == sizeof answer - 1 || recv(fd, answer + got, 1, 0) != 1) die("handshake");
         answer[++got] = 0;
     } while (!strstr(answer + (got > 4 ? got - 4 : 0), "\r\n\r\n"));
-    if (!strstr(answer, " 101 ")) {
+    if (!strstr(answer, " 101 ") || (deflate && !strstr(answer, "permessage-deflate"))) {
         fprintf(stderr, "refused: %.60s\n", answer);
         exit(1);
     }
@@ -98,51 +106,42 @@ static void say_hello(int fd, FILE *hello) {
 }
 
 int main(int count, char **words) {
-    if (count != 4) {
-        fprintf(stderr, "sink PORT CLIENTS HELLO\n");
+    if (count < 5) {
+        fprintf(stderr, "sink PORT CLIENTS HELLO COUNTERS [deflate]\n");
         return 2;
     }
-    int clients = atoi(words[2]), poll = epoll_create1(0);
+    int clients = atoi(words[2]), poll = epoll_create1(0), file = open(words[4], O_RDWR);
     FILE *hello = fopen(words[3], "r");
     if (!hello) die(words[3]);
+    volatile uint64_t *counters =
+        mmap(NULL, COUNTERS * sizeof *counters, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (counters == MAP_FAILED) die(words[4]);
     for (int i = 0; i < clients; i++) {
         struct epoll_event event = {.events = EPOLLIN};
-        event.data.fd = connected(atoi(words[1]));
+        event.data.fd = connected(atoi(words[1]), count > 5);
         say_hello(event.data.fd, hello);
         if (epoll_ctl(poll, EPOLL_CTL_ADD, event.data.fd, &event)) die("epoll");
+        counters[CLIENTS]++;
     }
     struct epoll_event input = {.events = EPOLLIN, .data.fd = 0};
     if (epoll_ctl(poll, EPOLL_CTL_ADD, 0, &input)) die("epoll");
-    printf("ready\n");
-    fflush(stdout);
     struct epoll_event events[EVENTS];
-    uint64_t counted = 0, wanted = UINT64_MAX;
-    double began = seconds();
     for (;;) {
         int n = epoll_wait(poll, events, EVENTS, -1);
+        uint64_t counted = 0;
         if (n < 0 && errno != EINTR) die("epoll_wait");
         for (int i = 0; i < n; i++) {
             int fd = events[i].data.fd;
-            if (fd == 0) {
-                char command[64];
-                ssize_t size = read(0, command, sizeof command - 1);
-                if (size <= 0) return 0;
-                command[size] = 0;
-                counted = 0;
-                wanted = strtoull(command + 6, NULL, 10);
-                began = seconds();
-                printf("counting\n");
-                fflush(stdout);
-                continue;
-            }
+            if (fd == 0) return 0;
             ssize_t size = recv(fd, NULL, DISCARD, MSG_TRUNC | MSG_DONTWAIT);
-            if (size > 0) counted += (uint64_t)size;
-            else if (size == 0 || errno != EAGAIN) epoll_ctl(poll, EPOLL_CTL_DEL, fd, NULL);
+            if (size > 0) {
+                counted += (uint64_t)size;
+            } else if (size == 0 || errno != EAGAIN) {
+                epoll_ctl(poll, EPOLL_CTL_DEL, fd, NULL);
+                counters[CLIENTS]--;
+            }
         }
-        if (counted >= wanted) {
-            printf("done %.6f\n", seconds() - began);
-            fflush(stdout);
-            wanted = UINT64_MAX;
-        }
+        counters[LAST_NS] = nanoseconds();
+        counters[BYTES] += counted;
     }
 }

@@ -6,7 +6,6 @@ import stream
 from timing import interleaved, report
 
 DEPTHS = (1_000, 5_000)
-RUNS = 7
 
 
 def main() -> None:
@@ -15,7 +14,7 @@ def main() -> None:
         snapshot, made = ingest.changes(ingest.FRAMES, depth)
         frames = [stream.binance(b, a, n) for n, (b, a) in enumerate(made, start=1)]
         contenders[f"depth {depth}"] = lambda f=frames, s=snapshot: ingest.ingest("binance", f, s)
-    report("depth", interleaved(contenders, RUNS), "ns")
+    report("depth", interleaved(contenders), "ns")
 
 
 if __name__ == "__main__":

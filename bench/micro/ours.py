@@ -1,5 +1,6 @@
 """Our own path for the benchmarks: the session of a feed, its connector, the product's books."""
 
+import json
 from collections.abc import Callable
 
 import stream
@@ -23,6 +24,21 @@ def use(implementation: str) -> None:
     chosen = twin if implementation == "twin" else core
     books.Book = chosen.Book  # type: ignore[misc]
     streams.View = chosen.View  # type: ignore[misc]
+
+
+def checksums(snapshot: Snapshot, changes: list[Snapshot]) -> list[int]:
+    """What Kraken would print into the snapshot and into each frame of changes."""
+    book = core.Book(EXCHANGES["kraken"].depth)
+    book.replace(*(_pairs(side) for side in snapshot))
+    found = [book.crc_digits(books.DIGITS_LEVELS)]
+    for change in changes:
+        book.apply(*(_pairs(side) for side in change))
+        found.append(book.crc_digits(books.DIGITS_LEVELS))
+    return found
+
+
+def _pairs(side: stream.Side) -> bytes:
+    return json.dumps([[stream.price(p), stream.amount(q, 8)] for p, q in side]).encode()
 
 
 class Feed:
@@ -60,6 +76,9 @@ class Feed:
             self.session.fetched(self.instrument, body, 0.0)
         elif name == "okx":
             self.session.received(stream.okx(bids, asks, 0, "snapshot"), 0.0)
+        elif name == "kraken":
+            frame = stream.kraken(bids, asks, checksums(snapshot, [])[0], "snapshot")
+            self.session.received(frame, 0.0)
         elif name == "coinbase":
             self.session.received(stream.coinbase_snapshot(bids, asks), 0.0)
         else:

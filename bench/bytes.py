@@ -1,0 +1,245 @@
+"""Bytes an hour of each form of a view: {full, delta} x {object, array} x {plain, compressed}.
+
+Two markets, both in virtual time, so that nothing waits: the simulator's (six exchanges, each
+with a frame about 15 times a second) and, where the samples are there, what was recorded of OKX
+and Poloniex. Books, streams, encoding and frames are the product's; what counts is the payload
+as sent, which is what the product meters. `--write` puts the table into docs/performance.md.
+"""
+
+import json
+import os
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "micro"), str(ROOT / "bench" / "macro")]
+
+from msgspec import Raw  # noqa: E402
+from scale import Nobody, VirtualClock  # noqa: E402
+
+from onebook.books import Books  # noqa: E402
+from onebook.config import FeedSettings  # noqa: E402
+from onebook.exchanges import EXCHANGES  # noqa: E402
+from onebook.exchanges.contract import Delta, Snapshot  # noqa: E402
+from onebook.feeds.session import Session  # noqa: E402
+from onebook.feeds.stats import ExchangeStats  # noqa: E402
+from onebook.gateway import frames  # noqa: E402
+from onebook.model import GIB_BYTES, Instrument  # noqa: E402
+from onebook.simulator.listings import LISTINGS, Listing  # noqa: E402
+from onebook.simulator.market import Changes, Market, decimal_text  # noqa: E402
+from onebook.simulator.scripts import scripts  # noqa: E402
+from onebook.streams import Stream, StreamKey, Streams  # noqa: E402
+
+SYMBOL = "BTC/USDT"
+DEPTHS = (20, 50)
+MODES = ("full", "delta")
+LEVELS = ("object", "array")
+INTERVAL_MS = 100
+SIMULATED_S = 120.0
+FRAMES_HZ = (10.0, 20.0)  # of one exchange, at random in between
+HOUR_S = 3_600.0
+MONTH_HOURS = 30 * 24
+ALLOWANCE_BYTES = 50 * GIB_BYTES
+BEGIN, END = "<!-- bytes: made by bench/bytes.py -->", "<!-- /bytes -->"
+DOCUMENT = ROOT / "docs" / "performance.md"
+SAMPLES = Path(os.environ.get("ONEBOOK_SAMPLES", ROOT.parent / "shared" / "samples"))
+RECORDED = [SAMPLES / "exchange_frames" / name for name in ("OKX.ws.1.0", "POLONIEX.ws.1.0")]
+
+Key = tuple[int, str, str, bool]
+
+
+class Sums(NamedTuple):
+    """What a market brought in so many seconds: payload bytes of each form."""
+
+    seconds: float
+    updates: int
+    sent: dict[Key, int]
+
+
+class Counter(Nobody):
+    """A publisher that frames every update both ways and adds up what would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: dict[Key, int] = {}
+
+    def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
+        super().publish(stream, payload, full)
+        key = stream.key
+        for packed, frame in (
+            (False, frames.text_frame(payload)),
+            (True, frames.deflated_frame(payload)),
+        ):
+            form = (key.depth, key.mode, key.levels, packed)
+            self.sent[form] = self.sent.get(form, 0) + frames.payload_length(frame)
+
+
+class House:
+    """Books and streams in virtual time."""
+
+    def __init__(self, instruments: Iterable[Instrument]) -> None:
+        self.books, self.clock, self.counter = Books(), VirtualClock(), Counter()
+        for instrument in instruments:
+            self.books.open(instrument)
+            self.counter.instruments[instrument.exchange] = instrument
+        self.streams = Streams(
+            books=self.books, supervisor=self.counter, catalogue=self.counter,
+            publisher=self.counter, clock=self.clock,
+        )  # fmt: skip
+
+    def watch(self) -> None:
+        """Open a stream of every form."""
+        names = tuple(sorted(self.counter.instruments))
+        for depth in DEPTHS:
+            for mode in MODES:
+                for levels in LEVELS:
+                    self.streams.open(StreamKey(SYMBOL, names, depth, INTERVAL_MS, mode, levels))
+
+    def sums(self, began: float) -> Sums:
+        forms = len(DEPTHS) * len(MODES) * len(LEVELS)
+        updates = self.counter.published // forms
+        return Sums(self.clock.now - began, updates, dict(self.counter.sent))
+
+
+def simulated() -> Sums:
+    """Six exchanges of the simulator, each at its own pace."""
+    market = Market(LISTINGS, seed=7)
+    listings = {
+        name: next(each for each in LISTINGS[name] if each.symbol == SYMBOL) for name in LISTINGS
+    }
+    instruments = {
+        name: Instrument(name, SYMBOL, listing.native) for name, listing in listings.items()
+    }
+    house = House(instruments.values())
+    for name, instrument in instruments.items():
+        book = market.books(name)[SYMBOL]
+        whole = Changes(list(book.bids.top(len(book.bids))), list(book.asks.top(len(book.asks))))
+        house.books.apply(Snapshot(instrument, *_raw(whole, listings[name])), house.clock.now)
+    house.watch()
+    began = house.clock.now
+    for at, name in _arrivals(list(LISTINGS), began):
+        house.clock.move_to(at)
+        market.move()
+        for _, changes in market.step(name, [SYMBOL]):
+            reason = house.books.apply(Delta(instruments[name], *_raw(changes, listings[name])), at)
+            assert reason is None, reason
+    return house.sums(began)
+
+
+def _arrivals(names: list[str], began: float) -> Iterator[tuple[float, str]]:
+    """When each exchange has a frame, in the order of time."""
+    rand = random.Random(7)
+    due = dict.fromkeys(names, began)
+    while True:
+        name = min(due, key=due.__getitem__)
+        due[name] += 1 / rand.uniform(*FRAMES_HZ)
+        if due[name] > began + SIMULATED_S:
+            return
+        yield due[name], name
+
+
+def _raw(changes: Changes, listing: Listing) -> list[Raw]:
+    return [
+        Raw(
+            json.dumps(
+                [
+                    [decimal_text(ticks, listing.price_decimals),
+                     decimal_text(lots, listing.amount_decimals)]
+                    for ticks, lots in side
+                ]
+            ).encode()
+        )
+        for side in changes
+    ]  # fmt: skip
+
+
+def recorded() -> Sums:
+    """What was recorded of OKX and Poloniex, through their sessions, at the recorded pace."""
+    found = scripts(RECORDED)
+    instruments = {
+        name: Instrument(
+            name, SYMBOL, next(each.native for each in script.listings if each.symbol == SYMBOL)
+        )
+        for name, script in found.items()
+    }
+    house = House(instruments.values())
+    sessions = {
+        name: Session(
+            EXCHANGES[name], [instrument], books=house.books, settings=FeedSettings(),
+            stats=ExchangeStats(name),
+        )
+        for name, instrument in instruments.items()
+    }  # fmt: skip
+    # The recordings were made one after the other: let each begin at our beginning.
+    began = house.clock.now
+    lines = sorted(
+        (began + line.at - script.lines[0].at, name, line.frame)
+        for name, script in found.items()
+        for line in script.lines
+        if line.native == instruments[name].native
+    )
+    for session in sessions.values():
+        session.opened(began)
+    house.watch()
+    for at, name, frame in lines:
+        house.clock.move_to(at)
+        sessions[name].received(frame.encode(), at)
+    return house.sums(began)
+
+
+def table(sums: Sums) -> list[str]:
+    """The Markdown table of one market."""
+    rows = [
+        "| depth | mode | levels | bytes an hour | compressed | GB in 30 days | compressed "
+        "| 50 GB last, days | compressed |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for depth in DEPTHS:
+        for mode in MODES:
+            for levels in LEVELS:
+                hourly = [
+                    sums.sent[depth, mode, levels, packed] / sums.seconds * HOUR_S
+                    for packed in (False, True)
+                ]
+                month = [each * MONTH_HOURS / GIB_BYTES for each in hourly]
+                days = [ALLOWANCE_BYTES / (each * 24) for each in hourly]
+                rows.append(
+                    f"| {depth} | {mode} | {levels} | {hourly[0]:,.0f} | {hourly[1]:,.0f} "
+                    f"| {month[0]:.1f} | {month[1]:.1f} | {days[0]:.1f} | {days[1]:.1f} |"
+                )
+    return rows
+
+
+def document() -> str:
+    parts = [BEGIN]
+    markets: list[tuple[str, Callable[[], Sums]]] = [
+        (f"Simulated market, six exchanges, {SIMULATED_S:.0f} s", simulated)
+    ]
+    if all(path.is_file() for path in RECORDED):
+        markets.append(("Recorded market, OKX and Poloniex", recorded))
+    for title, run in markets:
+        sums = run()
+        parts += [
+            "",
+            f"{title}: {sums.updates / sums.seconds:.1f} updates a second over "
+            f"{sums.seconds:.0f} s, interval {INTERVAL_MS} ms, {SYMBOL}.",
+            "",
+            *table(sums),
+        ]
+    return "\n".join([*parts, "", END])
+
+
+def main() -> None:
+    text = document()
+    print(text)
+    if "--write" in sys.argv[1:]:
+        before, _, rest = DOCUMENT.read_text().partition(BEGIN)
+        _, _, after = rest.partition(END)
+        DOCUMENT.write_text(before + text + after)
+
+
+if __name__ == "__main__":
+    main()

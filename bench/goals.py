@@ -1,0 +1,187 @@
+"""What is run, and what is to be reached: every row of the result in one table each."""
+
+from typing import NamedTuple
+
+AT_LEAST = "at least"
+AT_MOST = "at most"
+
+Point = tuple[str, str]  # a row and a contender, as the benchmarks report them
+
+
+class Job(NamedTuple):
+    """Contenders that are measured together: each in its own process, one after the other.
+
+    `once` means that the script itself interleaves its contenders and takes medians.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    once: bool = False
+
+
+class Goal(NamedTuple):
+    """A row of the result: a ratio of two points, or one point as it is, against a limit.
+
+    With `at least` the ratio says how many times cheaper ours is; with `at most` it is our part
+    of theirs.
+    """
+
+    number: int
+    what: str
+    ours: Point
+    theirs: Point | None
+    kind: str
+    limit: float
+    scale: float = 1.0  # from the reported unit to the one shown, for points as they are
+    unit: str = "x"
+
+
+JOBS = (
+    Job("ingest", ("micro/ingest.py",), once=True),
+    Job("depth", ("micro/depth.py",), once=True),
+    Job("publish", ("micro/publish.py",), once=True),
+    Job("latency", ("micro/latency.py", "micro/latency.py twin")),
+    Job("memory", ("micro/memory.py",)),
+    Job("deflate", ("micro/deflate.py",), once=True),
+    Job("scale", ("macro/scale.py",), once=True),
+    Job(
+        "fanout",
+        (
+            "macro/others.py floor 1000 1",
+            "macro/fanout.py --size 1 --hub",
+            "macro/others.py uvicorn 1000 1",
+            "macro/others.py websockets 1000 1",
+            "macro/others.py floor 1000 12",
+            "macro/fanout.py --size 12 --hub",
+            "macro/fanout.py --size 12 --packed",
+            "macro/others.py uvicorn 1000 12",
+            "macro/others.py websockets 1000 12",
+            "macro/others.py floor 1000 1 5",
+            "macro/fanout.py --size 1 --streams 5",
+        ),
+    ),
+    Job("rest", ("macro/fanout.py --clients 500 --size 1 --rest",)),
+    Job(
+        "crowd",
+        (
+            "macro/others.py floor 100 1",
+            "macro/fanout.py --clients 100 --size 1",
+            "macro/others.py floor 5000 1",
+            "macro/fanout.py --clients 5000 --size 1",
+        ),
+    ),
+    Job("idle", ("macro/idle.py",)),
+    Job(
+        "receive",
+        (
+            "macro/receive.py bare",
+            "macro/receive.py onebook",
+            "macro/receive.py book",
+            "macro/receive.py websockets",
+        ),
+    ),
+    Job("sustained", ("macro/sustained.py",)),
+)
+
+
+def frame(exchange: str) -> str:
+    return f"frame of 20 levels, {exchange}"
+
+
+def told(size: int, clients: int = 1_000, streams: int = 1) -> str:
+    return f"fan-out {size} KB to {clients} clients, {streams} a tick"
+
+
+BEST = "frame of 20 levels and best price read, binance"
+READY = "frame in to update ready, 8 exchanges"
+ONE, TWELVE, FIVE = told(1), told(12), told(1, streams=5)
+FEW, MANY = told(1, 100), told(1, 5_000)
+RECEIVE = "receive a frame on 30 feeds"
+OURS = "onebook"
+FLOOR = "C send()"
+SCALE = "frame of one exchange among others"
+
+
+def against(row: str, peer: str) -> tuple[Point, Point]:
+    return (row, OURS), (row, peer)
+
+
+GOALS = (
+    Goal(1, "binance frame, cryptofeed", *against(frame("binance"), "cryptofeed"), AT_LEAST, 10),
+    Goal(1, "binance frame, ccxt", *against(frame("binance"), "ccxt"), AT_LEAST, 13),
+    Goal(1, "binance frame, tardis-dev", *against(frame("binance"), "tardis-dev"), AT_LEAST, 4.5),
+    Goal(1, "okx frame, cryptofeed", *against(frame("okx"), "cryptofeed"), AT_LEAST, 10),
+    Goal(1, "okx frame, ccxt", *against(frame("okx"), "ccxt"), AT_LEAST, 13),
+    Goal(1, "kraken frame, ccxt", *against(frame("kraken"), "ccxt"), AT_LEAST, 13),
+    Goal(1, "coinbase frame, cryptofeed", *against(frame("coinbase"), "cryptofeed"), AT_LEAST, 10),
+    Goal(2, "best price read after each frame", *against(BEST, "cryptofeed"), AT_LEAST, 100),
+    Goal(
+        3, "depth 5,000 against 1,000", ("depth", "depth 5000"), ("depth", "depth 1000"),
+        AT_MOST, 1.25,
+    ),
+    Goal(
+        4, "publish 8 exchanges, of orjson alone",
+        *against("publish 8 exchanges", "orjson.dumps of the ready dict"), AT_MOST, 0.40,
+    ),
+    Goal(
+        4, "publish 25 exchanges, of orjson alone",
+        *against("publish 25 exchanges", "orjson.dumps of the ready dict"), AT_MOST, 0.55,
+    ),
+    Goal(
+        5, "frame in to update ready, p50", (READY, "compiled p50"), None, AT_MOST, 20,
+        scale=1e-3, unit="us",
+    ),
+    Goal(
+        5, "the same against the twin, p50", (READY, "compiled p50"), (READY, "twin p50"),
+        AT_LEAST, 8,
+    ),
+    Goal(6, "1 KB to 1,000, share of the floor", *against(ONE, FLOOR), AT_LEAST, 0.80),
+    Goal(6, "12 KB to 1,000, share of the floor", *against(TWELVE, FLOOR), AT_LEAST, 0.85),
+    Goal(6, "1 KB, uvicorn + websockets", *against(ONE, "uvicorn + websockets"), AT_LEAST, 2),
+    Goal(6, "12 KB, uvicorn + websockets", *against(TWELVE, "uvicorn + websockets"), AT_LEAST, 2),
+    Goal(6, "1 KB, websockets broadcast()", *against(ONE, "websockets broadcast()"), AT_LEAST, 1),
+    Goal(
+        6, "12 KB, websockets broadcast()", *against(TWELVE, "websockets broadcast()"), AT_LEAST, 1
+    ),
+    Goal(
+        6, "REST answered beside it", ("REST beside the fan-out", "answered"), None, AT_LEAST, 30,
+        unit="requests",
+    ),
+    Goal(7, "5 streams a tick joined", (FIVE, OURS), (ONE, OURS), AT_LEAST, 3),
+    Goal(7, "the same, share of the floor joined", *against(FIVE, FLOOR), AT_LEAST, 0.5),
+    Goal(
+        8, "one compressed frame for all", ("compressed frame", "onebook, once for all clients"),
+        None, AT_MOST, 25, scale=1e-3, unit="us",
+    ),
+    Goal(
+        8, "compressed against plain client", (TWELVE, "onebook, compressed"), (TWELVE, OURS),
+        AT_MOST, 1.3,
+    ),
+    Goal(
+        9, "a level at depth 1,000", ("memory at depth 1000", OURS), None, AT_MOST, 35,
+        unit="bytes",
+    ),
+    Goal(
+        9, "a level at depth 5,000", ("memory at depth 5000", OURS), None, AT_MOST, 35,
+        unit="bytes",
+    ),
+    Goal(
+        9, "an idle authenticated client", ("idle authenticated client", OURS), None, AT_MOST, 4,
+        unit="KiB",
+    ),
+    Goal(10, "30 feeds, bare uvloop", *against(RECEIVE, "bare uvloop protocol"), AT_MOST, 1.15),
+    Goal(10, "30 feeds, websockets", *against(RECEIVE, "websockets"), AT_LEAST, 2.4),
+    Goal(11, "a client of 5,000 against one of 100", (MANY, OURS), (FEW, OURS), AT_MOST, 1.5),
+    Goal(
+        11, "an exchange of 25 against one of 2", (SCALE, "25 exchanges"), (SCALE, "2 exchanges"),
+        AT_MOST, 1.15,
+    ),
+    Goal(
+        11, "the same, merged and published", (SCALE, "25 exchanges, published"),
+        (SCALE, "2 exchanges, published"), AT_MOST, 1.15,
+    ),
+    Goal(
+        11, "1,000 streams on 8,000 clients", ("1000 streams on 8000 clients", "updates a second"),
+        None, AT_LEAST, 9.9, unit="a second",
+    ),
+)  # fmt: skip

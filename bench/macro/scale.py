@@ -1,0 +1,151 @@
+"""Goal 11: what one exchange costs, from 2 of them to 25, all in one view.
+
+Each exchange brings a frame of 20 levels 20 times a second of virtual time; one stream over all
+of them, top 50 with attribution, is published 10 times a second through the product's `Streams`.
+Sessions, connectors, books, streams and views are the product's; only the clock is made, so that
+nothing waits. `merge and encode` is the stream's own share, which grows with its members.
+"""
+
+import gc
+import heapq
+import itertools
+import time
+from collections.abc import Callable
+
+import ours
+
+import stream
+from onebook.books import Books
+from onebook.model import Instrument
+from onebook.streams import Stream, StreamKey, Streams
+from timing import interleaved, report
+
+COUNTS = (2, 8, 25)
+FRAME_S = 0.05
+FRAMES = 300
+LEVELS = 20
+DEPTH = 1_000
+TOP = 50
+SYMBOL = "BTC/USDT"
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class VirtualClock:
+    """Time that moves when it is told to, and calls back on the way."""
+
+    def __init__(self) -> None:
+        self.now = 1.0
+        self._waiting: list[tuple[float, int, Handle, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_us(self) -> int:
+        return round((1_700_000_000 + self.now) * 1e6)
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Handle:
+        handle = Handle()
+        heapq.heappush(self._waiting, (when, next(self._order), handle, callback))
+        return handle
+
+    def move_to(self, now: float) -> None:
+        """Call what is due until then, each at its own time."""
+        while self._waiting and self._waiting[0][0] <= now:
+            when, _, handle, callback = heapq.heappop(self._waiting)
+            self.now = max(self.now, when)
+            if not handle.cancelled:
+                callback()
+        self.now = now
+
+
+class Nobody:
+    """A publisher without clients, and a supervisor and a catalogue of what is there."""
+
+    def __init__(self) -> None:
+        self.instruments: dict[str, Instrument] = {}
+        self.published = 0
+
+    def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
+        self.published += 1
+
+    def status(self, stream: Stream, payload: bytes) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def want(self, instrument: Instrument) -> None: ...
+
+    def unwant(self, instrument: Instrument) -> None: ...
+
+    def instrument(self, exchange: str, symbol: str) -> Instrument | None:
+        return self.instruments.get(exchange)
+
+
+class Service:
+    """So many exchanges with one view over them all."""
+
+    def __init__(self, count: int) -> None:
+        self.books, self.clock, nobody = Books(), VirtualClock(), Nobody()
+        self.feeds: list[ours.Feed] = []
+        self.frames: list[list[bytes]] = []
+        for number in range(count):
+            market = stream.Stream(DEPTH, seed=100 + number)
+            feed = ours.Feed("binance", market.snapshot(), self.books, name=f"exchange{number:02}")
+            nobody.instruments[feed.instrument.exchange] = feed.instrument
+            made = (market.frame(LEVELS) for _ in range(FRAMES))
+            self.feeds.append(feed)
+            self.frames.append([stream.binance(b, a, n) for n, (b, a) in enumerate(made, start=1)])
+        self.streams = Streams(
+            books=self.books, supervisor=nobody, catalogue=nobody, publisher=nobody,
+            clock=self.clock,
+        )  # fmt: skip
+        self.nobody = nobody
+
+    def watch(self) -> None:
+        self.streams.open(StreamKey(SYMBOL, tuple(self.nobody.instruments), depth=TOP))
+
+    def live(self) -> float:
+        """Let every frame come in; nanoseconds of each."""
+        receivers = [feed.received for feed in self.feeds]
+        gc.collect()
+        gc.disable()
+        began = time.perf_counter_ns()
+        for frames in zip(*self.frames, strict=True):
+            self.clock.move_to(self.clock.now + FRAME_S)
+            for received, frame in zip(receivers, frames, strict=True):
+                received(frame, self.clock.now)
+        took = time.perf_counter_ns() - began
+        gc.enable()
+        return took / FRAMES / len(self.feeds)
+
+
+def cost(count: int, *, watched: bool) -> float:
+    service = Service(count)
+    if watched:
+        service.watch()
+    taken = service.live()
+    assert service.nobody.published == 0 or watched
+    assert not watched or service.nobody.published >= FRAMES * FRAME_S * 10 * 0.9
+    return taken
+
+
+def main() -> None:
+    contenders = {
+        f"{count} exchanges{', published' if watched else ''}": (
+            lambda count=count, watched=watched: cost(count, watched=watched)
+        )
+        for count in COUNTS
+        for watched in (False, True)
+    }
+    report("frame of one exchange among others", interleaved(contenders), "ns")
+
+
+if __name__ == "__main__":
+    main()

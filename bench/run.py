@@ -1,0 +1,183 @@
+"""Ours beside the peers on one machine in one run: `make bench`, with any python3.
+
+Every contender runs in its own process, one after the other in rounds, so that noise hits all
+alike; what counts is the median of the rounds. Writes `bench/results/DATE-COMMIT.json` and `.md`.
+
+    run.py [--only NAME ...] [--runs N] [--quick]
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import environment
+from goals import AT_LEAST, GOALS, JOBS, Goal, Job, Point
+
+RESULTS = environment.BENCH / "results"
+RUNS = 5
+LONGEST_S = 600.0  # for one process
+QUIET_LOAD = 0.3  # above it the machine does something else
+Samples = dict[Point, list[float]]
+
+
+def run(job: Job, variables: dict[str, str], runs: int, samples: Samples) -> None:
+    """Run a job's contenders in rounds and collect what they report."""
+    began = time.monotonic()
+    for _ in range(1 if job.once else runs):
+        for command in job.commands:
+            for line in _lines(command, variables):
+                for name, value in line["values"].items():
+                    samples.setdefault((line["row"], name), []).append(value)
+    say(f"{job.name:<10} {time.monotonic() - began:6.1f} s")
+
+
+def _lines(command: str, variables: dict[str, str]) -> list[dict[str, dict[str, float]]]:
+    script, *words = command.split()
+    path = environment.BENCH / script
+    try:
+        done = subprocess.run(
+            [environment.PYTHON, path, *words], check=False, capture_output=True, text=True,
+            env=variables, cwd=path.parent, timeout=LONGEST_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        say(f"{command} took too long")
+        return []
+    if done.returncode:
+        say(f"{command} failed:\n{done.stderr.strip()[-1_500:]}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"row"')]
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+class Row:
+    """A goal with what was measured."""
+
+    def __init__(self, goal: Goal, medians: dict[Point, float]) -> None:
+        self.goal = goal
+        self.ours = medians.get(goal.ours)
+        self.theirs = medians.get(goal.theirs) if goal.theirs else None
+        self.value = self._value()
+
+    def _value(self) -> float | None:
+        if self.ours is None:
+            return None
+        if self.goal.theirs is None:
+            return self.ours * self.goal.scale
+        if self.theirs is None:
+            return None
+        at_least = self.goal.kind == AT_LEAST
+        return self.theirs / self.ours if at_least else self.ours / self.theirs
+
+    @property
+    def reached(self) -> str:
+        if self.value is None:
+            return "not measured"
+        above = self.value >= self.goal.limit
+        return "yes" if above == (self.goal.kind == AT_LEAST) else "NO"
+
+    def cells(self) -> list[str]:
+        goal = self.goal
+        shown = "-" if self.value is None else f"{_number(self.value)} {goal.unit}"
+        return [
+            str(goal.number), goal.what, _number(self.ours), _number(self.theirs), shown,
+            f"{goal.kind} {goal.limit:g} {goal.unit}", self.reached,
+        ]  # fmt: skip
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+
+
+def table(rows: list[Row]) -> str:
+    """The result as Markdown that reads well as text too."""
+    head = ["#", "what", "ours", "peer", "result", "goal", "reached"]
+    lines = [head, *(row.cells() for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
+    )
+
+
+def facts(machine: dict[str, object], commit: str, runs: int) -> str:
+    """Where and on what the table was made."""
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    quiet = "" if machine["load"] <= QUIET_LOAD else " The machine was NOT quiet."
+    return (
+        f"Commit {commit}; {machine['cores']} cores, {machine['model']}, {machine['system']}; "
+        f"load at the start {machine['load']:.2f}; medians of {runs} runs.{quiet}\n\n{versions}."
+    )
+
+
+def keep(name: str, rows: list[Row], medians: dict[Point, float], facts_text: str, **more) -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    data = {
+        **more,
+        "medians": [{"row": row, "name": name_, "value": medians[row, name_]}
+                    for row, name_ in sorted(medians)],
+        "goals": [dict(zip(("number", "what", "ours", "peer", "result", "goal", "reached"),
+                           row.cells(), strict=True)) for row in rows],
+    }  # fmt: skip
+    (RESULTS / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    path = RESULTS / f"{name}.md"
+    path.write_text(f"# {name}\n\n{facts_text}\n\n{table(rows)}\n\n{_medians(medians)}\n")
+    return path
+
+
+def _medians(medians: dict[Point, float]) -> str:
+    lines = ["| measured | contender | median |", "|---|---|---|"]
+    lines += [
+        f"| {row} | {name} | {_number(medians[row, name])} |" for row, name in sorted(medians)
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    names = [job.name for job in JOBS]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME",
+                        help=f"of {', '.join(names)}")  # fmt: skip
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--quick", action="store_true", help="one run each: a look, not a result")
+    words = parser.parse_args()
+    runs = 1 if words.quick else words.runs
+    began = time.monotonic()
+    try:
+        environment.prepare()
+        machine, commit = environment.machine(), environment.commit()
+        if machine["load"] > QUIET_LOAD:
+            say(f"The load is {machine['load']:.2f}: the machine is not quiet, so nor are figures.")
+        samples: Samples = {}
+        with environment.variables(runs) as variables:
+            for job in JOBS:
+                if job.name in words.only:
+                    run(job, variables, runs, samples)
+    except environment.Unprepared as problem:
+        sys.exit(str(problem))
+    medians = {point: statistics.median(values) for point, values in samples.items()}
+    wanted = [Row(goal, medians) for goal in GOALS]
+    rows = [row for row in wanted if row.ours is not None] if words.only != names else wanted
+    text = facts(machine, commit, runs)
+    say(f"\n{text}\n\n{table(rows)}\n\n{time.monotonic() - began:.0f} s")
+    if not words.quick and words.only == names:
+        date = datetime.now(UTC).strftime("%Y-%m-%d")
+        path = keep(
+            f"{date}-{commit}", rows, medians, text, machine=machine, commit=commit, runs=runs
+        )
+        say(f"Kept in {path.relative_to(environment.ROOT)}.")
+
+
+if __name__ == "__main__":
+    main()
