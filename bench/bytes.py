@@ -20,6 +20,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "micro"), str(ROOT / "
 from msgspec import Raw  # noqa: E402
 from scale import Nobody, VirtualClock  # noqa: E402
 
+from document import put  # noqa: E402
 from onebook.books import Books  # noqa: E402
 from onebook.config import FeedSettings  # noqa: E402
 from onebook.exchanges import EXCHANGES  # noqa: E402
@@ -43,8 +44,6 @@ FRAMES_HZ = (10.0, 20.0)  # of one exchange, at random in between
 HOUR_S = 3_600.0
 MONTH_HOURS = 30 * 24
 ALLOWANCE_BYTES = 50 * GIB_BYTES
-BEGIN, END = "<!-- bytes: made by bench/bytes.py -->", "<!-- /bytes -->"
-DOCUMENT = ROOT / "docs" / "performance.md"
 SAMPLES = Path(os.environ.get("ONEBOOK_SAMPLES", ROOT.parent / "shared" / "samples"))
 RECORDED = [SAMPLES / "exchange_frames" / name for name in ("OKX.ws.1.0", "POLONIEX.ws.1.0")]
 
@@ -214,7 +213,7 @@ def table(sums: Sums) -> list[str]:
 
 
 def document() -> str:
-    parts = [BEGIN]
+    parts: list[str] = []
     markets: list[tuple[str, Callable[[], Sums]]] = [
         (f"Simulated market, six exchanges, {SIMULATED_S:.0f} s", simulated)
     ]
@@ -223,22 +222,20 @@ def document() -> str:
     for title, run in markets:
         sums = run()
         parts += [
-            "",
             f"{title}: {sums.updates / sums.seconds:.1f} updates a second over "
             f"{sums.seconds:.0f} s, interval {INTERVAL_MS} ms, {SYMBOL}.",
             "",
             *table(sums),
+            "",
         ]
-    return "\n".join([*parts, "", END])
+    return "\n".join(parts).strip()
 
 
 def main() -> None:
     text = document()
     print(text)
     if "--write" in sys.argv[1:]:
-        before, _, rest = DOCUMENT.read_text().partition(BEGIN)
-        _, _, after = rest.partition(END)
-        DOCUMENT.write_text(before + text + after)
+        put("bytes", text)
 
 
 if __name__ == "__main__":

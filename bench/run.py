@@ -1,7 +1,8 @@
 """Ours beside the peers on one machine in one run: `make bench`, with any python3.
 
 Every contender runs in its own process, one after the other in rounds, so that noise hits all
-alike; what counts is the median of the rounds. Writes `bench/results/DATE-COMMIT.json` and `.md`.
+alike; what counts is the median of the rounds. A whole run writes `bench/results/DATE-COMMIT.json`
+and `.md`, and on a machine that was quiet at its start the table in docs/performance.md.
 
     run.py [--only NAME ...] [--runs N] [--quick]
 """
@@ -15,6 +16,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import document
 import environment
 from goals import AT_LEAST, GOALS, JOBS, Goal, Job, Point
 
@@ -177,6 +179,8 @@ def main() -> None:
             f"{date}-{commit}", rows, medians, text, machine=machine, commit=commit, runs=runs
         )
         say(f"Kept in {path.relative_to(environment.ROOT)}.")
+        if machine["load"] <= QUIET_LOAD:
+            document.put("results", f"{text}\n\n{table(rows)}")
 
 
 if __name__ == "__main__":
