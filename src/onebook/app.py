@@ -37,6 +37,7 @@ from onebook.transactions.service import TransactionSettings as TransactionLimit
 log = logging.getLogger("onebook.app")
 
 BACKLOG = 4_096
+SHOWN_SETTINGS = ("accounts.", "gateway.")  # on the public page: limits, no paths and addresses
 HTTP_STOP_S = 5  # seconds for REST requests under way when everything else has stopped
 
 
@@ -288,7 +289,11 @@ def _application(node: Node, clock: SystemClock) -> FastAPI:
             web.TransactionSection(each.name, each.display, each.types)
             for each in node.transactions.exchanges
         ],
-        limits=[web.Limit(each.name, str(each.default), each.meaning) for each in catalogue()],
+        limits=[
+            web.Limit(each.name, str(each.default), each.meaning)
+            for each in catalogue(settings)
+            if each.name.startswith(SHOWN_SETTINGS)
+        ],
     )
     application.include_router(web.pages(site))
     return application
