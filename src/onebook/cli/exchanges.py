@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
+from msgspec import Struct
 from rich.table import Table
 
 from onebook import config
@@ -22,7 +23,7 @@ CHECK_TOTAL_S = 15.0
 EXIT_UNREACHABLE = 1
 
 
-class Check(NamedTuple):
+class Check(Struct, frozen=True):
     """Whether an exchange lists its instruments."""
 
     exchange: str

@@ -1,0 +1,54 @@
+"""`onebook config`: what it prints can be used, and bad files get one clear line."""
+
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from onebook import config
+from onebook.cli.config import toml
+from onebook.cli.main import app
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["config", *words], env={"COLUMNS": "400"})
+
+
+def test_the_default_file_is_valid_and_holds_every_setting(tmp_path):
+    text = run("default").output
+    file = tmp_path / "onebook.toml"
+    file.write_text(text)
+    assert config.load(file).model_dump() == config.load().model_dump()
+    for setting in config.catalogue():
+        assert setting.name.rpartition(".")[2] in text
+        assert f"# {setting.meaning}" in text
+
+
+def test_a_good_file_is_said_to_be_good(tmp_path):
+    file = tmp_path / "onebook.toml"
+    file.write_text("[server]\nport = 9000\n")
+    answer = run("check", str(file))
+    assert (answer.exit_code, answer.output) == (0, f"{file}: no fault found.\n")
+
+
+def test_a_bad_file_is_one_clear_line_and_status_2(tmp_path):
+    file = tmp_path / "onebook.toml"
+    file.write_text("[gateway]\nsubscriptions = 9\n")
+    answer = run("check", str(file))
+    assert answer.exit_code == 2
+    assert answer.output.startswith("error: There is no setting gateway.subscriptions.")
+
+
+def test_doc_explains_every_setting_with_its_variable():
+    text = run("doc").output
+    for setting in config.catalogue():
+        assert setting.name in text
+    assert "ONEBOOK_SERVER__PORT" in text
+
+
+@pytest.mark.parametrize(
+    "value", [True, 1, 0.5, "a \"quoted\" \\ path", ["a", "b"], (), {"a": 1}]
+)  # fmt: skip
+def test_defaults_are_written_as_toml(value):
+    plain = list(value) if isinstance(value, tuple) else value
+    assert tomllib.loads(f"value = {toml(value)}")["value"] == plain
