@@ -1,7 +1,9 @@
 """What the tests of transactions share: a loop with virtual time, a store in memory, a service."""
 
 import asyncio
+import os
 import selectors
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
@@ -18,6 +20,7 @@ from onebook.simulator.bybit_account import (
     SimulatedBybit,
     SimulatedKey,
     SimulatedTransport,
+    serving,
 )
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.bybit import Bybit
@@ -201,10 +204,35 @@ class World:
         return found
 
 
+class Served:
+    """A simulated exchange on a loopback port, on a thread of its own."""
+
+    def __init__(self, exchange: SimulatedBybit) -> None:
+        self._exchange = exchange
+        self._stop: Callable[[], object] = lambda: None
+        self._url = ""
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    async def _serve(self) -> None:
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        async with serving(self._exchange) as self._url:
+            self._stop = lambda: loop.call_soon_threadsafe(ended.set)
+            self._started.set()
+            await ended.wait()
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        self._started.wait()
+        return self._url
+
+    def __exit__(self, *error: object) -> None:
+        self._stop()
+        self._thread.join()
+
+
 def samples_dir() -> Path | None:
     """The folder of recorded bytes, if this machine has it."""
-    import os
-
     root = Path(__file__).resolve().parents[2]
     folder = Path(os.environ.get("ONEBOOK_SAMPLES") or root.parent / "shared" / "samples")
     return folder / "bybit" if (folder / "bybit").is_dir() else None

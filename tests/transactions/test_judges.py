@@ -5,25 +5,22 @@ ccxt is known to lose or change something, the difference is named here, and mus
 """
 
 import asyncio
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
-import uvicorn
 from msgspec import json
 
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, Faults, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey
 from onebook.transactions.bybit import Bybit
 from onebook.transactions.bybit.adapter import BybitSettings
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.query import Ask
 from onebook.transactions.service import Transactions
-from transactions.bybit_support import KEY, MASTER_KEY, MemoryStore
+from transactions.bybit_support import KEY, MASTER_KEY, MemoryStore, Served
 
 unified_trading = pytest.importorskip("pybit.unified_trading", reason="pybit is not installed")
 exceptions = pytest.importorskip("pybit.exceptions")
@@ -51,22 +48,15 @@ class Site:
         history = History(self.from_ms, self.now_ms - 60_000, executions=450, seed=4)
         self.account = Account(history)
         self.exchange = SimulatedBybit(self.account, [KEY])
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
-        config = uvicorn.Config(self.exchange, log_config=None, lifespan="off")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        asyncio.run(self._server.serve(sockets=[self.socket]))
+        self._served = Served(self.exchange)
+        self.url = ""
 
     def __enter__(self) -> "Site":
-        self._thread.start()
+        self.url = self._served.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._server.should_exit = True
-        self._thread.join()
+        self._served.__exit__(*error)
 
     def windows(self, length_ms: int = WINDOW_MS) -> Iterator[tuple[int, int]]:
         for start in range(self.from_ms, self.now_ms, length_ms):
@@ -387,39 +377,15 @@ class TestCcxt:
     ) -> None:
         params = {"paginate": True, "until": site.now_ms - 1}
         since_ms = site.now_ms - WINDOW_MS
-        trades = other.fetch_my_trades("BTC/USDT", since_ms, 20, params)
         mine = {
             r["ids"]["trade_id"]
             for r in ours
             if r["type"] == "spot_orders" and r["ids"]["trade_id"] and r["timestamp"] >= since_ms
             and r["instrument"]["symbol"] == "BTCUSDT"
         }  # fmt: skip
+        trades = other.fetch_my_trades("BTC/USDT", since_ms, 100, params)
         assert {trade["id"] for trade in trades} == mine != set()
-
-
-def _credited_later(record: Record, site: Site) -> bool:
-    """ccxt filters by what it was told and by the time it shows: what spans a border is lost."""
-    return True if record["raw"]["successAt"] else record["status"] == "pending"
-
-
-class Served:
-    """Another simulated exchange on a port of its own."""
-
-    def __init__(self, exchange: SimulatedBybit) -> None:
-        self._exchange = exchange
-
-    def __enter__(self) -> str:
-        listener = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(self._exchange, log_config=None, lifespan="off")
-        self._server = uvicorn.Server(config)
-        serve = self._server.serve(sockets=[listener])
-        self._thread = threading.Thread(target=lambda: asyncio.run(serve))
-        self._thread.start()
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-    def __exit__(self, *error: object) -> None:
-        self._server.should_exit = True
-        self._thread.join()
-
-
-__all__ = ["Faults"]
+        # Its `limit` ends the whole pagination: with a small one the rest is lost in silence.
+        few = other.fetch_my_trades("BTC/USDT", since_ms, 5, params)
+        assert len(few) == 5
+        assert {trade["id"] for trade in few} < mine

@@ -1,0 +1,239 @@
+"""`onebook credentials` and `onebook transactions` as the operator runs them."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from onebook.cli import transactions as command
+from onebook.cli.common import console
+from onebook.cli.credentials import credentials_app
+from onebook.cli.transactions import transactions_app
+from onebook.errors import InvalidRequest
+from onebook.model import DAY_MS
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from transactions.bybit_support import KEY, Served
+
+app = typer.Typer()
+app.add_typer(credentials_app, name="credentials")
+app.add_typer(transactions_app, name="transactions")
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def exchange() -> Iterator[tuple[str, SimulatedBybit]]:
+    now_ms = time.time_ns() // 1_000_000
+    account = Account(History(now_ms - 12 * DAY_MS, now_ms - 1_000, executions=300))
+    simulated = SimulatedBybit(account, [KEY])
+    with Served(simulated) as url:
+        yield url, simulated
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: tuple[str, SimulatedBybit]
+) -> Run:
+    url, _ = exchange
+    monkeypatch.chdir(tmp_path)
+    settings = {
+        "STORE__URL": f"sqlite+aiosqlite:///{tmp_path}/onebook.db",
+        "STORE__PEPPER_FILE": str(tmp_path / "pepper"),
+        "TRANSACTIONS__MASTER_KEY_FILE": str(tmp_path / "master_key"),
+        "TRANSACTIONS__BYBIT_MAINNET_URL": url,
+        "TRANSACTIONS__BYBIT_TESTNET_URL": url,
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"ONEBOOK_{name}", value)
+    monkeypatch.setattr(console, "_width", 200)
+
+    def invoke(*words: str, typed: str = "") -> Result:
+        return CliRunner().invoke(app, words, input=typed)
+
+    return invoke
+
+
+@pytest.fixture
+def ready(run: Run) -> Run:
+    assert run("credentials", "set", "bybit", typed=typed_key()).exit_code == 0
+    return run
+
+
+def typed_key(api_key: str = KEY.api_key, secret: str = KEY.secret) -> str:
+    return f"{api_key}\n{secret}\n"
+
+
+def refused(result: Result, *words: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    for word in words:
+        assert word in result.stderr
+
+
+class TestCredentials:
+    """Asked for, encrypted, never shown."""
+
+    def test_a_life(self, run: Run, tmp_path: Path) -> None:
+        result = run("credentials", "set", "bybit", typed=typed_key())
+        assert result.exit_code == 0, result.output
+        assert KEY.secret not in result.output
+        assert KEY.api_key not in result.output
+        assert KEY.secret.encode() not in (tmp_path / "onebook.db").read_bytes()
+        assert (tmp_path / "master_key").stat().st_mode & 0o777 == 0o600
+        listed = run("credentials", "list").stdout
+        assert "bybit" in listed
+        assert "mainnet" in listed
+        assert KEY.api_key not in listed
+        assert (
+            run("credentials", "check", "bybit").stdout == "The internal credentials are valid.\n"
+        )
+        before = (tmp_path / "master_key").read_text()
+        assert "Re-wrapped 1 credential " in run("credentials", "rotate").stdout
+        assert (tmp_path / "master_key").read_text() != before
+        assert run("credentials", "check", "bybit").exit_code == 0
+        assert run("credentials", "remove", "bybit").exit_code == 0
+        refused(run("credentials", "remove", "bybit"), "no bybit mainnet")
+
+    def test_what_the_exchange_refuses(self, run: Run) -> None:
+        run("credentials", "set", "bybit", typed=typed_key("nobody00000000000000"))
+        result = run("credentials", "check", "bybit")
+        assert result.exit_code == 1
+        assert "does not know the API key" in result.stdout
+        result = run("credentials", "check", "bybit", "--testnet")
+        assert result.exit_code == 1
+        assert "no Bybit testnet credentials" in result.stdout
+
+    def test_a_key_that_can_do_more_or_less_than_needed(
+        self, ready: Run, exchange: tuple[str, SimulatedBybit]
+    ) -> None:
+        from dataclasses import replace
+
+        _, simulated = exchange
+        keys = simulated._keys
+        other = replace(KEY, read_only=False, permissions={"Spot": ("SpotTrade",)})
+        keys[KEY.api_key] = other
+        try:
+            said = ready("credentials", "check", "bybit").stdout
+        finally:
+            keys[KEY.api_key] = KEY
+        assert "can do more than read" in said
+        assert "may not read all of: deposits." in said
+
+    @pytest.mark.parametrize("typed", ["\t\nsecret\n", f"key\n{'x' * 9_000}\n"])
+    def test_nonsense_is_refused(self, run: Run, typed: str) -> None:
+        refused(run("credentials", "set", "bybit", typed=typed), "That is no API")
+
+    def test_an_unknown_exchange(self, run: Run) -> None:
+        refused(run("credentials", "set", "mtgox"), "mtgox")
+
+    def test_a_self_generated_key_comes_from_a_file(self, run: Run, tmp_path: Path) -> None:
+        pem = tmp_path / "key.pem"
+        pem.write_text("-----BEGIN PRIVATE KEY-----\n")
+        result = run(
+            "credentials", "set", "bybit", "--testnet", "--rsa-key-file", str(pem), typed="key\n"
+        )
+        assert result.exit_code == 0, result.output
+
+
+class TestFetch:
+    """A history into a file, and the word about what is missing."""
+
+    @pytest.mark.parametrize("form", ["jsonl", "csv", "koinly", "cointracking", "parquet"])
+    def test_every_format(self, ready: Run, tmp_path: Path, form: str) -> None:
+        if form == "parquet":
+            pytest.importorskip("pyarrow")
+        output = tmp_path / "history"
+        result = ready(
+            "transactions", "fetch", "--types", "trades, withdrawals", "--from", "11d",
+            "--format", form, "-o", str(output),
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        assert output.stat().st_size > 100
+        assert "spot_orders" in result.stdout
+        assert " records in " in result.stdout
+        assert sorted(path.name for path in tmp_path.glob("history*")) == ["history"]
+
+    def test_it_proves_that_nothing_is_missing(
+        self, ready: Run, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
+    ) -> None:
+        output = tmp_path / "history.jsonl"
+        result = ready(
+            "transactions", "fetch", "--types", "ledger,spot_orders", "--from", "20d", "--verify",
+            "-o", str(output),
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        assert "UNIFIED USDT" in result.stdout
+        assert "the balances chain." in result.stdout
+        assert "add up." in result.stdout
+        _, simulated = exchange
+        kinds = [json.loads(line)["type"] for line in output.read_text().splitlines()]
+        expected = len(simulated.account.ledger) + len(simulated.account.fund_ledger)
+        assert kinds.count("ledger") == expected
+
+    def test_what_is_missing_is_said_and_the_status_is_1(
+        self, ready: Run, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
+    ) -> None:
+        _, simulated = exchange
+        from dataclasses import replace
+
+        simulated._keys[KEY.api_key] = replace(KEY, permissions={"Spot": ("SpotTrade",)})
+        try:
+            result = ready(
+                "transactions", "fetch", "--types", "trades,deposits", "-o", str(tmp_path / "out")
+            )
+        finally:
+            simulated._keys[KEY.api_key] = KEY
+        assert result.exit_code == 1
+        assert "permission_denied" in result.stdout
+        assert "deposits: The API key has no permission" in result.stdout
+        assert (tmp_path / "out").exists()
+
+    def test_without_credentials_there_is_no_file(self, run: Run, tmp_path: Path) -> None:
+        refused(run("transactions", "fetch", "-o", str(tmp_path / "out")), "no Bybit mainnet")
+        assert list(tmp_path.glob("out*")) == []
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (("--types", "nfts"), "nfts"),
+            (("--exchange", "mtgox"), "mtgox"),
+            (("--format", "xlsx"), "xlsx"),
+            (("--from", "yesterday"), "yesterday"),
+            (("--from", "now", "--to", "30d"), "after end_time"),
+            (("--from", "2001-01-01"), "start_time is earlier"),
+        ],
+    )
+    def test_bad_input_is_one_clear_line(
+        self, ready: Run, tmp_path: Path, words: tuple[str, ...], says: str
+    ) -> None:
+        refused(ready("transactions", "fetch", "-o", str(tmp_path / "out"), *words), says)
+        assert list(tmp_path.glob("out*")) == []
+
+
+def test_moments() -> None:
+    now = 1_763_000_000_000
+    assert command._moment("now", now) == now
+    assert command._moment("2d", now) == now - 2 * DAY_MS
+    assert command._moment("2025-01-01", now) == 1_735_689_600_000
+    assert command._moment("2025-01-01T02:00+02:00", now) == 1_735_689_600_000
+    with pytest.raises(InvalidRequest):
+        command._moment("soon", now)
+
+
+def test_a_proof_that_fails_is_put_in_words() -> None:
+    from onebook.transactions.verify import Break, ChainReport, OrderReport, Verification
+
+    broken = Break("0x1", "1", "2", "-1")
+    chain: Any = ChainReport("FUND", "BTC", 5, "0", "1", "2", "1", False, (broken,))
+    orders = OrderReport(3, holds=False, breaks=(broken, broken), fills_without_order=0)
+    said = command._proof(Verification(holds=False, ledger=(chain,), orders=orders))
+    assert said == [
+        "FUND BTC: 5 lines, 1 breaks in the chain.",
+        "The fills of 3 orders do not add up in 2 figures.",
+    ]
+    assert command._proof(None) == []
