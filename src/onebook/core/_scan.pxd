@@ -217,60 +217,62 @@ cdef inline const uint8_t *number_plain(
     return at
 
 
-cdef inline uint64_t eight_value(uint64_t word) noexcept nogil:
-    """Return the number that eight digits spell, the first in the lowest byte."""
-    word = ((word & <uint64_t>0x0F0F0F0F0F0F0F0F) * 2_561) >> 8
-    word = ((word & <uint64_t>0x00FF00FF00FF00FF) * 6_553_601) >> 16
-    return ((word & <uint64_t>0x0000FFFF0000FFFF) * <uint64_t>42_949_672_960_001) >> 32
+cdef inline uint64_t eight_value(uint64_t values) noexcept nogil:
+    """Return the number of eight digits, one a byte, the first in the lowest byte."""
+    values = ((values * 2_561) >> 8) & <uint64_t>0x00FF00FF00FF00FF
+    values = ((values * 6_553_601) >> 16) & <uint64_t>0x0000FFFF0000FFFF
+    return (values * <uint64_t>42_949_672_960_001) >> 32
 
 
-cdef inline uint64_t first_value(uint64_t word, int count) noexcept nogil:
-    """Return the number that the first `count` digits spell, 0 for none."""
-    return eight_value(word << (56 - 8 * count) << 8 if count < 8 else word)
-
-
-cdef inline int digits_in(uint64_t word) noexcept nogil:
-    """Return how many digits the word begins with."""
-    cdef uint64_t values = word ^ ASCII_ZEROS
+cdef inline uint64_t digit_values(const uint8_t *at, int *count) noexcept nogil:
+    """Return the next eight bytes less "0", and how many digits they begin with."""
+    cdef uint64_t values, others
+    memcpy(&values, at, 8)
+    values ^= ASCII_ZEROS
     # A value above 9 reaches the high bit; a carry only comes from behind the first of them.
-    cdef uint64_t others = (
-        (values + <uint64_t>0x7676767676767676) | values
-    ) & <uint64_t>0x8080808080808080
-    return __builtin_ctzll(others) >> 3 if others else 8
+    others = ((values + <uint64_t>0x7676767676767676) | values) & <uint64_t>0x8080808080808080
+    count[0] = __builtin_ctzll(others) >> 3 if others else 8
+    return values
 
 
 cdef inline const uint8_t *number_short(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) noexcept nogil:
-    """Read a number of up to 7 and 8 digits eight bytes at a time, without a branch a digit."""
-    cdef const uint8_t *start = at
-    cdef int scale = column.scale, whole, fraction = 0, kept = 0
-    cdef uint64_t word, value, rest = 0
+    """Read up to 7 and 8 digits, eight bytes at a time; NULL where the number is another."""
+    cdef int scale = column.scale, whole, fraction
+    cdef uint64_t values, value
     if scan.end - at < SHORT_ROOM or scale > 8 or scale < 0:
-        return number_plain(scan, column, start, mantissa)
-    memcpy(&word, at, 8)
-    whole = digits_in(word)
+        return NULL
+    values = digit_values(at, &whole)
     if whole == 0 or whole == 8 or (at[0] == c"0" and whole > 1):
-        return number_plain(scan, column, start, mantissa)
-    value = first_value(word, whole) * power10[scale]
+        return NULL
+    value = eight_value(values << (64 - 8 * whole)) * power10[scale]
     at += whole
     if at[0] == c".":
-        memcpy(&word, at + 1, 8)
-        fraction = digits_in(word)
-        kept = fraction if fraction < scale else scale
-        value += first_value(word, kept) * power10[scale - kept]
-        if kept < fraction:
-            # What the scale has no room for must be zeros.
-            rest = (word ^ ASCII_ZEROS) << (64 - 8 * fraction) >> (64 - 8 * fraction + 8 * kept)
+        values = digit_values(at + 1, &fraction)
         at += 1 + fraction
-        if rest or fraction == 0 or (fraction == 8 and digit_of(at) <= 9):
-            return number_plain(scan, column, start, mantissa)
-    if (at[0] | 32) == c"e":
-        return number_rare(scan, column, start, mantissa)
-    if value and fraction > column.decimals:
-        column.decimals = fraction
+        if fraction == 0:
+            return NULL
+        values <<= 64 - 8 * fraction
+        if fraction <= scale:
+            value += eight_value(values) * power10[scale - fraction]
+        elif values >> (64 - 8 * (fraction - scale)):
+            return NULL  # what the scale has no room for must be zeros
+        else:
+            value += eight_value(values << (8 * (fraction - scale) - 8) << 8)
+        if fraction > column.decimals and value:
+            column.decimals = fraction
+    if digit_of(at) <= 9 or (at[0] | 32) == c"e":
+        return NULL
     mantissa[0] = <int64_t>value
     return at
+
+
+cdef inline const uint8_t *number_bare(
+    Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
+) noexcept nogil:
+    cdef const uint8_t *end = number_short(scan, column, at, mantissa)
+    return end if end != NULL else number_plain(scan, column, at, mantissa)
 
 
 cdef inline const uint8_t *number(
@@ -278,8 +280,8 @@ cdef inline const uint8_t *number(
 ) noexcept nogil:
     """Read a number, bare or as a string."""
     if at[0] != c'"':
-        return number_short(scan, column, at, mantissa)
-    at = number_short(scan, column, at + 1, mantissa)
+        return number_bare(scan, column, at, mantissa)
+    at = number_bare(scan, column, at + 1, mantissa)
     if at == NULL:
         return NULL
     if at[0] != c'"':
@@ -396,7 +398,8 @@ cdef inline const uint8_t *name_end(Scan *scan, const uint8_t *at) noexcept nogi
 cdef inline const uint8_t *ignored_rest(Scan *scan, const uint8_t *at) noexcept nogil:
     """Step over what follows the amount, up to the bracket that closes the row."""
     while at[0] == c",":
-        at = ignored(scan, blanks(at + 1), NESTING_MAX)
+        at = blanks(at + 1)
+        at = string(scan, at) if at[0] == c'"' else ignored(scan, at, NESTING_MAX)
         if at == NULL:
             return NULL
         at = blanks(at)

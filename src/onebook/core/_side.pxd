@@ -5,7 +5,7 @@ one code path serves both. A full block splits in halves, except where a level i
 the side (as snapshots do): there a new block begins and the full one stays full.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 
@@ -117,6 +117,7 @@ cdef inline Block *block_new(Side *side, int32_t at) noexcept nogil:
     if block == NULL:
         return NULL
     block.count = 0
+    block_pad(block)
     memmove(side.blocks + at + 1, side.blocks + at, (side.block_count - at) * sizeof(Block *))
     memmove(side.lows + at + 1, side.lows + at, (side.block_count - at) * sizeof(int64_t))
     side.blocks[at] = block
@@ -149,26 +150,37 @@ cdef inline int32_t block_of(const Side *side, int64_t key) noexcept nogil:
 cdef inline int32_t block_find(const Block *block, int64_t key) noexcept nogil:
     """Return the position of the first level whose key is not below.
 
-    Seven comparisons at once divide the block by eight: no branch depends on the data, and only
-    every eighth comparison has to wait for the one before it.
+    Three rounds of comparisons at once, 16, 2 and 1 level apart: what lies behind the last level
+    is padded with the largest key, so that neither a branch nor a count depends on the data.
     """
     cdef const Level *base = &block.levels[0]
-    cdef Py_ssize_t count = block.count, eighth, below, at
-    while count >= 8:
-        eighth = count >> 3
-        below = base[eighth - 1].key < key
-        below += base[2 * eighth - 1].key < key
-        below += base[3 * eighth - 1].key < key
-        below += base[4 * eighth - 1].key < key
-        below += base[5 * eighth - 1].key < key
-        below += base[6 * eighth - 1].key < key
-        below += base[7 * eighth - 1].key < key
-        base += below * eighth
-        count -= 7 * eighth
-    below = 0
-    for at in range(count):
-        below += base[at].key < key
+    cdef Py_ssize_t below
+    below = base[15].key < key
+    below += base[31].key < key
+    below += base[47].key < key
+    below += base[63].key < key
+    below += base[79].key < key
+    below += base[95].key < key
+    below += base[111].key < key
+    base += below * 16
+    below = base[1].key < key
+    below += base[3].key < key
+    below += base[5].key < key
+    below += base[7].key < key
+    below += base[9].key < key
+    below += base[11].key < key
+    below += base[13].key < key
+    base += below * 2
+    below = base[0].key < key
+    below += base[1].key < key
     return <int32_t>(base - &block.levels[0] + below)
+
+
+cdef inline void block_pad(Block *block) noexcept nogil:
+    """Let every place behind the last level be above every key."""
+    cdef int32_t at
+    for at in range(block.count, BLOCK_LEVELS):
+        block.levels[at].key = INT64_MAX
 
 
 cdef inline void block_join(Side *side, int32_t at) noexcept nogil:
@@ -189,6 +201,7 @@ cdef inline void level_drop(Side *side, int32_t at, int32_t position) noexcept n
         block_drop(side, at)
         return
     memmove(level, level + 1, (block.count - position) * sizeof(Level))
+    block.levels[block.count].key = INT64_MAX
     if position == 0:
         side.lows[at] = block.levels[0].key
     if block.count < BLOCK_SPARSE:
@@ -222,6 +235,7 @@ cdef inline bint level_add(
             block.count = upper.count = BLOCK_LEVELS // 2
             memcpy(upper.levels, &block.levels[BLOCK_LEVELS // 2], BLOCK_LEVELS // 2 * sizeof(Level))
             side.lows[at + 1] = upper.levels[0].key
+            block_pad(block)
             if position > BLOCK_LEVELS // 2:
                 at += 1
                 block = upper
@@ -273,6 +287,7 @@ cdef inline void side_cut(Side *side, int32_t count_max) noexcept nogil:
         block.count -= over
         side.count -= over
         memmove(block.levels, &block.levels[over], block.count * sizeof(Level))
+        block_pad(block)
         side.lows[0] = block.levels[0].key
         return
 
