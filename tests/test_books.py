@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from onebook.books import ABSURD, CHECKSUM, CROSSED, LEVELS, MOVES, NOT_WANTED, Books, Event
+from onebook.books import CHECKSUM, LEVELS, MOVES, NOT_WANTED, Books, Event
+from onebook.core.types import ABSURD, CROSSED
 from onebook.exchanges.contract import DIGITS_10, OBJECTS, SIDED, TEXT_25, Delta, Snapshot, Verify
 from onebook.model import Health, Instrument
 

@@ -16,14 +16,12 @@ from onebook.core.types import LEVELS_MAX, LevelError
 from onebook.exchanges.contract import DIGITS_10, TEXT_25, Delta, Snapshot, Verify
 from onebook.model import Health, Instrument
 
-# Why a book stopped being live, in the words that clients read in `exchange_status`.
+# Why a book stopped being live, in the words that clients read in `exchange_status`; what the
+# core says of a changed book is one of them too.
 CHECKSUM: Final = "checksum"
-CROSSED: Final = "crossed"
 LEVELS: Final = "levels"
-ABSURD: Final = "absurd price"
 NOT_WANTED: Final = "not wanted"
 
-ABSURD_FACTOR: Final = 10.0  # a best price so many times through the previous mid is not believed
 DIGITS_LEVELS: Final = 10  # levels a side under a `DIGITS_10` checksum
 TEXT_LEVELS: Final = 25  # levels a side under a `TEXT_25` checksum
 CRC_MASK: Final = 0xFFFFFFFF  # exchanges print the same 32 bits signed or unsigned
@@ -77,12 +75,10 @@ class LiveBook:
     """
 
     __slots__ = (
-        "best",
         "changed_at",
         "core",
         "health",
         "instrument",
-        "mid",
         "reason",
         "updated_at",
     )
@@ -94,8 +90,6 @@ class LiveBook:
         self.reason = ""
         self.updated_at = 0.0
         self.changed_at = 0.0
-        self.best: tuple[str | None, str | None] = (None, None)
-        self.mid = 0.0  # of the last believed top; 0 where there is none
 
 
 def ignore_change(book: LiveBook) -> None:
@@ -145,34 +139,34 @@ class Books:
         return len(self._books)
 
     def apply(self, output: Snapshot | Delta | Verify, now: float) -> str | None:
-        """Carry out one value of a connector (the hot path).
+        """Carry out one value of a connector.
 
         Returns:
             None where all is well; otherwise why the book has just become stale, and the feed
             must ask the exchange again. Data of a book that is not open, and changes of one that
             is not live, are ignored.
         """
+        if type(output) is Delta:
+            return self.change(output, now)
         book = self._books.get(output.instrument)
         if book is None:
             return None
-        if type(output) is Delta:
-            if book.health is not LIVE:
-                return None
-            try:
-                book.core.apply(output.bids, output.asks, output.shape)
-            except LevelError:
-                return self._doubt(book, LEVELS, now)
-        elif type(output) is Snapshot:
+        if type(output) is Snapshot:
             return self._fill(book, output, now)
-        else:
-            assert type(output) is Verify
-            return self._verify(book, output, now)
-        core = book.core
-        if core.crossed:
-            return self._doubt(book, CROSSED, now)
-        best = core.best()
-        if best != book.best and not believed(book, best):
-            return self._doubt(book, ABSURD, now)
+        assert type(output) is Verify
+        return self._verify(book, output, now)
+
+    def change(self, delta: Delta, now: float) -> str | None:
+        """Do what `apply` does, for what comes most (the hot path)."""
+        book = self._books.get(delta.instrument)
+        if book is None or book.health is not LIVE:
+            return None
+        try:
+            reason = book.core.apply(delta.bids, delta.asks, delta.shape)
+        except LevelError:
+            reason = LEVELS
+        if reason is not None:
+            return self._doubt(book, reason, now)
         book.updated_at = now
         self.on_changed(book)
         return None
@@ -187,13 +181,11 @@ class Books:
         if book.health is Health.OFFLINE:
             return None
         try:
-            book.core.replace(snapshot.bids, snapshot.asks, snapshot.shape)
+            reason = book.core.replace(snapshot.bids, snapshot.asks, snapshot.shape)
         except LevelError:
-            return self._doubt(book, LEVELS, now)
-        if book.core.crossed:
-            return self._doubt(book, CROSSED, now)
-        if not believed(book, book.core.best()):
-            return self._doubt(book, ABSURD, now)
+            reason = LEVELS
+        if reason is not None:
+            return self._doubt(book, reason, now)
         book.updated_at = now
         self._move(book, Event.FILLED, "", now)
         self.on_changed(book)
@@ -207,9 +199,6 @@ class Books:
         return None
 
     def _doubt(self, book: LiveBook, reason: str, now: float) -> str:
-        if reason == ABSURD:
-            # An exchange that says the same again is believed: the price is then a fact.
-            book.mid = 0.0
         self._move(book, Event.DOUBTED, reason, now)
         return reason
 
@@ -218,32 +207,12 @@ class Books:
         health = MOVES[previous, event]
         if health is not LIVE:
             book.core.clear()  # levels in doubt are nowhere, not only unseen
-            book.best = (None, None)
         if health is previous:
             return
         book.health = health
         book.reason = reason
         book.changed_at = now
         self.on_health(book, previous)
-
-
-def believed(book: LiveBook, best: tuple[str | None, str | None]) -> bool:
-    """Take `best` as the book's new top unless it is absurd against the previous mid.
-
-    Absurd is a bid far above it or an ask far below it: whole books that leap. A side that thins
-    out in the other direction is how small markets look. One float each is exact enough here.
-    """
-    bid, ask = best
-    mid = book.mid
-    if mid and (
-        (bid is not None and float(bid) > mid * ABSURD_FACTOR)
-        or (ask is not None and float(ask) * ABSURD_FACTOR < mid)
-    ):
-        return False
-    book.best = best
-    if bid is not None and ask is not None:
-        book.mid = (float(bid) + float(ask)) / 2
-    return True
 
 
 def checksum(core: Book, layout: str) -> int:

@@ -8,6 +8,8 @@ from msgspec import Raw
 
 from core.both import EACH, apply, bare, book_of, pairs, sided, state_of
 from onebook.core.types import (
+    ABSURD,
+    CROSSED,
     FRAME_LEVELS_MAX,
     LEVELS_MAX,
     NESTING_MAX,
@@ -395,6 +397,40 @@ def test_crossed_is_above_and_not_equal(core: Any) -> None:
     assert book_of(core, [("2", "1")], [("1.5", "1")]).crossed is True
     assert book_of(core, [("2", "1")], [("2.0", "1")]).crossed is False
     assert book_of(core, [("2", "1")]).crossed is False
+
+
+def test_a_crossed_book_is_told_and_a_locked_one_is_not(core: Any) -> None:
+    book = book_of(core, [("100", "1")], [("101", "1")])
+    assert book.apply(pairs([("101", "1")]), b"[]") is None
+    assert book.apply(b"[]", pairs([("100.5", "1")])) == CROSSED
+    assert book.replace(pairs([("3", "1")]), pairs([("2", "1")])) == CROSSED
+    assert book.replace(pairs([("3", "1")]), b"[]") is None
+
+
+LEAPS = [
+    ([("1005", "1")], [("101", "0"), ("1006", "1")], None),  # ten times, but not more
+    ([("1005.1", "1")], [("101", "0"), ("1006", "1")], ABSURD),
+    ([("100", "0"), ("9", "1")], [("10.05", "1")], None),
+    ([("100", "0"), ("9", "1")], [("10.04999999", "1")], ABSURD),
+    ([("100", "0")], [("101", "0"), ("10.04", "1")], ABSURD),
+    ([("100", "0"), ("0.001", "1")], [("101", "0"), ("99999", "1")], None),  # both sides thin out
+]
+
+
+@pytest.mark.parametrize(("bids", "asks", "doubt"), LEAPS)
+def test_a_leap_of_the_top_is_told_once(core: Any, bids: Any, asks: Any, doubt: str | None) -> None:
+    book = book_of(core, [("100", "1")], [("101", "1")])
+    assert book.apply(pairs(bids), pairs(asks)) == doubt
+    assert book.apply(pairs(bids), pairs(asks)) is None
+
+
+def test_what_prices_were_like_outlives_the_levels_and_their_scale(core: Any) -> None:
+    book = book_of(core, [("0.0000100", "1")], [("0.0000101", "1")])
+    book.apply(pairs([("0.0000100", "0")]), b"[]")
+    book.clear()
+    assert book.price_scale == 0
+    assert book.replace(pairs([("1", "1")]), pairs([("2", "1")])) == ABSURD
+    assert book.replace(pairs([("1", "1")]), pairs([("2", "1")])) is None
 
 
 def test_top_and_ladder_have_bounds(core: Any) -> None:

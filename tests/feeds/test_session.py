@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, snap
-from onebook.books import CHECKSUM, CROSSED, LEVELS, Books
+from onebook.books import CHECKSUM, LEVELS, Books
 from onebook.config import FeedSettings
+from onebook.core.types import CROSSED
 from onebook.exchanges.contract import Exchange, Send
 from onebook.feeds.actions import PING, Action, End, Request, Transmit
 from onebook.feeds.session import (

@@ -35,8 +35,9 @@ from onebook.core.twin.view import Level as TwinLevel
 from onebook.core.twin.view import State as TwinState
 from onebook.core.twin.view import View as TwinView
 from onebook.core.twin.view import view_depth, view_names, view_step
+from onebook.core.types import ABSURD, CROSSED, LevelError
+from onebook.core.types import ABSURD_FACTOR as _ABSURD_FACTOR
 from onebook.core.types import LEVELS_MAX as _LEVELS_MAX
-from onebook.core.types import LevelError
 
 cdef enum:
     CHECKSUM_LEVELS = 25
@@ -58,35 +59,25 @@ cdef tuple ERRORS = (
     "Level text has too many rows.",
 )
 
+cdef double ABSURD_TIMES = _ABSURD_FACTOR
+
 # The rows of the frame being read: reused, because a frame is read and applied in one call.
 cdef Scan scan
 memset(&scan, 0, sizeof(Scan))
 
 
-cdef class Text:
-    """The bytes of a level text, held while they are read."""
-
-    cdef Py_buffer view
-    cdef bint held
-
-    def __cinit__(self, source):
-        PyObject_GetBuffer(source, &self.view, PyBUF_SIMPLE)
-        self.held = True
-
-    def __dealloc__(self):
-        if self.held:
-            PyBuffer_Release(&self.view)
-
-
 cdef int read_rows(object source, int side, int shape) except -1:
     """Append the rows of one text; return whether it could be read."""
-    cdef Text text
+    cdef Py_buffer text
+    cdef bint read
     if type(source) is bytes:
         return text_rows(
             &scan, <const uint8_t *>PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source), side, shape
         )
-    text = Text(source)
-    return text_rows(&scan, <const uint8_t *>text.view.buf, text.view.len, side, shape)
+    PyObject_GetBuffer(source, &text, PyBUF_SIMPLE)
+    read = text_rows(&scan, <const uint8_t *>text.buf, text.len, side, shape)
+    PyBuffer_Release(&text)
+    return read
 
 
 cdef int read_sides(object bids, object asks, int shape, int price_scale, int amount_scale) except -1:
@@ -129,6 +120,7 @@ cdef class Book:
     cdef int price_decimals  # the most that the wire spelled out since the last whole book
     cdef int amount_decimals
     cdef int levels_max
+    cdef double mid  # of the last top that was believed, 0 where there is none
 
     def __cinit__(self, int levels_max=_LEVELS_MAX):
         if not 1 <= levels_max <= _LEVELS_MAX:
@@ -140,27 +132,32 @@ cdef class Book:
         side_free(&self.sides[1])
 
     def clear(self):
-        """Forget every level and both scales."""
+        """Forget every level and both scales, but not what prices were like."""
         side_clear(&self.sides[0])
         side_clear(&self.sides[1])
         self.price_scale = self.amount_scale = 0
         self.price_decimals = self.amount_decimals = 0
 
     def replace(self, bids, asks, int shape=PAIRS):
-        """Take this as the whole book; levels without amount are left out."""
+        """Take this as the whole book, without levels of no amount; return what `apply` does."""
         self.read(bids, asks, shape, True)
         side_clear(&self.sides[0])
         side_clear(&self.sides[1])
         self.price_decimals = scan.price.decimals
         self.amount_decimals = scan.amount.decimals
         self.put(True)
+        return self.doubt()
 
     def apply(self, bids, asks, int shape=PAIRS):
-        """Set the amounts of these levels, in order; an amount of zero removes its level."""
+        """Set the amounts of these levels, in order; an amount of zero removes its level.
+
+        Returns why the book must not be shown: CROSSED, ABSURD, or None where all is well.
+        """
         self.read(bids, asks, shape, False)
         self.price_decimals = max(self.price_decimals, scan.price.decimals)
         self.amount_decimals = max(self.amount_decimals, scan.amount.decimals)
         self.put(False)
+        return self.doubt()
 
     @property
     def bid_count(self):
@@ -261,6 +258,25 @@ cdef class Book:
                     more[side] = walk_next(&walks[side])
             count -= 1
         return out - 1 if out > start else out
+
+    cdef str doubt(self):
+        """Judge the top by itself and by the last one; a leap that is told again is believed."""
+        cdef double unit = <double>power10[self.price_scale]
+        cdef double before = self.mid * unit
+        cdef bint bids = self.sides[0].count != 0, asks = self.sides[1].count != 0
+        cdef int64_t bid = side_best(&self.sides[0]).key if bids else 0
+        cdef int64_t ask = -side_best(&self.sides[1]).key if asks else 0
+        if bids and asks and bid > ask:
+            return CROSSED
+        if before > 0 and (
+            (bids and <double>bid > before * ABSURD_TIMES)
+            or (asks and <double>ask * ABSURD_TIMES < before)
+        ):
+            self.mid = 0
+            return ABSURD
+        if bids and asks:
+            self.mid = (<double>bid + <double>ask) / 2 / unit
+        return None
 
     cdef list levels(self, int side, Py_ssize_t count):
         cdef Walk walk

@@ -29,6 +29,11 @@ LEVELS_MAX: Final = 20_000  # levels a side that one book keeps; the worst go fi
 VALUE_DECIMALS: Final = 10  # price x amount is cut to so many decimals
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum
+ABSURD_FACTOR: Final = 10  # a best price so many times through the mid before is not believed
+
+# Why a book that was just changed must not be shown, in the words that clients read.
+CROSSED: Final = "crossed"
+ABSURD: Final = "absurd price"
 
 
 class LevelError(ValueError):

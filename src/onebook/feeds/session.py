@@ -113,6 +113,7 @@ class Session:
         self.ended: End | None = None
         self._exchange = exchange
         self._books = books
+        self._change = books.change
         self._settings = settings
         self._stats = stats
         self._jitter = jitter
@@ -238,16 +239,14 @@ class Session:
     def _execute(
         self, produce: Callable[[bytes], Iterable[Output]], argument: bytes, now: float
     ) -> None:
-        apply = self._books.apply
         try:
             for output in produce(argument):
-                kind = type(output)
-                if kind is Delta or kind is Verify:
-                    reason = apply(output, now)  # type: ignore[arg-type]
+                if type(output) is Delta:
+                    reason = self._change(output, now)
                     if reason is not None:
-                        self._doubt(output.instrument, reason, reason, now)  # type: ignore[union-attr]
+                        self._doubt(output.instrument, reason, reason, now)
                 else:
-                    ACTS[kind](self, output, now)
+                    ACTS[type(output)](self, output, now)
         except ProtocolError as error:
             self._misunderstood(error.instrument, error.reason, PROTOCOL, now)
         except Exception as error:
@@ -255,6 +254,11 @@ class Session:
             self._misunderstood(None, BUG, BUG, now)
         if self._broken:
             self._repair(now)
+
+    def _verify(self, output: Verify, now: float) -> None:
+        reason = self._books.apply(output, now)
+        if reason is not None:
+            self._doubt(output.instrument, reason, reason, now)
 
     def _filled(self, output: Snapshot, now: float) -> None:
         if self.ended is not None:
@@ -450,6 +454,7 @@ class Session:
 
 ACTS: Final[dict[type, Callable[..., None]]] = {
     Snapshot: Session._filled,
+    Verify: Session._verify,
     Gap: Session._gap,
     Send: Session._send,
     Fetch: Session._fetch,

@@ -7,7 +7,15 @@ from itertools import chain, islice
 from typing import Final
 
 from onebook.core.twin.text import MANTISSA_END, Number, Row, decimal_text, read_levels
-from onebook.core.types import LEVELS_MAX, PAIRS, Bytes, LevelError
+from onebook.core.types import (
+    ABSURD,
+    ABSURD_FACTOR,
+    CROSSED,
+    LEVELS_MAX,
+    PAIRS,
+    Bytes,
+    LevelError,
+)
 
 LEVEL_BYTES: Final = 120  # what a level costs here, about: two ints, a dict and a list entry
 TOO_LONG: Final = "A price or amount has too many digits beside the others of its book."
@@ -20,16 +28,17 @@ class Book:
         if not 1 <= levels_max <= LEVELS_MAX:
             raise ValueError(f"levels_max is {levels_max}, not 1 to {LEVELS_MAX}.")
         self.levels_max = levels_max
+        self._mid = 0.0  # of the last top that was believed, 0 where there is none
         self.clear()
 
     def clear(self) -> None:
-        """Forget every level and both scales."""
+        """Forget every level and both scales, but not what prices were like."""
         self.price_scale = self.amount_scale = 0
         self._price_decimals = self._amount_decimals = 0
         self._empty()
 
-    def replace(self, bids: Bytes, asks: Bytes, shape: int = PAIRS) -> None:
-        """Take this as the whole book; levels without amount are left out.
+    def replace(self, bids: Bytes, asks: Bytes, shape: int = PAIRS) -> str | None:
+        """Take this as the whole book, without levels of no amount; return what `apply` does.
 
         Raises:
             LevelError: A level cannot be trusted or held exactly; the book is unchanged.
@@ -43,9 +52,13 @@ class Book:
         self._empty()
         bids_held, asks_held = ([row for row in rows if row[1].mantissa] for rows in sides)
         self._put((bids_held, asks_held))
+        return self._doubt()
 
-    def apply(self, bids: Bytes, asks: Bytes, shape: int = PAIRS) -> None:
+    def apply(self, bids: Bytes, asks: Bytes, shape: int = PAIRS) -> str | None:
         """Set the amounts of these levels, in order; an amount of zero removes its level.
+
+        Returns:
+            Why the book must not be shown: `CROSSED`, `ABSURD`, or None where all is well.
 
         Raises:
             LevelError: A level cannot be trusted or held exactly; the book is unchanged.
@@ -59,6 +72,7 @@ class Book:
         self._price_decimals = max(self._price_decimals, _decimals(prices))
         self._amount_decimals = max(self._amount_decimals, _decimals(amounts))
         self._put(sides)
+        return self._doubt()
 
     @property
     def bid_count(self) -> int:
@@ -118,6 +132,28 @@ class Book:
             texts += [":".join(level) for level in (*bids[rank : rank + 1], *asks[rank : rank + 1])]
         unsigned = crc32(":".join(texts).encode())
         return unsigned - (1 << 32) if unsigned >> 31 else unsigned
+
+    def _doubt(self) -> str | None:
+        """Judge the top by itself and by the last one; a leap that is told again is believed.
+
+        Absurd is a bid far above the mid before or an ask far below it: whole books that leap. A
+        side that thins out in the other direction is how small markets look. Floats are exact
+        enough here, and the same in both implementations.
+        """
+        if self.crossed:
+            return CROSSED
+        bids, asks = self._prices
+        unit = 10**self.price_scale
+        before = self._mid * unit
+        if before and (
+            (bids and float(bids[-1]) > before * ABSURD_FACTOR)
+            or (asks and float(asks[0]) * ABSURD_FACTOR < before)
+        ):
+            self._mid = 0.0
+            return ABSURD
+        if bids and asks:
+            self._mid = (float(bids[-1]) + float(asks[0])) / 2 / unit
+        return None
 
     def _empty(self) -> None:
         self._levels: tuple[dict[int, int], dict[int, int]] = {}, {}
