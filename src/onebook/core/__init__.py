@@ -25,9 +25,9 @@ from onebook.core.types import (
 
 COMPILED: bool
 try:
-    from onebook.core._core import Book, View
+    from onebook.core._core import Book, Reader, View
 except ImportError:
-    from onebook.core.twin import Book, View  # type: ignore[assignment]
+    from onebook.core.twin import Book, Reader, View  # type: ignore[assignment]
 
     COMPILED = False
 else:
@@ -51,5 +51,6 @@ __all__ = [
     "Book",
     "Bytes",
     "LevelError",
+    "Reader",
     "View",
 ]

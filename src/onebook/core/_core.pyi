@@ -1,6 +1,10 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import UnionType
+from typing import Any, Generic, TypeVar, overload
 
 from onebook.core.types import Bytes
+
+T = TypeVar("T")
 
 class Book:
     """The levels of one instrument, as exact integers at the book's two scales."""
@@ -37,3 +41,12 @@ class View:
     def full(self, head: bytes, tail: bytes) -> bytes: ...
     def delta(self, head: bytes, tail: bytes) -> bytes | None: ...
     def checksum(self) -> int: ...
+
+class Reader(Generic[T]):
+    """Reads the frames of one Struct type, or of a union whose first type is the frequent one."""
+
+    read: Callable[[bytes], T]
+    @overload
+    def __init__(self, kind: type[T]) -> None: ...
+    @overload
+    def __init__(self: Reader[Any], kind: UnionType) -> None: ...

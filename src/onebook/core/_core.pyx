@@ -10,9 +10,11 @@ from binascii import crc32
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, llabs, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from onebook.core._digits cimport (
     NUMBER_ROOM, __builtin_ctzll, __builtin_mul_overflow, __builtin_popcountll, power10, put, put_count, put_decimal, put_wide, wide,
@@ -23,7 +25,7 @@ from onebook.core._merge cimport (
 )
 from onebook.core._scan cimport (
     DIGITS_MAX, FINE, MEASURE, NO_MEMORY, OBJECTS, PAIRS, SIDED, TOO_LONG, Column, Row, Scan,
-    text_rows,
+    NESTING_MAX, blanks, digit_of, ignored, string, text_rows,
 )
 from onebook.core._side cimport (
     Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,
@@ -362,4 +364,5 @@ cdef object crc_of(char *text, char *end):
         free(text)
 
 
+include "_reader.pxi"
 include "_view.pxi"

@@ -28,6 +28,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
+from onebook.core import Reader
 from onebook.exchanges.contract import (
     NOTHING,
     Acknowledged,
@@ -123,7 +124,7 @@ class Listings(Struct):
     symbols: list[Raw]
 
 
-_update = msgspec.json.Decoder(Update).decode
+_update = Reader(Update).read
 _control = msgspec.json.Decoder(Control).decode
 _depth = msgspec.json.Decoder(Depth).decode
 _listings = msgspec.json.Decoder(Listings).decode

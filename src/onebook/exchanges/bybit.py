@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
+from onebook.core import Reader
 from onebook.exchanges.contract import (
     NOTHING,
     Acknowledged,
@@ -115,7 +116,7 @@ class Listings(Struct):
     result: Rows
 
 
-_data = msgspec.json.Decoder(Data).decode
+_data = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 

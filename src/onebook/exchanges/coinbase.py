@@ -20,13 +20,14 @@ Frames:
 frame of several MB. An error costs its whole request: what is not yet settled is asked again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
 
+from onebook.core import Reader
 from onebook.exchanges.contract import (
     NO_LEVELS,
     NOTHING,
@@ -105,7 +106,7 @@ class Listing(Struct):
     base_increment: str = ""
 
 
-_data = msgspec.json.Decoder(Change | Heartbeat | Book).decode
+_data: Callable[[bytes], Change | Heartbeat | Book] = Reader(Change | Heartbeat | Book).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(list[Raw]).decode
 

@@ -8,7 +8,7 @@ ARCHITECTURE.md, "The walk of a frame".
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from onebook.model import Instrument
 
@@ -21,15 +21,18 @@ SIDED: Final = 2  # [["buy"|"sell","price","amount"],...], both sides in one lis
 DIGITS_10: Final = "digits_10"  # kraken: 10 asks then 10 bids, digits only, unsigned CRC-32
 TEXT_25: Final = "text_25"  # okx until 2026: 25 interleaved bid:ask `price:size`, signed CRC-32
 
-NO_LEVELS: Final = Raw(b"[]")
+NO_LEVELS: Final = b"[]"
 
 
 class Snapshot(Struct, frozen=True, gc=False):
-    """The whole book of an instrument: replaces what was there and makes it live."""
+    """The whole book of an instrument: replaces what was there and makes it live.
+
+    Level text is as it came: bytes, or msgspec's `Raw`, which types as bytes.
+    """
 
     instrument: Instrument
-    bids: Raw
-    asks: Raw = NO_LEVELS
+    bids: bytes
+    asks: bytes = NO_LEVELS
     shape: int = PAIRS
 
 
@@ -37,8 +40,8 @@ class Delta(Struct, frozen=True, gc=False):
     """Changed levels with absolute amounts; 0 removes. For `SIDED`, all are in `bids`."""
 
     instrument: Instrument
-    bids: Raw
-    asks: Raw = NO_LEVELS
+    bids: bytes
+    asks: bytes = NO_LEVELS
     shape: int = PAIRS
 
 

@@ -1,8 +1,8 @@
 """What every connector needs to read frames and bodies of exchanges; no protocol of its own.
 
-The envelope of a frame is decoded by msgspec, levels stay `Raw` bytes for the core. What msgspec
-refuses (NaN, bad escapes, trailing junk, wrong types) is mapped to `ProtocolError` here or in the
-connector; the bytes inside `Raw` are the core's to judge.
+The envelope of a frame is a msgspec Struct that `core.Reader` reads, levels stay raw bytes for the
+core. What msgspec refuses (NaN, bad escapes, trailing junk, wrong types) is mapped to
+`ProtocolError` here or in the connector; the bytes of levels are the core's to judge.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -26,6 +26,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from onebook.core import Reader
 from onebook.exchanges.contract import (
     NOTHING,
     TEXT_25,
@@ -111,7 +112,7 @@ class Listings(Struct):
     code: str = "0"
 
 
-_data = msgspec.json.Decoder(Data).decode
+_data = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 

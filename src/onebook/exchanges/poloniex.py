@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from onebook.core import Reader
 from onebook.exchanges.contract import (
     NOTHING,
     Acknowledged,
@@ -94,7 +95,7 @@ class Listing(Struct, rename="camel"):
     symbol_trade_limit: Scales = Scales()
 
 
-_data = msgspec.json.Decoder(Data).decode
+_data = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(list[Raw]).decode
 

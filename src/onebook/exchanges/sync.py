@@ -8,8 +8,6 @@ meanwhile. None of them holds levels; they decide which `Output` a message becom
 from collections import deque
 from typing import Final, NamedTuple
 
-from msgspec import Raw
-
 from onebook.exchanges.contract import NOTHING, PAIRS, Delta, Fetch, Gap, Output, Snapshot
 from onebook.model import Instrument
 
@@ -34,12 +32,14 @@ class Chain:
         """Wait for the next snapshot."""
         self.last = None
 
-    def snapshot(self, bids: Raw, asks: Raw, sequence: int) -> tuple[Output, ...]:
+    def snapshot(self, bids: bytes, asks: bytes, sequence: int) -> tuple[Output, ...]:
         """Start at a snapshot, whenever it comes."""
         self.last = sequence
         return (Snapshot(self.instrument, bids, asks),)
 
-    def delta(self, bids: Raw, asks: Raw, *, previous: int, sequence: int) -> tuple[Output, ...]:
+    def delta(
+        self, bids: bytes, asks: bytes, *, previous: int, sequence: int
+    ) -> tuple[Output, ...]:
         """Follow a delta from state `previous` to state `sequence`."""
         last = self.last
         if previous == last:
@@ -68,12 +68,12 @@ class Unnumbered:
         """Wait for the next snapshot."""
         self.live = False
 
-    def snapshot(self, bids: Raw, asks: Raw) -> tuple[Output, ...]:
+    def snapshot(self, bids: bytes, asks: bytes) -> tuple[Output, ...]:
         """Start at a snapshot, whenever it comes."""
         self.live = True
         return (Snapshot(self.instrument, bids, asks, self.snapshot_shape),)
 
-    def delta(self, bids: Raw, asks: Raw) -> tuple[Output, ...]:
+    def delta(self, bids: bytes, asks: bytes) -> tuple[Output, ...]:
         """Follow a delta; nothing before the snapshot."""
         return (Delta(self.instrument, bids, asks, self.delta_shape),) if self.live else NOTHING
 
@@ -83,8 +83,8 @@ class Held(NamedTuple):
 
     first: int
     final: int
-    bids: Raw
-    asks: Raw
+    bids: bytes
+    asks: bytes
 
 
 class Join:
@@ -113,7 +113,7 @@ class Join:
         self._fetches = 1
         return (self._fetch,)
 
-    def delta(self, first: int, final: int, bids: Raw, asks: Raw) -> tuple[Output, ...]:
+    def delta(self, first: int, final: int, bids: bytes, asks: bytes) -> tuple[Output, ...]:
         """Follow a delta from state `first - 1` to state `final`."""
         if first - 1 == self.last:
             self.last = final
@@ -144,7 +144,7 @@ class Join:
                 self._held.clear()
         self._held.append(delta)
 
-    def seeded(self, bids: Raw, asks: Raw, sequence: int) -> tuple[Output, ...]:
+    def seeded(self, bids: bytes, asks: bytes, sequence: int) -> tuple[Output, ...]:
         """Start at the body of a `Fetch`, then follow what was held."""
         if self.last is not None:  # an answer to an earlier question
             return NOTHING

@@ -5,6 +5,7 @@ here does I/O or knows an exchange.
 """
 
 from onebook.core.twin.book import Book
+from onebook.core.twin.reader import Reader
 from onebook.core.twin.view import View
 
-__all__ = ["Book", "View"]
+__all__ = ["Book", "Reader", "View"]
