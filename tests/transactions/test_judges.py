@@ -47,7 +47,8 @@ class Site:
         self.from_ms = self.now_ms - DAYS * DAY_MS
         history = History(self.from_ms, self.now_ms - 60_000, executions=450, seed=4)
         self.account = Account(history)
-        self.exchange = SimulatedBybit(self.account, [KEY])
+        # Limits have tests of their own; here they would only take time.
+        self.exchange = SimulatedBybit(self.account, [KEY], limited=False)
         self._served = Served(self.exchange)
         self.url = ""
 
