@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onebook.transactions.bybit import funds, ledger, trades
+from onebook.transactions.bybit import closings, funds, ledger, trades
 from onebook.transactions.bybit.adapter import read_row, rows_of, unavailable_types
 from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES, WORDS
 from onebook.transactions.bybit.instruments import CACHE_MAX, Markets, guess, listed
@@ -142,7 +142,7 @@ class TestExecutions:
         order_id = trades.order(order(), SPOT).transactionId
         assert trades.execution(fill(), SPOT).related == (order_id,)
         row = {"symbol": "BTCUSDT", "orderId": "o1", "updatedTime": "5", "closedPnl": "1"}
-        assert trades.closed_pnl(row, LINEAR).related == trades.execution(fill(), LINEAR).related
+        assert closings.closed_pnl(row, LINEAR).related == trades.execution(fill(), LINEAR).related
 
     def test_a_row_without_value_price_or_fee(self) -> None:
         record = trades.execution(fill(execValue="", execPrice="", execFee="", orderId=""), SPOT)
@@ -205,7 +205,7 @@ class TestSummaries:
             "symbol": "BTCUSD", "orderId": "o", "side": "Sell", "closedPnl": "0",
             "createdTime": "1672214887231423699", "openFee": "0.1", "closeFee": "0.2",
         }  # fmt: skip
-        record = trades.closed_pnl(row, INVERSE)
+        record = closings.closed_pnl(row, INVERSE)
         assert record.timestamp == 1_672_214_887_231
         assert [(f.currency, f.amount, f.native) for f in record.fees] == [
             ("BTC", "0.1", "openFee"),
@@ -218,14 +218,14 @@ class TestSummaries:
             "symbol": "BTC-24MAR23", "deliveryTime": 5, "deliveryRpl": "-2", "fee": "0.1",
             "side": "Buy", "position": "1", "deliveryPrice": "10",
         }  # fmt: skip
-        record = trades.delivery(row, LINEAR)
+        record = closings.delivery(row, LINEAR)
         assert record.sentCurrency.amount_str == "2"  # type: ignore[union-attr]
         assert record.fee is not None
         assert record.instrument is not None
         assert record.instrument.expiry == 1_679_644_800_000
 
     def test_a_session_of_an_unknown_symbol(self) -> None:
-        record = trades.settlement({"symbol": "?", "createdTime": "5"}, LINEAR)
+        record = closings.settlement({"symbol": "?", "createdTime": "5"}, LINEAR)
         assert record.incomplete == ("instrument",)
         assert record.amount == "0"
 

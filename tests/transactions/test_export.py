@@ -10,7 +10,7 @@ from msgspec import json
 
 from onebook.errors import InvalidRequest
 from onebook.transactions import export
-from onebook.transactions.bybit import funds, ledger, trades
+from onebook.transactions.bybit import closings, funds, ledger, trades
 from onebook.transactions.export import COINTRACKING, COLUMNS, FORMS, KOINLY, flat, writer
 from onebook.transactions.record import Record, encode
 from transactions.test_bybit_mapping import LINEAR, SPOT, fill, line, order
@@ -35,7 +35,7 @@ TRANSFER = funds.transfer(
 
 
 def closed(pnl: str) -> Record:
-    return trades.closed_pnl(
+    return closings.closed_pnl(
         {"symbol": "BTCUSDT", "orderId": "o", "updatedTime": "1700000000000", "closedPnl": pnl,
          "openFee": "1", "closeFee": "2"}, LINEAR
     )  # fmt: skip

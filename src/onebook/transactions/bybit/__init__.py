@@ -1,8 +1,8 @@
 """Bybit v5: what it answers about an account, and how that reads in our words.
 
 Exchange pages: https://bybit-exchange.github.io/docs/v5/intro. `endpoints` holds the facts of every
-path, `client` signs and asks, `instruments` knows the markets, `trades`, `funds` and `ledger` map
-rows to records, `adapter` puts them behind the protocol of `transactions.adapter`.
+path, `client` signs and asks, `instruments` knows the markets, `trades`, `closings`, `funds` and
+`ledger` map rows to records, `adapter` puts them behind the protocol of `transactions.adapter`.
 """
 
 from onebook.transactions.bybit.adapter import Bybit

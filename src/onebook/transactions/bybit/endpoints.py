@@ -12,7 +12,7 @@ from msgspec import Struct
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
 from onebook.transactions.adapter import ExchangeEntry, Source
 from onebook.transactions.budget import Rate
-from onebook.transactions.bybit import funds, ledger, trades
+from onebook.transactions.bybit import closings, funds, ledger, trades
 from onebook.transactions.bybit.rows import EXCHANGE, Mapper
 
 WEEK_MS: Final = 7 * DAY_MS
@@ -131,7 +131,7 @@ def _closed_pnl(name: str, kind: str, category: str) -> Endpoint:
         ),
         path=CLOSED_PNL,
         fixed=(("category", category),),
-        mapper=trades.closed_pnl,
+        mapper=closings.closed_pnl,
         category=category,
         permission=FUTURES_PERMISSION,
     )  # fmt: skip
@@ -145,7 +145,7 @@ def _deliveries(name: str, kind: str, category: str) -> Endpoint:
         ),
         path=DELIVERIES,
         fixed=(("category", category),),
-        mapper=trades.delivery,
+        mapper=closings.delivery,
         category=category,
         permission=WALLET_PERMISSION + FUTURES_PERMISSION,
     )  # fmt: skip
@@ -249,7 +249,7 @@ _ENDPOINTS: Final = (
         ),
         path=SETTLEMENTS,
         fixed=(("category", "linear"),),
-        mapper=trades.settlement,
+        mapper=closings.settlement,
         category="linear",
         permission=WALLET_PERMISSION + FUTURES_PERMISSION,
     ),

@@ -19,6 +19,7 @@ from onebook.transactions.bybit.rows import (
     Row,
     as_money,
     digits,
+    direction_of,
     first_fee,
     make_id,
     nonzero,
@@ -27,12 +28,11 @@ from onebook.transactions.bybit.rows import (
     seconds,
     text,
 )
-from onebook.transactions.bybit.trades import EXECUTION, UNIFIED_WALLET
+from onebook.transactions.bybit.trades import EXECUTION, SIDES, UNIFIED_WALLET, unit_of
 from onebook.transactions.decimals import number, show, subtract, unsigned
 from onebook.transactions.record import (
     Balance,
     Description,
-    Direction,
     Fee,
     Holder,
     Ids,
@@ -151,7 +151,7 @@ def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Re
     kind, label = ledger_kind(native)
     change = digits(row, "change") or "0"
     spot, traded = row.get("category") == "spot", bool(row.get("category"))
-    side = _SIDES.get(plain(row, "side"))
+    side = SIDES.get(plain(row, "side"))
     if kind == "funding" and funding is None and nonzero(row, "cashFlow"):
         kind, label = "settlement", "Settlement"  # a USDC session without funding
     if kind == "trade" and spot and side:
@@ -248,9 +248,6 @@ def funding_kind(words: str, desc: str, *, incoming: bool) -> tuple[str, str]:
     return kind, label
 
 
-_SIDES: Final = {"Buy": "buy", "Sell": "sell"}
-
-
 def _booked(
     context: Context,
     *,
@@ -291,7 +288,7 @@ def _booked(
         native_type=native or None,
         view=View.LEDGER,
         account=holder,
-        direction=_direction(change),
+        direction=direction_of(change),
         side=side,
         asset=coin,
         amount=unsigned(change),
@@ -300,7 +297,7 @@ def _booked(
         else context.markets.find(category, row["symbol"]),
         price=None if row is None else nonzero(row, "tradePrice"),
         quantity=None if row is None else _size(row, "qty"),
-        quantity_unit=None if row is None else _quantity_unit(category),
+        quantity_unit=None if row is None else unit_of(category),
         fees=fees,
         position=position,
         balance=Balance(before=_before(after, change), after=after, change=change),
@@ -315,16 +312,6 @@ def _before(after: str | None, change: str) -> str | None:
     return None if left is None or right is None else show(subtract(left, right))
 
 
-def _direction(change: str) -> Direction:
-    if change == "0":
-        return Direction.NONE
-    return Direction.OUT if change[0] == "-" else Direction.IN
-
-
 def _size(row: Row, name: str) -> str | None:
     found = digits(row, name)
     return None if found is None else unsigned(found)
-
-
-def _quantity_unit(category: str) -> str:
-    return "contracts" if category == "inverse" else "base"

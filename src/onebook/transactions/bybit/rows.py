@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from onebook.transactions.bybit.instruments import Markets
 from onebook.transactions.decimals import canonical, negated, unsigned
-from onebook.transactions.record import Fee, Money, Record, money, record_id
+from onebook.transactions.record import Direction, Fee, Money, Record, money, record_id
 
 EXCHANGE: Final = "bybit"
 ORDER: Final = "order"  # a part of ids: never changes
@@ -108,3 +108,10 @@ def first_fee(fees: tuple[Fee, ...]) -> Money | None:
 def opposite(amount: str | None) -> str | None:
     """The other sign: what an account paid is what it did not gain."""
     return None if amount is None else negated(amount)
+
+
+def direction_of(change: str) -> Direction:
+    """Which way a signed amount went."""
+    if change == "0":
+        return Direction.NONE
+    return Direction.OUT if change[0] == "-" else Direction.IN

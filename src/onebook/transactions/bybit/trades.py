@@ -1,14 +1,11 @@
-"""Rows of trading: executions, orders, closed positions, deliveries, USDC sessions.
+"""Rows of trading: executions and orders.
 
 - Executions, the truth for amounts and fees: https://bybit-exchange.github.io/docs/v5/order/execution
 - Orders, the truth for order state: https://bybit-exchange.github.io/docs/v5/order/order-list
-- Closed P&L: https://bybit-exchange.github.io/docs/v5/position/close-pnl
-- Deliveries: https://bybit-exchange.github.io/docs/v5/asset/delivery
-- USDC sessions: https://bybit-exchange.github.io/docs/v5/asset/settlement
 
 A fill of a future exchanges no asset: only its fee, funding and P&L move the wallet, so such
-records have neither `sentCurrency` nor `receivedCurrency`. Orders, closed positions, deliveries
-and sessions are made of fills and wallet changes that stand elsewhere: their view is `summary`.
+records have neither `sentCurrency` nor `receivedCurrency`. An order is made of fills: its view is
+`summary`.
 """
 
 from typing import Any, Final
@@ -116,7 +113,7 @@ def _fill(row: Row, context: Context, market: Market, kind: str) -> Record:
     return Record(
         transactionId=make_id(context, EXECUTION, execution_key(row, category)),
         timestamp=at_ms,
-        label=side if spot and side in _SIDES else LABELS.get(kind, "Other"),
+        label=side if spot and side in SIDES else LABELS.get(kind, "Other"),
         sentCurrency=sent,
         receivedCurrency=received,
         fee=first_fee(fees),
@@ -133,13 +130,13 @@ def _fill(row: Row, context: Context, market: Market, kind: str) -> Record:
         native_type=get("execType") or None,
         account=UNIFIED_WALLET,
         direction=_DIRECTIONS.get(side, Direction.NONE) if spot else Direction.NONE,
-        side=_SIDES.get(side),
+        side=SIDES.get(side),
         asset=market.base,
         amount=value if category == "inverse" else quantity,
         instrument=market,
         price=price,
         quantity=quantity,
-        quantity_unit=_unit(category),
+        quantity_unit=unit_of(category),
         value=value,
         fees=fees,
         position=None if spot else _touched(closed, mark),
@@ -180,13 +177,13 @@ def _funding(row: Row, context: Context, market: Market) -> Record:
         native_type="Funding",
         account=UNIFIED_WALLET,
         direction=Direction.IN if received else Direction.OUT,
-        side=_SIDES.get(row["side"]),
+        side=SIDES.get(row["side"]),
         asset=market.settle,
         amount=unsigned(paid),
         instrument=market,
         price=digits(row, "execPrice"),
         quantity=digits(row, "execQty"),
-        quantity_unit=_unit(context.category),
+        quantity_unit=unit_of(context.category),
         value=digits(row, "execValue"),
         position=Position(
             funding=opposite(paid),
@@ -290,7 +287,7 @@ def order(row: Row, context: Context) -> Record:
     return Record(
         transactionId=make_id(context, ORDER, f"{context.category}:{row['orderId']}"),
         timestamp=at_ms,
-        label=side if spot and side in _SIDES else "Trade",
+        label=side if spot and side in SIDES else "Trade",
         sentCurrency=sent,
         receivedCurrency=received,
         fee=first_fee(fees),
@@ -311,13 +308,13 @@ def order(row: Row, context: Context) -> Record:
         view=View.SUMMARY,
         account=UNIFIED_WALLET,
         direction=_DIRECTIONS.get(side, Direction.NONE) if exchanged else Direction.NONE,
-        side=_SIDES.get(side),
+        side=SIDES.get(side),
         asset=market.base,
         amount=value if context.category == "inverse" else quantity,
         instrument=market,
         price=average,
         quantity=quantity,
-        quantity_unit=_unit(context.category),
+        quantity_unit=unit_of(context.category),
         value=value,
         fees=fees,
         ids=Ids(
@@ -350,152 +347,7 @@ def _order_fees(row: Row, market: Market, *, spot: bool) -> tuple[Fee, ...]:
     return (Fee(coin, charged, None, "trading", "cumExecFee"),)
 
 
-def closed_pnl(row: Row, context: Context) -> Record:
-    """What an order that closed a position realised; it and its fills share the order's id."""
-    market = context.markets.find(context.category, row["symbol"])
-    at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.asked_at_ms
-    realised = digits(row, "closedPnl") or "0"
-    fees = tuple(
-        Fee(market.settle, charged, None, "trading", name)
-        for name in ("openFee", "closeFee")
-        if (charged := digits(row, name)) is not None
-    )
-    order_id = plain(row, "orderId")
-    native_key = f"{context.category}:{row['symbol']}:{order_id}:{at_ms}"
-    return Record(
-        transactionId=make_id(context, "closed_pnl", native_key),
-        timestamp=at_ms,
-        label="Realised PnL",
-        fee=first_fee(fees),
-        description=Description(
-            "Bybit Closed Position",
-            f"Realised {realised} {market.settle or ''} on {row['symbol']}",
-        ),
-        datetime=iso(at_ms),
-        updated_at=ms(row, "updatedTime"),
-        exchange=EXCHANGE,
-        environment=context.environment,
-        type=TYPES.get(context.category, context.category),
-        unified_type=UNIFIED_TYPES.get(context.category),
-        kind="closed_pnl",
-        native_type=text(row, "execType"),
-        view=View.SUMMARY,
-        account=UNIFIED_WALLET,
-        direction=_gain(realised),
-        side=_SIDES.get(plain(row, "side")),
-        asset=market.settle,
-        amount=unsigned(realised),
-        instrument=market,
-        price=digits(row, "avgExitPrice"),
-        quantity=digits(row, "closedSize"),
-        quantity_unit=_unit(context.category),
-        value=digits(row, "cumExitValue"),
-        fees=fees,
-        position=Position(
-            closed_size=digits(row, "closedSize"),
-            entry_price=digits(row, "avgEntryPrice"),
-            exit_price=digits(row, "avgExitPrice"),
-            leverage=digits(row, "leverage"),
-            realised_pnl=realised,
-        ),
-        ids=Ids(native=order_id, order_id=order_id),
-        related=order_id_of(context.environment, context.category, order_id),
-        incomplete=("instrument",) if market.settle is None else (),
-    )
-
-
-def delivery(row: Row, context: Context) -> Record:
-    """A contract that expired, and what it brought."""
-    realised, at_ms = digits(row, "deliveryRpl") or "0", int(row["deliveryTime"])
-    native_key = f"{row['symbol']}:{at_ms}:{plain(row, 'side')}:{plain(row, 'position')}"
-    return _expired(
-        row,
-        context,
-        source="delivery",
-        native_key=native_key,
-        at_ms=at_ms,
-        realised=realised,
-        quantity=digits(row, "position"),
-        position=Position(
-            entry_price=digits(row, "entryPrice"),
-            exit_price=digits(row, "deliveryPrice"),
-            closed_size=digits(row, "position"),
-            realised_pnl=realised,
-        ),
-    )
-
-
-def settlement(row: Row, context: Context) -> Record:
-    """A session of a USDC contract that was settled (every eight hours)."""
-    realised, at_ms = digits(row, "realisedPnl") or "0", int(row["createdTime"])
-    return _expired(
-        row,
-        context,
-        source="settlement",
-        native_key=f"{row['symbol']}:{at_ms}:{plain(row, 'side')}",
-        at_ms=at_ms,
-        realised=realised,
-        quantity=digits(row, "size"),
-        position=Position(
-            size_after=digits(row, "size"),
-            mark_price=digits(row, "markPrice"),
-            session_price=digits(row, "sessionAvgPrice"),
-            realised_pnl=realised,
-        ),
-    )
-
-
-def _expired(
-    row: Row,
-    context: Context,
-    *,
-    source: str,
-    native_key: str,
-    at_ms: int,
-    realised: str,
-    quantity: str | None,
-    position: Position,
-) -> Record:
-    market = context.markets.find(context.category, row["symbol"])
-    moved = as_money(market.settle, realised) if realised != "0" else None
-    charged = nonzero(row, "fee")
-    fees = (Fee(market.settle, charged, None, "trading", "fee"),) if charged else ()
-    loss = realised[0] == "-"
-    word = source.capitalize()
-    return Record(
-        transactionId=make_id(context, source, native_key),
-        timestamp=at_ms,
-        label=word,
-        sentCurrency=moved if moved and loss else UNSET,
-        receivedCurrency=moved if moved and not loss else UNSET,
-        fee=first_fee(fees),
-        description=Description(
-            f"Bybit {word}", f"Realised {realised} {market.settle or ''} on {row['symbol']}"
-        ),
-        datetime=iso(at_ms),
-        exchange=EXCHANGE,
-        environment=context.environment,
-        type=TYPES.get(context.category, context.category),
-        unified_type=UNIFIED_TYPES.get(context.category),
-        kind=source,
-        view=View.SUMMARY,
-        account=UNIFIED_WALLET,
-        direction=_gain(realised),
-        side=_SIDES.get(plain(row, "side")),
-        asset=market.settle,
-        amount=unsigned(realised),
-        instrument=market,
-        price=position.exit_price or position.mark_price,
-        quantity=quantity,
-        quantity_unit=_unit(context.category),
-        fees=fees,
-        position=position,
-        ids=Ids(native=native_key),
-        incomplete=("instrument",) if market.settle is None else (),
-    )
-
-
-_SIDES: Final = {"Buy": "buy", "Sell": "sell"}
+SIDES: Final = {"Buy": "buy", "Sell": "sell"}
 _DIRECTIONS: Final = {"Buy": Direction.IN, "Sell": Direction.OUT}
 _TRADE_TITLES: Final = {True: "Bybit Spot Trade", False: "Bybit Futures Trade"}
 _TITLES: Final = {
@@ -507,19 +359,14 @@ _TITLES: Final = {
 }
 
 
-def _unit(category: str) -> str:
+def unit_of(category: str) -> str:
+    """What a quantity counts: inverse contracts are of one US dollar."""
     return "contracts" if category == "inverse" else "base"
 
 
 def _unit_name(market: Market) -> str:
     """What a quantity counts: the base coin, or US dollars of an inverse contract."""
     return "USD" if market.category == "inverse" else market.base or market.symbol
-
-
-def _gain(realised: str) -> Direction:
-    if realised == "0":
-        return Direction.NONE
-    return Direction.OUT if realised[0] == "-" else Direction.IN
 
 
 def _product(price: str | None, quantity: str | None) -> str | None:
