@@ -295,6 +295,19 @@ def test_at_most_one_update_in_the_interval_and_the_last_state_arrives():
     assert house.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 9
 
 
+def test_what_a_view_costs_in_30_days_is_told_from_its_live_rate():
+    house = House()
+    assert house.streams.expected_gb(key("okx")) is None
+    stream = house.opened(key("okx", interval_ms=100), okx=BOOK)
+    assert house.streams.expected_gb(stream.key) is None  # too young to tell
+    for amount in range(2, 102):
+        house.delta("okx", [("100", str(amount))], [])
+        house.time.run(0.1)
+    sent = sum(len(json.dumps(update[2], default=float)) for update in house.heard.updates)
+    per_30_days = sent / 10 * 30 * 86_400 / 2**30
+    assert house.streams.expected_gb(stream.key) == pytest.approx(per_30_days, rel=0.2)
+
+
 def test_a_change_after_the_interval_is_published_at_once():
     house = House()
     house.opened(key("okx", interval_ms=100), okx=BOOK)

@@ -26,11 +26,13 @@ import msgspec
 
 from onebook.books import Books, LiveBook
 from onebook.core import Book, View
-from onebook.model import Health, Instrument
+from onebook.model import GIB_BYTES, Health, Instrument
 
 FIRST_UPDATE_S: Final = 3.0  # a new stream says what it knows after so long, even if nothing lives
 MERGE_PACE_S: Final = 0.01  # after a merge that changed nothing visible, the next waits so long
 PUBLISHES_PER_TICK_MAX: Final = 256  # then the event loop gets its turn
+RATE_KNOWN_S: Final = 1.0  # a younger stream says nothing about what it will cost
+THIRTY_DAYS_S: Final = 30 * 86_400
 
 FULL: Final = "full"
 DELTA: Final = "delta"
@@ -147,6 +149,7 @@ class Stream:
         "_head_delta",
         "_head_full",
         "broken",
+        "bytes_published",
         "due",
         "forced",
         "id",
@@ -154,6 +157,7 @@ class Stream:
         "key",
         "members",
         "merged_at",
+        "opened_at",
         "published_at",
         "timestamp",
         "update_number",
@@ -161,8 +165,12 @@ class Stream:
         "view",
     )
 
-    def __init__(self, key: StreamKey, instruments: Sequence[Instrument | None]) -> None:
+    def __init__(
+        self, key: StreamKey, instruments: Sequence[Instrument | None], opened_at: float
+    ) -> None:
         self.key = key
+        self.opened_at = opened_at
+        self.bytes_published = 0
         self.id = key.id
         self.interval_s = key.interval_ms / 1_000
         self.members = _Members(key.exchanges, instruments)
@@ -183,6 +191,13 @@ class Stream:
     def newest_at(self) -> float:
         """When the newest data of the view came in, in monotonic seconds."""
         return max((book.updated_at for book in self.members.books), default=self.published_at)
+
+    def expected_gb(self, now: float) -> float | None:
+        """GiB in 30 days at the rate so far, before compression; None while there is no rate."""
+        lasted_s = now - self.opened_at
+        if lasted_s < RATE_KNOWN_S or not self.bytes_published:
+            return None
+        return round(self.bytes_published / lasted_s * THIRTY_DAYS_S / GIB_BYTES, 3)
 
     def full(self) -> bytes:
         """The whole book of the last update, built once however many ask."""
@@ -303,10 +318,16 @@ class Streams:
         """The stream of this key, one subscriber more; made and connected when it is new."""
         stream = self._open.get(key)
         if stream is None:
-            stream = self._open[key] = Stream(key, self._instruments(key))
+            now = self._clock.monotonic()
+            stream = self._open[key] = Stream(key, self._instruments(key), now)
             self._join(stream)
         stream.users += 1
         return stream
+
+    def expected_gb(self, key: StreamKey) -> float | None:
+        """What a stream is expected to cost a client; None for one that is new."""
+        stream = self._open.get(key)
+        return stream.expected_gb(self._clock.monotonic()) if stream is not None else None
 
     def find(self, key: StreamKey) -> Stream:
         """Return the open stream of this key."""
@@ -461,6 +482,7 @@ class Streams:
             stream.published_at = now
             self.published_total += 1
             payload = stream.advance(self._clock.wall_us())
+            stream.bytes_published += len(payload)
             self.publisher.publish(stream, payload, stream.full)
 
     def _try_publish(self, stream: Stream, now: float) -> None:

@@ -475,6 +475,7 @@ async def test_text_that_is_not_utf8_is_closed_1007(node, key):
         Frame(Opcode.CONT, b"{}").serialize(mask=True),
         b"\x83\x80\x00\x00\x00\x00",
     ],
+    ids=["no mask", "a reserved bit", "nothing to continue", "a reserved opcode"],
 )
 async def test_bytes_that_are_not_rfc_6455_are_closed_1002(node, key, data):
     async with node.client(key) as client:

@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from onebook import config
-from onebook.cli.common import console, reported
+from onebook.cli.common import reported
 
 config_app = typer.Typer(no_args_is_help=True, help="Show, check and explain the settings.")
 
@@ -48,11 +47,10 @@ def doc() -> None:
 
     Example: onebook config doc
     """
-    table = Table("setting", "variable", "default", "meaning", box=None, pad_edge=False)
     for name, value, meaning in config.catalogue():
         variable = config.ENV_PREFIX + name.upper().replace(".", config.ENV_DELIMITER)
-        table.add_row(name, variable, "" if value is None else toml(value), meaning)
-    console.print(table)
+        default = "no default" if value is None else f"default {toml(value)}"
+        typer.echo(f"{name}\n  {meaning}\n  {variable}, {default}\n")
 
 
 def toml(value: Any) -> str:

@@ -278,6 +278,7 @@ class Client:
             subscription_id=key.id,
             rejected=rejected,
             options=options_of(key),
+            expected_gb_per_30_days=self.directory.expected_gb(key),
         )
         return (Say(encode(response, body.id)), Subscribe(key, previous))
 
@@ -308,6 +309,7 @@ class Client:
                 exchanges=key.exchanges,
                 subscription_id=key.id,
                 options=options_of(key),
+                expected_gb_per_30_days=self.directory.expected_gb(key),
             )
             for key in self.subscriptions.values()
         ]

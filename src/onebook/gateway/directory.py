@@ -7,6 +7,7 @@ import msgspec
 
 from onebook import exchanges
 from onebook.gateway.messages import AllPairs, ExchangePairs, ExchangesList
+from onebook.streams import StreamKey
 
 KEPT_S: Final = 5.0  # lists are long and change hourly; encoded lists are kept so long
 SUGGESTIONS_MAX: Final = 3
@@ -45,7 +46,10 @@ class Supervisor(Protocol):
 
 
 class Directory:
-    """The catalogue as clients see it; long lists are encoded at most once in `KEPT_S`."""
+    """The catalogue as clients see it; long lists are encoded at most once in `KEPT_S`.
+
+    `expected_gb` tells what a stream costs a client; whoever builds the streams sets it.
+    """
 
     def __init__(
         self, catalogue: Catalogue, supervisor: Supervisor, *, monotonic: Callable[[], float]
@@ -53,6 +57,7 @@ class Directory:
         self.supported: Sequence[str] = tuple(sorted(exchanges.EXCHANGES))
         self.resolve = exchanges.resolve
         self.trading = catalogue.exchanges
+        self.expected_gb: Callable[[StreamKey], float | None] = lambda key: None
         self._catalogue = catalogue
         self._supervisor = supervisor
         self._monotonic = monotonic

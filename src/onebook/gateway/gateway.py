@@ -38,6 +38,7 @@ class Gateway:
             publisher=self.hub.fanout,
             clock=clock,
         )
+        directory.expected_gb = self.streams.expected_gb
         self.keeper = Keeper(self.hub)
         self.protocol: type[Connection] = self.hub.protocol
 

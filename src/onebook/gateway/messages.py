@@ -158,6 +158,14 @@ Text = Annotated[str, about("A sentence for people.")]
 SubscriptionId = Annotated[
     str, about("Name of the view, the same for every client of it.", "sub_0123456789ab")
 ]
+ExpectedGb = Annotated[
+    float | None,
+    about(
+        "GiB that the view costs in 30 days at its rate so far, before compression; null while "
+        "it is new. `get_subscriptions` tells it again.",
+        4.2,
+    ),
+]
 UpdateNumber = Annotated[int, about("One more for each update of the view.", 1)]
 
 
@@ -228,6 +236,7 @@ class SubscriptionResponse(Struct, tag="aggregated_subscription_response", froze
     subscription_id: SubscriptionId
     rejected: list[Rejected]
     options: Options
+    expected_gb_per_30_days: ExpectedGb
 
 
 class UnsubscribeResponse(Struct, tag="unsubscribe_response", frozen=True):
@@ -245,6 +254,7 @@ class Subscription(Struct, frozen=True):
     exchanges: tuple[str, ...]
     subscription_id: SubscriptionId
     options: Options
+    expected_gb_per_30_days: ExpectedGb
 
 
 class SubscriptionsList(Struct, frozen=True):
