@@ -23,7 +23,7 @@ demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:800
 	$(BIN)/onebook demo
 
 test: $(BIN)/.installed-dev ## the whole test suite, with coverage
-	$(BIN)/python -X dev -m pytest --cov --cov-report=term
+	PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=term
 
 check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
