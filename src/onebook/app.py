@@ -29,10 +29,8 @@ from onebook.errors import ConfigError
 from onebook.rest import Rest
 from onebook.store import Store
 from onebook.transactions.bybit import Bybit
-from onebook.transactions.bybit.adapter import BybitSettings
-from onebook.transactions.credentials import MasterKeys, Vault
+from onebook.transactions.credentials import Vault, master_keys
 from onebook.transactions.service import Transactions
-from onebook.transactions.service import TransactionSettings as TransactionLimits
 
 log = logging.getLogger("onebook.app")
 
@@ -221,12 +219,12 @@ def _listener(settings: Settings) -> Iterator[socket.socket]:
 def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactions:
     """The transaction interface with every exchange that it has."""
     ours = settings.transactions
-    vault = Vault(store, MasterKeys(ours.master_key_file))
+    vault = Vault(store, master_keys(ours))
     return Transactions(
-        [Bybit(BybitSettings(ours.bybit_mainnet_url, ours.bybit_testnet_url))],
+        [Bybit(ours)],
         vault,
         cursor_secret=hmac.digest(pepper, b"transaction cursors", "sha256"),
-        settings=TransactionLimits(ours.deadline_s, ours.stream_deadline_s, ours.runs_max),
+        settings=ours,
     )
 
 

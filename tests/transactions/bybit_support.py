@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import httpx
 from msgspec import json
 
+from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import (
     Account,
@@ -24,11 +25,10 @@ from onebook.simulator.bybit_account import (
 )
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.bybit import Bybit
-from onebook.transactions.bybit.adapter import BybitSettings
 from onebook.transactions.clock import Clock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.query import Ask
-from onebook.transactions.service import Transactions, TransactionSettings
+from onebook.transactions.service import Transactions
 
 NOW_MS = 1_763_000_000_000
 KEY = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
@@ -158,7 +158,10 @@ class World:
         self.store = MemoryStore()
         self.vault = Vault(self.store, MasterKeys(None, value=MASTER_KEY))
         self.adapter = Bybit(
-            BybitSettings("http://mainnet.simulated", "http://testnet.simulated"),
+            TransactionSettings(
+                bybit_mainnet_url="http://mainnet.simulated",
+                bybit_testnet_url="http://testnet.simulated",
+            ),
             clock=clock,
             transport=self.transport,
             random=Random(7),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onebook import config
 from onebook.errors import ConfigError
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.credentials import (
@@ -17,6 +18,7 @@ from onebook.transactions.credentials import (
     Vault,
     key_id,
     masked,
+    master_keys,
     new_master_key,
     parse_keys,
 )
@@ -213,3 +215,15 @@ def test_the_name_of_a_key_tells_nothing_of_it() -> None:
     key = os.urandom(32)
     assert key_id(key) == key_id(key)
     assert key.hex()[:8] not in key_id(key)
+
+
+def test_the_environment_may_hold_the_master_key_instead_of_a_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = b64encode(bytes(range(32))).decode()
+    monkeypatch.setenv("ONEBOOK_TRANSACTIONS__MASTER_KEY", text)
+    settings = config.load().transactions
+    masters = master_keys(settings)
+    assert not masters.turnable
+    assert masters.read().current_id
+    assert text not in repr(settings)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey
 from onebook.transactions.bybit import Bybit
-from onebook.transactions.bybit.adapter import BybitSettings
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.query import Ask
 from onebook.transactions.service import Transactions
@@ -106,7 +106,9 @@ def ours(site: Site) -> list[Record]:
         credentials = Credentials(KEY.api_key, KEY.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=site.now_ms)
         service = Transactions(
-            [Bybit(BybitSettings(site.url, site.url))], vault, cursor_secret=b"secret"
+            [Bybit(TransactionSettings(bybit_mainnet_url=site.url, bybit_testnet_url=site.url))],
+            vault,
+            cursor_secret=b"secret",
         )
         ask = Ask(
             exchange="bybit",

@@ -8,13 +8,13 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
+from onebook.config import TransactionSettings
 from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, Faults, History, SimulatedKey
 from onebook.transactions.bybit.endpoints import ENDPOINTS, RATES
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.query import Ask
-from onebook.transactions.service import TransactionSettings
 from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated
 
 MONTH = History(NOW_MS - 30 * DAY_MS, NOW_MS, executions=400)

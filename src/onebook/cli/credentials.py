@@ -15,8 +15,7 @@ from onebook.cli.operator import ConfigFile, now_ms
 from onebook.errors import InvalidRequest
 from onebook.store import Store
 from onebook.transactions.bybit import Bybit
-from onebook.transactions.bybit.adapter import BybitSettings
-from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, MasterKeys, Vault
+from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
 from onebook.transactions.service import Transactions, Validation
 
 EXCHANGES = ("bybit",)
@@ -43,15 +42,16 @@ async def safe(file: Path | None) -> AsyncIterator[Safe]:
     settings = config.load(file)
     async with Store(settings.store.url) as store:
         await store.upgrade()
-        masters = MasterKeys(settings.transactions.master_key_file)
+        masters = master_keys(settings.transactions)
         yield Safe(Vault(store, masters), settings.transactions)
 
 
 def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
     """The transaction service as the operator uses it: without HTTP, without cursors."""
     settings = opened.settings
-    bybit = Bybit(BybitSettings(settings.bybit_mainnet_url, settings.bybit_testnet_url))
-    return Transactions([bybit], opened.vault, cursor_secret=cursor_secret)
+    return Transactions(
+        [Bybit(settings)], opened.vault, cursor_secret=cursor_secret, settings=settings
+    )
 
 
 @credentials_app.command("set")

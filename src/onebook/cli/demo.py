@@ -17,7 +17,7 @@ from onebook.model import Tier
 from onebook.simulator import bybit_account
 from onebook.simulator.server import SimulatedExchanges
 from onebook.store import Change
-from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 USERNAME: Final = "demo"
 DRAIN_S: Final = 0.5
@@ -70,7 +70,7 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
 
 async def _introduce(node: app.Node, *, bybit_key: bybit_account.SimulatedKey) -> None:
     """Create the key, keep the simulated account's credentials, and say what can be done now."""
-    vault = Vault(node.store, MasterKeys(node.settings.transactions.master_key_file))
+    vault = Vault(node.store, master_keys(node.settings.transactions))
     credentials = Credentials(bybit_key.api_key, bybit_key.secret)
     now_ms = time.time_ns() // 1_000_000
     await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)

@@ -20,6 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from msgspec import MsgspecError, Struct, json
 
+from onebook.config import TransactionSettings
 from onebook.errors import ConfigError
 from onebook.store.rows import CredentialsRow
 
@@ -204,6 +205,11 @@ class MasterKeys:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._file)
+
+
+def master_keys(settings: TransactionSettings) -> MasterKeys:
+    """Where an operator's settings say that the master keys are."""
+    return MasterKeys(settings.master_key_file, value=settings.master_key.get_secret_value())
 
 
 class Vault:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct, json
 
+from onebook.config import TransactionSettings
 from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
 from onebook.transactions.adapter import AccountInfo, Adapter, Environment, ExchangeEntry, Reader
 from onebook.transactions.answer import (
@@ -53,20 +54,6 @@ BUSY_RETRY_S: Final = 5.0
 LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
 log = logging.getLogger("onebook.transactions")
-
-
-class TransactionSettings(Struct, frozen=True):
-    """How much the service lets itself be asked.
-
-    Args:
-        deadline_s: A JSON answer ends here, partial, with a cursor to go on.
-        stream_deadline_s: A stream ends here.
-        runs_max: Answers being made at once.
-    """
-
-    deadline_s: float = 60.0
-    stream_deadline_s: float = 3_600.0
-    runs_max: int = 16
 
 
 class Validation(Struct, frozen=True):

@@ -8,9 +8,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
-from msgspec import Struct, json
+from msgspec import json
 from msgspec.structs import replace
 
+from onebook.config import TransactionSettings
 from onebook.transactions.adapter import (
     AccountInfo,
     Environment,
@@ -46,34 +47,22 @@ CLASSIC: Final = 1  # unifiedMarginStatus
 log = logging.getLogger("onebook.transactions.bybit")
 
 
-class BybitSettings(Struct, frozen=True):
-    """Where Bybit is.
-
-    Args:
-        mainnet_url: Address of the live exchange.
-        testnet_url: Address of its testnet.
-    """
-
-    mainnet_url: str = "https://api.bybit.com"
-    testnet_url: str = "https://api-testnet.bybit.com"
-
-
 class Bybit:
     """The adapter of Bybit v5 (unified trading accounts)."""
 
     def __init__(
         self,
-        settings: BybitSettings | None = None,
+        settings: TransactionSettings | None = None,
         *,
         clock: Clock = REAL,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
     ) -> None:
-        settings = settings or BybitSettings()
+        settings = settings or TransactionSettings()
         self._client = Client(clock, transport=transport, random=random)
         self._places = {
-            Environment.MAINNET: Place(self._client, settings.mainnet_url),
-            Environment.TESTNET: Place(self._client, settings.testnet_url),
+            Environment.MAINNET: Place(self._client, settings.bybit_mainnet_url),
+            Environment.TESTNET: Place(self._client, settings.bybit_testnet_url),
         }
 
     @property
