@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -180,6 +180,8 @@ class GatewaySettings(Section):
     """Whether `?api_key=` is accepted, the older pattern."""
     compression_allowed: bool = True
     """Whether permessage-deflate is offered."""
+    direct_send_allowed: bool = True
+    """Whether updates may go straight to sockets without TLS, past the event loop's buffers."""
     authentication_timeout_s: float = Field(10.0, ge=0)
     """A connection must have a key after so long."""
     verify_timeout_s: float = Field(5.0, ge=0)
@@ -228,6 +230,8 @@ class TransactionSettings(Section):
     """Address of Bybit's testnet."""
     master_key_file: Path = Field(default_factory=lambda: _data_dir() / "master_key")
     """Key that wraps exchange credentials; made with mode 0600 when first needed."""
+    master_key: SecretStr = SecretStr("")
+    """The same from the environment instead of a file: base64, the newest first, then a blank."""
     deadline_s: float = Field(60.0, gt=0)
     """A JSON answer ends here, partial, with a cursor to go on."""
     stream_deadline_s: float = Field(3_600.0, gt=0)
