@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 help: ## what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/core/*.pyx src/onebook/core/*.pxd src/onebook/core/*.pxi)
+$(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/gateway/*.pyx src/onebook/core/*.pyx src/onebook/core/*.pxd src/onebook/core/*.pxi)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable .
@@ -38,4 +38,4 @@ sanitize: $(BIN)/.installed-dev ## the core's property tests under ASan and UBSa
 	bash tests/core/sanitize.sh
 
 clean: ## remove environments and build products
-	rm -rf $(VENV) .venv-* build dist *.egg-info src/*.egg-info src/onebook/core/*.so src/onebook/core/_core.c
+	rm -rf $(VENV) .venv-* build dist *.egg-info src/*.egg-info src/onebook/core/*.so src/onebook/core/_core.c src/onebook/gateway/*.so src/onebook/gateway/_direct.c

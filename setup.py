@@ -1,7 +1,7 @@
-"""Build the compiled core; everything else is in pyproject.toml.
+"""Build what is compiled; everything else is in pyproject.toml.
 
-The extension is optional: without a C compiler the install goes on, and the exact pure-Python
-twin does the same work, slower. `ONEBOOK_SANITIZE=1` adds ASan and UBSan (see `make sanitize`).
+Both extensions are optional: without a C compiler the install goes on, and the exact pure-Python
+twins do the same work, slower. `ONEBOOK_SANITIZE=1` adds ASan and UBSan (see `make sanitize`).
 """
 
 import os
@@ -10,6 +10,7 @@ from glob import glob
 from setuptools import Extension, setup
 
 CORE = "src/onebook/core"
+GATEWAY = "src/onebook/gateway"
 COMPILE = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
 LINK: list[str] = []
 if os.environ.get("ONEBOOK_SANITIZE"):
@@ -25,11 +26,17 @@ DIRECTIVES = {
 
 
 def extensions() -> list[Extension]:
-    """The core as one optional extension; none where Cython itself is missing."""
+    """The core and the gateway's last step, both optional; none where Cython is missing."""
     core = Extension(
         "onebook.core._core",
         [f"{CORE}/_core.pyx"],
         depends=sorted(glob(f"{CORE}/*.px[di]")),
+        extra_compile_args=COMPILE,
+        extra_link_args=LINK,
+    )
+    direct = Extension(
+        "onebook.gateway._direct",
+        [f"{GATEWAY}/_direct.pyx"],
         extra_compile_args=COMPILE,
         extra_link_args=LINK,
     )
@@ -38,7 +45,7 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     built = cythonize(
-        [core], language_level=3, include_path=["src"], compiler_directives=DIRECTIVES
+        [core, direct], language_level=3, include_path=["src"], compiler_directives=DIRECTIVES
     )
     for extension in built:
         extension.optional = True  # cythonize forgets it where it was said before

@@ -205,6 +205,7 @@ async def test_several_streams_of_one_tick_are_one_write(node, key):
         writes = []
         node.clock.put_forward(1)
         connection.transport = Watched(connection.transport, writes.append)
+        connection.direct_fd = -1  # so that the transport sees it
         node.delta("okx", [("100", "5")])
         node.delta("okx", [("100", "5")], symbol="ETH/USDT")
         symbols = {(await client.next())["symbol"] for _ in range(2)}

@@ -7,9 +7,30 @@ A client that is behind is skipped and owed the newest book: nobody waits for an
 
 from collections.abc import Callable, Iterable
 
-from onebook.gateway import counters, frames
+from onebook.gateway import counters, direct, frames
 from onebook.gateway.protocol import Connection
 from onebook.streams import Stream
+
+
+class Batch:
+    """Frames that become one write; shared by all clients that get the very same ones."""
+
+    __slots__ = ("_frames", "_whole", "size")
+
+    def __init__(self, batched: tuple[bytes, ...], size: int) -> None:
+        self._frames = batched
+        self._whole = batched[0] if len(batched) == 1 else b""
+        self.size = size
+
+    def followed_by(self, frame: bytes) -> "Batch":
+        """The batch with one more frame."""
+        return Batch((*self._frames, frame), self.size + len(frame))
+
+    def whole(self) -> bytes:
+        """All frames as one, joined when first asked for."""
+        if not self._whole:
+            self._whole = b"".join(self._frames)
+        return self._whole
 
 
 class Audience:
@@ -18,12 +39,13 @@ class Audience:
     __slots__ = ("_frames", "_number", "packed", "plain")
 
     def __init__(self) -> None:
-        self.plain: set[Connection] = set()
-        self.packed: set[Connection] = set()
+        # In the order of arrival, which is much as their sockets lie in the kernel's memory.
+        self.plain: dict[Connection, None] = {}
+        self.packed: dict[Connection, None] = {}
         self._number = 0
         self._frames: dict[bool, bytes] = {}
 
-    def of(self, connection: Connection) -> set[Connection]:
+    def of(self, connection: Connection) -> dict[Connection, None]:
         """The half of the audience that a client belongs to."""
         return self.packed if connection.packed else self.plain
 
@@ -62,12 +84,7 @@ class Fanout:
     def flush(self) -> None:
         """Write what this tick brought: one write per client, however many streams."""
         touched, self._touched = self._touched, []
-        for connection in touched:
-            out = connection.out
-            connection.out = None
-            if connection.ended or out is None:
-                continue
-            connection.transport.write(b"".join(out) if type(out) is list else out)  # type: ignore[arg-type]
+        direct.write_each(touched)
         if self._published:
             published, self._published = self._published, []
             now = self._monotonic()
@@ -83,34 +100,31 @@ class Fanout:
     def _spread(self, listeners: Iterable[Connection], owed: Stream | None, frame: bytes) -> None:
         size = frames.payload_length(frame)
         touched = self._touched
+        first = Batch((frame,), len(frame))
+        longer: dict[Batch, Batch] = {}  # what a client had: the same with this frame
         for connection in listeners:
             if connection.behind:
                 if owed is not None:
                     self._skip(connection, owed)
                 continue
             connection.sent += size
-            if connection.out is None:
-                connection.out = frame
+            out = connection.out
+            if out is None:
+                connection.out = first
                 touched.append(connection)
-            else:
-                self._join(connection, frame)
+                continue
+            joined = longer.get(out)
+            if joined is None:
+                joined = longer[out] = out.followed_by(frame)
+            connection.out = joined
+            if joined.size > self._join_bytes_max:
+                direct.write_each([connection])
 
     def _skip(self, connection: Connection, stream: Stream) -> None:
         self.conflated_total += 1
         if connection.wanted is None:
             connection.wanted = set()
         connection.wanted.add(stream)
-
-    def _join(self, connection: Connection, frame: bytes) -> None:
-        """Several frames for one client in a tick become one write, up to the buffer's bound."""
-        out = connection.out
-        joined = [out] if type(out) is bytes else out
-        assert type(joined) is list
-        joined.append(frame)
-        connection.out = joined
-        if sum(map(len, joined)) > self._join_bytes_max:
-            connection.out = None
-            connection.transport.write(b"".join(joined))
 
     # Who listens
 
@@ -119,7 +133,7 @@ class Fanout:
         audience = self._audiences.get(stream)
         if audience is None:
             audience = self._audiences[stream] = Audience()
-        audience.of(connection).add(connection)
+        audience.of(connection)[connection] = None
         if not stream.update_number:
             return
         if connection.behind:
@@ -130,7 +144,7 @@ class Fanout:
     def leave(self, connection: Connection, stream: Stream) -> None:
         """A client listens no more."""
         audience = self._audiences[stream]
-        audience.of(connection).discard(connection)
+        audience.of(connection).pop(connection, None)
         if not (audience.plain or audience.packed):
             del self._audiences[stream]
         if connection.wanted is not None:

@@ -33,6 +33,7 @@ from onebook.streams import Stream, iso_us
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onebook.gateway.fanout import Batch
     from onebook.gateway.hub import Hub
 
 TCP_NOTSENT_LOWAT: Final = 25  # linux/tcp.h
@@ -68,6 +69,7 @@ class Connection(asyncio.Protocol):
         "behind",
         "client",
         "code",
+        "direct_fd",
         "ended",
         "held",
         "latency_ms",
@@ -101,7 +103,8 @@ class Connection(asyncio.Protocol):
         self.held = False  # a key is being verified: nothing is acted on meanwhile
         self.behind = False  # the peer reads slower than we write
         self.packed = False  # permessage-deflate was negotiated
-        self.out: bytes | list[bytes] | None = None  # frames of this tick
+        self.out: Batch | None = None  # frames of this tick
+        self.direct_fd = -1  # the socket, where `direct` may write to it
         self.wanted: set[Stream] | None = None  # streams whose newest book is owed
         self.looks: set[Callable[[], None]] | None = None  # cancel unanswered looks
         self.sent = 0  # payload bytes since the last settlement
@@ -353,6 +356,9 @@ class Connection(asyncio.Protocol):
         if sock is not None:
             # What the kernel has not sent yet is as stale as what we hold: keep it short.
             sock.setsockopt(IPPROTO_TCP, TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
+            encrypted = self.transport.get_extra_info("sslcontext") is not None
+            if settings.direct_send_allowed and not encrypted:
+                self.direct_fd = sock.fileno()
         keys = parse_qs(query).get("api_key") if settings.query_key_allowed else None
         self.hub.opened(self, keys[-1] if keys else None)
 

@@ -1,0 +1,3 @@
+from onebook.gateway.protocol import Connection
+
+def write_each(connections: list[Connection]) -> None: ...

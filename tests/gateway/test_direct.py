@@ -1,0 +1,229 @@
+"""Bytes to a client keep their order and none is lost, whichever way they take to the socket."""
+
+import asyncio
+import json
+import random
+import socket
+import struct
+
+import pytest
+import uvloop
+
+from gateway.rig import SYMBOL, gateway, settled
+from onebook.gateway import direct, frames
+
+CLIENTS = 6
+STEPS = 1_200
+LEAVE_AT = (STEPS // 3, STEPS // 2)
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+WAYS = {"compiled": direct.write_each, "by transport": direct.write_each_by_transport}
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
+
+
+class Peer:
+    """A raw client that reads in small bites, stalls when told and keeps what it got."""
+
+    def __init__(self, node, key):
+        self.node, self.key = node, key
+        self.sock = socket.socket()
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        self.sock.setblocking(False)
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self.gone = False
+        self.data = b""
+        self.expected = []  # numbers of what was written to it
+        self.bites = random.Random(0)
+
+    async def connect(self):
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(self.sock, ("127.0.0.1", self.node.port))
+        await loop.sock_sendall(
+            self.sock,
+            b"GET /api/v1/ws?api_key=%s HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" % self.key.encode(),
+        )
+        while b"\r\n\r\n" not in self.data:
+            self.data += await loop.sock_recv(self.sock, 4_096)
+        self.data = self.data.partition(b"\r\n\r\n")[2]
+        address = self.sock.getsockname()
+        (self.connection,) = (
+            each
+            for each in self.node.hub.connections
+            if each.transport.get_extra_info("peername") == address
+        )
+        self.buffer(4_096)
+        await settled(lambda: self.connection.client.key is not None)
+
+    def buffer(self, size):
+        """Set what the kernel holds between the two."""
+        server = self.connection.transport.get_extra_info("socket")
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+
+    async def read(self):
+        loop = asyncio.get_running_loop()
+        while True:
+            await self.reads.wait()
+            data = await loop.sock_recv(self.sock, self.bites.choice((1_000, 3_000, 60_000)))
+            if not data:
+                return
+            self.data += data
+
+    def vanish(self):
+        """Leave with a reset and bytes unread."""
+        self.gone = True
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.sock.close()
+
+    def frames(self):
+        """The payloads of all whole text messages, and what is left over."""
+        texts, start = [], 0
+        while end := frames.frame_end(self.data, start, 1 << 20):
+            frame = self.data[start:end]
+            assert frame[0] in (frames.TEXT, frames.PING)  # or bytes were mixed up
+            if frame[0] == frames.TEXT:
+                texts.append(frame[len(frame) - frames.payload_length(frame) :])
+            start = end
+        return texts, self.data[start:]
+
+    def has_all_that_was_metered(self):
+        metered = self.connection.sent + self.connection.total
+        return sum(map(len, self.frames()[0])) == metered
+
+    def numbers(self):
+        return [m["n"] for m in map(json.loads, self.frames()[0]) if m["type"] == "numbered"]
+
+
+class Storm:
+    """Everything that writes to clients, in random order."""
+
+    def __init__(self, node, peers, dice):
+        self.node, self.peers, self.dice = node, peers, dice
+        self.fanout = node.hub.fanout
+        self.streams = list(node.streams._open.values())
+        self.count = self.amount = 0
+        self.fell_behind = False
+
+    def payload(self):
+        self.count += 1
+        size = self.dice.choice((10, 1_000, 12_000, 40_000))
+        return json.dumps({"type": "numbered", "n": self.count, "x": "x" * size}).encode()
+
+    def listening(self):
+        return [p for p in self.peers if not p.connection.ended]
+
+    def say(self):
+        for peer in self.dice.sample(self.peers, 2):
+            if not peer.connection.ended:
+                peer.connection.say(self.payload())
+                peer.expected.append(self.count)
+
+    def ping(self):
+        for peer in self.listening():
+            peer.connection.ping(1.0)
+
+    def tell(self):
+        """Several frames of a tick, as statuses and as updates, and one flush."""
+        for _ in range(self.dice.choice((1, 1, 3))):
+            payload = self.payload()
+            for peer in self.listening():
+                if not peer.connection.behind:
+                    peer.expected.append(self.count)
+            stream = self.dice.choice(self.streams)
+            if self.dice.random() < 0.5:
+                self.fanout.status(stream, payload)
+            else:
+                self.fanout.publish(stream, payload, stream.full)
+        self.fanout.flush()
+        self.fell_behind |= any(peer.connection.behind for peer in self.listening())
+
+    def stall(self):
+        self.dice.choice(self.peers).reads.clear()
+
+    def resume(self):
+        self.dice.choice(self.peers).reads.set()
+
+    async def rage(self, reading):
+        doings = (self.tell, self.tell, self.say, self.ping, self.stall, self.resume, self.resume)
+        for step in range(STEPS):
+            self.dice.choice(doings)()
+            if self.dice.random() < 0.5:
+                await asyncio.sleep(0)
+            if step in LEAVE_AT:
+                leaver = self.peers[LEAVE_AT.index(step)]
+                reading[leaver].cancel()
+                await asyncio.gather(reading[leaver], return_exceptions=True)
+                leaver.vanish()
+
+
+async def storm(folder, seed):
+    async with gateway(folder, unsent_bytes_max=4_096) as node:
+        node.snapshot("okx")
+        node.snapshot("kraken")
+        keys = [await node.key(name=f"a{n}") for n in range(CLIENTS)]
+        peers = [Peer(node, key) for key in keys]
+        for peer in peers:
+            await peer.connect()
+            for exchange in ("okx", "kraken"):
+                message = {
+                    "type": "subscribe_aggregated",
+                    "symbol": SYMBOL,
+                    "exchanges": [exchange],
+                    "interval_ms": 10,
+                    "id": exchange,
+                }
+                node.hub.heard(peer.connection, json.dumps(message))
+        raging = Storm(node, peers, random.Random(seed))
+        reading = {peer: asyncio.create_task(peer.read()) for peer in peers}
+        try:
+            await raging.rage(reading)
+            await judge(raging)
+        finally:
+            for task in reading.values():
+                task.cancel()
+            await asyncio.gather(*reading.values(), return_exceptions=True)
+            for peer in peers:
+                peer.sock.close()
+
+
+async def judge(raging):
+    """Everyone got all that was written to it, in order; who vanished is forgotten."""
+    stayed = [peer for peer in raging.peers if not peer.gone]
+    for peer in stayed:
+        peer.buffer(1 << 20)  # small windows are slow to empty
+        peer.reads.set()
+    await settled(lambda: all(p.connection.lost for p in raging.peers if p.gone))
+    await settled(lambda: not any(p.connection.transport.get_write_buffer_size() for p in stayed))
+    for peer in stayed:
+        await settled(peer.has_all_that_was_metered)
+        assert peer.numbers() == peer.expected
+        assert not peer.frames()[1]
+        assert not peer.connection.behind
+        assert peer.connection.wanted is None
+    assert raging.fell_behind, "the test must reach flow control"
+    assert raging.fanout.conflated_total, "the test must reach skipped updates"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_bytes_never_overtake_each_other_and_none_is_lost(tmp_path, monkeypatch, loop, way):
+    monkeypatch.setattr(direct, "write_each", WAYS[way])
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(storm(tmp_path, seed))
+
+
+async def open_fds(folder, **options):
+    async with gateway(folder, **options) as node, node.client():
+        return [connection.direct_fd for connection in node.hub.connections]
+
+
+@pytest.mark.parametrize(("allowed", "direct_sockets"), [(True, 1), (False, 0)])
+async def test_direct_send_allowed_decides_who_has_a_direct_socket(
+    tmp_path, allowed, direct_sockets
+):
+    fds = await open_fds(tmp_path, direct_send_allowed=allowed)
+    assert sum(fd >= 0 for fd in fds) == direct_sockets
