@@ -37,7 +37,7 @@ async def test_the_normal_feeds_bring_every_replayed_book_to_life(samples: Path)
             Supervisor(
                 exchanges, books=books, rest=rest, catalogue=catalogue, settings=settings
             ) as supervisor,
-            asyncio.timeout(10),
+            asyncio.timeout(30),
         ):
             all_live = asyncio.Event()
 

@@ -14,7 +14,7 @@ from onebook.accounts.pepper import load_pepper
 from onebook.model import Tier
 from onebook.store import Change
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def settings_in(folder, **tables):

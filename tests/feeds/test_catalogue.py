@@ -160,7 +160,7 @@ class Clock:
     async def next(self) -> None:
         before = len(self.asked)
         self._go.put_nowait(None)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(self.asked) == before:
                 await asyncio.sleep(0.001)
 

@@ -190,7 +190,7 @@ async def test_counters_are_published_while_sweeping(caplog):
     rig.supervisor.stats["toy"].frames = 5
     broken = rig.supervisor.stats["cut"] = None  # type: ignore[assignment]
     async with rig.rest, rig.supervisor:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await swept.wait()
     assert REGISTRY.get_sample_value("onebook_exchange_frames_total", {"exchange": "toy"}) == 5
     assert broken is None

@@ -16,7 +16,7 @@ from onebook.rest import Rest
 from onebook.simulator.server import SimulatedExchanges
 
 SYMBOL = "BTC/USDT"
-WAIT_S = 10.0
+WAIT_S = 30.0
 SETTINGS = FeedSettings(reconnect_base_s=0.02, resync_base_s=0.02)
 NAMES = tuple(EXCHANGES)
 

@@ -22,7 +22,7 @@ from onebook.model import Health, Instrument, Tier
 from onebook.store import Change, Store
 
 PEPPER = b"p" * 32
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 SYMBOL = "BTC/USDT"
 BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
 

@@ -25,7 +25,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.model import Instrument
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 
 
 class Follower:

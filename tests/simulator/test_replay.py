@@ -33,7 +33,7 @@ def recorded(path: Path, *marks: bytes) -> list[str]:
 
 async def heard(url: str, request: Any, count: int) -> list[str]:
     """Subscribe; the first frame is the acknowledgement."""
-    async with websockets.connect(url, max_size=None) as ws, asyncio.timeout(10):
+    async with websockets.connect(url, max_size=None) as ws, asyncio.timeout(30):
         await ws.send(json.dumps(request))
         return [str(await ws.recv()) for _ in range(count + 1)]
 
@@ -122,7 +122,7 @@ async def test_a_second_subscription_starts_that_native_over_and_no_other(tmp_pa
     async with (
         Replay([small(tmp_path, gap_s=0.25)], speed=1) as replay,
         websockets.connect(replay.urls["okx"].ws) as ws,
-        asyncio.timeout(10),
+        asyncio.timeout(30),
     ):
         await ws.send(json.dumps({"op": "subscribe", "args": both}))
         first = [json.loads(await ws.recv()) for _ in range(3)]
@@ -175,7 +175,7 @@ async def test_heartbeats_go_on_after_the_end(
     async with (
         Replay([path], speed=None, clock=lambda: Now(moment[0], 0)) as replay,
         websockets.connect(replay.urls["kraken"].ws) as ws,
-        asyncio.timeout(5),
+        asyncio.timeout(30),
     ):
         await ws.send(json.dumps({"method": "subscribe", "params": params}))
         got = [str(await ws.recv()) for _ in range(3)]
@@ -214,7 +214,7 @@ async def test_ports_may_be_chosen(tmp_path: Path, unused_tcp_port: int) -> None
 async def test_two_clients_are_played_to_independently(tmp_path: Path) -> None:
     async with Replay([small(tmp_path, gap_s=0.1)], speed=1) as replay:
         url = replay.urls["okx"].ws
-        async with websockets.connect(url) as stays, asyncio.timeout(10):
+        async with websockets.connect(url) as stays, asyncio.timeout(30):
             await stays.send(json.dumps(SUBSCRIBE))
             await stays.recv()
             assert json.loads(await stays.recv())["n"] == 0

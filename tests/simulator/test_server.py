@@ -38,7 +38,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 async def ended(ws: ClientConnection) -> Close | None:
     """Read until the connection is closed; how the exchange closed it, None for not at all."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         try:
             while True:
                 await ws.recv()
@@ -270,7 +270,7 @@ async def test_the_pace_moves_all_exchanges_by_itself_and_raw_streams_are_unwrap
     async with SimulatedExchanges(["binance", "okx"], seed=4, rate_hz=200) as sim:
         url = sim.urls["binance"].ws.replace("/stream", "/ws/btcusdt@depth@100ms")
         async with websockets.connect(url) as raw, Follower(sim.exchanges()["okx"], [SYMBOL]) as o:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 assert '{"e":"depthUpdate"' in str(await raw.recv())[:20]
             await o.until(lambda: o.frames > 5)
             assert o.faults == []

@@ -15,7 +15,7 @@ from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.server import SimulatedExchanges
 
 SYMBOL = "BTC/USDT"
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 VISIBLE = dict.fromkeys(DIALECTS, ("gap", "garbage", "wrong_symbol", "nan"))
 VISIBLE["coinbase"] = ("garbage", "nan")  # no numbers: what is lost cannot be seen
 
