@@ -45,6 +45,7 @@ from onebook.exchanges.frames import (
     short,
 )
 from onebook.exchanges.roster import Requests, Roster
+from onebook.exchanges.subscriptions import Subscriptions
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
@@ -132,11 +133,10 @@ class Bybit:
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._roster = Roster(instruments, Chain, key=topic)
         self._books = self._roster.trackers
+        asked = Subscriptions(self._roster, self._requested)
+        self.opened, self.fetched, self.resync = asked.opened, asked.fetched, asked.resync
+        self.add, self.remove = asked.add, asked.remove
         self._requests = Requests()
-
-    def opened(self) -> tuple[Output, ...]:
-        """Subscribe to everything."""
-        return self._requested("subscribe", self._roster.all())
 
     def received(self, frame: bytes) -> tuple[Output, ...]:
         """Act on one frame."""
@@ -156,23 +156,6 @@ class Bybit:
         if message.type in ("snapshot", "delta"):
             return book.snapshot(data.bids, data.asks, sequence)
         raise ProtocolError(f"{message.topic} has no type {short(message.type)!r}", book.instrument)
-
-    def fetched(self, instrument: Instrument, body: bytes) -> tuple[Output, ...]:
-        """Ignore a body: this connector asks for none."""
-        return NOTHING
-
-    def resync(self, instrument: Instrument) -> tuple[Output, ...]:
-        """Subscribe again: the only way to another snapshot."""
-        again = self._roster.restarted(instrument)
-        return self._requested("unsubscribe", again) + self._requested("subscribe", again)
-
-    def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Subscribe to more."""
-        return self._requested("subscribe", self._roster.add(instruments))
-
-    def remove(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Unsubscribe."""
-        return self._requested("unsubscribe", self._roster.remove(instruments))
 
     def _requested(self, operation: str, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         return tuple(

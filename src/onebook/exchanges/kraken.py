@@ -55,6 +55,7 @@ from onebook.exchanges.frames import (
     symbol_of,
 )
 from onebook.exchanges.roster import Roster
+from onebook.exchanges.subscriptions import Subscriptions
 from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
 
@@ -124,10 +125,9 @@ class Kraken:
         make = partial(Unnumbered, snapshot_shape=OBJECTS, delta_shape=OBJECTS)
         self._roster = Roster(instruments, make)
         self._books = self._roster.trackers
-
-    def opened(self) -> tuple[Output, ...]:
-        """Subscribe to everything."""
-        return _requested("subscribe", self._roster.all())
+        asked = Subscriptions(self._roster, _requested)
+        self.opened, self.fetched, self.resync = asked.opened, asked.fetched, asked.resync
+        self.add, self.remove = asked.add, asked.remove
 
     def received(self, frame: bytes) -> tuple[Output, ...]:
         """Act on one frame."""
@@ -141,23 +141,6 @@ class Kraken:
         if len(items) == 1:
             return self._followed(message.type, items[0])
         return tuple(out for item in items for out in self._followed(message.type, item))
-
-    def fetched(self, instrument: Instrument, body: bytes) -> tuple[Output, ...]:
-        """Ignore a body: this connector asks for none."""
-        return NOTHING
-
-    def resync(self, instrument: Instrument) -> tuple[Output, ...]:
-        """Subscribe again: the only way to another snapshot."""
-        again = self._roster.restarted(instrument)
-        return _requested("unsubscribe", again) + _requested("subscribe", again)
-
-    def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Subscribe to more."""
-        return _requested("subscribe", self._roster.add(instruments))
-
-    def remove(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Unsubscribe."""
-        return _requested("unsubscribe", self._roster.remove(instruments))
 
     def _followed(self, kind: str, item: Item) -> tuple[Output, ...]:
         book = self._books.get(item.symbol)

@@ -50,6 +50,7 @@ from onebook.exchanges.frames import (
     short,
 )
 from onebook.exchanges.roster import Roster
+from onebook.exchanges.subscriptions import Subscriptions
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
@@ -123,10 +124,9 @@ class Okx:
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._roster = Roster(instruments, Chain)
         self._books = self._roster.trackers
-
-    def opened(self) -> tuple[Output, ...]:
-        """Subscribe to everything."""
-        return _requested("subscribe", self._roster.all())
+        asked = Subscriptions(self._roster, _requested)
+        self.opened, self.fetched, self.resync = asked.opened, asked.fetched, asked.resync
+        self.add, self.remove = asked.add, asked.remove
 
     def received(self, frame: bytes) -> tuple[Output, ...]:
         """Act on one frame."""
@@ -144,23 +144,6 @@ class Okx:
         if len(items) == 1:
             return _followed(book, message.action, items[0])
         return tuple(out for item in items for out in _followed(book, message.action, item))
-
-    def fetched(self, instrument: Instrument, body: bytes) -> tuple[Output, ...]:
-        """Ignore a body: this connector asks for none."""
-        return NOTHING
-
-    def resync(self, instrument: Instrument) -> tuple[Output, ...]:
-        """Subscribe again: the only way to another snapshot."""
-        again = self._roster.restarted(instrument)
-        return _requested("unsubscribe", again) + _requested("subscribe", again)
-
-    def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Subscribe to more."""
-        return _requested("subscribe", self._roster.add(instruments))
-
-    def remove(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Unsubscribe."""
-        return _requested("unsubscribe", self._roster.remove(instruments))
 
     def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
         message = decode(_control, frame, what="a frame")

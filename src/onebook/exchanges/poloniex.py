@@ -43,6 +43,7 @@ from onebook.exchanges.frames import (
     symbol_of,
 )
 from onebook.exchanges.roster import Roster
+from onebook.exchanges.subscriptions import Subscriptions
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
@@ -106,10 +107,9 @@ class Poloniex:
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self._roster = Roster(instruments, Chain)
         self._books = self._roster.trackers
-
-    def opened(self) -> tuple[Output, ...]:
-        """Subscribe to everything."""
-        return _requested("subscribe", self._roster.all())
+        asked = Subscriptions(self._roster, _requested)
+        self.opened, self.fetched, self.resync = asked.opened, asked.fetched, asked.resync
+        self.add, self.remove = asked.add, asked.remove
 
     def received(self, frame: bytes) -> tuple[Output, ...]:
         """Act on one frame."""
@@ -123,23 +123,6 @@ class Poloniex:
         if len(items) == 1:
             return self._followed(message.action, items[0])
         return tuple(out for item in items for out in self._followed(message.action, item))
-
-    def fetched(self, instrument: Instrument, body: bytes) -> tuple[Output, ...]:
-        """Ignore a body: this connector asks for none."""
-        return NOTHING
-
-    def resync(self, instrument: Instrument) -> tuple[Output, ...]:
-        """Subscribe again: the only way to another snapshot."""
-        again = self._roster.restarted(instrument)
-        return _requested("unsubscribe", again) + _requested("subscribe", again)
-
-    def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Subscribe to more."""
-        return _requested("subscribe", self._roster.add(instruments))
-
-    def remove(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Unsubscribe."""
-        return _requested("unsubscribe", self._roster.remove(instruments))
 
     def _followed(self, action: str, item: Item) -> tuple[Output, ...]:
         book = self._books.get(item.symbol)
