@@ -6,7 +6,8 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 RUNS = int(os.environ.get("BENCH_RUNS", "7"))  # `run.py --runs` sets it
 
@@ -34,26 +35,40 @@ def interleaved(
 
 def each(work: Callable[[bytes], object], frames: list[bytes]) -> float:
     """Nanoseconds per frame of handing every frame to `work`."""
-    gc.collect()
-    gc.disable()
-    began = time.perf_counter_ns()
-    for frame in frames:
-        work(frame)
-    took = time.perf_counter_ns() - began
-    gc.enable()
+    with _collector_held():
+        began = time.perf_counter_ns()
+        for frame in frames:
+            work(frame)
+        took = time.perf_counter_ns() - began
+    return took / len(frames)
+
+
+def each_at(work: Callable[[bytes, float], object], frames: list[bytes], now: float) -> float:
+    """The same for work that is told the time, as our sessions are."""
+    with _collector_held():
+        began = time.perf_counter_ns()
+        for frame in frames:
+            work(frame, now)
+        took = time.perf_counter_ns() - began
     return took / len(frames)
 
 
 def repeated(work: Callable[[], object], count: int) -> float:
     """Nanoseconds per call of `work`."""
+    with _collector_held():
+        began = time.perf_counter_ns()
+        for _ in range(count):
+            work()
+        took = time.perf_counter_ns() - began
+    return took / count
+
+
+@contextmanager
+def _collector_held() -> Iterator[None]:
     gc.collect()
     gc.disable()
-    began = time.perf_counter_ns()
-    for _ in range(count):
-        work()
-    took = time.perf_counter_ns() - began
+    yield
     gc.enable()
-    return took / count
 
 
 def report(row: str, values: Mapping[str, float], unit: str) -> None:

@@ -44,8 +44,15 @@ class Other(Struct, tag_field="e", tag="other"):
     symbol: str
 
 
+class Brief(Struct):
+    """A frame that may end with its shortest name."""
+
+    levels: Raw
+    a: int = 0
+
+
 EITHER: Any = Tagged | Other
-KINDS: list[Any] = [Listed, EITHER]
+KINDS: list[Any] = [Listed, EITHER, Brief]
 
 ITEM = (
     b'{"symbol":"BTC-USD","b":[["1.5","2","0","3"],["1.25","0"]],"t":1.5e3,"a":[["2","1"]],'
@@ -60,6 +67,7 @@ FRAMES = [
     b'{"item":%b,"live":true,"e":"update"}' % BARE,
     b'{"symbol":"X","e":"other"}',
     b' { "e" : "update" , "item" : %b } ' % ITEM.replace(b",", b" , ").replace(b"[", b"[ "),
+    b'{"levels":[],"a":1}',
 ]
 ODD = {
     "nothing": b"",
@@ -71,6 +79,8 @@ ODD = {
     "an escape in a text": FRAMES[3].replace(b"BTC", b"B\\u0054C"),
     "an escape in a level": FRAMES[3].replace(b'"0","3"]', b'"\\"]]","3"]'),
     "brackets in a string": FRAMES[3].replace(b'"0","3"]', b'"]],","3"]'),
+    "brackets and a colon in a string": FRAMES[3].replace(b'"0","3"]', b'"]]:","3"]'),
+    "brackets and a brace in a string": FRAMES[3].replace(b'"0","3"]', b'"]]}","3"]'),
     "a text that is not ASCII": FRAMES[3].replace(b"BTC", "币".encode()),
     "a text that is a number": FRAMES[3].replace(b'"BTC-USD"', b"5"),
     "a number that is text": FRAMES[3].replace(b"17", b'"17"'),

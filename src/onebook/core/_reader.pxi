@@ -4,7 +4,7 @@ The envelope is walked once and strictly. Level text (`Raw`) is stepped over fro
 and copied; what is inside is judged when a book reads it. In doubt - an escape, a name told twice,
 a value that is not what the Struct says, an array that nests deeper than rows do - msgspec reads
 the frame and has the last word. So whatever comes back is what msgspec gives, or holds level text
-that no book takes: an array delimits itself, and a wrong cut leaves brackets or quotes unpaired.
+that no book takes: a wrong cut is inside of a string, and leaves its quote unpaired.
 """
 
 from types import UnionType
@@ -21,6 +21,8 @@ cdef extern from "Python.h":
 cdef enum:
     FIELDS_MAX = 16  # fields of one Struct, its tag included
     INTEGER_DIGITS_MAX = 18  # longer ones are for msgspec
+    HEAD_BYTES = 8  # of a name, compared at once
+
 
 cdef enum:  # what a field holds
     TEXT
@@ -33,6 +35,8 @@ cdef enum:  # what a field holds
 cdef struct Field:
     const char *name  # in its quotes
     Py_ssize_t name_length
+    uint64_t head  # its first bytes, and which of them it has
+    uint64_t head_mask
     int form
     int64_t least
     int64_t most
@@ -75,6 +79,8 @@ cdef class Record:
         self.kept.append(quoted)
         field.name = PyBytes_AS_STRING(quoted)
         field.name_length = len(quoted)
+        memcpy(&field.head, field.name, min(field.name_length, HEAD_BYTES))
+        memset(&field.head_mask, 0xFF, min(field.name_length, HEAD_BYTES))
         self.count += 1
         match described:
             case inspect.StrType():
@@ -153,26 +159,27 @@ cdef class Record:
 
     cdef const uint8_t *named(self, const uint8_t *at, int *place) noexcept:
         """Step over a name and find its field: `count` where it has none, the next one first."""
-        cdef Py_ssize_t length
-        cdef const uint8_t *end
         cdef int tried
         for tried in range(self.count):
             place[0] = place[0] + 1 if place[0] + 1 < self.count else 0
-            length = matched(self.fields[place[0]].name, at)
-            if length:
-                return at + length
+            if begins(&self.fields[place[0]], at):
+                return at + self.fields[place[0]].name_length
         place[0] = self.count
         return string(&envelope, at)
 
 
-cdef inline Py_ssize_t matched(const char *name, const uint8_t *at) noexcept:
-    """Return the length of `name` if the text goes on with it, else 0."""
-    cdef Py_ssize_t length = 0
-    while name[length]:
-        if at[length] != <uint8_t>name[length]:
-            return 0
-        length += 1
-    return length
+cdef inline bint begins(const Field *field, const uint8_t *at) noexcept:
+    """Tell whether the text goes on with the field's name."""
+    cdef Py_ssize_t left = envelope.end - at, length = field.name_length
+    cdef uint64_t head
+    if left < HEAD_BYTES or left < length:
+        return left >= length and memcmp(at, field.name, length) == 0
+    memcpy(&head, at, HEAD_BYTES)
+    if (head ^ field.head) & field.head_mask:
+        return False
+    return length <= HEAD_BYTES or (
+        memcmp(at + HEAD_BYTES, field.name + HEAD_BYTES, length - HEAD_BYTES) == 0
+    )
 
 
 cdef const uint8_t *value_of(Field *field, const uint8_t *at, PyObject **value) except? NULL:
@@ -230,36 +237,40 @@ cdef const uint8_t *integer(const uint8_t *at, int64_t *number) noexcept:
     return at
 
 
-cdef const uint8_t *levels_end(const uint8_t *at, const uint8_t *end) noexcept:
-    """Return the end of the array of rows that starts here; NULL in doubt."""
-    cdef const uint8_t *start = at
-    cdef bint objects = at[1] == c"{"
-    if at[0] != c"[":
+cdef const uint8_t *levels_end(const uint8_t *start, const uint8_t *end) noexcept:
+    """Return the end of the array of rows that starts here; NULL in doubt.
+
+    Rows that are arrays have neither a name nor an object in them, so what is searched is the
+    next of these, and the array ended before it.
+    """
+    cdef const uint8_t *at
+    cdef bint objects = start[1] == c"{"
+    if start[0] != c"[":
         return NULL
-    if at[1] == c"]":
-        return at + 2
-    if at[1] != c"[" and not objects:
-        return NULL
-    while True:
-        at = <const uint8_t *>memchr(at, c"]", end - at)
-        if at == NULL:
+    if start[1] == c"]":
+        return start + 2
+    if objects:
+        at = <const uint8_t *>memchr(start, c"]", end - start)
+        if at == NULL or (at - 1)[0] != c"}":
             return NULL
         at += 1
-        if (at - 2)[0] == c"}" if objects else at[0] == c"]":
-            break
-    if not objects:
-        at += 1
-    return at if paired(start, at - start) else NULL
+    else:
+        at = before_next(start, end)
+        if start[1] != c"[" or at - start < 4 or (at - 2)[0] != c"]":
+            return NULL
+    return at
 
 
-cdef bint paired(const uint8_t *text, Py_ssize_t length) noexcept:
-    """Tell whether every string that begins in the text ends in it."""
-    cdef uint8_t quotes = 0, escapes = 0  # the low bit of a count is enough, and one byte is fast
-    cdef Py_ssize_t at
-    for at in range(length):
-        quotes += text[at] == c'"'
-        escapes |= text[at] == c"\\"
-    return not (quotes & 1 or escapes)
+cdef const uint8_t *before_next(const uint8_t *start, const uint8_t *end) noexcept:
+    """Return the place behind the last `]` before the next member, or the end of this object."""
+    cdef const uint8_t *colon = <const uint8_t *>memchr(start, c":", end - start)
+    cdef const uint8_t *stop = end if colon == NULL else colon
+    cdef const uint8_t *brace = <const uint8_t *>memchr(start, c"}", stop - start)
+    if brace != NULL:
+        stop = brace
+    while stop > start and (stop - 1)[0] != c"]":
+        stop -= 1
+    return stop
 
 
 cdef object records(Record record, const uint8_t **cursor):

@@ -61,10 +61,9 @@ SERVICE_UPGRADE: Final = "64008"
 PONG: Final = b"pong"
 
 
-class Arg(Struct, gc=False, rename="camel"):
+class Arg(Struct, gc=False, rename="camel", tag_field="channel", tag=CHANNEL):
     """What a frame is about."""
 
-    channel: str
     inst_id: str = ""
 
 
@@ -78,12 +77,15 @@ class Item(Struct, gc=False, rename="camel"):
     seq_id: Sequence64 = -1
 
 
-class Data(Struct, gc=False):
-    """The frame of a book."""
+class Update(Struct, gc=False, tag_field="action", tag="update"):
+    """Changes of a book."""
 
     arg: Arg
-    action: str
     data: list[Item]
+
+
+class Whole(Update, tag="snapshot"):
+    """A whole book."""
 
 
 class Control(Struct):
@@ -113,7 +115,7 @@ class Listings(Struct):
     code: str = "0"
 
 
-_data = Reader(Data).read
+_data = Reader(Update | Whole).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 
@@ -134,16 +136,15 @@ class Okx:
             message = _data(frame)
         except UNREADABLE as error:
             return NOTHING if frame == PONG else self._control(frame, error)
-        arg = message.arg
-        if arg.channel != CHANNEL:
-            return NOTHING
-        book = self._books.get(arg.inst_id)
+        native = message.arg.inst_id
+        book = self._books.get(native)
         if book is None:
-            return self._roster.absent(arg.inst_id)
-        items = message.data
-        if len(items) == 1:
-            return _followed(book, message.action, items[0])
-        return tuple(out for item in items for out in _followed(book, message.action, item))
+            return self._roster.absent(native)
+        items, whole = message.data, type(message) is Whole
+        if len(items) == 1 and not whole and not items[0].checksum:  # nearly all
+            item = items[0]
+            return book.delta(item.bids, item.asks, previous=item.prev_seq_id, sequence=item.seq_id)
+        return tuple(out for item in items for out in _followed(book, item, whole=whole))
 
     def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
         message = decode(_control, frame, what="a frame")
@@ -161,13 +162,11 @@ class Okx:
         return NOTHING
 
 
-def _followed(book: Chain, action: str, item: Item) -> tuple[Output, ...]:
-    if action == "update":
-        outputs = book.delta(item.bids, item.asks, previous=item.prev_seq_id, sequence=item.seq_id)
-    elif action == "snapshot":
+def _followed(book: Chain, item: Item, *, whole: bool) -> tuple[Output, ...]:
+    if whole:
         outputs = book.snapshot(item.bids, item.asks, item.seq_id)
     else:
-        raise ProtocolError(f"books has no action {short(action)!r}", book.instrument)
+        outputs = book.delta(item.bids, item.asks, previous=item.prev_seq_id, sequence=item.seq_id)
     if item.checksum and book.last is not None:
         return (*outputs, Verify(book.instrument, TEXT_25, item.checksum))
     return outputs

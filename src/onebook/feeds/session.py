@@ -153,16 +153,28 @@ class Session:
             self._beat_at = now + self._exchange.heartbeat.every_s
         for watch in self._watches.values():
             self._books.set_health(watch.instrument, Health.SYNCING, "", now)
-        self._execute(lambda _: self._connector.opened(), b"", now)
+        self._execute(self._connector.opened, now)
         for watch in self._watches.values():
             watch.due_at = self._due_at(now)
 
     def received(self, frame: bytes, now: float) -> None:
-        """Act on one message (the hot path)."""
-        if self.ended is None:
-            self._heard_at = now
-            self._stats.frames += 1
-            self._execute(self._receive, frame, now)
+        """Act on one message (the hot path: what `_execute` does, without the calls)."""
+        if self.ended is not None:
+            return
+        self._heard_at = now
+        self._stats.frames += 1
+        try:
+            for output in self._receive(frame):
+                if type(output) is Delta:
+                    reason = self._change(output, now)
+                    if reason is not None:
+                        self._doubt(output.instrument, reason, reason, now)
+                else:
+                    ACTS[type(output)](self, output, now)
+        except Exception as error:
+            self._failed(error, now)
+        if self._broken:
+            self._repair(now)
 
     def heard(self, now: float) -> None:
         """Note a protocol-level ping or pong: the other side is there."""
@@ -173,7 +185,7 @@ class Session:
         watch = self._answered(instrument)
         if watch is not None:
             watch.due_at = now + self._exchange.snapshot_s
-            self._execute(lambda text: self._connector.fetched(instrument, text), body, now)
+            self._execute(lambda: self._connector.fetched(instrument, body), now)
 
     def fetch_failed(self, instrument: Instrument, now: float) -> None:
         """Act on a `Request` that brought nothing."""
@@ -185,7 +197,7 @@ class Session:
         """Carry more instruments, whose books are already open."""
         self._adopt(instruments, now)
         if self.ended is None:
-            self._execute(lambda _: self._connector.add(instruments), b"", now)
+            self._execute(lambda: self._connector.add(instruments), now)
             for instrument in instruments:
                 self._watches[instrument].due_at = self._due_at(now)
 
@@ -194,7 +206,7 @@ class Session:
         for instrument in instruments:
             self._watches.pop(instrument, None)
         if self.ended is None:
-            self._execute(lambda _: self._connector.remove(instruments), b"", now)
+            self._execute(lambda: self._connector.remove(instruments), now)
 
     def tick(self, now: float) -> None:
         """Let time pass: silence, heartbeats, age, and what is awaited of each instrument."""
@@ -236,26 +248,23 @@ class Session:
 
     # What a frame says.
 
-    def _execute(
-        self, produce: Callable[[bytes], Iterable[Output]], argument: bytes, now: float
-    ) -> None:
+    def _execute(self, outputs: Callable[[], Iterable[Output]], now: float) -> None:
         try:
-            for output in produce(argument):
-                if type(output) is Delta:
-                    reason = self._change(output, now)
-                    if reason is not None:
-                        self._doubt(output.instrument, reason, reason, now)
-                else:
-                    ACTS[type(output)](self, output, now)
-        except ProtocolError as error:
-            self._misunderstood(error.instrument, error.reason, PROTOCOL, now)
+            for output in outputs():
+                ACTS[type(output)](self, output, now)
         except Exception as error:
-            self._bug(error)
-            self._misunderstood(None, BUG, BUG, now)
+            self._failed(error, now)
         if self._broken:
             self._repair(now)
 
-    def _verify(self, output: Verify, now: float) -> None:
+    def _failed(self, error: Exception, now: float) -> None:
+        if isinstance(error, ProtocolError):
+            self._misunderstood(error.instrument, error.reason, PROTOCOL, now)
+        else:
+            self._bug(error)
+            self._misunderstood(None, BUG, BUG, now)
+
+    def _apply(self, output: Delta | Verify, now: float) -> None:
         reason = self._books.apply(output, now)
         if reason is not None:
             self._doubt(output.instrument, reason, reason, now)
@@ -406,7 +415,7 @@ class Session:
         watch.resync_at = NEVER
         if watch.book.health is Health.OFFLINE:
             self._books.set_health(watch.instrument, Health.SYNCING, "", now)
-        self._execute(lambda _: self._connector.resync(watch.instrument), b"", now)
+        self._execute(lambda: self._connector.resync(watch.instrument), now)
         if watch.resync_at == NEVER:
             watch.due_at = self._due_at(now)
 
@@ -454,7 +463,8 @@ class Session:
 
 ACTS: Final[dict[type, Callable[..., None]]] = {
     Snapshot: Session._filled,
-    Verify: Session._verify,
+    Delta: Session._apply,
+    Verify: Session._apply,
     Gap: Session._gap,
     Send: Session._send,
     Fetch: Session._fetch,
