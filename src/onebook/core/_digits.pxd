@@ -14,6 +14,8 @@ cdef extern from *:
     typedef unsigned __int128 wide;
     #define ASCII_ZEROS 0x3030303030303030ull
     #define LAST_DIGIT (1ull << 56)
+    #define LOW_BITS 0x0101010101010101ull
+    #define HIGH_BITS 0x8080808080808080ull
     static const uint64_t power10[20] = {
         1ull, 10ull, 100ull, 1000ull, 10000ull, 100000ull, 1000000ull, 10000000ull,
         100000000ull, 1000000000ull, 10000000000ull, 100000000000ull, 1000000000000ull,
@@ -30,6 +32,8 @@ cdef extern from *:
 
     const uint64_t ASCII_ZEROS
     const uint64_t LAST_DIGIT
+    const uint64_t LOW_BITS
+    const uint64_t HIGH_BITS
 
 cdef enum:
     NUMBER_ROOM = 80  # bytes that printing one number may touch

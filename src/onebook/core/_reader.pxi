@@ -205,8 +205,8 @@ cdef const uint8_t *value_of(Field *field, const uint8_t *at, PyObject **value) 
         found = records((<Record>field.more), &at)
     else:
         tag = <bytes>field.more
-        at = string(&envelope, at)
-        if at != NULL and at - start == len(tag) and memcmp(start, <const char *>tag, len(tag)) == 0:
+        if envelope.end - at > len(tag) and memcmp(at, <const char *>tag, len(tag)) == 0:
+            at += len(tag)
             found = True
     if found is None:
         return NULL

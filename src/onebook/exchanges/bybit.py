@@ -152,7 +152,7 @@ class Bybit:
             raise ProtocolError(f"{message.topic} brings {short(data.native)!r}", book.instrument)
         sequence = data.sequence
         if message.type == "delta" and sequence != RESTARTED:
-            return book.delta(data.bids, data.asks, previous=sequence - 1, sequence=sequence)
+            return book.delta(data.bids, data.asks, sequence - 1, sequence)
         if message.type in ("snapshot", "delta"):
             return book.snapshot(data.bids, data.asks, sequence)
         raise ProtocolError(f"{message.topic} has no type {short(message.type)!r}", book.instrument)

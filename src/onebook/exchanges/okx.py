@@ -143,7 +143,7 @@ class Okx:
         items, whole = message.data, type(message) is Whole
         if len(items) == 1 and not whole and not items[0].checksum:  # nearly all
             item = items[0]
-            return book.delta(item.bids, item.asks, previous=item.prev_seq_id, sequence=item.seq_id)
+            return book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id)
         return tuple(out for item in items for out in _followed(book, item, whole=whole))
 
     def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
@@ -166,7 +166,7 @@ def _followed(book: Chain, item: Item, *, whole: bool) -> tuple[Output, ...]:
     if whole:
         outputs = book.snapshot(item.bids, item.asks, item.seq_id)
     else:
-        outputs = book.delta(item.bids, item.asks, previous=item.prev_seq_id, sequence=item.seq_id)
+        outputs = book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id)
     if item.checksum and book.last is not None:
         return (*outputs, Verify(book.instrument, TEXT_25, item.checksum))
     return outputs

@@ -129,7 +129,7 @@ class Poloniex:
         if book is None:
             return self._roster.absent(item.symbol)
         if action == "update":
-            return book.delta(item.bids, item.asks, previous=item.last_id, sequence=item.id)
+            return book.delta(item.bids, item.asks, item.last_id, item.id)
         if action == "snapshot":
             return book.snapshot(item.bids, item.asks, item.id)
         raise ProtocolError(f"{CHANNEL} has no action {short(action)!r}", book.instrument)

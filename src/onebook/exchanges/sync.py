@@ -38,7 +38,7 @@ class Chain:
         return (Snapshot(self.instrument, bids, asks),)
 
     def delta(
-        self, bids: bytes, asks: bytes, *, previous: int, sequence: int
+        self, bids: bytes, asks: bytes, previous: int, sequence: int
     ) -> tuple[Output, ...]:
         """Follow a delta from state `previous` to state `sequence`."""
         last = self.last
