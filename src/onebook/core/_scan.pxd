@@ -425,7 +425,7 @@ cdef inline const uint8_t *after_count(Scan *scan, const uint8_t *at) noexcept n
     at += 6
     while digit_of(at) <= 9:
         at += 1
-    return at + 1 if at[0] == c'"' else start
+    return blanks(at + 1) if at[0] == c'"' else start
 
 
 cdef inline const uint8_t *ignored_rest(Scan *scan, const uint8_t *at) noexcept nogil:

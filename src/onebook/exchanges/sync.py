@@ -37,9 +37,7 @@ class Chain:
         self.last = sequence
         return (Snapshot(self.instrument, bids, asks),)
 
-    def delta(
-        self, bids: bytes, asks: bytes, previous: int, sequence: int
-    ) -> tuple[Output, ...]:
+    def delta(self, bids: bytes, asks: bytes, previous: int, sequence: int) -> tuple[Output, ...]:
         """Follow a delta from state `previous` to state `sequence`."""
         last = self.last
         if previous == last:
