@@ -16,7 +16,10 @@ CLIENTS = 6
 STEPS = 1_200
 LEAVE_AT = (STEPS // 3, STEPS // 2)
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-WAYS = {"compiled": direct.write_each, "by transport": direct.write_each_by_transport}
+WAYS = {
+    "compiled": (direct.spread, direct.write_each),
+    "by transport": (direct.spread_purely, direct.write_each_by_transport),
+}
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 
 
@@ -209,7 +212,8 @@ async def judge(raging):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_bytes_never_overtake_each_other_and_none_is_lost(tmp_path, monkeypatch, loop, way):
-    monkeypatch.setattr(direct, "write_each", WAYS[way])
+    for name, step in zip(("spread", "write_each"), WAYS[way], strict=True):
+        monkeypatch.setattr(direct, name, step)
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:

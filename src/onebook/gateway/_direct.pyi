@@ -1,3 +1,13 @@
-from onebook.gateway.protocol import Connection
+from collections.abc import Iterable
+from typing import TypeVar
 
-def write_each(connections: list[Connection]) -> None: ...
+from onebook.gateway.direct import PurePeer
+
+class Peer(PurePeer): ...
+
+P = TypeVar("P", bound=Peer)
+
+def spread(
+    listeners: Iterable[P], frame: bytes, size: int, touched: list[P], join_bytes_max: int
+) -> list[P]: ...
+def write_each(peers: list[P]) -> None: ...

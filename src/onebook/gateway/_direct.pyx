@@ -1,9 +1,12 @@
-"""Writes to many sockets without Python per client; `direct` says what it does and when it may.
+"""Frames to many clients without Python per client; `direct` says what it does and when it may.
 
 See send(2): https://man7.org/linux/man-pages/man2/send.2.html
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from onebook.gateway.batch import Batch
 
 
 cdef extern from "<sys/socket.h>" nogil:
@@ -12,27 +15,73 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int sock, const void *data, size_t size, int flags)
 
 
-def write_each(list connections not None):
-    """Write to each connection what it has in `out`, straight to its socket where that is legal."""
-    cdef bytes data
-    cdef int fd
+@cython.freelist(0)
+cdef class Peer:
+    """What telling everyone touches of a client, side by side in memory."""
+
+    cdef public object transport
+    cdef public object out
+    cdef public long long sent
+    cdef public int direct_fd
+    cdef public bint behind
+    cdef public bint ended
+    cdef public bint buffered
+
+    def __init__(self):
+        self.direct_fd = -1
+
+
+def spread(listeners, bytes frame not None, long long size, list touched not None, long long join_bytes_max):
+    """Put a frame before each listener; return those who are behind and got nothing."""
+    cdef Peer peer
+    cdef list behind = []
+    cdef dict longer = {}
+    first = Batch((frame,), len(frame))
+    for peer in listeners:
+        if peer.behind:
+            behind.append(peer)
+            continue
+        peer.sent += size
+        if peer.out is None:
+            peer.out = first
+            touched.append(peer)
+            continue
+        joined = longer.get(peer.out)
+        if joined is None:
+            joined = longer[peer.out] = peer.out.followed_by(frame)
+        peer.out = joined
+        if joined.size > join_bytes_max:
+            write_each([peer])
+    return behind
+
+
+def write_each(list peers not None):
+    """Write to each peer what it has in `out`, straight to its socket where that is legal."""
+    cdef Peer peer
+    cdef bytes data = b""
     cdef ssize_t sent
-    for connection in connections:
-        batch = connection.out
-        if batch is None:
+    whole = None
+    for peer in peers:
+        batch, peer.out = peer.out, None
+        if batch is None or peer.ended:
             continue
-        connection.out = None
-        if connection.ended:
-            continue
-        data = batch.whole()
-        fd = connection.direct_fd
-        transport = connection.transport
+        if batch is not whole:
+            whole = batch
+            data = batch.whole()
         sent = 0
-        if fd >= 0 and not transport.get_write_buffer_size():
+        if peer.direct_fd >= 0 and not (peer.buffered and holds(peer)):
             sent = send(
-                fd, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), MSG_DONTWAIT | MSG_NOSIGNAL
+                peer.direct_fd, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data),
+                MSG_DONTWAIT | MSG_NOSIGNAL,
             )
             if sent == PyBytes_GET_SIZE(data):
                 continue
         # The socket is full, was interrupted or is broken: the transport waits, or says it.
-        transport.write(memoryview(data)[sent:] if sent > 0 else data)
+        peer.buffered = True
+        peer.transport.write(memoryview(data)[sent:] if sent > 0 else data)
+
+
+cdef bint holds(Peer peer) except -1:
+    """Ask the transport whether it still holds bytes that were given to it."""
+    peer.buffered = peer.transport.get_write_buffer_size() != 0
+    return peer.buffered

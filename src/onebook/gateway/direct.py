@@ -1,37 +1,102 @@
-"""The last step to the sockets: what a tick brought, one write per client.
+"""The last steps to the sockets: a frame before each listener, and one write per client and tick.
 
-A transport costs about as much as the system call below it, so the compiled `write_each` calls
-send(2) itself, and hands to the transport only what the socket did not take: then the transport
-buffers, its flow control tells us that the client is behind, and it reports a broken socket.
+A transport costs about as much as the system call below it, and an attribute of a Python object a
+tenth of it. So where it is compiled, what these steps touch of a client lies side by side in
+`Peer`, and `write_each` calls send(2) itself; it hands to the transport only what the socket did
+not take: then the transport buffers, its flow control tells us that the client is behind, and it
+reports a broken socket. Where nothing is compiled, `Pure...` and `..._by_transport` do the same.
 
 Bytes never overtake each other. uvloop keeps what it is given until the end of the loop's
-iteration, so a send is legal only while the transport holds nothing, which
-`get_write_buffer_size()` knows of both loops. Only plain sockets have a `direct_fd`; it stays
-valid until `connection_lost`, which sets `ended`.
+iteration, so a send is legal only while the transport holds nothing: whoever writes to the
+transport sets `buffered`, and `get_write_buffer_size()`, which both loops know, takes it back.
+Only plain sockets have a `direct_fd`; it stays valid until `connection_lost`, which sets `ended`.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:
-    from onebook.gateway.protocol import Connection
+from onebook.gateway.batch import Batch
 
 
-def write_each_by_transport(connections: "list[Connection]") -> None:
-    """Write to each connection what it has in `out`: the way where nothing is compiled."""
-    for connection in connections:
-        batch = connection.out
-        connection.out = None
-        if batch is not None and not connection.ended:
-            connection.transport.write(batch.whole())
+class PurePeer:
+    """What telling everyone touches of a client.
+
+    `out` is what it gets at the end of this tick, `sent` the payload bytes since they were last
+    settled, `behind` says that it reads slower than we write, `ended` that a close frame was sent
+    or the socket is gone, `buffered` that the transport may hold bytes.
+    """
+
+    __slots__ = ("behind", "buffered", "direct_fd", "ended", "out", "sent", "transport")
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self.out: Batch | None = None
+        self.sent = 0
+        self.direct_fd = -1
+        self.behind = False
+        self.ended = False
+        self.buffered = False
+
+
+P = TypeVar("P", bound=PurePeer)
+
+
+def spread_purely(
+    listeners: Iterable[P], frame: bytes, size: int, touched: list[P], join_bytes_max: int
+) -> list[P]:
+    """Put a frame before each listener; return those who are behind and got nothing."""
+    behind = []
+    first = Batch((frame,), len(frame))
+    longer: dict[Batch, Batch] = {}  # what a client had: the same with this frame
+    for peer in listeners:
+        if peer.behind:
+            behind.append(peer)
+            continue
+        peer.sent += size
+        out = peer.out
+        if out is None:
+            peer.out = first
+            touched.append(peer)
+            continue
+        joined = longer.get(out)
+        if joined is None:
+            joined = longer[out] = out.followed_by(frame)
+        peer.out = joined
+        if joined.size > join_bytes_max:
+            write_each_by_transport([peer])
+    return behind
+
+
+def write_each_by_transport(peers: list[P]) -> None:
+    """Write to each peer what it has in `out`."""
+    for peer in peers:
+        batch, peer.out = peer.out, None
+        if batch is not None and not peer.ended:
+            peer.buffered = True
+            peer.transport.write(batch.whole())
 
 
 COMPILED: bool
-try:
-    from onebook.gateway._direct import write_each
-except ImportError:
-    write_each = write_each_by_transport
-    COMPILED = False
+if TYPE_CHECKING:
+    Peer = PurePeer
+    spread, write_each = spread_purely, write_each_by_transport
 else:
-    COMPILED = True
+    try:
+        from onebook.gateway._direct import Peer, spread, write_each
+    except ImportError:
+        Peer = PurePeer
+        spread, write_each = spread_purely, write_each_by_transport
+        COMPILED = False
+    else:
+        COMPILED = True
 
-__all__ = ["COMPILED", "write_each", "write_each_by_transport"]
+__all__ = [
+    "COMPILED",
+    "Peer",
+    "PurePeer",
+    "spread",
+    "spread_purely",
+    "write_each",
+    "write_each_by_transport",
+]

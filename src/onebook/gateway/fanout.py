@@ -12,27 +12,6 @@ from onebook.gateway.protocol import Connection
 from onebook.streams import Stream
 
 
-class Batch:
-    """Frames that become one write; shared by all clients that get the very same ones."""
-
-    __slots__ = ("_frames", "_whole", "size")
-
-    def __init__(self, batched: tuple[bytes, ...], size: int) -> None:
-        self._frames = batched
-        self._whole = batched[0] if len(batched) == 1 else b""
-        self.size = size
-
-    def followed_by(self, frame: bytes) -> "Batch":
-        """The batch with one more frame."""
-        return Batch((*self._frames, frame), self.size + len(frame))
-
-    def whole(self) -> bytes:
-        """All frames as one, joined when first asked for."""
-        if not self._whole:
-            self._whole = b"".join(self._frames)
-        return self._whole
-
-
 class Audience:
     """The clients of one stream, and its newest book as frames for those who come or catch up."""
 
@@ -97,28 +76,14 @@ class Fanout:
         if audience.packed:
             self._spread(audience.packed, owed, frames.deflated_frame(payload))
 
-    def _spread(self, listeners: Iterable[Connection], owed: Stream | None, frame: bytes) -> None:
+    def _spread(
+        self, listeners: Iterable[Connection], owed: Stream | None, frame: bytes
+    ) -> None:
         size = frames.payload_length(frame)
-        touched = self._touched
-        first = Batch((frame,), len(frame))
-        longer: dict[Batch, Batch] = {}  # what a client had: the same with this frame
-        for connection in listeners:
-            if connection.behind:
-                if owed is not None:
-                    self._skip(connection, owed)
-                continue
-            connection.sent += size
-            out = connection.out
-            if out is None:
-                connection.out = first
-                touched.append(connection)
-                continue
-            joined = longer.get(out)
-            if joined is None:
-                joined = longer[out] = out.followed_by(frame)
-            connection.out = joined
-            if joined.size > self._join_bytes_max:
-                direct.write_each([connection])
+        behind = direct.spread(listeners, frame, size, self._touched, self._join_bytes_max)
+        if owed is not None:
+            for connection in behind:
+                self._skip(connection, owed)
 
     def _skip(self, connection: Connection, stream: Stream) -> None:
         self.conflated_total += 1

@@ -325,13 +325,23 @@ class Hub:
                 del self.groups[key.key_id]
 
     def settle(self, connection: Connection) -> None:
-        """Charge what was delivered since the last time."""
-        sent, connection.sent = connection.sent, 0
-        connection.total += sent
-        key = connection.client.key
-        if key is not None and sent:
-            self.accounts.meter.add(key.key_id, sent)
-            counters.SENT_BYTES.labels(key.tier).inc(sent)
+        """Charge what one client was given since the last time; before it has a key it is free."""
+        self._charge(connection.client.key, (connection,))
+
+    def settle_all(self) -> None:
+        """Charge what all clients were given: once per key, however many its connections."""
+        for group in self.groups.values():
+            self._charge(next(iter(group)).client.key, group)
+
+    def _charge(self, key: Key | None, connections: Iterable[Connection]) -> None:
+        given = 0
+        for connection in connections:
+            given += connection.sent
+            connection.total += connection.sent
+            connection.sent = 0
+        if given and key is not None:
+            self.accounts.meter.add(key.key_id, given)
+            counters.SENT_BYTES.labels(key.tier).inc(given)
 
     def disabled(self, key_id: str) -> None:
         """A key was suspended or expired: its connections end."""

@@ -66,7 +66,7 @@ class Keeper:
         """Do what a second brings."""
         now_s = self._hub.monotonic()
         self._beats += 1
-        self._settle()
+        self._hub.settle_all()
         self._time_out(now_s)
         self._end_slow(now_s)
         self._abort_unanswered(now_s)
@@ -81,12 +81,6 @@ class Keeper:
             except Exception:
                 # A defect in one beat must not end the beats: deadlines and bills hang on them.
                 log.exception("A beat of the gateway failed.")
-
-    def _settle(self) -> None:
-        settle = self._hub.settle
-        for connection in self._hub.connections:
-            if connection.sent:
-                settle(connection)
 
     def _time_out(self, now_s: float) -> None:
         hub = self._hub
@@ -153,7 +147,7 @@ class Keeper:
             await self._sleep(DRAIN_STEP_S)
         for connection in tuple(hub.connections):
             connection.transport.abort()
-        self._settle()
+        self._hub.settle_all()
 
     def _announce(self, drain_s: float) -> list[tuple[float, Connection]]:
         """Tell each client its own time, spread evenly so that they do not return together."""

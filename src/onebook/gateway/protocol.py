@@ -27,13 +27,13 @@ from websockets.server import ServerProtocol
 
 from onebook.gateway import frames
 from onebook.gateway.client import Client
+from onebook.gateway.direct import Peer
 from onebook.gateway.messages import CloseCode
 from onebook.streams import Stream, iso_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onebook.gateway.fanout import Batch
     from onebook.gateway.hub import Hub
 
 TCP_NOTSENT_LOWAT: Final = 25  # linux/tcp.h
@@ -57,7 +57,7 @@ class _Inbound:
         self.opcode = Opcode.TEXT
 
 
-class Connection(asyncio.Protocol):
+class Connection(Peer, asyncio.Protocol):
     """A connected peer. `hub` is set on the subclass that `Hub.protocol` makes."""
 
     __slots__ = (
@@ -66,48 +66,37 @@ class Connection(asyncio.Protocol):
         "_rest",
         "_server_connections",
         "address",
-        "behind",
         "client",
         "code",
-        "direct_fd",
-        "ended",
         "held",
         "latency_ms",
         "looks",
         "lost",
         "opened_at",
-        "out",
         "packed",
         "ping_at",
         "progress_at",
-        "sent",
         "slot",
         "total",
-        "transport",
         "unread",
         "wanted",
     )
     hub: "ClassVar[Hub]"
 
     def __init__(self, config: Any, server_state: Any, app_state: Any, **_: Any) -> None:
+        super().__init__()
         self._server_connections = server_state.connections
         self._handshake: ServerProtocol | None = self.hub.handshake()
         self._inbound: _Inbound | None = None
         self._rest = b""  # bytes that came in and are not yet acted on
-        self.transport: asyncio.Transport
         self.client: Client = self.hub.client()
         self.address = ""
         self.code = ABNORMAL
-        self.ended = False  # a close frame was sent or the peer is gone
         self.lost = False
         self.held = False  # a key is being verified: nothing is acted on meanwhile
-        self.behind = False  # the peer reads slower than we write
         self.packed = False  # permessage-deflate was negotiated
-        self.out: Batch | None = None  # frames of this tick
-        self.direct_fd = -1  # the socket, where `direct` may write to it
         self.wanted: set[Stream] | None = None  # streams whose newest book is owed
         self.looks: set[Callable[[], None]] | None = None  # cancel unanswered looks
-        self.sent = 0  # payload bytes since the last settlement
         self.total = 0
         self.unread = 0  # the write buffer at the last check of a client that is behind
         self.progress_at = 0.0
@@ -173,18 +162,22 @@ class Connection(asyncio.Protocol):
         if self.ended:
             return
         self.sent += frames.payload_length(frame)
-        self.transport.write(frame)
+        self._give(frame)
+
+    def _give(self, data: bytes) -> None:
+        self.buffered = True
+        self.transport.write(data)
 
     def ping(self, now_s: float) -> None:
         """Measure the round trip; the answer must come before the next ping."""
         self.ping_at = now_s
-        self.transport.write(frames.ping_frame(_ping_payload(now_s)))
+        self._give(frames.ping_frame(_ping_payload(now_s)))
 
     def end(self, code: int, reason: str) -> None:
         """Send a close frame; the socket closes with the peer's answer or in time."""
         if self.ended:
             return
-        self.transport.write(frames.close_frame(code, reason))
+        self._give(frames.close_frame(code, reason))
         self._ends(code)
 
     def hold(self, held: bool) -> None:
@@ -249,7 +242,7 @@ class Connection(asyncio.Protocol):
             if self.ended:
                 break
             if data:
-                self.transport.write(data)
+                self._give(data)
         if parser.state is not PARSER_OPEN and not self.ended:
             sent = parser.close_sent
             self._ends(sent.code if sent is not None else NO_STATUS)
@@ -306,7 +299,7 @@ class Connection(asyncio.Protocol):
             path, _, query = request.path.partition("?")
             response = self._refusal(request, path) or handshake.accept(request)
             handshake.send_response(response)
-            self.transport.write(b"".join(handshake.data_to_send()))
+            self._give(b"".join(handshake.data_to_send()))
             if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
                 self.hub.refused(response.status_code)
                 self.transport.close()

@@ -1,0 +1,22 @@
+"""Frames that become one write; shared by all clients that get the very same ones."""
+
+
+class Batch:
+    """Some frames in order, and their size in bytes."""
+
+    __slots__ = ("_frames", "_whole", "size")
+
+    def __init__(self, batched: tuple[bytes, ...], size: int) -> None:
+        self._frames = batched
+        self._whole = batched[0] if len(batched) == 1 else b""
+        self.size = size
+
+    def followed_by(self, frame: bytes) -> "Batch":
+        """The batch with one more frame."""
+        return Batch((*self._frames, frame), self.size + len(frame))
+
+    def whole(self) -> bytes:
+        """All frames as one, joined when first asked for."""
+        if not self._whole:
+            self._whole = b"".join(self._frames)
+        return self._whole
