@@ -94,14 +94,18 @@ cdef inline char *put_count(char *out, unsigned int count) noexcept nogil:
 
 cdef inline char *put_decimal(char *out, uint64_t mantissa, int scale) noexcept nogil:
     """Print mantissa x 10^-scale: no exponent, no trailing zeros."""
-    cdef uint64_t first, last
-    cdef int start, stop, point = DIGITS - scale
     if mantissa < EIGHT and scale < 8:
         return put_short(out, mantissa, scale)
-    if mantissa >= power10[DIGITS] or point <= 0:
-        return put_wide(out, mantissa, scale)
-    first = eight_digits(<uint32_t>(mantissa // EIGHT))
-    last = eight_digits(<uint32_t>(mantissa % EIGHT))
+    if mantissa < power10[DIGITS] and scale < DIGITS:
+        return put_long(out, mantissa, scale)
+    return put_wide(out, mantissa, scale)
+
+
+cdef inline char *put_long(char *out, uint64_t mantissa, int scale) noexcept nogil:
+    """Print what has at most sixteen digits and at least one of them before the point."""
+    cdef uint64_t first = eight_digits(<uint32_t>(mantissa // EIGHT))
+    cdef uint64_t last = eight_digits(<uint32_t>(mantissa % EIGHT))
+    cdef int start, stop, point = DIGITS - scale
     start = __builtin_ctzll(first) >> 3 if first else 8 + (__builtin_ctzll(last | LAST_DIGIT) >> 3)
     stop = 16 - (__builtin_clzll(last) >> 3) if last else 8 - (__builtin_clzll(first | 1) >> 3)
     first |= ASCII_ZEROS
