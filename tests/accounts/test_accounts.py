@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from onebook.errors import (
     MissingApiKey,
     MissingAuthorization,
     RateLimitExceeded,
+    ServiceUnavailable,
     SessionExpired,
 )
 from onebook.model import DAY_MS, MINUTE_MS, KeyStatus, Tier
@@ -376,6 +378,93 @@ async def test_a_suspension_between_reading_a_key_and_caching_it_is_not_missed(
     house.store.secret = slow
     with pytest.raises(ApiKeyDisabled):
         await verify(house)
+
+
+async def test_who_comes_at_once_with_one_key_shares_one_read(house: House) -> None:
+    made = await house.admin.create_key("alice", Tier.BASIC, house.change())
+    read, reads = house.store.secret, 0
+
+    async def counted(digest: bytes) -> SecretRow | None:
+        nonlocal reads
+        reads += 1
+        return await read(digest)
+
+    house.store.secret = counted
+    texts = [house.text, made.text, new_key()]
+    found = await asyncio.gather(
+        *(verify(house, text) for text in texts * 100), return_exceptions=True
+    )
+    assert reads == len(texts)
+    assert [each.key_id for each in found[:2]] == [house.key_id, made.row.key_id]
+    assert all(isinstance(each, InvalidApiKey) for each in found[2::3])
+    assert len({id(each) for each in found[0::3]}) == 1
+
+
+async def test_who_stops_waiting_does_not_stop_the_read_of_others(house: House) -> None:
+    read, go_on = house.store.secret, asyncio.Event()
+
+    async def slow(digest: bytes) -> SecretRow | None:
+        await go_on.wait()
+        return await read(digest)
+
+    house.store.secret = slow
+    first, second = (asyncio.create_task(verify(house)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    go_on.set()
+    assert (await second).key_id == house.key_id
+    assert first.cancelled()
+
+
+async def test_a_read_that_fails_fails_for_all_who_wait_and_is_tried_again(house: House) -> None:
+    read, broken = house.store.secret, True
+
+    async def failing(digest: bytes) -> SecretRow | None:
+        if broken:
+            raise ServiceUnavailable("The database does not answer.")
+        return await read(digest)
+
+    house.store.secret = failing
+    found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(each, ServiceUnavailable) for each in found)
+    broken = False
+    assert (await verify(house)).key_id == house.key_id
+
+
+async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
+    house: House,
+) -> None:
+    read, heard = house.store.secret, []
+    reads = house.accounts._reads
+    done = reads._done
+
+    async def slow(digest: bytes) -> SecretRow | None:
+        row = await read(digest)
+        moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
+        if await house.store.move_key(house.key_id, moved, house.change()):
+            heard.append((await house.store.changed_keys(0))[0])
+        return row
+
+    def done_and_heard(name: bytes, task: asyncio.Task[Any]) -> None:
+        done(name, task)
+        if heard:
+            house.accounts._take_over(heard.pop(), START_MS)
+
+    house.store.secret, reads._done = slow, done_and_heard
+    found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
+    assert [type(each) for each in found] == [ApiKeyDisabled] * 3
+
+
+async def test_reads_under_way_end_with_the_accounts(house: House) -> None:
+    async def never(digest: bytes) -> SecretRow | None:
+        await asyncio.Event().wait()
+
+    async with Accounts(house.store, PEPPER, clock_ms=house.clock) as accounts:
+        house.store.secret = never
+        waiting = asyncio.create_task(accounts.verify_key(house.text, START_MS))
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_the_cache_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

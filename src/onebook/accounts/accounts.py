@@ -28,6 +28,7 @@ from onebook.accounts.sessions import (
     new_token,
     token_of,
 )
+from onebook.accounts.shared import SharedReads
 from onebook.accounts.usage import (
     Meter,
     UsageReport,
@@ -113,6 +114,7 @@ class Accounts:
         self._polled_at_ms = 0
         self._touched_at_ms = 0
         self._pruned_at_ms = 0
+        self._reads = SharedReads()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -134,6 +136,7 @@ class Accounts:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._reads.close()
         await self.meter.close()
         with suppress(OnebookError):  # when a key was used last is worth no delay of a stop
             await self._touch()
@@ -288,21 +291,29 @@ class Accounts:
         text_digest = digest(self._pepper, text)
         secret = self._secrets.get(text_digest)
         if secret is None or not self._fresh(secret.loaded_at_ms, now_ms):
-            secret = await self._load(text_digest, now_ms)
+            secret = await self._read_secret(text_digest, now_ms)
         if secret is None or _retired(secret, now_ms):
             return None
         return await self._key(secret.key_id, now_ms)
 
+    async def _read_secret(self, text_digest: bytes, now_ms: int) -> _Secret | None:
+        while True:
+            secret = await self._reads.read(text_digest, lambda: self._load(text_digest, now_ms))
+            # Between the read and our turn the watch may have heard of a change, and forgot it.
+            if self._secrets.get(text_digest) is secret:
+                return secret
+
     async def _load(self, text_digest: bytes, now_ms: int) -> _Secret | None:
-        row = await self._settled(lambda: self._read_secret(text_digest))
+        row = await self._settled(lambda: self._secret_row(text_digest))
         if row is None:
+            self._secrets.pop(text_digest, None)
             return None
         self._learn(key_of(row.key), now_ms)
         secret = _Secret(row.key.key_id, row.retires_at_ms, now_ms)
         _put(self._secrets, text_digest, secret)
         return secret
 
-    async def _read_secret(self, text_digest: bytes) -> SecretRow | None:
+    async def _secret_row(self, text_digest: bytes) -> SecretRow | None:
         row = await self._store.secret(text_digest)
         if row is not None:
             await self.meter.open(key_of(row.key))
@@ -312,6 +323,11 @@ class Accounts:
         known = self._keys.get(key_id)
         if known is not None and self._fresh(known.loaded_at_ms, now_ms):
             return known.key
+        read = await self._reads.read(key_id, lambda: self._load_key(key_id, now_ms))
+        known = self._keys.get(key_id)  # the watch may have heard of a change since
+        return read if known is None else known.key
+
+    async def _load_key(self, key_id: str, now_ms: int) -> Key:
         key = await self._settled(lambda: self._read_key(key_id))
         self._learn(key, now_ms)
         return key
@@ -353,7 +369,8 @@ class Accounts:
         return row
 
     def _fresh(self, loaded_at_ms: int, now_ms: int) -> bool:
-        return 0 <= now_ms - max(loaded_at_ms, self._polled_at_ms) < CACHE_TTL_MS
+        # Who waited is asked for with the time of its question, which may be before the answer's.
+        return abs(now_ms - max(loaded_at_ms, self._polled_at_ms)) < CACHE_TTL_MS
 
 
 def _retired(secret: _Secret, now_ms: int) -> bool:

@@ -76,9 +76,7 @@ class Fanout:
         if audience.packed:
             self._spread(audience.packed, owed, frames.deflated_frame(payload))
 
-    def _spread(
-        self, listeners: Iterable[Connection], owed: Stream | None, frame: bytes
-    ) -> None:
+    def _spread(self, listeners: Iterable[Connection], owed: Stream | None, frame: bytes) -> None:
         size = frames.payload_length(frame)
         behind = direct.spread(listeners, frame, size, self._touched, self._join_bytes_max)
         if owed is not None:
