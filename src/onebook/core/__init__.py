@@ -5,6 +5,7 @@ the compiled `_core.pyx` and the pure-Python `twin`, which is the fallback where
 compiled and the oracle of the tests. Which of them this is, is decided once, at import.
 """
 
+from onebook.core.twin.canonical import show
 from onebook.core.types import (
     CHECKSUM_LEVELS,
     DEPTH_MAX,
@@ -21,13 +22,23 @@ from onebook.core.types import (
     VALUE_DECIMALS,
     Bytes,
     LevelError,
+    NumberError,
 )
 
 COMPILED: bool
 try:
-    from onebook.core._core import Book, Reader, View
+    from onebook.core._core import Book, Reader, View, canonical, canonicals, iso, record_id, texts
 except ImportError:
-    from onebook.core.twin import Book, Reader, View  # type: ignore[assignment]
+    from onebook.core.twin import (  # type: ignore[assignment]
+        Book,
+        Reader,
+        View,
+        canonical,
+        canonicals,
+        iso,
+        record_id,
+        texts,
+    )
 
     COMPILED = False
 else:
@@ -51,6 +62,13 @@ __all__ = [
     "Book",
     "Bytes",
     "LevelError",
+    "NumberError",
     "Reader",
     "View",
+    "canonical",
+    "canonicals",
+    "iso",
+    "record_id",
+    "show",
+    "texts",
 ]

@@ -364,5 +364,6 @@ cdef object crc_of(char *text, char *end):
         free(text)
 
 
+include "_canonical.pxi"
 include "_reader.pxi"
 include "_view.pxi"

@@ -29,6 +29,8 @@ LEVELS_MAX: Final = 20_000  # levels a side that one book keeps; the worst go fi
 VALUE_DECIMALS: Final = 10  # price x amount is cut to so many decimals
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum
+CHARS_MAX: Final = 200  # of an exchange's number; the longest seen are 40 (18 decimals of a volume)
+EXPONENT_MAX: Final = 60  # of one: "1E9999" would otherwise be ten thousand characters
 ABSURD_FACTOR: Final = 10  # a best price so many times through the mid before is not believed
 
 # Why a book that was just changed must not be shown, in the words that clients read.
@@ -38,3 +40,7 @@ ABSURD: Final = "absurd price"
 
 class LevelError(ValueError):
     """Level text that cannot be trusted or cannot be held exactly; the book is unchanged."""
+
+
+class NumberError(ValueError):
+    """Text where a number must be; the message holds no more of it than `CHARS_MAX`."""

@@ -1,11 +1,12 @@
 """The exact pure-Python twin of the compiled core: the fallback, and the oracle of its tests.
 
-`text` reads and prints numbers and level text, `book` keeps one book, `view` merges some. Nothing
-here does I/O or knows an exchange.
+`text` reads and prints numbers and level text, `book` keeps one book, `view` merges some;
+`canonical` prints the numbers and times of accounts. Nothing here does I/O or knows an exchange.
 """
 
 from onebook.core.twin.book import Book
+from onebook.core.twin.canonical import canonical, canonicals, iso, record_id, texts
 from onebook.core.twin.reader import Reader
 from onebook.core.twin.view import View
 
-__all__ = ["Book", "Reader", "View"]
+__all__ = ["Book", "Reader", "View", "canonical", "canonicals", "iso", "record_id", "texts"]

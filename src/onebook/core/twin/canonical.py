@@ -1,0 +1,92 @@
+"""Numbers and times in canonical text, in pure Python: what the compiled core hands on to.
+
+Canonical: no exponent, no plus, no trailing zeros, no "-0". It is also a JSON number, so a number
+and its text are one, and no binary float is made between an exchange's text and ours. The compiled
+core knows by itself only what is canonical already; whatever else there is, is judged here.
+"""
+
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any, Final
+
+from onebook.core.types import CHARS_MAX, EXPONENT_MAX, NumberError
+
+ID_HEX_CHARS: Final = 40
+_EPOCH: Final = datetime(1970, 1, 1)  # in UTC, as every time here
+
+_is_canonical = re.compile(r"0|-?(?:[1-9][0-9]*(?:\.[0-9]*[1-9])?|0\.[0-9]*[1-9])").fullmatch
+# Decimal would also take "NaN", "1_000" and digits of other scripts.
+_is_number = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?").fullmatch
+
+
+def canonical(value: Any) -> str | None:
+    """Return the canonical text of an exchange's number; None where there is none.
+
+    Raises:
+        NumberError: It is no finite number, or too long to be believed.
+    """
+    if value is None or value == "":
+        return None
+    # A JSON number: int, or Decimal by the decoder's float hook; a bool is neither.
+    text = value if type(value) is str else _text(value)
+    if len(text) > CHARS_MAX:
+        raise NumberError(f"A number of {len(text)} characters.")
+    return text if _is_canonical(text) else show(_parse(text))
+
+
+def canonicals(*values: Any) -> list[str | None]:
+    """Return the canonical texts of several numbers.
+
+    Raises:
+        NumberError: One of them is no finite number, or too long to be believed.
+    """
+    return [canonical(value) for value in values]
+
+
+def texts(row: dict[str, Any], *names: str) -> list[str | None]:
+    """Return the texts of a row that have these names; None for each that is absent or empty."""
+    found = [row.get(name) for name in names]
+    return [None if value is None or value == "" else str(value) for value in found]
+
+
+def record_id(*parts: str) -> str:
+    """Return the id of an event: a name made of its parts, the same wherever they are the same."""
+    return "0x" + sha256("|".join(parts).encode()).hexdigest()[:ID_HEX_CHARS]
+
+
+def show(value: Decimal) -> str:
+    """Print a Decimal in canonical text."""
+    if not value:
+        return "0"
+    text = format(value, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def iso(at_ms: int) -> str:
+    """Print Unix milliseconds as ISO 8601 UTC with milliseconds and `Z`.
+
+    Raises:
+        ValueError: It is no time of the years 1 to 9999, for which alone the format is defined.
+    """
+    try:
+        at = _EPOCH + timedelta(milliseconds=at_ms)
+    except OverflowError:
+        raise ValueError("A time outside the years 1 to 9999.") from None
+    return at.isoformat(timespec="milliseconds") + "Z"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise NumberError(f"A {type(value).__name__} where a number must be.")
+    return str(value)
+
+
+def _parse(text: str) -> Decimal:
+    if not _is_number(text):
+        raise NumberError(f"{text!r} is not a number.")
+    value = Decimal(text)
+    if value and abs(value.adjusted()) > EXPONENT_MAX:
+        raise NumberError(f"{text!r} is too large or too small to be believed.")
+    return value
