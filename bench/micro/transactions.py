@@ -1,9 +1,10 @@
 """How fast Bybit's rows become records, and how fast ccxt parses the same bodies.
 
-    PYTHONPATH=src python bench/micro/transactions.py
+    python bench/micro/transactions.py
 
 Both sides get the same 1,000 rows as they come over the wire, page by page, and do what stands
-between a body and a list of records. Prints records a second, and the ratio.
+between a body and a list of records. They take turns, and the fastest round of each counts.
+Prints records a second, and the ratio.
 """
 
 import json as stdlib_json
@@ -29,7 +30,7 @@ HISTORY = History(
 )  # fmt: skip
 RECORDS = 1_000
 PAGE_ROWS = 50
-ROUNDS = 15
+ROUNDS = 30
 _decoder = json.Decoder(Envelope)
 
 
@@ -39,14 +40,15 @@ def bodies_of(found: list[dict[str, object]]) -> list[bytes]:
     return [json.encode({"retCode": 0, "result": {"list": page}, "time": 1}) for page in pages]
 
 
-def best_s(work: Callable[[], object]) -> float:
-    """The fastest of several rounds: the one that was disturbed least."""
-    times = []
+def best_s(*works: Callable[[], object]) -> list[float]:
+    """The fastest of several rounds of each: the one that was disturbed least."""
+    times: list[list[float]] = [[] for _ in works]
     for _ in range(ROUNDS):
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return min(times)
+        for work, taken in zip(works, times, strict=True):
+            begun = time.perf_counter()
+            work()
+            taken.append(time.perf_counter() - begun)
+    return [min(taken) for taken in times]
 
 
 def ours(bodies: list[bytes], mapper: Mapper, context: Context) -> Callable[[], object]:
@@ -108,9 +110,12 @@ def main() -> None:
     print(f"{'':14}{'records/s':>12}{'with JSON':>12}{'ccxt':>12}{'ratio':>8}")
     for name, found, mapper, category, parse in cases:
         bodies, context = bodies_of(found), Context("mainnet", markets, category)
-        mine = len(found) / best_s(ours(bodies, mapper, context))
-        sent = len(found) / best_s(encoded(bodies, mapper, context))
-        other = len(found) / best_s(theirs(bodies, parse))
+        works = (
+            ours(bodies, mapper, context),
+            encoded(bodies, mapper, context),
+            theirs(bodies, parse),
+        )
+        mine, sent, other = (len(found) / best for best in best_s(*works))
         print(f"{name:14}{mine:12,.0f}{sent:12,.0f}{other:12,.0f}{mine / other:8.1f}")
 
 

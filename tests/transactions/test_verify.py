@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onebook.transactions.decimals import show
+from onebook.core import show
 from onebook.transactions.record import Balance, Holder, Ids, Record, View
 from onebook.transactions.verify import Verifier
 from transactions.test_record import record

@@ -13,11 +13,12 @@ from rich.table import Table
 from onebook.cli.common import console, reported, run
 from onebook.cli.credentials import exchange_service, safe
 from onebook.cli.operator import ConfigFile, moment_ms, now_ms
+from onebook.core import iso
 from onebook.errors import InvalidRequest
 from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.export import FORMS, Writer, writer
 from onebook.transactions.query import Ask, Query
-from onebook.transactions.record import Record, iso
+from onebook.transactions.record import Record
 from onebook.transactions.service import Run
 from onebook.transactions.verify import Verification
 

@@ -17,8 +17,9 @@ from typing import Final, Protocol
 
 from msgspec import UNSET, UnsetType
 
+from onebook.core import show
 from onebook.errors import InvalidRequest
-from onebook.transactions.decimals import add, show
+from onebook.transactions.decimals import add
 from onebook.transactions.record import Money, Record, Status, View, encode
 
 PARQUET_ROWS: Final = 10_000

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct, json
 
+from onebook.core import iso
 from onebook.errors import (
     InvalidDateRange,
     InvalidExchange,
@@ -14,7 +15,6 @@ from onebook.errors import (
 from onebook.model import DAY_MS
 from onebook.transactions.adapter import Adapter, Environment
 from onebook.transactions.cursor import Cursors, State
-from onebook.transactions.record import iso
 from onebook.transactions.windows import floor_ms
 
 LIMIT_DEFAULT: Final = 1_000

@@ -6,17 +6,10 @@ JSON number and as text, both printed from the same decimal. Design and reasons:
 `docs/reference/transactions.md`.
 """
 
-import hashlib
 from enum import StrEnum
-from functools import lru_cache
-from time import gmtime
 from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field, json
-
-from onebook.model import MINUTE_MS
-
-ID_HEX_CHARS: Final = 40
 
 
 class View(StrEnum):
@@ -225,29 +218,9 @@ def key_of(record: Record) -> Key:
     return Key(-record.timestamp, record.transactionId)
 
 
-def record_id(exchange: str, environment: str, source: str, native_key: str) -> str:
-    """The id of an event: the same whenever and however it is read, different across
-    environments.
-    """
-    text = f"{exchange}|{environment}|{source}|{native_key}"
-    return "0x" + hashlib.sha256(text.encode()).hexdigest()[:ID_HEX_CHARS]
-
-
 def money(currency: str, text: str) -> Money:
     """An amount from its canonical text."""
-    return Money(currency, Raw(text.encode()), text)
-
-
-def iso(at_ms: int) -> str:
-    """Unix milliseconds as ISO 8601 UTC with milliseconds and `Z`."""
-    minute, rest_ms = divmod(at_ms, MINUTE_MS)
-    return f"{_minute(minute)}{rest_ms // 1_000:02}.{rest_ms % 1_000:03}Z"
-
-
-@lru_cache(maxsize=4_096)
-def _minute(minute: int) -> str:
-    at = gmtime(minute * 60)
-    return f"{at.tm_year:04}-{at.tm_mon:02}-{at.tm_mday:02}T{at.tm_hour:02}:{at.tm_min:02}:"
+    return Money(currency, Raw(text), text)
 
 
 _encoder = json.Encoder(decimal_format="number")

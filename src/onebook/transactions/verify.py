@@ -16,7 +16,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from onebook.transactions.decimals import ZERO, add, show, subtract
+from onebook.core import show
+from onebook.transactions.decimals import ZERO, add, subtract
 from onebook.transactions.record import Record, View
 
 BREAKS_MAX: Final = 100  # named in an answer; the rest is counted

@@ -12,6 +12,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from onebook.config import TransactionSettings
+from onebook.core import NumberError, canonical, iso
 from onebook.transactions.adapter import (
     AccountInfo,
     Environment,
@@ -37,9 +38,8 @@ from onebook.transactions.bybit.instruments import Markets
 from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id
 from onebook.transactions.clock import REAL, Clock
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.decimals import NumberError, canonical
 from onebook.transactions.failures import Reason, SourceFailed
-from onebook.transactions.record import Description, Ids, Record, Status, iso
+from onebook.transactions.record import Description, Ids, Record, Status
 
 MARKET_PAGES_MAX: Final = 20
 CLASSIC: Final = 1  # unifiedMarginStatus

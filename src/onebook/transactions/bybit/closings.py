@@ -9,6 +9,7 @@ Their view is `summary`: the fills and wallet changes that they are made of are 
 
 from msgspec import UNSET
 
+from onebook.core import iso
 from onebook.transactions.bybit.rows import (
     EXCHANGE,
     Context,
@@ -39,7 +40,6 @@ from onebook.transactions.record import (
     Position,
     Record,
     View,
-    iso,
 )
 
 

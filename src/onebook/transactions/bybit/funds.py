@@ -10,12 +10,17 @@
 A withdrawal's `amount` is what arrives: `withdrawFee` comes on top of it.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from onebook.core import canonicals, iso, texts
 from onebook.transactions.bybit.rows import (
+    BLANK,
     EXCHANGE,
+    PATTERNS_MAX,
     Context,
     Row,
     as_money,
@@ -42,7 +47,6 @@ from onebook.transactions.record import (
     Status,
     Transfer,
     View,
-    iso,
 )
 
 DEPOSIT_STATUSES: Final = {
@@ -81,6 +85,7 @@ TRANSFER_STATUSES: Final = {
 }
 TOKEN_STATUSES: Final = {"1": Status.COMPLETED, "2": Status.PENDING, "3": Status.FAILED}
 PURCHASE: Final = "1"
+OFF_CHAIN: Final = "1"  # withdrawType
 
 # Our names of Bybit's chains; others keep only Bybit's own.
 NETWORKS: Final = {
@@ -96,50 +101,70 @@ def deposit(row: Row, context: Context) -> Record:
     """A deposit from a blockchain. Until it is credited it has no time of its own: it counts at
     the end of the window that it was found in, and says so in `incomplete`.
     """
-    credited_ms = ms(row, "successAt")
-    coin, amount = row["coin"], digits(row, "amount") or "0"
-    charged = nonzero(row, "depositFee")
-    fees = (Fee(coin, charged, None, "network", "depositFee"),) if charged else ()
+    coin, credited_ms = row["coin"], ms(row, "successAt")
     at_ms = credited_ms or context.asked_at_ms
-    sender = text(row, "fromAddress")
-    native = text(row, "id")
+    amount, charged = canonicals(row.get("amount"), row.get("depositFee"))
+    amount = amount or "0"
+    native, native_type, status, chain, tx_hash, tx_index, block_hash, sender, to, tag = texts(
+        row, "id", "depositType", "status", "chain", "txID", "txIndex", "blockHash", "fromAddress",
+        "toAddress", "tag",
+    )  # fmt: skip
     key = native or ":".join(plain(row, name) for name in ("txID", "txIndex", "coin", "toAddress"))
-    return Record(
+    return replace(
+        _deposit_pattern(context.environment, coin, native_type, status, charged),
         transactionId=make_id(context, "deposit", key),
         timestamp=at_ms,
-        label="Deposit",
         receivedCurrency=as_money(coin, amount) or UNSET,
-        fee=first_fee(fees),
         sender=Sender(walletId=sender) if sender else None,
         description=Description("Bybit Deposit", f"Deposit {amount} {coin}"),
         datetime=iso(at_ms),
         updated_at=credited_ms,
-        exchange=EXCHANGE,
-        environment=context.environment,
+        amount=amount,
+        chain=Chain(
+            network=NETWORKS.get(chain or ""),
+            network_native=chain,
+            tx_hash=tx_hash,
+            tx_index=tx_index,
+            block_hash=block_hash,
+            confirmations=int(row.get("confirmations") or 0),
+            from_address=sender,
+            to_address=to,
+            tag=tag,
+        ),
+        ids=Ids(native=native, tx_hash=tx_hash),
+        incomplete=() if credited_ms else ("timestamp",),
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _deposit_pattern(
+    environment: str,
+    coin: str,
+    native_type: str | None,
+    native_status: str | None,
+    charged: str | None,
+) -> Record:
+    fees = _network_fees(coin, charged, "depositFee")
+    return replace(
+        BLANK,
+        label="Deposit",
+        fee=first_fee(fees),
+        environment=environment,
         type="deposits",
         unified_type="deposits",
         kind="deposit",
-        native_type=text(row, "depositType"),
-        status=DEPOSIT_STATUSES.get(plain(row, "status"), Status.UNKNOWN),
-        native_status=text(row, "status"),
+        native_type=native_type,
+        status=DEPOSIT_STATUSES.get(native_status or "", Status.UNKNOWN),
+        native_status=native_status,
         direction=Direction.IN,
         asset=coin,
-        amount=amount,
         fees=fees,
-        chain=Chain(
-            network=NETWORKS.get(plain(row, "chain")),
-            network_native=text(row, "chain"),
-            tx_hash=text(row, "txID"),
-            tx_index=text(row, "txIndex"),
-            block_hash=text(row, "blockHash"),
-            confirmations=int(row.get("confirmations") or 0),
-            from_address=sender,
-            to_address=text(row, "toAddress"),
-            tag=text(row, "tag"),
-        ),
-        ids=Ids(native=native, tx_hash=text(row, "txID")),
-        incomplete=() if credited_ms else ("timestamp",),
     )
+
+
+def _network_fees(coin: str, charged: str | None, name: str) -> tuple[Fee, ...]:
+    """A tariff: the same for all that moves one coin over one chain, so patterns hold it."""
+    return () if charged in (None, "0") else (Fee(coin, charged, None, "network", name),)
 
 
 def internal_deposit(row: Row, context: Context) -> Record:
@@ -174,56 +199,68 @@ def internal_deposit(row: Row, context: Context) -> Record:
 
 def withdrawal(row: Row, context: Context) -> Record:
     """A withdrawal, on a chain or to another Bybit user."""
-    at_ms, coin = int(row["createTime"]), row["coin"]
-    amount = digits(row, "amount") or "0"
-    off_chain = plain(row, "withdrawType") == "1"
-    fees = _withdrawal_fees(row, coin)
-    to = text(row, "toAddress")
-    return Record(
-        transactionId=make_id(context, "withdrawal", plain(row, "withdrawId")),
+    at_ms, coin, get = int(row["createTime"]), row["coin"], row.get
+    amount, charged, tax = canonicals(get("amount"), get("withdrawFee"), get("tax"))
+    native, native_type, status, chain, tx_hash, to, tag = texts(
+        row, "withdrawId", "withdrawType", "status", "chain", "txID", "toAddress", "tag"
+    )
+    amount, native, off_chain = amount or "0", native or "", native_type == OFF_CHAIN
+    pattern = _withdrawal_pattern(context.environment, coin, native_type, status, charged)
+    if tax is not None and tax != "0":
+        fees = (*pattern.fees, Fee(coin, tax, digits(row, "taxRate"), "tax", "tax"))
+        pattern = replace(pattern, fee=first_fee(fees), fees=fees)
+    return replace(
+        pattern,
+        transactionId=make_id(context, "withdrawal", native),
         timestamp=at_ms,
-        label="Withdrawal",
         sentCurrency=as_money(coin, amount) or UNSET,
-        fee=first_fee(fees),
         description=Description(
             "Bybit Withdrawal",
-            f"Withdraw {amount} {coin}" + (" to a Bybit user" if off_chain else ""),
+            f"Withdraw {amount} {coin} to a Bybit user"
+            if off_chain
+            else f"Withdraw {amount} {coin}",
         ),
         datetime=iso(at_ms),
         updated_at=ms(row, "updateTime"),
-        exchange=EXCHANGE,
-        environment=context.environment,
-        type="withdrawals",
-        unified_type="withdrawals",
-        kind="withdrawal",
-        native_type=text(row, "withdrawType"),
-        status=WITHDRAWAL_STATUSES.get(plain(row, "status"), Status.UNKNOWN),
-        native_status=text(row, "status"),
-        direction=Direction.OUT,
-        asset=coin,
         amount=amount,
-        fees=fees,
         chain=None
         if off_chain
         else Chain(
-            network=NETWORKS.get(plain(row, "chain")),
-            network_native=text(row, "chain"),
-            tx_hash=text(row, "txID"),
+            network=NETWORKS.get(chain or ""),
+            network_native=chain,
+            tx_hash=tx_hash,
             to_address=to,
-            tag=text(row, "tag"),
+            tag=tag,
         ),
         transfer=Transfer(None, None, to_uid=to) if off_chain else None,
-        ids=Ids(native=plain(row, "withdrawId"), tx_hash=text(row, "txID")),
+        ids=Ids(native=native, tx_hash=tx_hash),
     )
 
 
-def _withdrawal_fees(row: Row, coin: str) -> tuple[Fee, ...]:
-    fees = []
-    if (charged := nonzero(row, "withdrawFee")) is not None:
-        fees.append(Fee(coin, charged, None, "network", "withdrawFee"))
-    if (tax := nonzero(row, "tax")) is not None:
-        fees.append(Fee(coin, tax, digits(row, "taxRate"), "tax", "tax"))
-    return tuple(fees)
+@lru_cache(maxsize=PATTERNS_MAX)
+def _withdrawal_pattern(
+    environment: str,
+    coin: str,
+    native_type: str | None,
+    native_status: str | None,
+    charged: str | None,
+) -> Record:
+    fees = _network_fees(coin, charged, "withdrawFee")
+    return replace(
+        BLANK,
+        label="Withdrawal",
+        fee=first_fee(fees),
+        environment=environment,
+        type="withdrawals",
+        unified_type="withdrawals",
+        kind="withdrawal",
+        native_type=native_type,
+        status=WITHDRAWAL_STATUSES.get(native_status or "", Status.UNKNOWN),
+        native_status=native_status,
+        direction=Direction.OUT,
+        asset=coin,
+        fees=fees,
+    )
 
 
 def transfer(row: Row, context: Context) -> Record:
@@ -231,36 +268,42 @@ def transfer(row: Row, context: Context) -> Record:
     at_ms, coin = int(row["timestamp"]), row["coin"]
     amount = digits(row, "amount") or "0"
     moved = as_money(coin, amount) or UNSET
-    parties = Transfer(
-        text(row, "fromAccountType"),
-        text(row, "toAccountType"),
-        text(row, "fromMemberId"),
-        text(row, "toMemberId"),
-    )
-    return Record(
-        transactionId=make_id(context, "transfer", plain(row, "transferId")),
+    native, status, source, target, from_uid, to_uid = texts(
+        row, "transferId", "status", "fromAccountType", "toAccountType", "fromMemberId",
+        "toMemberId",
+    )  # fmt: skip
+    native = native or ""
+    return replace(
+        _transfer_pattern(context.environment, coin, status, source, target, from_uid, to_uid),
+        transactionId=make_id(context, "transfer", native),
         timestamp=at_ms,
-        label="Transfer",
         sentCurrency=moved,
         receivedCurrency=moved,
-        description=Description(
-            "Bybit Transfer",
-            f"{amount} {coin} from {parties.from_account} to {parties.to_account}",
-        ),
+        description=Description("Bybit Transfer", f"{amount} {coin} from {source} to {target}"),
         datetime=iso(at_ms),
-        exchange=EXCHANGE,
-        environment=context.environment,
+        amount=amount,
+        ids=Ids(native=native, transfer_id=native),
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _transfer_pattern(
+    environment: str, coin: str, native_status: str | None, *parties: str | None
+) -> Record:
+    transfer = Transfer(*parties)
+    return replace(
+        BLANK,
+        label="Transfer",
+        environment=environment,
         type="transfers",
         unified_type="transfers",
         kind="transfer",
-        native_type="universal" if parties.from_uid else "internal",
-        status=TRANSFER_STATUSES.get(plain(row, "status"), Status.UNKNOWN),
-        native_status=text(row, "status"),
+        native_type="universal" if transfer.from_uid else "internal",
+        status=TRANSFER_STATUSES.get(native_status or "", Status.UNKNOWN),
+        native_status=native_status,
         direction=Direction.BOTH,
         asset=coin,
-        amount=amount,
-        transfer=parties,
-        ids=Ids(native=plain(row, "transferId"), transfer_id=plain(row, "transferId")),
+        transfer=transfer,
     )
 
 

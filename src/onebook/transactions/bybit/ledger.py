@@ -9,12 +9,17 @@ the one before: that is how a hole in what was fetched can be proven. In the con
 UTA 1.0 funding has the opposite sign, and so does its mapping.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from onebook.core import canonicals, iso, show, texts
 from onebook.transactions.bybit.rows import (
+    BLANK,
     EXCHANGE,
+    PATTERNS_MAX,
     Context,
     Row,
     as_money,
@@ -29,17 +34,18 @@ from onebook.transactions.bybit.rows import (
     text,
 )
 from onebook.transactions.bybit.trades import EXECUTION, SIDES, UNIFIED_WALLET, unit_of
-from onebook.transactions.decimals import number, show, subtract, unsigned
+from onebook.transactions.decimals import number, subtract, unsigned
 from onebook.transactions.record import (
     Balance,
     Description,
+    Direction,
     Fee,
     Holder,
     Ids,
+    Market,
     Position,
     Record,
     View,
-    iso,
 )
 
 # kind and label of a ledger type; the first prefix that fits decides for those not listed.
@@ -96,6 +102,7 @@ FUNDING_KINDS: Final = (
 )
 REWARD_WORDS: Final = ("interest", "reward", "yield", "distribution")
 FUND_WALLET: Final = "FUND"
+TITLE: Final = "Bybit Ledger Entry"
 
 
 def ledger(row: Row, context: Context) -> Record:
@@ -142,63 +149,110 @@ def ledger_key(row: Row) -> str:
     """The native key of a line. Bybit's own example has two lines with one `id`; the balance
     after it tells apart what all else does not, and is the same whenever the line is read.
     """
-    names = ("id", "type", "currency", "tradeId", "transactionTime")
-    return ":".join([plain(row, name) for name in names]) + f":{digits(row, 'cashBalance')}"
+    found = texts(row, "id", "type", "currency", "tradeId", "transactionTime")
+    return ":".join([each or "" for each in found]) + f":{digits(row, 'cashBalance')}"
 
 
 def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Record:
-    native, coin, at_ms = row["type"], row["currency"], int(row["transactionTime"])
-    kind, label = ledger_kind(native)
-    change = digits(row, "change") or "0"
-    spot, traded = row.get("category") == "spot", bool(row.get("category"))
-    side = SIDES.get(plain(row, "side"))
-    if kind == "funding" and funding is None and nonzero(row, "cashFlow"):
-        kind, label = "settlement", "Settlement"  # a USDC session without funding
-    if kind == "trade" and spot and side:
-        label = side.capitalize()
-    charged = nonzero(row, "fee")
-    rate = digits(row, "feeRate")
-    fees = (Fee(coin, charged, rate, "trading", "fee"),) if charged else ()
-    return _booked(
-        context,
+    native, coin, get = row["type"], row["currency"], row.get
+    category, side, native_id, order_id, client_order_id, trade_id = texts(
+        row, "category", "side", "id", "orderId", "orderLinkId", "tradeId"
+    )
+    change, after, charged, rate = canonicals(
+        get("change"), get("cashBalance"), get("fee"), get("feeRate")
+    )
+    change, settled = change or "0", native == "SETTLEMENT"
+    pattern = _line_pattern(
+        context.environment, native, coin, category, side,
+        context.markets.find(category, row["symbol"]) if category and get("symbol") else None,
+        direction_of(change),
+        settled and funding is None and nonzero(row, "cashFlow") is not None,
+    )  # fmt: skip
+    line = _booked(
+        pattern,
         record_id=make_id(context, source, ledger_key(row)),
-        at_ms=at_ms,
-        label=label,
-        kind=kind,
-        native=native,
-        coin=coin,
+        at_ms=int(row["transactionTime"]),
         change=change,
-        after=digits(row, "cashBalance"),
-        holder=UNIFIED_WALLET,
-        desc=f"{native.replace('_', ' ').capitalize()} {change} {coin}",
+        after=after,
+        desc=f"{pattern.description.desc} {change} {coin}",
         ids=Ids(
-            native=text(row, "id"),
-            order_id=text(row, "orderId"),
-            client_order_id=text(row, "orderLinkId"),
-            trade_id=text(row, "tradeId"),
+            native=native_id,
+            order_id=order_id,
+            client_order_id=client_order_id,
+            trade_id=trade_id,
         ),
-        row=row if traded else None,
-        side=side,
-        fees=fees,
+    )
+    fees: tuple[Fee, ...] = ()
+    if charged is not None and charged != "0":
+        fees = (Fee(coin, charged, rate, "trading", "fee"),)
+        line = replace(line, fee=first_fee(fees), fees=fees)
+    if category is None:
+        return line
+    related: tuple[str, ...] = ()
+    if trade_id is not None:  # the execution that the line books: its id follows from the line
+        key = f"{category}:{trade_id}:{order_id or ''}:{side or ''}"
+        related = (make_id(context, EXECUTION, key),)
+    price, quantity = canonicals(get("tradePrice"), get("qty"))
+    return replace(
+        line,
+        price=None if price == "0" else price,
+        quantity=None if quantity is None else unsigned(quantity),
         position=None
-        if spot or not traded
+        if category == "spot"
         else Position(
             size_after=digits(row, "size"),
             realised_pnl=nonzero(row, "cashFlow"),
             funding=funding,
-            funding_rate=rate if native == "SETTLEMENT" else None,
+            funding_rate=rate if settled else None,
         ),
-        related=_fill_of(row, context),
+        related=related,
     )
 
 
-def _fill_of(row: Row, context: Context) -> tuple[str, ...]:
-    """The execution that a line books: its id follows from what the line says."""
-    category, trade_id = plain(row, "category"), plain(row, "tradeId")
-    if not category or not trade_id:
-        return ()
-    key = f"{category}:{trade_id}:{plain(row, 'orderId')}:{plain(row, 'side')}"
-    return (make_id(context, EXECUTION, key),)
+@lru_cache(maxsize=PATTERNS_MAX)
+def _line_pattern(
+    environment: str,
+    native: str,
+    coin: str,
+    category: str | None,
+    native_side: str | None,
+    market: Market | None,
+    direction: Direction,
+    session: bool,
+) -> Record:
+    kind, label = ledger_kind(native)
+    side = SIDES.get(native_side or "")
+    if session:  # of USDC contracts: a settlement without funding
+        kind, label = "settlement", "Settlement"
+    if kind == "trade" and category == "spot" and side:
+        label = side.capitalize()
+    return replace(
+        _book_pattern(environment, native, coin, kind, label, direction),
+        description=Description(TITLE, native.replace("_", " ").capitalize()),
+        account=UNIFIED_WALLET,
+        side=side,
+        instrument=market,
+        quantity_unit=unit_of(category) if category else None,
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _book_pattern(
+    environment: str, native: str, coin: str, kind: str, label: str, direction: Direction
+) -> Record:
+    """What the lines of either book have in common."""
+    return replace(
+        BLANK,
+        label=label,
+        description=Description(TITLE, ""),
+        environment=environment,
+        type="ledger",
+        kind=kind,
+        native_type=native or None,
+        view=View.LEDGER,
+        direction=direction,
+        asset=coin,
+    )
 
 
 def ledger_kind(native: str) -> tuple[str, str]:
@@ -223,20 +277,19 @@ def funding_line(row: Row, context: Context) -> Record:
         (plain(row, "memberId"), coin, row["ioDirection"], amount,
          digits(row, "afterAmt") or "", str(at_ms), words, desc)
     )  # fmt: skip
-    return _booked(
-        context,
+    line = _booked(
+        _book_pattern(
+            context.environment, text(row, "showBusiTypeEn") or plain(row, "showBusiType"), coin,
+            kind, label, direction_of(change),
+        ),
         record_id=make_id(context, "funding_wallet", native_key),
         at_ms=at_ms,
-        label=label,
-        kind=kind,
-        native=text(row, "showBusiTypeEn") or plain(row, "showBusiType"),
-        coin=coin,
         change=change,
         after=digits(row, "afterAmt"),
-        holder=Holder(FUND_WALLET, uid),
         desc=desc or words,
         ids=Ids(),
-    )
+    )  # fmt: skip
+    return replace(line, account=Holder(FUND_WALLET, uid))
 
 
 def funding_kind(words: str, desc: str, *, incoming: bool) -> tuple[str, str]:
@@ -249,60 +302,29 @@ def funding_kind(words: str, desc: str, *, incoming: bool) -> tuple[str, str]:
 
 
 def _booked(
-    context: Context,
+    pattern: Record,
     *,
     record_id: str,
     at_ms: int,
-    label: str,
-    kind: str,
-    native: str,
-    coin: str,
     change: str,
     after: str | None,
-    holder: Holder,
     desc: str,
     ids: Ids,
-    row: Row | None = None,
-    side: str | None = None,
-    fees: tuple[Fee, ...] = (),
-    position: Position | None = None,
-    related: tuple[str, ...] = (),
 ) -> Record:
     """A line of either book: what moved, and the balance around it."""
-    moved = (as_money(coin, change) or UNSET) if change != "0" else UNSET
+    moved = (as_money(pattern.asset, change) or UNSET) if change != "0" else UNSET
     outgoing = change[0] == "-"
-    category = "" if row is None else plain(row, "category")
-    return Record(
+    return replace(
+        pattern,
         transactionId=record_id,
         timestamp=at_ms,
-        label=label,
         sentCurrency=moved if outgoing else UNSET,
         receivedCurrency=UNSET if outgoing else moved,
-        fee=first_fee(fees),
-        description=Description("Bybit Ledger Entry", desc),
+        description=Description(TITLE, desc),
         datetime=iso(at_ms),
-        exchange=EXCHANGE,
-        environment=context.environment,
-        type="ledger",
-        kind=kind,
-        native_type=native or None,
-        view=View.LEDGER,
-        account=holder,
-        direction=direction_of(change),
-        side=side,
-        asset=coin,
         amount=unsigned(change),
-        instrument=None
-        if row is None or not row.get("symbol")
-        else context.markets.find(category, row["symbol"]),
-        price=None if row is None else nonzero(row, "tradePrice"),
-        quantity=None if row is None else _size(row, "qty"),
-        quantity_unit=None if row is None else unit_of(category),
-        fees=fees,
-        position=position,
         balance=Balance(before=_before(after, change), after=after, change=change),
         ids=ids,
-        related=related,
         incomplete=() if after is not None else ("balance",),
     )
 
@@ -310,8 +332,3 @@ def _booked(
 def _before(after: str | None, change: str) -> str | None:
     left, right = number(after), number(change)
     return None if left is None or right is None else show(subtract(left, right))
-
-
-def _size(row: Row, name: str) -> str | None:
-    found = digits(row, name)
-    return None if found is None else unsigned(found)

@@ -1,24 +1,58 @@
-"""What every mapping of a Bybit row needs: the context, ids, texts and times.
+"""What every mapping of a Bybit row needs: the context, ids, texts and times, and patterns.
 
 In Bybit's rows "" means absent and "0" means zero; nearly everything is text, some ids and times
 are numbers. https://bybit-exchange.github.io/docs/v5/enum
+
+A *pattern* is a record that already says what all rows of one kind have in common: of fills those
+of one market, side and type, of deposits those of one coin and status. It is made once, by a
+cached function; a row's record is the pattern with what is the row's own replaced. Two rules:
+
+- What a pattern says follows from the arguments of its function alone. They are its key in the
+  cache, so a pattern cannot be out of date: a market that was loaded anew is another argument.
+- One `replace` names at most 14 fields. A call with more than 30 values (a name counts as one) is
+  made by CPython through a dict, and costs five times as much: so does `Record(...)` in full,
+  which is how the rare rows are still written.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
 
+from onebook.core import canonical, record_id, texts
 from onebook.transactions.bybit.instruments import Markets
-from onebook.transactions.decimals import canonical, negated, unsigned
-from onebook.transactions.record import Direction, Fee, Money, Record, money, record_id
+from onebook.transactions.decimals import negated, unsigned
+from onebook.transactions.record import (
+    Description,
+    Direction,
+    Fee,
+    Ids,
+    Money,
+    Record,
+    money,
+)
 
 EXCHANGE: Final = "bybit"
 ORDER: Final = "order"  # a part of ids: never changes
 NS_FROM: Final = 10**16  # closed-pnl once gave createdTime in nanoseconds
+PATTERNS_MAX: Final = 4_096  # of one kind; a busy account needs about a hundred
 
-Row = Mapping[str, Any]
+# What patterns begin with; each row says the rest.
+BLANK: Final = Record(
+    transactionId="",
+    timestamp=0,
+    label="Other",
+    description=Description("", ""),
+    datetime="",
+    exchange=EXCHANGE,
+    environment="",
+    type="",
+    kind="other",
+    ids=Ids(),
+)
+
+Row = dict[str, Any]
 
 
 class Context(Struct, frozen=True):
@@ -53,10 +87,7 @@ def order_id_of(environment: str, category: str, order_id: str) -> tuple[str, ..
 
 def text(row: Row, name: str) -> str | None:
     """A text that is there."""
-    value = row.get(name)
-    if value is None or value == "":
-        return None
-    return value if type(value) is str else str(value)
+    return texts(row, name)[0]
 
 
 def plain(row: Row, name: str) -> str:
@@ -79,10 +110,10 @@ def nonzero(row: Row, name: str) -> str | None:
 def ms(row: Row, name: str) -> int | None:
     """A time in Unix ms; None where it is absent or zero."""
     value = row.get(name)
-    if not value or value == "0":
+    if not value:
         return None
     found = int(value)
-    return found // 1_000_000 if found >= NS_FROM else found
+    return found // 1_000_000 if found >= NS_FROM else found or None
 
 
 def seconds(row: Row, name: str) -> int | None:

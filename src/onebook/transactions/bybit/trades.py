@@ -8,13 +8,17 @@ records have neither `sentCurrency` nor `receivedCurrency`. An order is made of 
 `summary`.
 """
 
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import UNSET, MsgspecError, UnsetType, json
+from msgspec.structs import replace
 
+from onebook.core import canonical, canonicals, iso, show, texts
 from onebook.transactions.bybit.rows import (
-    EXCHANGE,
+    BLANK,
     ORDER,
+    PATTERNS_MAX,
     Context,
     Row,
     as_money,
@@ -28,7 +32,7 @@ from onebook.transactions.bybit.rows import (
     plain,
     text,
 )
-from onebook.transactions.decimals import EXACT, canonical, canonicals, show, unsigned
+from onebook.transactions.decimals import EXACT, unsigned
 from onebook.transactions.record import (
     Description,
     Direction,
@@ -41,10 +45,10 @@ from onebook.transactions.record import (
     Record,
     Status,
     View,
-    iso,
 )
 
 UNIFIED_WALLET: Final = Holder("UNIFIED", None)
+NOTHING: Final = (UNSET, UNSET)  # sent and received
 EXECUTION: Final = "execution"  # a part of ids: never changes
 
 TYPES: Final = {"spot": "spot_orders", "linear": "futures_linear", "inverse": "futures_inverse"}
@@ -91,59 +95,76 @@ ENDED_WITHOUT_REST: Final = (Status.CANCELLED, Status.FAILED)
 def execution(row: Row, context: Context) -> Record:
     """A fill, a funding payment, or what else Bybit books as an execution."""
     native = plain(row, "execType")
-    kind = EXECUTION_KINDS.get(native, OTHER)
     market = context.markets.find(context.category, row["symbol"])
-    if kind == FUNDING:
+    if native == "Funding":
         return _funding(row, context, market)
-    return _fill(row, context, market, kind)
+    return _fill(row, context, _fill_pattern(context.environment, market, row["side"], native))
 
 
-def _fill(row: Row, context: Context, market: Market, kind: str) -> Record:
-    side, at_ms, category = row["side"], int(row["execTime"]), context.category
-    get = row.get
+@lru_cache(maxsize=PATTERNS_MAX)
+def _fill_pattern(environment: str, market: Market, side: str, native: str) -> Record:
+    kind, category = EXECUTION_KINDS.get(native, OTHER), market.category
+    spot = category == "spot"
+    return replace(
+        _pattern(environment, market, side),
+        label=side if spot and side in SIDES else LABELS.get(kind, "Other"),
+        description=Description(_TITLES.get(kind) or _TRADE_TITLES[spot], ""),
+        kind=kind,
+        native_type=native or None,
+        direction=_DIRECTIONS.get(side, Direction.NONE) if spot else Direction.NONE,
+        asset=market.base,
+        incomplete=("instrument",) if market.base is None else (),
+    )
+
+
+def _pattern(environment: str, market: Market, side: str) -> Record:
+    """What executions and orders have in common."""
+    category = market.category
+    return replace(
+        BLANK,
+        environment=environment,
+        type=TYPES.get(category, category),
+        unified_type=UNIFIED_TYPES.get(category),
+        account=UNIFIED_WALLET,
+        side=SIDES.get(side),
+        instrument=market,
+        quantity_unit=unit_of(category),
+    )
+
+
+def _fill(row: Row, context: Context, pattern: Record) -> Record:
+    market, get = pattern.instrument, row.get
+    assert market is not None
+    side, at_ms, category = row["side"], int(row["execTime"]), market.category
     price, quantity, value, charged, rate, closed, mark = canonicals(
-        row["execPrice"], row["execQty"], get("execValue", ""), get("execFee", ""),
-        get("feeRate", ""), get("closedSize", ""), get("markPrice", ""),
+        row["execPrice"], row["execQty"], get("execValue"), get("execFee"), get("feeRate"),
+        get("closedSize"), get("markPrice"),
     )  # fmt: skip
     value = value or _product(price, quantity)
     fees = execution_fees(row, market, charged, rate)
-    spot = category == "spot"
-    sent, received = _exchanged(market, side, quantity, value) if spot else (UNSET, UNSET)
     order_id = get("orderId")
-    return Record(
+    fill = replace(
+        pattern,
         transactionId=make_id(context, EXECUTION, execution_key(row, category)),
         timestamp=at_ms,
-        label=side if spot and side in SIDES else LABELS.get(kind, "Other"),
-        sentCurrency=sent,
-        receivedCurrency=received,
         fee=first_fee(fees),
         description=Description(
-            _TITLES.get(kind) or _TRADE_TITLES[spot],
+            pattern.description.title,
             f"{side} {quantity} {_unit_name(market)} at {price} {market.quote or ''}".rstrip(),
         ),
         datetime=iso(at_ms),
-        exchange=EXCHANGE,
-        environment=context.environment,
-        type=TYPES.get(category, category),
-        unified_type=UNIFIED_TYPES.get(category),
-        kind=kind,
-        native_type=get("execType") or None,
-        account=UNIFIED_WALLET,
-        direction=_DIRECTIONS.get(side, Direction.NONE) if spot else Direction.NONE,
-        side=SIDES.get(side),
-        asset=market.base,
         amount=value if category == "inverse" else quantity,
-        instrument=market,
         price=price,
         quantity=quantity,
-        quantity_unit=unit_of(category),
         value=value,
         fees=fees,
-        position=None if spot else _touched(closed, mark),
         ids=_execution_ids(row),
         related=order_id_of(context.environment, category, order_id) if order_id else (),
-        incomplete=("instrument",) if market.base is None else (),
     )
+    if category == "spot":
+        sent, received = _exchanged(market, side, quantity, value)
+        return replace(fill, sentCurrency=sent, receivedCurrency=received)
+    return replace(fill, position=_touched(closed, mark))
 
 
 def _touched(closed: str | None, mark: str | None) -> Position:
@@ -153,37 +174,39 @@ def _touched(closed: str | None, mark: str | None) -> Position:
     )
 
 
+@lru_cache(maxsize=PATTERNS_MAX)
+def _funding_pattern(environment: str, market: Market, side: str, direction: Direction) -> Record:
+    return replace(
+        _pattern(environment, market, side),
+        label="Funding",
+        kind=FUNDING,
+        native_type="Funding",
+        direction=direction,
+        asset=market.settle,
+        incomplete=("instrument",) if market.settle is None else (),
+    )
+
+
 def _funding(row: Row, context: Context, market: Market) -> Record:
     """A funding payment: `execFee` above zero was paid, below zero received."""
     at_ms, paid = int(row["execTime"]), digits(row, "execFee") or "0"
     moved = as_money(market.settle, paid) or UNSET
     received = paid[0] == "-"
     word = "Received" if received else "Paid"
-    return Record(
-        transactionId=make_id(context, EXECUTION, execution_key(row, context.category)),
+    direction = Direction.IN if received else Direction.OUT
+    return replace(
+        _funding_pattern(context.environment, market, row["side"], direction),
+        transactionId=make_id(context, EXECUTION, execution_key(row, market.category)),
         timestamp=at_ms,
-        label="Funding",
         sentCurrency=UNSET if received else moved,
         receivedCurrency=moved if received else UNSET,
         description=Description(
             "Bybit Funding", f"{word} {unsigned(paid)} {market.settle or ''} on {row['symbol']}"
         ),
         datetime=iso(at_ms),
-        exchange=EXCHANGE,
-        environment=context.environment,
-        type=TYPES.get(context.category, context.category),
-        unified_type=UNIFIED_TYPES.get(context.category),
-        kind=FUNDING,
-        native_type="Funding",
-        account=UNIFIED_WALLET,
-        direction=Direction.IN if received else Direction.OUT,
-        side=SIDES.get(row["side"]),
-        asset=market.settle,
         amount=unsigned(paid),
-        instrument=market,
         price=digits(row, "execPrice"),
         quantity=digits(row, "execQty"),
-        quantity_unit=unit_of(context.category),
         value=digits(row, "execValue"),
         position=Position(
             funding=opposite(paid),
@@ -191,7 +214,6 @@ def _funding(row: Row, context: Context, market: Market) -> Record:
             mark_price=nonzero(row, "markPrice"),
         ),
         ids=_execution_ids(row),
-        incomplete=("instrument",) if market.settle is None else (),
     )
 
 
@@ -202,13 +224,16 @@ def execution_key(row: Row, category: str) -> str:
 
 def _execution_ids(row: Row) -> Ids:
     execution_id = row["execId"]
+    order_id, client_order_id, sequence, block_trade_id = texts(
+        row, "orderId", "orderLinkId", "seq", "blockTradeId"
+    )
     return Ids(
         native=execution_id,
         trade_id=execution_id,
-        order_id=text(row, "orderId"),
-        client_order_id=text(row, "orderLinkId"),
-        sequence=text(row, "seq"),
-        block_trade_id=text(row, "blockTradeId"),
+        order_id=order_id,
+        client_order_id=client_order_id,
+        sequence=sequence,
+        block_trade_id=block_trade_id,
     )
 
 
@@ -275,54 +300,69 @@ def order(row: Row, context: Context) -> Record:
     The time is that of creation, by which Bybit's filter goes: so an order is in the same window
     whenever it is read. `updated_at` is its last change.
     """
-    spot = context.category == "spot"
     market = context.markets.find(context.category, row["symbol"])
-    side, at_ms = row["side"], int(row["createdTime"])
+    category, side, at_ms = market.category, row["side"], int(row["createdTime"])
     quantity, value = digits(row, "cumExecQty") or "0", digits(row, "cumExecValue") or "0"
     filled, average = quantity != "0", nonzero(row, "avgPrice")
+    native_type, native_status, client_order_id, block_trade_id = texts(
+        row, "orderType", "orderStatus", "orderLinkId", "blockTradeId"
+    )
+    pattern = _order_pattern(
+        context.environment, market, side, native_type, native_status, filled=filled
+    )
+    spot, order_id = category == "spot", row["orderId"]
     fees = _order_fees(row, market, spot=spot)
-    exchanged = spot and filled
-    sent, received = _exchanged(market, side, quantity, value) if exchanged else (UNSET, UNSET)
+    sent, received = _exchanged(market, side, quantity, value) if spot and filled else NOTHING
     what = f"{side} {quantity} {_unit_name(market)}"
-    return Record(
-        transactionId=make_id(context, ORDER, f"{context.category}:{row['orderId']}"),
+    return replace(
+        pattern,
+        transactionId=make_id(context, ORDER, f"{category}:{order_id}"),
         timestamp=at_ms,
-        label=side if spot and side in SIDES else "Trade",
         sentCurrency=sent,
         receivedCurrency=received,
         fee=first_fee(fees),
         description=Description(
-            "Bybit Spot Order" if spot else "Bybit Futures Order",
+            pattern.description.title,
             f"{what} at {average} {market.quote or ''}".rstrip() if average else what,
         ),
         datetime=iso(at_ms),
         updated_at=ms(row, "updatedTime"),
-        exchange=EXCHANGE,
-        environment=context.environment,
-        type=TYPES.get(context.category, context.category),
-        unified_type=UNIFIED_TYPES.get(context.category),
-        kind="order",
-        native_type=text(row, "orderType"),
-        status=order_status(plain(row, "orderStatus"), filled=filled),
-        native_status=text(row, "orderStatus"),
-        view=View.SUMMARY,
-        account=UNIFIED_WALLET,
-        direction=_DIRECTIONS.get(side, Direction.NONE) if exchanged else Direction.NONE,
-        side=SIDES.get(side),
-        asset=market.base,
-        amount=value if context.category == "inverse" else quantity,
-        instrument=market,
+        amount=value if category == "inverse" else quantity,
         price=average,
         quantity=quantity,
-        quantity_unit=unit_of(context.category),
         value=value,
         fees=fees,
         ids=Ids(
-            native=row["orderId"],
-            order_id=row["orderId"],
-            client_order_id=text(row, "orderLinkId"),
-            block_trade_id=text(row, "blockTradeId"),
+            native=order_id,
+            order_id=order_id,
+            client_order_id=client_order_id,
+            block_trade_id=block_trade_id,
         ),
+    )
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _order_pattern(
+    environment: str,
+    market: Market,
+    side: str,
+    native_type: str | None,
+    native_status: str | None,
+    *,
+    filled: bool,
+) -> Record:
+    spot = market.category == "spot"
+    return replace(
+        _pattern(environment, market, side),
+        label=side if spot and side in SIDES else "Trade",
+        description=Description("Bybit Spot Order" if spot else "Bybit Futures Order", ""),
+        kind="order",
+        native_type=native_type,
+        status=order_status(native_status or "", filled=filled),
+        native_status=native_status,
+        view=View.SUMMARY,
+        direction=_DIRECTIONS.get(side, Direction.NONE) if spot and filled else Direction.NONE,
+        asset=market.base,
         incomplete=("instrument",) if market.base is None else (),
     )
 
