@@ -7,6 +7,7 @@ every task it starts; leaving it stops all asking.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
@@ -30,6 +31,7 @@ from onebook.transactions.answer import (
     message_of,
 )
 from onebook.transactions.clock import REAL, Clock
+from onebook.transactions.counters import RECORDS
 from onebook.transactions.credentials import Vault
 from onebook.transactions.cursor import DONE, GIVEN_UP, Cursors, Place, State, as_key, key_digest
 from onebook.transactions.failures import Reason, SourceFailed
@@ -296,6 +298,8 @@ class Run:
                 yield self._heard([record for _, record in batch])
 
     def _heard(self, batch: list[Record]) -> list[Record]:
+        for name, count in Counter([record.type for record in batch]).items():
+            RECORDS.labels(self.query.ask.exchange, name).inc(count)
         for record in batch:
             self.totals.heard(record)
             if self.verifier is not None:

@@ -13,7 +13,8 @@ import hmac
 import logging
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
 from random import Random
 from typing import Any, Final
@@ -25,12 +26,14 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from msgspec import MsgspecError, Struct, json
 
+from onebook.transactions import counters
 from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Limit, Retries
 from onebook.transactions.bybit.endpoints import IP_RATE, RATES
 from onebook.transactions.clock import Clock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import Reason, SourceFailed, TooOld
 
+NAME: Final = "bybit"  # in what is counted
 RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clock
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0
@@ -209,6 +212,7 @@ class Client:
                     raise retry.failure from None
                 if not retries.spend():
                     raise _spent(retry.failure) from None
+                counters.RETRIES.labels(NAME).inc()
                 wait_s = retries.backoff_s(attempt) if retry.wait_s is None else retry.wait_s
                 await self.clock.sleep(wait_s)
             else:
@@ -220,10 +224,24 @@ class Client:
         self, host: Host, path: str, query: str, credentials: Credentials | None
     ) -> Envelope:
         limit = host.limit(path, credentials.api_key if credentials else "")
+        came_s = self.clock.now_s()
         await limit.take()
         await self._ip_limit.take()
+        counters.WAITED.labels(NAME).inc(max(0.0, self.clock.now_s() - came_s))
         if (left_s := self.circuit.left_s()) > 0:
             raise _circuit_open(left_s)
+        with _counted():
+            return await self._ask(host, path, query, credentials, limit=limit)
+
+    async def _ask(
+        self,
+        host: Host,
+        path: str,
+        query: str,
+        credentials: Credentials | None,
+        *,
+        limit: Limit,
+    ) -> Envelope:
         clock = self.clock
         sent_ms, sent_s = clock.now_ms(), clock.now_s()
         request = self._request(host, path, query, credentials, sent_ms=sent_ms)
@@ -269,9 +287,8 @@ class Client:
     def _open(self, status: int, body: bytes) -> Envelope:
         """The envelope of an answer, or what its HTTP status means."""
         if status == HTTP_FORBIDDEN:
-            self.circuit.trip()
             log.warning("Bybit answered 403: nothing is asked for %d s", CIRCUIT_S)
-            raise _circuit_open(CIRCUIT_S)
+            raise self._tripped()
         if status == HTTP_TOO_MANY or status >= 500:
             raise Retry(_failed(_BUSY, status))
         if status == HTTP_NOT_FOUND:
@@ -293,8 +310,7 @@ class Client:
         if code == BAD_PARAMETER and _TOO_OLD.search(said):
             raise TooOld
         if code == IP_LIMITED:
-            self.circuit.trip()
-            raise _circuit_open(CIRCUIT_S)
+            raise self._tripped()
         failure = _failed(REFUSALS.get(code, _REFUSED), code)
         if code == CLOCK_OFF:
             told = _SERVER_TIME.search(said)
@@ -306,6 +322,33 @@ class Client:
         if failure.retryable:
             raise Retry(failure)
         raise failure
+
+    def _tripped(self) -> SourceFailed:
+        """Ask nothing from now on, and how to say so."""
+        self.circuit.trip()
+        counters.TRIPS.labels(NAME).inc()
+        counters.OPEN_UNTIL.labels(NAME).set(self.clock.now_ms() / 1_000 + CIRCUIT_S)
+        return _circuit_open(CIRCUIT_S)
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    """Count a request by what came of it."""
+    outcome = counters.CANCELLED
+    try:
+        yield
+        outcome = counters.OK
+    except Retry as retry:
+        outcome = retry.failure.reason.value
+        raise
+    except SourceFailed as failure:
+        outcome = failure.reason.value
+        raise
+    except TooOld:
+        outcome = counters.TOO_OLD
+        raise
+    finally:
+        counters.REQUESTS.labels(NAME, outcome).inc()
 
 
 def obey(limit: Limit, headers: Mapping[str, str], envelope: Envelope) -> None:

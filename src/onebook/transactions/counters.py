@@ -1,0 +1,40 @@
+"""What Prometheus reads of the transaction interface: how exchanges answer, what is given out.
+
+Requests to exchanges are few and slow, so they are counted as they come; records a batch at a time.
+No label ever holds a key, an account or a symbol.
+"""
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge
+
+REQUESTS: Final = Counter(
+    "onebook_transactions_requests",
+    "Requests to the exchange by outcome: ok, too_old, cancelled, or the reason of the failure.",
+    ["exchange", "outcome"],
+)
+RETRIES: Final = Counter(
+    "onebook_transactions_retries", "Requests that were sent to the exchange again.", ["exchange"]
+)
+WAITED: Final = Counter(
+    "onebook_transactions_limit_wait_seconds",
+    "Time that requests waited for their turn under the exchange's limits.",
+    ["exchange"],
+)
+TRIPS: Final = Counter(
+    "onebook_transactions_circuit_trips",
+    "Answers (HTTP 403) after which nothing is asked of the exchange for a while.",
+    ["exchange"],
+)
+OPEN_UNTIL: Final = Gauge(
+    "onebook_transactions_circuit_open_until_timestamp_seconds",
+    "Until when nothing is asked of the exchange, Unix time; open while it lies ahead.",
+    ["exchange"],
+)
+RECORDS: Final = Counter(
+    "onebook_transactions_records", "Records given out by type.", ["exchange", "type"]
+)
+
+OK: Final = "ok"
+TOO_OLD: Final = "too_old"
+CANCELLED: Final = "cancelled"  # who asked has gone
