@@ -155,8 +155,47 @@ class TestFetch:
         assert result.exit_code == 0, result.output
         assert output.stat().st_size > 100
         assert "spot_orders" in result.stdout
-        assert " records in " in result.stdout
+        assert " in " in result.stdout.splitlines()[-1]
         assert sorted(path.name for path in tmp_path.glob("history*")) == ["history"]
+
+    def test_the_ending_of_the_file_says_the_format(self, ready: Run, tmp_path: Path) -> None:
+        pytest.importorskip("pyarrow")
+        words = "transactions", "fetch", "--types", "deposits", "--from", "12d", "-o"
+        begins = {"a.csv": b"transaction_id,", "a.parquet": b"PAR1", "a.jsonl": b"{", "a": b"{"}
+        for name, begin in begins.items():
+            assert ready(*words, str(tmp_path / name)).exit_code == 0
+            assert (tmp_path / name).read_bytes().startswith(begin)
+        assert ready(*words, str(tmp_path / "b.csv"), "--format", "jsonl").exit_code == 0
+        assert (tmp_path / "b.csv").read_bytes().startswith(b"{")
+
+    def test_what_a_tax_form_leaves_out_is_said(self, ready: Run, tmp_path: Path) -> None:
+        output = tmp_path / "tax.csv"
+        result = ready(
+            "transactions", "fetch", "--types", "deposits,transfers", "--from", "12d",
+            "--format", "koinly", "-o", str(output),
+        )  # fmt: skip
+        rows = len(output.read_text().splitlines()) - 1
+        said = result.stdout.splitlines()[-1]
+        assert said.startswith(f"{rows:,} rows in {output}; the other ")
+        assert said.endswith(" records mean nothing to a tax tool.")
+
+    def test_all_begins_where_the_exchange_does(self, ready: Run, tmp_path: Path) -> None:
+        result = ready(
+            "transactions", "fetch", "--types", "ledger", "--from", "all", "-o",
+            str(tmp_path / "all.jsonl"),
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        (line,) = [line for line in result.stdout.splitlines() if line.startswith("ledger")]
+        two_years_ago = time.gmtime(time.time() - 730 * 86_400 + 600)
+        assert line.split()[1] == time.strftime("%Y-%m-%d", two_years_ago)
+
+    def test_a_line_of_the_table_fits_a_narrow_terminal(
+        self, ready: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(console, "_width", 80)
+        result = ready("transactions", "fetch", "-o", str(tmp_path / "out"))
+        assert "leverage_token_trades " in result.stdout
+        assert "…" not in result.stdout
 
     def test_it_proves_that_nothing_is_missing(
         self, ready: Run, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
@@ -206,6 +245,8 @@ class TestFetch:
             (("--from", "yesterday"), "yesterday"),
             (("--from", "now", "--to", "30d"), "after end_time"),
             (("--from", "2001-01-01"), "start_time is earlier"),
+            (("-o", "."), "is a directory"),
+            (("-o", "nowhere/out"), "No such file or directory"),
         ],
     )
     def test_bad_input_is_one_clear_line(

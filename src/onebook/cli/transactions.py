@@ -1,5 +1,6 @@
 """`onebook transactions`: an account's history into a file, complete or saying what is missing."""
 
+import asyncio
 import re
 import secrets
 from contextlib import aclosing
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from msgspec.structs import replace
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -15,14 +17,16 @@ from onebook.cli.credentials import exchange_service, safe
 from onebook.cli.operator import ConfigFile, moment_ms, now_ms
 from onebook.core import iso
 from onebook.errors import InvalidRequest
+from onebook.model import MINUTE_MS
 from onebook.transactions.answer import Coverage, ErrorEntry
-from onebook.transactions.export import FORMS, Writer, writer
+from onebook.transactions.export import ENDINGS, FORMS, Writer, writer
 from onebook.transactions.query import Ask, Query
-from onebook.transactions.record import Record
 from onebook.transactions.service import Run
 from onebook.transactions.verify import Verification
 
+ALL: Final = "all"  # that the exchange keeps
 OPERATOR: Final = "operator"
+PROGRESS_S: Final = 0.2
 DEADLINE_S: Final = 24 * 3_600.0
 EXIT_INCOMPLETE: Final = 1
 _DAYS_AGO = re.compile(r"\d{1,6}[smhd]", re.ASCII)
@@ -35,8 +39,9 @@ transactions_app = typer.Typer(
 class Outcome:
     """What a fetch came to."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, rows: int) -> None:
         self.count = run.totals.count
+        self.rows = rows  # in the file: tax forms leave out what changes nothing
         self.coverage: list[Coverage] = run.coverage()
         self.errors: list[ErrorEntry] = run.errors()
         self.verification: Verification | None = run.verification()
@@ -53,12 +58,22 @@ class Outcome:
 def fetch(
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
     exchange: Annotated[str, typer.Option(help="The exchange.")] = "bybit",
-    types: Annotated[str, typer.Option(help="Types, comma separated; none: all but ledger.")] = "",
+    types: Annotated[
+        str,
+        typer.Option(help="Types, comma separated.", show_default="all but ledger and holdings"),
+    ] = "",
     since: Annotated[
-        str, typer.Option("--from", help="A date (UTC), or a span back: 90d.")
+        str, typer.Option("--from", help="A date (UTC), a span back such as 90d, or all.")
     ] = "30d",
     until: Annotated[str, typer.Option("--to", help="A date (UTC), or now.")] = "now",
-    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMS)}.")] = "jsonl",
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help=f"One of {', '.join(FORMS)}.",
+            show_default="by the ending of the file, or jsonl",
+        ),
+    ] = "",
     testnet: Annotated[bool, typer.Option("--testnet", help="Ask the testnet.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Prove that nothing is missing.")
@@ -76,12 +91,13 @@ def fetch(
         exchange=exchange,
         transaction_types=tuple(word.strip() for word in types.split(",") if word.strip()),
         testnet=testnet,
-        start_time=_moment(since, now),
+        start_time=None if since == ALL else _moment(since, now),
         end_time=_moment(until, now),
         verify=verify,
     )
-    if form not in FORMS:
-        raise InvalidRequest(f"There is no format {form!r}; there are {', '.join(FORMS)}.")
+    if output.is_dir():
+        raise InvalidRequest(f"{output} is a directory; name a file.")
+    form = form or ENDINGS.get(output.suffix.lower(), "jsonl")
     outcome = run(_fetch(ask, output, form, config))
     _show(outcome, output)
     if not outcome.complete:
@@ -93,6 +109,9 @@ async def _fetch(ask: Ask, output: Path, form: str, config: Path | None) -> Outc
     async with safe(config) as opened:
         service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
         try:
+            if ask.start_time is None:
+                # A minute later: what an exchange keeps begins later and later while we ask.
+                ask = replace(ask, start_time=service.reach_ms(ask) + MINUTE_MS)
             query = service.plan(ask, key_id=OPERATOR, streamed=True)
             async with service.run(query) as run:
                 file = writer(form, part)
@@ -102,7 +121,7 @@ async def _fetch(ask: Ask, output: Path, form: str, config: Path | None) -> Outc
                     file.close()
                 run.raise_if_nothing()
                 part.replace(output)
-                return Outcome(run)
+                return Outcome(run, rows=file.rows)
         finally:
             part.unlink(missing_ok=True)
             await service.close()
@@ -111,10 +130,13 @@ async def _fetch(ask: Ask, output: Path, form: str, config: Path | None) -> Outc
 async def _write(run: Run, query: Query, file: Writer) -> None:
     with _progress() as progress:
         task = progress.add_task("fetching", total=max(1, query.to_ms - query.from_ms), count=0)
-        async with aclosing(run.records(DEADLINE_S)) as batches:
-            async for batch in batches:
-                file.write(batch)
-                _advance(progress, task, query, batch, run.totals.count)
+        showing = asyncio.create_task(_show_progress(progress, task, run))
+        try:
+            async with aclosing(run.records(DEADLINE_S)) as batches:
+                async for batch in batches:
+                    file.write(batch)
+        finally:
+            showing.cancel()
 
 
 def _progress() -> Progress:
@@ -128,20 +150,21 @@ def _progress() -> Progress:
     )
 
 
-def _advance(
-    progress: Progress, task: TaskID, query: Query, batch: list[Record], count: int
-) -> None:
-    """Records come newest first: how far back the last one is, is how far we are."""
-    progress.update(task, completed=query.to_ms - batch[-1].timestamp, count=count)
+async def _show_progress(progress: Progress, task: TaskID, run: Run) -> None:
+    """Records come newest first: how far back we are is how far we are, with records or without."""
+    while True:
+        await asyncio.sleep(PROGRESS_S)
+        came = run.query.to_ms - run.came_to_ms
+        progress.update(task, completed=came, count=run.totals.count)
 
 
 def _show(outcome: Outcome, output: Path) -> None:
-    table = Table("type", "from", "to", "complete", "why not", box=None, pad_edge=False)
+    table = Table("type", "from (UTC)", "to (UTC)", "complete", "why not", box=None, pad_edge=False)
     for entry in outcome.coverage:
         table.add_row(
             entry.transaction_type,
-            "" if entry.from_ms is None else iso(entry.from_ms),
-            iso(entry.to_ms),
+            "" if entry.from_ms is None else _minute(entry.from_ms),
+            _minute(entry.to_ms),
             "yes" if entry.complete else "no",
             entry.reason or "",
         )
@@ -150,7 +173,18 @@ def _show(outcome: Outcome, output: Path) -> None:
         typer.echo(f"{error.transaction_type}: {error.message}")
     for sentence in _proof(outcome.verification):
         typer.echo(sentence)
-    typer.echo(f"{outcome.count:,} records in {output}.")
+    if outcome.rows == outcome.count:
+        typer.echo(f"{outcome.count:,} records in {output}.")
+    else:
+        typer.echo(
+            f"{outcome.rows:,} rows in {output}; the other {outcome.count - outcome.rows:,} of "
+            f"{outcome.count:,} records mean nothing to a tax tool."
+        )
+
+
+def _minute(at_ms: int) -> str:
+    """A time that leaves a line of 80 characters room for the rest."""
+    return iso(at_ms)[:16].replace("T", " ")
 
 
 def _proof(found: Verification | None) -> list[str]:

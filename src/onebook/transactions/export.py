@@ -44,7 +44,9 @@ Row = tuple[str | int | None, ...]
 
 
 class Writer(Protocol):
-    """Takes records and makes a file of them."""
+    """Takes records and makes a file of them; `rows` counts what is in it."""
+
+    rows: int
 
     def write(self, records: Iterable[Record]) -> None:
         """Add records."""
@@ -59,23 +61,30 @@ def writer(form: str, path: Path) -> Writer:
     """A writer of one of `FORMS`.
 
     Raises:
-        InvalidRequest: There is no such form, or what it needs is not installed.
+        InvalidRequest: There is no such form, what it needs is not installed, or there can be no
+            such file.
     """
     make = FORMS.get(form)
     if make is None:
         raise InvalidRequest(f"There is no format {form!r}; there are {', '.join(FORMS)}.")
-    return make(path)
+    try:
+        return make(path)
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from None
 
 
 class JsonLines:
     """A record a line, as the API sends it."""
 
     def __init__(self, path: Path) -> None:
+        self.rows = 0
         self._file = path.open("wb")
 
     def write(self, records: Iterable[Record]) -> None:
         """Add records."""
-        self._file.write(b"".join([encode(record) + b"\n" for record in records]))
+        lines = [encode(record) + b"\n" for record in records]
+        self.rows += len(lines)
+        self._file.write(b"".join(lines))
 
     def close(self) -> None:
         """Finish the file."""
@@ -91,13 +100,15 @@ class Table:
         self._file: io.TextIOWrapper = path.open("w", encoding="utf-8", newline="")
         self._csv = csv.writer(self._file)
         self._csv.writerow(columns)
-        self._rows = rows
+        self._rows_of = rows
+        self.rows = 0
 
     def write(self, records: Iterable[Record]) -> None:
         """Add records."""
         for record in records:
-            for row in self._rows(record):
+            for row in self._rows_of(record):
                 self._csv.writerow(_harmless(cell) for cell in row)
+                self.rows += 1
 
     def close(self) -> None:
         """Finish the file."""
@@ -120,10 +131,13 @@ class Parquet:
         self._schema = pyarrow.schema([(n, kinds.get(n, pyarrow.string())) for n in COLUMNS])
         self._writer = parquet.ParquetWriter(path, self._schema)
         self._held: list[Row] = []
+        self.rows = 0
 
     def write(self, records: Iterable[Record]) -> None:
         """Add records."""
-        self._held += [flat(record) for record in records]
+        rows = [flat(record) for record in records]
+        self.rows += len(rows)
+        self._held += rows
         if len(self._held) >= PARQUET_ROWS:
             self._flush()
 
@@ -268,6 +282,7 @@ def _harmless(cell: str | int | None) -> str | int | None:
     return cell
 
 
+ENDINGS: Final = {".csv": "csv", ".parquet": "parquet"}  # of file names; others are of JSON lines
 FORMS: Final[dict[str, Callable[[Path], Writer]]] = {
     "jsonl": JsonLines,
     "csv": lambda path: Table(path, COLUMNS, lambda record: [flat(record)]),

@@ -118,7 +118,7 @@ def expand(words: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
     for word in words:
         if word not in known:
             raise InvalidTransactionTypes(
-                f"Transaction type {word[:40]!r} is not known; supported_types lists them.",
+                f"Transaction type {word[:40]!r} is not known; there are {', '.join(known)}.",
                 details={"supported_types": list(known)},
             )
     wanted = {name for word in words for name in known[word]}
@@ -141,7 +141,7 @@ def range_of(ask: Ask, now_ms: int) -> tuple[int, int]:
 
 def refuse_forgotten(from_ms: int, sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> None:
     """Refuse what no asked type reaches back to; where one does, coverage tells of the others."""
-    oldest_ms = min(floor_ms(adapter.sources[name], now_ms) for name in sources)
+    oldest_ms = reach_ms(sources, adapter, now_ms)
     if any(adapter.sources[name].window_ms == 0 for name in sources) and len(sources) == 1:
         return
     if from_ms < oldest_ms - FLOOR_TOLERANCE_MS:
@@ -150,6 +150,11 @@ def refuse_forgotten(from_ms: int, sources: tuple[str, ...], adapter: Adapter, n
             f"({oldest_ms}); start_time is earlier.",
             details={"earliest_start_time": oldest_ms},
         )
+
+
+def reach_ms(sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> int:
+    """How far back the one of these sources goes that goes back furthest."""
+    return min(floor_ms(adapter.sources[name], now_ms) for name in sources)
 
 
 def limit_of(ask: Ask, *, streamed: bool) -> int | None:

@@ -36,7 +36,7 @@ from onebook.transactions.credentials import Vault
 from onebook.transactions.cursor import DONE, GIVEN_UP, Cursors, Place, State, as_key, key_digest
 from onebook.transactions.failures import Reason, SourceFailed
 from onebook.transactions.merge import merged
-from onebook.transactions.query import Ask, Query, find, plan
+from onebook.transactions.query import Ask, Query, expand, find, plan, reach_ms
 from onebook.transactions.record import FIRST, Record, encode
 from onebook.transactions.verify import Verification, Verifier
 from onebook.transactions.walk import Range, Walker
@@ -110,6 +110,16 @@ class Transactions:
             now_ms=self._clock.now_ms(),
             streamed=streamed,
         )
+
+    def reach_ms(self, ask: Ask) -> int:
+        """The oldest time that a request may begin at.
+
+        Raises:
+            InvalidExchange, InvalidTransactionTypes
+        """
+        adapter = find(self._adapters, ask.exchange)
+        sources = expand(ask.transaction_types or adapter.entry.default, adapter)
+        return reach_ms(sources, adapter, self._clock.now_ms())
 
     async def validate(self, exchange: str, *, testnet: bool) -> Validation:
         """Ask the exchange whether the operator's credentials are good.
@@ -311,6 +321,13 @@ class Run:
         """A failure after which nothing of this account can be read."""
         failures = (walker.failure for walker in self.walkers)
         return next((failure for failure in failures if failure and failure.fatal), None)
+
+    @property
+    def came_to_ms(self) -> int:
+        """The time down to which everything has been read and handed on."""
+        walking = [w.came_to for w in self.walkers if not w.exhausted and w.failure is None]
+        came_ms = -min(walking).negative_ms if walking else self.query.from_ms
+        return min(max(came_ms, self.query.from_ms), self.query.to_ms)
 
     def nothing_but_failure(self) -> SourceFailed | None:
         """The failure to answer with: the account as a whole, or every source without a record."""
