@@ -1,4 +1,4 @@
-"""The hot path: exact books, their merge and their encoding.
+"""The hot path: exact books, their merge and their encoding; exact numbers, times and ids as text.
 
 Two implementations with one interface (`_core.pyi`) and, by property tests, the same bytes out:
 the compiled `_core.pyx` and the pure-Python `twin`, which is the fallback where nothing could be
