@@ -1,8 +1,9 @@
 """The compiled core: exact books and views. `twin` says the same in plain Python.
 
 `_scan` reads level text, `_side` keeps one side sorted, `_merge` joins the tops of many books and
-`_digits` prints; `_canonical.pxi` is for accounts what these are for books. This file holds the two classes and what needs Python objects. Interface and
-meaning: `_core.pyi` and `types`; property tests compare every byte with the twin's.
+`_digits` prints; `_canonical` reads and prints for accounts. This file holds the two classes and
+what needs Python objects. Interface and meaning: `_core.pyi` and `types`; property tests compare
+every byte with the twin's.
 """
 
 from binascii import crc32
