@@ -529,6 +529,6 @@ async def test_a_delta_costs_no_await(server):
         await rig.live(server, "A")
         connection = rig.feed._connection
         assert connection is not None
-        connection._message(delta("A"))
+        connection._received(delta("A"), connection._clock())
         assert rig.stats.frames == 2
         assert best(rig) == ("100", "101")

@@ -78,6 +78,7 @@ class Connection(WSListener):
         self._feed = feed
         self._clock = feed.clock
         self._recorder = feed.recorder
+        self._received = session.received if feed.recorder is None else self._recorded
         self._url = feed.exchange.ws_url
         self._bytes_max = feed.settings.frame_bytes_max
         self._parts = bytearray()
@@ -108,7 +109,7 @@ class Connection(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """Hand a message to the session (the hot path) or answer a control frame."""
         kind = frame.msg_type
-        if frame.fin and not self._joining and kind in DATA:
+        if kind in DATA and frame.fin and not self._joining:
             if frame.rsv1 or frame.rsv2 or frame.rsv3:
                 self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
             elif frame.payload_size > self._bytes_max:
@@ -116,7 +117,10 @@ class Connection(WSListener):
                 # that is sooner.
                 self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
             else:
-                self._message(frame.get_payload_as_bytes())
+                now = self._clock()
+                self._received(frame.get_payload_as_bytes(), now)
+                if self.session.pending:
+                    self.carry_out(now)
         elif kind in DATA or kind == CONTINUATION:
             self._part(frame)
         elif kind == WSMsgType.CLOSE:
@@ -214,14 +218,10 @@ class Connection(WSListener):
             self._transport.disconnect(graceful=False)
             await self.gone.wait()
 
-    def _message(self, message: bytes) -> None:
-        now = self._clock()
-        if self._recorder is not None:
-            self._recorder.frame_in(self._url, now, message)
-        session = self.session
-        session.received(message, now)
-        if session.pending:
-            self.carry_out(now)
+    def _recorded(self, message: bytes, now: float) -> None:
+        assert self._recorder is not None
+        self._recorder.frame_in(self._url, now, message)
+        self.session.received(message, now)
 
     def _part(self, frame: WSFrame) -> None:
         """Join the fragments of one message (RFC 6455 section 5.4)."""
@@ -235,7 +235,9 @@ class Connection(WSListener):
         self._joining = not frame.fin
         if frame.fin:
             message, self._parts = bytes(self._parts), bytearray()
-            self._message(message)
+            now = self._clock()
+            self._received(message, now)
+            self.carry_out(now)
 
     def _refuse(self, code: WSCloseCode, reason: str) -> None:
         assert self._transport is not None
