@@ -21,8 +21,8 @@ from onebook.core._digits cimport (
     NUMBER_ROOM, __builtin_ctzll, __builtin_mul_overflow, __builtin_popcountll, power10, put, put_count, put_decimal, put_wide, wide,
 )
 from onebook.core._merge cimport (
-    MEMBERS_MAX, Cursors, Merged, Source, State, cursors_open, merge_side, state_alloc, state_free,
-    state_grow, state_may_grow, state_same,
+    MEMBERS_MAX, Cursors, Merged, Source, State, cursors_open, merge_side, state_alloc, state_copy,
+    state_free, state_grow, state_may_grow, state_same,
 )
 from onebook.core._scan cimport (
     DIGITS_MAX, FINE, MEASURE, NO_MEMORY, OBJECTS, PAIRS, SIDED, TOO_LONG, Column, Row, Scan,

@@ -7,7 +7,7 @@ merge says that it does not fit and the view goes on with Python's integers.
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from onebook.core._digits cimport __builtin_ctzll, __builtin_popcountll, power10
 from onebook.core._side cimport Level, Side, Walk, walk_next, walk_open
@@ -71,6 +71,16 @@ cdef inline void state_free(State *state) noexcept nogil:
     for side in range(2):
         free(state.levels[side])
         free(state.parts[side])
+
+
+cdef inline void state_copy(State *to, const State *state) noexcept nogil:
+    """Make `to`, which has as much room, show the same."""
+    cdef int side
+    for side in range(2):
+        memcpy(to.levels[side], state.levels[side], state.counts[side] * sizeof(Merged))
+        memcpy(to.parts[side], state.parts[side], state.part_counts[side] * sizeof(int64_t))
+        to.counts[side] = state.counts[side]
+        to.part_counts[side] = state.part_counts[side]
 
 
 cdef inline bint state_same(

@@ -9,6 +9,13 @@ cdef struct Name:  # a member's name as JSON text with a comma behind it
     int length
 
 
+cdef struct Printed:  # a whole view as text, to copy from what stays the same
+    State state
+    char *text
+    size_t room
+    int32_t *starts[2]  # of each level's text, and behind them where the last one ends
+
+
 @cython.final
 cdef class View:
     """Some books merged to one, as clients see it: whole, or what changed."""
@@ -32,6 +39,8 @@ cdef class View:
     cdef int step_scale
     cdef char *text
     cdef size_t text_room
+    cdef int32_t *starts[2]  # in `text`, as in `printed`
+    cdef Printed printed
     cdef size_t level_room  # the most bytes that one level may need
     cdef tuple name_texts  # keeps what `names` points to
     cdef dict options  # of the twin
@@ -63,6 +72,13 @@ cdef class View:
         for at in range(3):
             if not state_alloc(&self.states[at], depth, self.member_count if split else 0):
                 raise MemoryError
+        if not state_alloc(&self.printed.state, depth, self.member_count if split else 0):
+            raise MemoryError
+        for at in range(2):
+            self.starts[at] = <int32_t *>malloc((depth + 1) * sizeof(int32_t))
+            self.printed.starts[at] = <int32_t *>malloc((depth + 1) * sizeof(int32_t))
+            if self.starts[at] == NULL or self.printed.starts[at] == NULL:
+                raise MemoryError
         self.now = &self.states[0]
         self.before = &self.states[1]
         self.spare = &self.states[2]
@@ -72,7 +88,12 @@ cdef class View:
         cdef int at
         for at in range(3):
             state_free(&self.states[at])
+        state_free(&self.printed.state)
+        for at in range(2):
+            free(self.starts[at])
+            free(self.printed.starts[at])
         free(self.text)
+        free(self.printed.text)
 
     def merge(self, books):
         """Merge these books, None where one is not live; tell whether the view changed."""
@@ -93,7 +114,9 @@ cdef class View:
         out = self.begin(head)
         out = self.put_all(put(out, b'"bids":['), 0)
         out = self.put_all(put(out, b'],"asks":['), 1)
-        return self.finish(put(out, b"],"), tail)
+        whole = self.finish(put(out, b"],"), tail)
+        self.keep()
+        return whole
 
     def delta(self, head, tail):
         """Return `head`, the members with changed levels only and `tail`; None at first."""
@@ -155,6 +178,7 @@ cdef class View:
             amount_scale = max(amount_scale, self.sources[at].amount_scale)
         if price_scale == self.price_scale and amount_scale == self.amount_scale:
             return True
+        self.printed.state.counts[0] = self.printed.state.counts[1] = 0  # at another scale
         if self.is_wide:
             # The twin keeps the states; ours would be at another scale.
             self.now.fits = self.before.fits = False
@@ -285,14 +309,45 @@ cdef class View:
         return PyBytes_FromStringAndSize(self.text, out + length - self.text)
 
     cdef char *put_all(self, char *out, int side) except NULL:
+        """Print every level; what was printed the last time is copied, and most of it was."""
         cdef const Merged *level = self.now.levels[side]
         cdef const int64_t *parts = self.now.parts[side]
+        cdef const Merged *first = self.printed.state.levels[side]
+        cdef const Merged *old = first
+        cdef const Merged *old_end = first + self.printed.state.counts[side]
+        cdef const int64_t *old_parts = self.printed.state.parts[side]
+        cdef const int32_t *start
         cdef int32_t at
         for at in range(self.now.counts[side]):
-            out = self.put_level(self.reserve(out, self.level_room), level, parts)
+            out = self.reserve(out, self.level_room)
+            self.starts[side][at] = <int32_t>(out - self.text)
+            while old < old_end and old.key > level.key:
+                old_parts += self.parts_of(old)
+                old += 1
+            if old < old_end and old.key == level.key and not self.differ(
+                old, level, old_parts, parts
+            ):
+                start = self.printed.starts[side] + (old - first)
+                memcpy(out, self.printed.text + start[0], start[1] - start[0])
+                out += start[1] - start[0]
+                (out - 1)[0] = c","  # the last level's was printed over
+            else:
+                out = self.put_level(out, level, parts)
             parts += self.parts_of(level)
             level += 1
+        self.starts[side][self.now.counts[side]] = <int32_t>(out - self.text)
         return out - 1 if self.now.counts[side] else out
+
+    cdef void keep(self) noexcept:
+        """Remember what `text` holds, and print over what was remembered."""
+        cdef int side
+        self.text, self.printed.text = self.printed.text, self.text
+        self.text_room, self.printed.room = self.printed.room, self.text_room
+        for side in range(2):
+            self.starts[side], self.printed.starts[side] = (
+                self.printed.starts[side], self.starts[side]
+            )
+        state_copy(&self.printed.state, self.now)
 
     cdef char *put_changes(self, char *out, int side) except NULL:
         """Print what differs between the two states, walking both from the best level on."""
