@@ -38,4 +38,4 @@ sanitize: $(BIN)/.installed-dev ## the core's property tests under ASan and UBSa
 	bash tests/core/sanitize.sh
 
 clean: ## remove environments and build products
-	rm -rf $(VENV) .venv-* build dist *.egg-info src/*.egg-info src/onebook/core/*.so src/onebook/core/_core.c src/onebook/gateway/*.so src/onebook/gateway/_direct.c
+	rm -rf $(VENV) .venv-* bench/.node build dist *.egg-info src/*.egg-info src/onebook/core/*.so src/onebook/core/_core.c src/onebook/gateway/*.so src/onebook/gateway/_direct.c

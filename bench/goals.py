@@ -43,6 +43,7 @@ JOBS = (
     Job("latency", ("micro/latency.py", "micro/latency.py twin")),
     Job("memory", ("micro/memory.py",)),
     Job("deflate", ("micro/deflate.py",), once=True),
+    Job("records", ("micro/records.py",), once=True),
     Job("scale", ("macro/scale.py",), once=True),
     Job(
         "fanout",
@@ -92,6 +93,10 @@ def told(size: int, clients: int = 1_000, streams: int = 1) -> str:
     return f"fan-out {size} KB to {clients} clients, {streams} a tick"
 
 
+def mapped(kind: str) -> str:
+    return f"bybit row to record, {kind}"
+
+
 BEST = "frame of 20 levels and best price read, binance"
 READY = "frame in to update ready, 8 exchanges"
 ONE, TWELVE, FIVE = told(1), told(12), told(1, streams=5)
@@ -100,6 +105,9 @@ RECEIVE = "receive a frame on 30 feeds"
 OURS = "onebook"
 FLOOR = "C send()"
 SCALE = "frame of one exchange among others"
+KINDS = (
+    "spot fills", "futures fills", "ledger lines", "orders", "deposits", "withdrawals", "transfers",
+)  # fmt: skip
 
 
 def against(row: str, peer: str) -> tuple[Point, Point]:
@@ -183,5 +191,9 @@ GOALS = (
     Goal(
         11, "1,000 streams on 8,000 clients", ("1000 streams on 8000 clients", "updates a second"),
         None, AT_LEAST, 9.5, unit="a second",
+    ),
+    *(
+        Goal(12, f"{kind} to records, ccxt", *against(mapped(kind), "ccxt"), AT_LEAST, 3)
+        for kind in KINDS
     ),
 )  # fmt: skip

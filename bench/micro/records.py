@@ -1,12 +1,10 @@
-"""How fast Bybit's rows become records, and how fast ccxt parses the same bodies.
+"""What it costs to turn a row of Bybit's into a record, ours beside ccxt's parser.
 
-    python bench/micro/transactions.py
-
-Both sides get the same 1,000 rows as they come over the wire, page by page, and do what stands
-between a body and a list of records. They take turns, and the fastest round of each counts.
-Prints records a second, and the ratio.
+Both get the same 1,000 rows as they come over the wire, page by page, and do what stands between
+a body and a list of records.
 """
 
+import gc
 import json as stdlib_json
 import time
 from collections.abc import Callable
@@ -21,7 +19,7 @@ from onebook.transactions.bybit import funds, ledger, trades
 from onebook.transactions.bybit.client import Envelope
 from onebook.transactions.bybit.instruments import Markets
 from onebook.transactions.bybit.rows import Context, Mapper
-from onebook.transactions.record import encode
+from timing import interleaved, report
 
 NOW_MS = 1_763_000_000_000
 HISTORY = History(
@@ -30,7 +28,7 @@ HISTORY = History(
 )  # fmt: skip
 RECORDS = 1_000
 PAGE_ROWS = 50
-ROUNDS = 30
+PASSES = 10
 _decoder = json.Decoder(Envelope)
 
 
@@ -40,29 +38,9 @@ def bodies_of(found: list[dict[str, object]]) -> list[bytes]:
     return [json.encode({"retCode": 0, "result": {"list": page}, "time": 1}) for page in pages]
 
 
-def best_s(*works: Callable[[], object]) -> list[float]:
-    """The fastest of several rounds of each: the one that was disturbed least."""
-    times: list[list[float]] = [[] for _ in works]
-    for _ in range(ROUNDS):
-        for work, taken in zip(works, times, strict=True):
-            begun = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - begun)
-    return [min(taken) for taken in times]
-
-
 def ours(bodies: list[bytes], mapper: Mapper, context: Context) -> Callable[[], object]:
     def work() -> object:
         return [mapper(row, context) for b in bodies for row in _decoder.decode(b).result["list"]]
-
-    return work
-
-
-def encoded(bodies: list[bytes], mapper: Mapper, context: Context) -> Callable[[], object]:
-    map_all = ours(bodies, mapper, context)
-
-    def work() -> object:
-        return [encode(record) for record in map_all()]  # type: ignore[attr-defined]
 
     return work
 
@@ -107,16 +85,31 @@ def main() -> None:
         ("withdrawals", withdrawals, funds.withdrawal, "", exchange.parse_transactions),
         ("transfers", transfers, funds.transfer, "", exchange.parse_transfers),
     ]
-    print(f"{'':14}{'records/s':>12}{'with JSON':>12}{'ccxt':>12}{'ratio':>8}")
     for name, found, mapper, category, parse in cases:
         bodies, context = bodies_of(found), Context("mainnet", markets, category)
-        works = (
-            ours(bodies, mapper, context),
-            encoded(bodies, mapper, context),
-            theirs(bodies, parse),
+        values = interleaved(
+            {
+                "onebook": each(ours(bodies, mapper, context), len(found)),
+                "ccxt": each(theirs(bodies, parse), len(found)),
+            }
         )
-        mine, sent, other = (len(found) / best for best in best_s(*works))
-        print(f"{name:14}{mine:12,.0f}{sent:12,.0f}{other:12,.0f}{mine / other:8.1f}")
+        report(f"bybit row to record, {name}", values, "ns")
+
+
+def each(work: Callable[[], object], count: int) -> Callable[[], float]:
+    """Nanoseconds of each of the records that `work` makes.
+
+    The collector runs: what a parser leaves behind is a part of what it costs.
+    """
+
+    def cost() -> float:
+        gc.collect()
+        began = time.perf_counter_ns()
+        for _ in range(PASSES):
+            work()
+        return (time.perf_counter_ns() - began) / PASSES / count
+
+    return cost
 
 
 if __name__ == "__main__":
