@@ -14,14 +14,8 @@ from msgspec import Raw
 from onebook.books import Books
 from onebook.exchanges.contract import Delta, Snapshot
 from onebook.model import Health, Instrument
-from onebook.streams import (
-    FIRST_UPDATE_S,
-    MERGE_PACE_S,
-    PUBLISHES_PER_TICK_MAX,
-    StreamKey,
-    Streams,
-    iso_us,
-)
+from onebook.streams import StreamKey, Streams, iso_us
+from onebook.streams.streams import FIRST_UPDATE_S, MERGE_PACE_S, PUBLISHES_PER_TICK_MAX
 
 SYMBOL = "BTC/USDT"
 START_US = 1_763_632_800_000_000

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 import stream
-from onebook import books, core, streams
+from onebook import books, core
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.core import twin
@@ -12,6 +12,7 @@ from onebook.exchanges import EXCHANGES, binance
 from onebook.feeds.session import Session
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
+from onebook.streams import stream as stream_module
 
 Snapshot = tuple[list[stream.Level], list[stream.Level]]
 NATIVE = {
@@ -24,7 +25,7 @@ def use(implementation: str) -> None:
     chosen = twin if implementation == "twin" else core
     binance._update = chosen.Reader(binance.Update).read
     books.Book = chosen.Book  # type: ignore[misc]
-    streams.View = chosen.View  # type: ignore[misc]
+    stream_module.View = chosen.View  # type: ignore[misc]
 
 
 def checksums(snapshot: Snapshot, changes: list[Snapshot]) -> list[int]:

@@ -13,268 +13,26 @@ No sockets and no event loop: time and the callback come in (`Clock`); the gatew
 is the `Publisher`. Who listens to a stream is the hub's business.
 """
 
-import hashlib
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
 from itertools import count
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 import msgspec
 
 from onebook.books import Books, LiveBook
-from onebook.core import Book, View
-from onebook.model import GIB_BYTES, Health, Instrument
+from onebook.model import Health, Instrument
+from onebook.streams.ports import Catalogue, Clock, Handle, Publisher, Supervisor
+from onebook.streams.stream import Members, Question, Stream, StreamKey, iso_us
 
 FIRST_UPDATE_S: Final = 3.0  # a new stream says what it knows after so long, even if nothing lives
 MERGE_PACE_S: Final = 0.01  # after a merge that changed nothing visible, the next waits so long
 PUBLISHES_PER_TICK_MAX: Final = 256  # then the event loop gets its turn
-RATE_KNOWN_S: Final = 1.0  # a younger stream says nothing about what it will cost
-THIRTY_DAYS_S: Final = 30 * 86_400
-
-FULL: Final = "full"
-DELTA: Final = "delta"
-OBJECT: Final = "object"
-ARRAY: Final = "array"
 
 log = logging.getLogger("onebook.streams")
 _json = msgspec.json.encode
-
-
-class StreamKey(NamedTuple):
-    """What makes two subscriptions the same stream.
-
-    `exchanges` is sorted; `group` is the price step in its shortest decimal text, "" for none.
-    """
-
-    symbol: str
-    exchanges: tuple[str, ...]
-    depth: int = 20
-    interval_ms: int = 100
-    mode: str = FULL
-    levels: str = OBJECT
-    split: bool = False
-    group: str = ""
-
-    @property
-    def id(self) -> str:
-        """The public name of the stream, the same for every client and on every node."""
-        return "sub_" + hashlib.sha256(_json(self)).hexdigest()[:12]
-
-
-class Handle(Protocol):
-    """A callback that can still be cancelled."""
-
-    def cancel(self) -> None:
-        """Do not call."""
-
-
-class Clock(Protocol):
-    """Where time comes from, and who calls back."""
-
-    def monotonic(self) -> float:
-        """Seconds that only grow, on the same scale as `call_at`."""
-
-    def wall_us(self) -> int:
-        """Microseconds since 1970, UTC."""
-
-    def call_at(self, when: float, callback: Callable[[], None], /) -> Handle:
-        """Call back at a monotonic time."""
-
-
-class Supervisor(Protocol):
-    """Who connects to exchanges; reference counted."""
-
-    def want(self, instrument: Instrument) -> None:
-        """Somebody looks at this book."""
-
-    def unwant(self, instrument: Instrument) -> None:
-        """One less looks at it."""
-
-
-class Catalogue(Protocol):
-    """Who knows the instruments."""
-
-    def instrument(self, exchange: str, symbol: str) -> Instrument | None:
-        """The instrument of a symbol on an exchange."""
-
-
-class Publisher(Protocol):
-    """Who carries updates to clients; every call is synchronous and never waits for a reader."""
-
-    def publish(self, stream: "Stream", payload: bytes, full: Callable[[], bytes]) -> None:
-        """An update of a stream; `full` builds the whole book of the same update number."""
-
-    def status(self, stream: "Stream", payload: bytes) -> None:
-        """An exchange of the stream changed its health."""
-
-    def flush(self) -> None:
-        """Everything of this tick was handed over: write."""
-
-
-class _Members:
-    """The instruments behind a view, and those of their books that may be shown now."""
-
-    __slots__ = ("books", "cores", "instruments", "live", "names", "stale_json")
-
-    def __init__(self, names: Sequence[str], instruments: Sequence[Instrument | None]) -> None:
-        self.names = names
-        self.instruments = instruments
-        self.books: list[LiveBook] = []
-        self.cores: list[Book | None] = []
-        self.live = False
-        self.stale_json = b"[]"
-
-    def refresh(self, books: Books) -> None:
-        """Look again at whose book is live; needed whenever a health changed."""
-        found = [books.get(each) if each is not None else None for each in self.instruments]
-        shown = [
-            book if book is not None and book.health is Health.LIVE else None for book in found
-        ]
-        self.books = [book for book in shown if book is not None]
-        self.cores = [book.core if book is not None else None for book in shown]
-        self.live = bool(self.books)
-        self.stale_json = _json(
-            [name for name, book in zip(self.names, shown, strict=True) if book is None]
-        )
-
-
-class Stream:
-    """One view of one symbol, and the state of the last update that was published."""
-
-    __slots__ = (
-        "_full",
-        "_head_delta",
-        "_head_full",
-        "broken",
-        "bytes_published",
-        "due",
-        "forced",
-        "id",
-        "interval_s",
-        "key",
-        "members",
-        "merged_at",
-        "opened_at",
-        "published_at",
-        "timestamp",
-        "update_number",
-        "users",
-        "view",
-    )
-
-    def __init__(
-        self, key: StreamKey, instruments: Sequence[Instrument | None], opened_at: float
-    ) -> None:
-        self.key = key
-        self.opened_at = opened_at
-        self.bytes_published = 0
-        self.id = key.id
-        self.interval_s = key.interval_ms / 1_000
-        self.members = _Members(key.exchanges, instruments)
-        self.view = _view(key)
-        self.users = 0
-        self.update_number = 0
-        self.timestamp = b""
-        self.published_at = self.merged_at = float("-inf")
-        self.due: float | None = None  # when it is to be published; None while it is clean
-        self.forced = True  # publish even if the merge shows no difference
-        self.broken = False  # the last attempt to publish it failed
-        self._full: bytes | None = None
-        shared = b',"symbol":%b,"subscription_id":"%b"' % (_json(key.symbol), self.id.encode())
-        self._head_full = b'{"type":"aggregated_orderbook_update"' + shared
-        self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
-
-    @property
-    def newest_at(self) -> float:
-        """When the newest data of the view came in, in monotonic seconds."""
-        return max((book.updated_at for book in self.members.books), default=self.published_at)
-
-    def expected_gb(self, now: float) -> float | None:
-        """GiB in 30 days at the rate so far, before compression; None while there is no rate."""
-        lasted_s = now - self.opened_at
-        if lasted_s < RATE_KNOWN_S or not self.bytes_published:
-            return None
-        return round(self.bytes_published / lasted_s * THIRTY_DAYS_S / GIB_BYTES, 3)
-
-    def full(self) -> bytes:
-        """The whole book of the last update, built once however many ask."""
-        if self._full is None:
-            self._full = self.full_for(None)
-        return self._full
-
-    def full_for(self, message_id: str | int | float | None) -> bytes:
-        """The whole book of the last update as the answer to one client's message."""
-        head = self._head_full
-        if message_id is not None:
-            head += b',"id":' + _json(message_id)
-        return self.view.full(self._opened(head), self._closed(b""))
-
-    def merge(self) -> bool:
-        """Take in the books as they are now; whether anything visible changed."""
-        return self.view.merge(self.members.cores)
-
-    def advance(self, wall_us: int) -> bytes:
-        """Make the merged state the next update and encode it in the stream's mode."""
-        self.update_number += 1
-        self.timestamp = iso_us(wall_us).encode()
-        self._full = None
-        if self.key.mode == FULL:
-            return self.full()
-        return self._delta() or self.full()
-
-    def _delta(self) -> bytes | None:
-        """The changed levels since the last update; None where there was no last update."""
-        before = b',"previous_update_number":%d' % (self.update_number - 1)
-        after = b',"checksum":%d' % self.view.checksum()
-        delta = self.view.delta(self._opened(self._head_delta + before), self._closed(after))
-        return delta if self.update_number > 1 else None
-
-    def _opened(self, head: bytes) -> bytes:
-        return b'%b,"update_number":%d,"timestamp":"%b","data":{' % (
-            head,
-            self.update_number,
-            self.timestamp,
-        )
-
-    def _closed(self, after: bytes) -> bytes:
-        return b',"stale_exchanges":%b}%b}' % (self.members.stale_json, after)
-
-
-class _Question:
-    """One look at a book without a subscription: answered by the first live book or in time."""
-
-    __slots__ = ("answer", "due", "key", "members", "message_id")
-
-    def __init__(
-        self,
-        key: StreamKey,
-        members: _Members,
-        *,
-        message_id: str | int | float | None,
-        answer: Callable[[bytes], None],
-    ) -> None:
-        self.key = key
-        self.members = members
-        self.message_id = message_id
-        self.answer = answer
-        self.due: float | None = None
-
-    def encode(self, wall_us: int) -> bytes:
-        """The book as it is now, as `aggregated_orderbook_data`."""
-        view = _view(self.key)
-        view.merge(self.members.cores)
-        head = b'{"type":"aggregated_orderbook_data","symbol":%b,"timestamp":"%b"' % (
-            _json(self.key.symbol),
-            iso_us(wall_us).encode(),
-        )
-        if self.message_id is not None:
-            head += b',"id":' + _json(self.message_id)
-        return view.full(
-            head + b',"data":{', b',"stale_exchanges":' + self.members.stale_json + b"}}"
-        )
 
 
 class Streams:
@@ -300,9 +58,9 @@ class Streams:
         # publish, so that a burst of frames costs one look-up each.
         self._clean: dict[Instrument, set[Stream]] = {}
         self._of: dict[Instrument, set[Stream]] = {}
-        self._questions: dict[Instrument, set[_Question]] = {}
+        self._questions: dict[Instrument, set[Question]] = {}
         self._ready: deque[Stream] = deque()
-        self._later: list[tuple[float, int, Stream | _Question]] = []
+        self._later: list[tuple[float, int, Stream | Question]] = []
         self._order = count()
         self._handle: Handle | None = None
         self._armed_at = float("inf")
@@ -360,8 +118,8 @@ class Streams:
         At once if a book is live, else with the first that becomes live, and after
         `FIRST_UPDATE_S` with none. Returns what to call when nobody waits any more.
         """
-        members = _Members(key.exchanges, self._instruments(key))
-        question = _Question(key, members, message_id=message_id, answer=answer)
+        members = Members(key.exchanges, self._instruments(key))
+        question = Question(key, members, message_id=message_id, answer=answer)
         for instrument in _known(members):
             self._supervisor.want(instrument)
             self._questions.setdefault(instrument, set()).add(question)
@@ -498,12 +256,12 @@ class Streams:
                 log.info("The stream %s is published again.", stream.id)
             stream.broken = False
 
-    def _answer(self, question: _Question) -> None:
+    def _answer(self, question: Question) -> None:
         self._forget(question)
         question.members.refresh(self._books)
         question.answer(question.encode(self._clock.wall_us()))
 
-    def _forget(self, question: _Question) -> None:
+    def _forget(self, question: Question) -> None:
         """Nobody waits for this answer any more."""
         if question.due is None:
             return
@@ -552,33 +310,5 @@ class Streams:
         )
 
 
-def iso_us(wall_us: int) -> str:
-    """ISO 8601 in UTC with microseconds and Z."""
-    seconds, micros = divmod(wall_us, 1_000_000)
-    return f"{_whole_second(seconds)}.{micros:06d}Z"
-
-
-def _view(key: StreamKey) -> View:
-    return View(
-        key.exchanges,
-        depth=key.depth,
-        group=key.group or None,
-        split=key.split,
-        arrays=key.levels == ARRAY,
-    )
-
-
-def _known(members: _Members) -> list[Instrument]:
+def _known(members: Members) -> list[Instrument]:
     return [each for each in members.instruments if each is not None]
-
-
-_second_text = (-1, "")
-
-
-def _whole_second(seconds: int) -> str:
-    """The text of a second; kept, because a thousand updates share it."""
-    global _second_text
-    if _second_text[0] != seconds:
-        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        _second_text = (seconds, text)
-    return _second_text[1]

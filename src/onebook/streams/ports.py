@@ -1,0 +1,57 @@
+"""What streams need around them: time, instruments, connections, and who carries updates."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from onebook.model import Instrument
+from onebook.streams.stream import Stream
+
+
+class Handle(Protocol):
+    """A callback that can still be cancelled."""
+
+    def cancel(self) -> None:
+        """Do not call."""
+
+
+class Clock(Protocol):
+    """Where time comes from, and who calls back."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow, on the same scale as `call_at`."""
+
+    def wall_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+
+    def call_at(self, when: float, callback: Callable[[], None], /) -> Handle:
+        """Call back at a monotonic time."""
+
+
+class Supervisor(Protocol):
+    """Who connects to exchanges; reference counted."""
+
+    def want(self, instrument: Instrument) -> None:
+        """Somebody looks at this book."""
+
+    def unwant(self, instrument: Instrument) -> None:
+        """One less looks at it."""
+
+
+class Catalogue(Protocol):
+    """Who knows the instruments."""
+
+    def instrument(self, exchange: str, symbol: str) -> Instrument | None:
+        """The instrument of a symbol on an exchange."""
+
+
+class Publisher(Protocol):
+    """Who carries updates to clients; every call is synchronous and never waits for a reader."""
+
+    def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
+        """An update of a stream; `full` builds the whole book of the same update number."""
+
+    def status(self, stream: Stream, payload: bytes) -> None:
+        """An exchange of the stream changed its health."""
+
+    def flush(self) -> None:
+        """Everything of this tick was handed over: write."""
