@@ -29,7 +29,7 @@ class Listed(Struct):
     """A frame with items in a list."""
 
     channel: str
-    data: list[Item]
+    data: tuple[Item, ...]
 
 
 class Tagged(Struct, tag_field="e", tag="update"):
@@ -115,7 +115,7 @@ def plain(value: Any) -> Any:
     """Return a value in which level text is bytes, whoever read it."""
     if isinstance(value, Struct):
         return type(value), [plain(getattr(value, name)) for name in value.__struct_fields__]
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return bytes(value) if isinstance(value, Raw) else value
 
@@ -204,6 +204,14 @@ def test_any_frame_is_read_as_msgspec_reads_it_or_no_book_takes_its_levels(text:
     for kind in KINDS:
         fast, sure = (outcome(core.Reader(kind).read, text) for core in (COMPILED, twin))
         assert fast == sure or not taken(level_texts(fast)), text
+
+
+@needs_compiled
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 500])
+def test_any_number_of_items_is_read(count: int) -> None:
+    frame = b'{"channel":"books","data":[%b]}' % b",".join([BARE] * count)
+    assert plain(COMPILED.Reader(Listed).read(frame)) == plain(twin.Reader(Listed).read(frame))
+    assert len(COMPILED.Reader(Listed).read(frame).data) == count
 
 
 @needs_compiled

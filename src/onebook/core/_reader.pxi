@@ -21,6 +21,7 @@ cdef extern from "Python.h":
 cdef enum:
     FIELDS_MAX = 16  # fields of one Struct, its tag included
     INTEGER_DIGITS_MAX = 18  # longer ones are for msgspec
+    RECORDS_MAX = 64  # objects in one list; longer ones are for msgspec, too
     HEAD_BYTES = 8  # of a name, compared at once
 
 
@@ -93,7 +94,7 @@ cdef class Record:
                 field.most = INT64_MAX if described.le is None else described.le
             case inspect.StructType():
                 self.point(Record(described), RECORD)
-            case inspect.ListType(item_type=inspect.StructType() as item):
+            case inspect.VarTupleType(item_type=inspect.StructType() as item):
                 self.point(Record(item), RECORDS)
             case None:
                 pass
@@ -274,16 +275,16 @@ cdef const uint8_t *before_next(const uint8_t *start, const uint8_t *end) noexce
 
 
 cdef object records(Record record, const uint8_t **cursor):
-    """Return the list of objects at the cursor, which moves behind it; None in doubt."""
+    """Return the tuple of objects at the cursor, which moves behind it; None in doubt."""
     if cursor[0][0] != c"[":
         return None
     cursor[0] = blanks(cursor[0] + 1)
-    found = []
-    while cursor[0][0] == c"{":
+    cdef tuple found = ()
+    while cursor[0][0] == c"{" and len(found) < RECORDS_MAX:
         item = record.read(cursor)
         if item is None:
             return None
-        found.append(item)
+        found = found + (item,) if found else (item,)  # nearly always there is one
         cursor[0] = blanks(cursor[0])
         if cursor[0][0] == c"]":
             cursor[0] += 1

@@ -82,7 +82,7 @@ class Data(Struct, gc=False):
 
     channel: str
     type: str
-    data: list[Item]
+    data: tuple[Item, ...]
 
 
 class Control(Struct):

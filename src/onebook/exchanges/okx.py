@@ -81,7 +81,7 @@ class Update(Struct, gc=False, tag_field="action", tag="update"):
     """Changes of a book."""
 
     arg: Arg
-    data: list[Item]
+    data: tuple[Item, ...]
 
 
 class Whole(Update, tag="snapshot"):

@@ -65,7 +65,7 @@ class Data(Struct, gc=False):
     """The frame of a book."""
 
     channel: str
-    data: list[Item]
+    data: tuple[Item, ...]
     action: str
 
 
