@@ -5,6 +5,7 @@ import json
 import random
 import socket
 import struct
+import sys
 
 import pytest
 import uvloop
@@ -218,6 +219,29 @@ def test_bytes_never_overtake_each_other_and_none_is_lost(tmp_path, monkeypatch,
     print(f"seed {seed}")
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(storm(tmp_path, seed))
+
+
+WITHOUT_COMPILER = """
+import sys
+sys.modules["onebook.gateway._direct"] = None
+import pytest
+from onebook.gateway import direct
+from onebook.gateway.protocol import Connection
+assert not direct.COMPILED
+assert issubclass(Connection, direct.PurePeer)
+words = ["-k", "overtake and transport", "--no-cov", "-p", "no:cacheprovider"]
+sys.exit(pytest.main([sys.argv[1], *words]))
+"""
+
+
+async def test_the_same_holds_where_nothing_is_compiled():
+    """In a process of its own, because a class has its base for life."""
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WITHOUT_COMPILER, __file__, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await running.communicate()
+    assert running.returncode == 0, said.decode()
+    assert b"2 passed" in said
 
 
 async def open_fds(folder, **options):
