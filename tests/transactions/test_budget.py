@@ -15,6 +15,7 @@ from onebook.transactions.budget import (
     Limit,
     Rate,
     Retries,
+    Waits,
 )
 from transactions.bybit_support import CLOCK, loop_s, run
 
@@ -130,3 +131,24 @@ def test_successes_earn_retries_up_to_a_limit() -> None:
 def test_backoff_grows_with_jitter_and_has_a_limit(attempt: int, seed: int) -> None:
     wait_s = Retries(Random(seed)).backoff_s(attempt)
     assert 0.1 < wait_s <= min(BACKOFF_S_MAX, 0.25 * 2**attempt)
+
+
+def test_it_is_known_how_long_everything_only_waits() -> None:
+    async def story() -> list[float]:
+        waits, found = Waits(CLOCK), []
+        slow, slower = Limit(Rate(1, 10.0), CLOCK), Limit(Rate(1, 60.0), CLOCK)
+        for limit in (slow, slower):
+            await limit.take(waits)
+        found.append(waits.left_s)  # both had their turn at once
+        tasks = [asyncio.create_task(limit.take(waits)) for limit in (slower, slow)]
+        await asyncio.sleep(4)
+        found.append(waits.left_s)
+        with waits.asking():
+            found.append(waits.left_s)
+        await tasks[1]
+        found.append(waits.left_s)
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return [*found, waits.left_s]
+
+    assert [round(left_s) for left_s in run(story())] == [0, 6, 0, 50, 0]

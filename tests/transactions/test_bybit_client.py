@@ -14,8 +14,9 @@ from msgspec import json
 
 from onebook.transactions.budget import Retries
 from onebook.transactions.bybit import client as module
-from onebook.transactions.bybit.client import Client, Envelope, Host, Offset, signature, signed
-from onebook.transactions.bybit.endpoints import EXECUTIONS
+from onebook.transactions.bybit.client import Client, Envelope, Host, Offset
+from onebook.transactions.bybit.paths import EXECUTIONS
+from onebook.transactions.bybit.signing import signature, signed
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import Reason, SourceFailed, TooOld
 from transactions.bybit_support import CLOCK, KEY, NOW_MS, loop_now_ms, loop_s, run, samples_dir

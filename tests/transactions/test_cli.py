@@ -266,6 +266,11 @@ def test_moments() -> None:
         command._moment("soon", now)
 
 
+def test_a_bar_that_only_waits_says_so() -> None:
+    assert command._doing("Bybit", 0.0) == command._doing("Bybit", 1.0) == "fetching"
+    assert command._doing("Bybit", 41.2) == "waiting for Bybit's limit, 42 s"
+
+
 def test_a_proof_that_fails_is_put_in_words() -> None:
     from onebook.transactions.verify import Break, ChainReport, OrderReport, Verification
 
@@ -274,7 +279,7 @@ def test_a_proof_that_fails_is_put_in_words() -> None:
     orders = OrderReport(3, holds=False, breaks=(broken, broken), fills_without_order=0)
     said = command._proof(Verification(holds=False, ledger=(chain,), orders=orders))
     assert said == [
-        "FUND BTC: 5 lines, 1 breaks in the chain.",
+        "FUND BTC: 5 lines, 1 break in the chain.",
         "The fills of 3 orders do not add up in 2 figures.",
     ]
     assert command._proof(None) == []

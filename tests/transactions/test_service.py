@@ -12,7 +12,8 @@ from onebook.config import TransactionSettings
 from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, Faults, History, SimulatedKey
-from onebook.transactions.bybit.endpoints import ENDPOINTS, RATES
+from onebook.transactions.bybit.endpoints import ENDPOINTS
+from onebook.transactions.bybit.paths import RATES
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.query import Ask
 from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated
@@ -345,7 +346,8 @@ def test_lists_of_markets_that_cannot_be_had_cost_nothing(
 
     caplog.set_level(logging.WARNING)
     assert story(work)["transactions"] == whole
-    assert "could not be loaded" in caplog.text
+    assert "could not be loaded: " in caplog.text
+    assert "exchange_error: Bybit could not answer in time." in caplog.text
 
 
 def test_credentials_that_are_not_there() -> None:

@@ -1,6 +1,7 @@
 """`onebook transactions`: an account's history into a file, complete or saying what is missing."""
 
 import asyncio
+import math
 import re
 import secrets
 from contextlib import aclosing
@@ -27,6 +28,7 @@ from onebook.transactions.verify import Verification
 ALL: Final = "all"  # that the exchange keeps
 OPERATOR: Final = "operator"
 PROGRESS_S: Final = 0.2
+WAIT_SHOWN_S: Final = 1.0
 DEADLINE_S: Final = 24 * 3_600.0
 EXIT_INCOMPLETE: Final = 1
 _DAYS_AGO = re.compile(r"\d{1,6}[smhd]", re.ASCII)
@@ -155,7 +157,19 @@ async def _show_progress(progress: Progress, task: TaskID, run: Run) -> None:
     while True:
         await asyncio.sleep(PROGRESS_S)
         came = run.query.to_ms - run.came_to_ms
-        progress.update(task, completed=came, count=run.totals.count)
+        progress.update(
+            task,
+            completed=came,
+            count=run.totals.count,
+            description=_doing(run.display, run.waiting_s),
+        )
+
+
+def _doing(exchange: str, waiting_s: float) -> str:
+    """What the bar says: a fetch that only waits looks like one that hangs."""
+    if waiting_s <= WAIT_SHOWN_S:
+        return "fetching"
+    return f"waiting for {exchange}'s limit, {math.ceil(waiting_s)} s"
 
 
 def _show(outcome: Outcome, output: Path) -> None:
@@ -193,14 +207,26 @@ def _proof(found: Verification | None) -> list[str]:
         return []
     sentences = [
         f"{chain.wallet} {chain.asset}: {chain.records:,} lines, "
-        + ("the balances chain." if chain.holds else f"{len(chain.breaks)} breaks in the chain.")
+        + (
+            "the balances chain."
+            if chain.holds
+            else f"{_counted(len(chain.breaks), 'break')} in the chain."
+        )
         for chain in found.ledger
     ]
     orders = found.orders
     if orders.checked:
-        state = "add up" if orders.holds else f"do not add up in {len(orders.breaks)} figures"
+        state = (
+            "add up"
+            if orders.holds
+            else f"do not add up in {_counted(len(orders.breaks), 'figure')}"
+        )
         sentences.append(f"The fills of {orders.checked:,} orders {state}.")
     return sentences
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _moment(text: str, now: int) -> int:

@@ -146,6 +146,11 @@ class Adapter(Protocol):
         """Every source by its name."""
         ...
 
+    @property
+    def waiting_s(self) -> float:
+        """How long it asks nothing because its limits are used up; 0 while anything is asked."""
+        ...
+
     def reader(
         self,
         environment: Environment,

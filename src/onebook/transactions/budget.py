@@ -3,9 +3,12 @@
 - `Limit`: so many requests in a rolling window, as exchanges count; follows what they say.
 - `Circuit`: after an answer that means "stop everything", nothing is asked for a while.
 - `Retries`: successes earn retries, so that a broken exchange is not hammered.
+- `Waits`: whether all of this only waits at the moment, and how long, for people to be told.
 """
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from random import Random
 from typing import Final
 
@@ -51,10 +54,11 @@ class Limit:
         self._turns: deque[float] = deque(maxlen=rate.count)
         self._blocked_until_s = 0.0
 
-    async def take(self) -> None:
+    async def take(self, waits: "Waits | None" = None) -> None:
         """Wait for the next turn."""
         while (wait_s := self._reserve(self._clock.now_s())) > 0:
-            await self._clock.sleep(wait_s)
+            with waits.waiting(wait_s) if waits else nullcontext():
+                await self._clock.sleep(wait_s)
             if self._clock.now_s() >= self._blocked_until_s:
                 return
             # While we slept, the exchange said "not before": the turn we had is void.
@@ -119,3 +123,38 @@ class Retries:
         """How long to wait before an attempt: exponential, with full jitter."""
         ceiling_s = min(BACKOFF_S_MAX, BACKOFF_S * 2.0**attempt)
         return self._random.uniform(BACKOFF_S / 2, ceiling_s)
+
+
+class Waits:
+    """Which requests wait for their turn, and whether any is under way meanwhile."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turns_s: list[float] = []
+        self._asking = 0
+
+    @property
+    def left_s(self) -> float:
+        """How long until the first of those that wait may ask; 0 while anything is asked."""
+        if self._asking or not self._turns_s:
+            return 0.0
+        return max(0.0, min(self._turns_s) - self._clock.now_s())
+
+    @contextmanager
+    def waiting(self, wait_s: float) -> Iterator[None]:
+        """A request waits for its turn for as long as the context lasts."""
+        turn_s = self._clock.now_s() + wait_s
+        self._turns_s.append(turn_s)
+        try:
+            yield
+        finally:
+            self._turns_s.remove(turn_s)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A request is under way for as long as the context lasts."""
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1

@@ -252,13 +252,19 @@ class Run:
         self.query = query
         self.totals = Totals()
         self.verifier: Verifier | None = None
+        self._adapter = adapter
         self._clock = clock
         self._progress = asyncio.Event()
         self._last = FIRST
         self._stopped = LIMIT_REACHED
-        self._parts = [self._part(name, adapter, reader) for name in query.sources]
+        self._parts = [self._part(name, reader) for name in query.sources]
         if query.ask.verify:
             self.verifier = Verifier(below_ms=self._top_ms if query.state else query.to_ms + 1)
+
+    @property
+    def display(self) -> str:
+        """The exchange's name for people."""
+        return self._adapter.entry.display
 
     @property
     def walkers(self) -> list[Walker]:
@@ -271,8 +277,8 @@ class Run:
         state = self.query.state
         return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
 
-    def _part(self, name: str, adapter: Adapter, reader: Reader) -> Part:
-        source, state = adapter.sources[name], self.query.state
+    def _part(self, name: str, reader: Reader) -> Part:
+        source, state = self._adapter.sources[name], self.query.state
         place: Place = state.place(name) if state else (FIRST.negative_ms, FIRST.record_id)
         if place in (DONE, GIVEN_UP):
             return Part(source, None, given_up=place == GIVEN_UP)
@@ -328,6 +334,11 @@ class Run:
         walking = [w.came_to for w in self.walkers if not w.exhausted and w.failure is None]
         came_ms = -min(walking).negative_ms if walking else self.query.from_ms
         return min(max(came_ms, self.query.from_ms), self.query.to_ms)
+
+    @property
+    def waiting_s(self) -> float:
+        """How long the exchange's limits let nothing be asked; 0 while anything is asked."""
+        return self._adapter.waiting_s
 
     def nothing_but_failure(self) -> SourceFailed | None:
         """The failure to answer with: the account as a whole, or every source without a record."""

@@ -23,18 +23,16 @@ from onebook.transactions.adapter import (
 )
 from onebook.transactions.budget import Retries
 from onebook.transactions.bybit.client import Client, Envelope, Host
-from onebook.transactions.bybit.endpoints import (
+from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES
+from onebook.transactions.bybit.instruments import Markets
+from onebook.transactions.bybit.paths import (
     ACCOUNT,
     API_KEY,
-    ENDPOINTS,
-    ENTRY,
     INSTRUMENTS,
     LOADED_CATEGORIES,
     MARKETS_MAX_AGE_MS,
-    SOURCES,
     Endpoint,
 )
-from onebook.transactions.bybit.instruments import Markets
 from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id
 from onebook.transactions.clock import REAL, Clock
 from onebook.transactions.credentials import Credentials
@@ -74,6 +72,11 @@ class Bybit:
     def sources(self) -> Mapping[str, Source]:
         """Every source by its name."""
         return SOURCES
+
+    @property
+    def waiting_s(self) -> float:
+        """How long nothing is asked because limits are used up; see `adapter.Adapter`."""
+        return self._client.waits.left_s
 
     def reader(
         self,
@@ -132,9 +135,7 @@ class Place:
                     break
         except (SourceFailed, LookupError, TypeError, ValueError) as error:
             # Names tell nearly everything: a missing list costs the odd delisted symbol.
-            log.warning(
-                "Bybit's %s markets could not be loaded: %s", category, type(error).__name__
-            )
+            log.warning("Bybit's %s markets could not be loaded: %s", category, _why(error))
 
 
 class BybitReader:
@@ -287,6 +288,12 @@ def unavailable_types(granted: set[str]) -> tuple[str, ...]:
         if endpoint.permission and not granted.intersection(endpoint.permission)
     }
     return tuple(kind for kind in ENTRY.types if kind in missing)
+
+
+def _why(error: Exception) -> str:
+    """The reason of a failure for the log; a foreign exception's text could hold anything."""
+    failure = error if isinstance(error, SourceFailed) else _unreadable()
+    return f"{failure.reason.value}: {failure.message}"
 
 
 def _unreadable() -> SourceFailed:

@@ -1,6 +1,5 @@
 """Asking Bybit: signed GETs, its clock, its limits, its errors. It never writes to an account.
 
-- Signing: https://bybit-exchange.github.io/docs/v5/guide#authentication
 - Error codes: https://bybit-exchange.github.io/docs/v5/error
 - Limits and their headers: https://bybit-exchange.github.io/docs/v5/rate-limit
 
@@ -8,11 +7,8 @@ The query string is built once, signed and sent byte for byte: clients that quot
 the signature on cursors. Bybit's messages stay here: 10004 repeats the API key.
 """
 
-import hashlib
-import hmac
 import logging
 import re
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
@@ -20,21 +16,17 @@ from random import Random
 from typing import Any, Final
 
 import httpx
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from msgspec import MsgspecError, Struct, json
 
 from onebook.transactions import counters
-from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Limit, Retries
-from onebook.transactions.bybit.endpoints import IP_RATE, RATES
+from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Limit, Retries, Waits
+from onebook.transactions.bybit.paths import IP_RATE, RATES
+from onebook.transactions.bybit.signing import signed
 from onebook.transactions.clock import Clock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import Reason, SourceFailed, TooOld
 
 NAME: Final = "bybit"  # in what is counted
-RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clock
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024  # instruments of a category are about 1 MB
@@ -175,6 +167,7 @@ class Client:
         self.clock = clock
         self.random = random or Random()  # noqa: S311  # jitter
         self.circuit = Circuit(CIRCUIT_S, clock)
+        self.waits = Waits(clock)
         self._ip_limit = Limit(IP_RATE, clock)
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
@@ -225,12 +218,12 @@ class Client:
     ) -> Envelope:
         limit = host.limit(path, credentials.api_key if credentials else "")
         came_s = self.clock.now_s()
-        await limit.take()
-        await self._ip_limit.take()
+        await limit.take(self.waits)
+        await self._ip_limit.take(self.waits)
         counters.WAITED.labels(NAME).inc(max(0.0, self.clock.now_s() - came_s))
         if (left_s := self.circuit.left_s()) > 0:
             raise _circuit_open(left_s)
-        with _counted():
+        with _counted(), self.waits.asking():
             return await self._ask(host, path, query, credentials, limit=limit)
 
     async def _ask(
@@ -365,29 +358,6 @@ def obey(limit: Limit, headers: Mapping[str, str], envelope: Envelope) -> None:
         limit.block(wait_s if wait_s > 0 else 1.0)
     elif _digits(headers, "x-bapi-limit-status") == 0 and wait_s > 0:
         limit.block(wait_s)
-
-
-def signed(credentials: Credentials, query: str, *, at_ms: int) -> dict[str, str]:
-    """The headers that prove who asks for a query string."""
-    text = f"{at_ms}{credentials.api_key}{RECV_WINDOW_MS}{query}".encode()
-    return {
-        "X-BAPI-API-KEY": credentials.api_key,
-        "X-BAPI-TIMESTAMP": str(at_ms),
-        "X-BAPI-RECV-WINDOW": str(RECV_WINDOW_MS),
-        "X-BAPI-SIGN": signature(credentials.secret, text),
-    }
-
-
-def signature(secret: str, text: bytes) -> str:
-    """HMAC-SHA256 in hex; for a key that the operator made (PEM), RSA-SHA256 in base64."""
-    if not secret.startswith("-----BEGIN"):
-        return hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
-    key = load_pem_private_key(secret.encode(), password=None)
-    if not isinstance(key, RSAPrivateKey):
-        raise SourceFailed(
-            Reason.AUTHENTICATION_FAILED, "The stored secret is no RSA private key.", fatal=True
-        )
-    return b64encode(key.sign(text, PKCS1v15(), hashes.SHA256())).decode()
 
 
 async def _bounded(response: httpx.Response) -> bytes:

@@ -1,110 +1,42 @@
-"""Every Bybit endpoint that history is read from: the facts, as a table.
+"""Every Bybit endpoint that history is read from: the facts, as a table."""
 
-Limits: https://bybit-exchange.github.io/docs/v5/rate-limit (start values are a fifth or so of the
-table's; the exchange's own headers raise them). Windows and how far back: the page of each path,
-see `docs/reference/transactions.md` for the list of what Bybit leaves open and how we decided.
-"""
+from typing import Any, Final
 
-from typing import Any, Final, NamedTuple
-
-from msgspec import Struct
-
-from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
+from onebook.model import SECOND_MS
 from onebook.transactions.adapter import ExchangeEntry, Source
-from onebook.transactions.budget import Rate
 from onebook.transactions.bybit import closings, funds, ledger, trades
-from onebook.transactions.bybit.rows import EXCHANGE, Mapper
+from onebook.transactions.bybit.paths import (
+    BEGAN_MS,
+    CLOSED_PNL,
+    CLOSED_PNL_LAG_MS,
+    DELIVERIES,
+    DEPOSITS,
+    EXECUTIONS,
+    FUND_LEDGER,
+    FUND_WALLET,
+    FUTURES_PERMISSION,
+    INTERNAL_DEPOSITS,
+    LEDGER,
+    LEVER_ORDERS,
+    MONTH_MS,
+    ORDERS,
+    SETTLEMENTS,
+    SPOT_PERMISSION,
+    TRANSFERS,
+    TWO_YEARS_MS,
+    UNIVERSAL_TRANSFERS,
+    WALLET,
+    WALLET_PERMISSION,
+    WEEK_MS,
+    WITHDRAWALS,
+    Endpoint,
+    Times,
+)
+from onebook.transactions.bybit.rows import EXCHANGE
 
-WEEK_MS: Final = 7 * DAY_MS
-MONTH_MS: Final = 30 * DAY_MS
-TWO_YEARS_MS: Final = 730 * DAY_MS
-
-BEGAN_MS: Final = 1_519_862_400_000  # 2018-03-01: Bybit opened that month
 LEVER_ENDED_MS: Final = 1_759_276_800_000  # 2025-10-01: leverage tokens ended 2025-07-04
 # Bybit filters deposits by their creation and shows only when they were credited.
 DEPOSIT_LAG_MS: Final = WEEK_MS
-# A closing order can rest before it fills; Bybit does not say which time the filter goes by.
-CLOSED_PNL_LAG_MS: Final = WEEK_MS
-
-EXECUTIONS: Final = "/v5/execution/list"
-ORDERS: Final = "/v5/order/history"
-CLOSED_PNL: Final = "/v5/position/closed-pnl"
-LEDGER: Final = "/v5/account/transaction-log"
-WALLET: Final = "/v5/account/wallet-balance"
-ACCOUNT: Final = "/v5/account/info"
-FUND_WALLET: Final = "/v5/asset/transfer/query-account-coins-balance"
-FUND_LEDGER: Final = "/v5/asset/fundinghistory"
-DEPOSITS: Final = "/v5/asset/deposit/query-record"
-INTERNAL_DEPOSITS: Final = "/v5/asset/deposit/query-internal-record"
-WITHDRAWALS: Final = "/v5/asset/withdraw/query-record"
-TRANSFERS: Final = "/v5/asset/transfer/query-inter-transfer-list"
-UNIVERSAL_TRANSFERS: Final = "/v5/asset/transfer/query-universal-transfer-list"
-DELIVERIES: Final = "/v5/asset/delivery-record"
-SETTLEMENTS: Final = "/v5/asset/settlement-record"
-LEVER_ORDERS: Final = "/v5/spot-lever-token/order-record"
-API_KEY: Final = "/v5/user/query-api"
-INSTRUMENTS: Final = "/v5/market/instruments-info"
-
-MINUTE_S: Final = 60.0
-IP_RATE: Final = Rate(500, 5.0)  # the table says 600; a breach costs ten minutes
-RATES: Final = {
-    EXECUTIONS: Rate(50, 1.0, start=10),
-    ORDERS: Rate(50, 1.0, start=10),
-    CLOSED_PNL: Rate(50, 1.0, start=10),
-    LEDGER: Rate(25, 1.0, start=10),
-    WALLET: Rate(50, 1.0, start=10),
-    ACCOUNT: Rate(50, 1.0, start=10),
-    FUND_WALLET: Rate(5, 1.0),
-    FUND_LEDGER: Rate(30, 1.0, start=10),
-    DEPOSITS: Rate(100, MINUTE_S),
-    INTERNAL_DEPOSITS: Rate(300, 1.0, start=10),
-    WITHDRAWALS: Rate(300, MINUTE_S),
-    TRANSFERS: Rate(60, MINUTE_S),
-    UNIVERSAL_TRANSFERS: Rate(5, 1.0),
-    DELIVERIES: Rate(50, 1.0, start=10),
-    SETTLEMENTS: Rate(50, 1.0, start=10),
-    LEVER_ORDERS: Rate(10, 1.0),
-    API_KEY: Rate(10, 1.0),
-    INSTRUMENTS: Rate(20, 1.0),
-}
-
-
-class Times(NamedTuple):
-    """How an endpoint takes a range of time."""
-
-    start: str = "startTime"
-    end: str = "endTime"
-    unit_ms: int = 1
-
-
-class Endpoint(Struct, frozen=True, kw_only=True):
-    """A source of ours as Bybit offers it.
-
-    Args:
-        source: How it is walked.
-        path: Where it is.
-        fixed: Parameters that are always sent.
-        mapper: How a row becomes a record.
-        rows: Where the rows are in `result`.
-        category: What Bybit calls the market; every category's markets are loaded where it is "*".
-        permission: What the key needs, as `query-api` lists it; any of these.
-        optional: Whether a failure only means that there is nothing.
-    """
-
-    source: Source
-    path: str
-    fixed: tuple[tuple[str, str], ...]
-    mapper: Mapper
-    rows: str = "list"
-    category: str = ""
-    times: Times = Times()
-    permission: tuple[str, ...] = ()
-    optional: bool = False
-
-
-SPOT_PERMISSION: Final = ("SpotTrade",)
-FUTURES_PERMISSION: Final = ("Order", "Position", "DerivativesTrade")
-WALLET_PERMISSION: Final = ("AccountTransfer", "SubMemberTransfer", "SubMemberTransferList")
 
 
 def _executions(
@@ -339,5 +271,3 @@ ENTRY: Final = ExchangeEntry(
         "transfers",
     ),
 )
-LOADED_CATEGORIES: Final = ("spot", "linear", "inverse")
-MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS
