@@ -12,7 +12,7 @@ from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES, WORD
 from onebook.transactions.bybit.instruments import CACHE_MAX, Markets, guess, listed
 from onebook.transactions.bybit.rows import Context, ms
 from onebook.transactions.failures import SourceFailed
-from onebook.transactions.record import Direction, Status, View
+from onebook.transactions.record import Direction, Holder, Status, View
 from transactions.bybit_support import samples_dir
 from transactions.test_samples import names
 from transactions.test_samples import rows_of as sample_rows
@@ -385,6 +385,7 @@ class TestLedger:
         record = ledger.contract_ledger(row, SPOT)
         assert record.position is not None
         assert record.position.funding == "0.5"
+        assert record.account == Holder("CONTRACT", None)  # its balances chain apart
 
     def test_a_leverage_token_line_is_of_its_own_type_and_names_its_line(self) -> None:
         row = line(type="TOKENS_REDEMPTION", currency="BTC3L", change="-4", category="")
@@ -546,8 +547,8 @@ class TestTables:
         assert len(ENTRY.types) == 9
 
     def test_trades_are_fills_and_orders_only_by_name(self) -> None:
-        assert WORDS["trades"] == ("spot_fills",)
-        assert WORDS["spot_orders"] == ("spot_fills", "spot_orders")
+        assert WORDS["trades"] == ("spot_fills", "former_spot_fills")
+        assert WORDS["spot_orders"] == ("spot_fills", "spot_orders", "former_spot_orders")
 
     def test_the_default_is_safe_to_sum(self) -> None:
         """Contract 4: every type except ledger and holdings; orders would count fills twice."""

@@ -57,8 +57,9 @@ class Source(Struct, frozen=True, kw_only=True):
         page_rows: How many rows a full page has.
         page_rows_least: What the page size could shrink to without a word: a page with fewer
             rows is surely the last. 0: a short page proves nothing (the query is filtered).
-        untimed: Whether rows may come without a time: they count at the end of their window,
-            which is therefore never cut differently and is handed on as a whole.
+        untimed: Whether rows may come without a time, or in no order of it. Without one they
+            count at the end of their window, which is therefore never cut differently; it is
+            handed on as a whole.
     """
 
     name: str
@@ -93,12 +94,15 @@ class Page(Struct, frozen=True):
         rows: How many rows it held.
         cursor: Where it goes on; "" at the end.
         unreadable: How many rows did not fit the mapping; they are in `records` as `other`.
+        kept_from_ms: Set where an answer shows that there was more before this time than the
+            exchange shows: Unix ms.
     """
 
     records: list[Record]
     rows: int
     cursor: str
     unreadable: int = 0
+    kept_from_ms: int | None = None
 
 
 class AccountInfo(Struct, frozen=True):

@@ -120,11 +120,13 @@ class Part(Struct, frozen=True):
 
     Args:
         walker: Its walker; None for a source that earlier pages finished or gave up.
+        kept_from_ms: What earlier pages found of how far back the exchange shows it.
     """
 
     source: Source
     walker: Walker | None
     given_up: bool = False
+    kept_from_ms: int | None = None
 
 
 def coverage_of(
@@ -147,6 +149,8 @@ def _entry(query: Query, part: Part, *, last: Key, stopped: str, top_ms: int) ->
         reached = (None, FAILED_BEFORE)
     elif walker is not None:
         reached = _reached(query, walker, last=last, stopped=stopped)
+    elif part.kept_from_ms is not None:
+        reached = (min(part.kept_from_ms, query.to_ms), OLDER_NOT_KEPT)
     from_ms, reason = reached
     return Coverage(source.type, from_ms, top_ms, reason is None, reason, floor)
 
@@ -159,8 +163,8 @@ def _reached(
         return _time_of(walker.delivered), walker.failure.reason.value
     if not walker.exhausted:
         return _time_of(max(last, walker.delivered)), stopped
-    if walker.source.window_ms and walker.floor_ms > query.from_ms:
-        return min(walker.floor_ms, query.to_ms), OLDER_NOT_KEPT
+    if walker.kept_from_ms is not None:
+        return min(walker.kept_from_ms, query.to_ms), OLDER_NOT_KEPT
     if walker.disordered:
         return query.from_ms, OUT_OF_ORDER
     return query.from_ms, None

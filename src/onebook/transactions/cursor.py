@@ -93,6 +93,21 @@ def key_digest(key_id: str) -> str:
     return hashlib.sha256(key_id.encode()).hexdigest()[:16]
 
 
+def done(kept_from_ms: int | None) -> Place:
+    """The place of a source that has nothing left, and from when on it had everything."""
+    return DONE if kept_from_ms is None else (DONE[0], str(kept_from_ms))
+
+
+def kept_from_ms(place: Place) -> int | None:
+    """What `done` was told."""
+    return int(place[1]) if is_over(place) and place[1].isdecimal() else None
+
+
+def is_over(place: Place) -> bool:
+    """Whether nothing is asked of a source any more."""
+    return place[0] == DONE[0]
+
+
 def as_key(place: Place) -> Key:
     """A place as a walker takes it."""
     return Key(*place)

@@ -112,6 +112,7 @@ class Walker:
         self.floor_ms = floor_ms(source, now_ms())
         self.cut_short_ms: int | None = None
         self.delivered = wanted.after
+        self._lost_before_ms = NOTHING_LEFT_MS
         self._reader = reader
         self._wanted = wanted
         self._now_ms = now_ms
@@ -132,6 +133,13 @@ class Walker:
     def exhausted(self) -> bool:
         """Whether there is nothing left, and nothing went wrong."""
         return self.finished and not self.ready and self.failure is None
+
+    @property
+    def kept_from_ms(self) -> int | None:
+        """From when on the exchange shows all there was; None for the whole range."""
+        floor = self.floor_ms if self.source.window_ms else NOTHING_LEFT_MS
+        kept = max(floor, self._lost_before_ms)
+        return kept if kept > self._wanted.from_ms else None
 
     @property
     def came_to(self) -> Key:
@@ -234,6 +242,8 @@ class Walker:
     async def _accept(self, page: Page, frontier_ms: int, *, snapshot: bool = False) -> None:
         self.pages += 1
         self.unreadable += page.unreadable
+        if page.kept_from_ms is not None:
+            self._lost_before_ms = max(self._lost_before_ms, page.kept_from_ms)
         self._sorter.push(page.records, snapshot=snapshot)
         await self._hand_on(min(self.frontier_ms, frontier_ms))
 

@@ -7,11 +7,22 @@ from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import rows
 from onebook.simulator.bybit_account.history import Account
 from onebook.simulator.bybit_account.keys import Refused
-from onebook.simulator.bybit_account.tables import IDS, NUMBER, PAIRS, Codec, Entry, Table
+from onebook.simulator.bybit_account.modes import UTA_2
+from onebook.simulator.bybit_account.tables import (
+    CURSOR_ID,
+    IDS,
+    NUMBER,
+    PAIRS,
+    TOKEN,
+    Codec,
+    Entry,
+    Table,
+)
 
 WEEK_MS: Final = 7 * DAY_MS
 MONTH_MS: Final = 30 * DAY_MS
 TWO_YEARS_MS: Final = 730 * DAY_MS
+HALF_YEAR_MS: Final = 180 * DAY_MS
 SECOND_MS: Final = 1_000
 
 WALLET: Final = ("AccountTransfer", "SubMemberTransfer", "SubMemberTransferList")
@@ -39,12 +50,16 @@ class Listing(NamedTuple):
     rows: str = "list"
     permission: tuple[str, ...] = ()
     wanted: Callable[[Entry, Query, int], bool] | None = None
+    needs: str = ""  # a parameter that must be there
+    ranged: bool = True  # whether it takes times at all
+    shows_ms: int | None = None  # older rows are left out without a word
 
 
-def _by_category(tables: str) -> Callable[[Account, Query], Table]:
+def _by_category(tables: str, *, but: str = "") -> Callable[[Account, Query], Table]:
     def table(account: Account, query: Query) -> Table:
-        found = getattr(account, tables).get(query.get("category", ""))
-        if found is None:
+        category = query.get("category", "")
+        found = getattr(account, tables).get(category)
+        if found is None or category == but:
             raise Refused(181001, "category only support linear, inverse or spot")
         assert isinstance(found, Table)
         return found
@@ -59,6 +74,13 @@ def _plain(name: str) -> Callable[[Account, Query], Table]:
         return found
 
     return table
+
+
+def _book_apart(account: Account, query: Query) -> Table:
+    """In UTA 2.0 there is no wallet of inverse contracts, and its book is gone."""
+    if account.status == UTA_2:
+        raise Refused(100028, "The API endpoint is not available for unified accounts.")
+    return account.contract_ledger
 
 
 def _fill_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
@@ -163,6 +185,34 @@ LISTINGS: Final = {
     "/v5/spot-lever-token/order-record": Listing(
         _plain("token_orders"), _pure(rows.token_order), TWO_YEARS_MS, 100, 500, NUMBER,
     ),
+    "/v5/account/contract-transaction-log": Listing(
+        _book_apart, _pure(rows.contract_line), WEEK_MS, 20, 50, CURSOR_ID,
+        keeps_ms=TWO_YEARS_MS, permission=CONTRACT, wanted=_line_wanted,
+    ),
+    "/v5/pre-upgrade/execution/list": Listing(
+        _by_category("former_executions", but="spot"), _pure(rows.former_execution), WEEK_MS, 50,
+        100, TOKEN, keeps_ms=TWO_YEARS_MS, wanted=_fill_wanted,
+    ),
+    "/v5/pre-upgrade/order/history": Listing(
+        _by_category("former_orders"), _pure(rows.former_order), WEEK_MS, 20, 50, TOKEN,
+        keeps_ms=TWO_YEARS_MS, wanted=_order_wanted,
+    ),
+    "/v5/pre-upgrade/position/closed-pnl": Listing(
+        _by_category("former_closed"), _pure(rows.former_closed_pnl), WEEK_MS, 50, 100, TOKEN,
+        keeps_ms=TWO_YEARS_MS, permission=CONTRACT, wanted=_symbol_wanted, needs="symbol",
+    ),
+    "/v5/pre-upgrade/account/transaction-log": Listing(
+        _plain("usdc_ledger"), _pure(rows.former_line), WEEK_MS, 20, 50, PAIRS,
+        keeps_ms=TWO_YEARS_MS, shows_ms=HALF_YEAR_MS, permission=CONTRACT, wanted=_line_wanted,
+    ),
+    "/v5/pre-upgrade/asset/settlement-record": Listing(
+        _plain("former_sessions"), _pure(rows.session), WEEK_MS, 20, 50, PAIRS, ranged=False,
+        shows_ms=HALF_YEAR_MS, wanted=_symbol_wanted,
+    ),
+    "/v5/pre-upgrade/asset/delivery-record": Listing(
+        _plain("former_deliveries"), _pure(rows.delivery), WEEK_MS, 20, 50, PAIRS, ranged=False,
+        wanted=_symbol_wanted,
+    ),
 }  # fmt: skip
 
 MINUTE_S: Final = 60.0
@@ -186,6 +236,14 @@ LIMITS: Final = {
     "/v5/asset/coin/query-info": (5, 1.0),
     "/v5/asset/exchange/query-convert-history": (50, 1.0),
     "/v5/user/query-api": (10, 1.0),
+    # Not in Bybit's table.
+    "/v5/account/contract-transaction-log": (50, 1.0),
+    "/v5/pre-upgrade/execution/list": (50, 1.0),
+    "/v5/pre-upgrade/order/history": (50, 1.0),
+    "/v5/pre-upgrade/position/closed-pnl": (50, 1.0),
+    "/v5/pre-upgrade/account/transaction-log": (50, 1.0),
+    "/v5/pre-upgrade/asset/settlement-record": (50, 1.0),
+    "/v5/pre-upgrade/asset/delivery-record": (50, 1.0),
 }
 IP_LIMIT: Final = (600, 5.0)
 IP_BAN_S: Final = 600.0
@@ -196,11 +254,18 @@ TOO_OLD: Final = (
 
 
 def bounds(listing: Listing, query: Query, now_ms: int) -> tuple[int, int]:
-    """The range of time that a query asks for.
+    """The range of time that a query is answered for.
 
     Raises:
         Refused: As the real one would.
     """
+    if listing.needs and not query.get(listing.needs):
+        raise Refused(10001, f"params error: {listing.needs} is required")
+    start, end = _asked_range(listing, query, now_ms) if listing.ranged else (0, now_ms)
+    return start if listing.shows_ms is None else max(start, now_ms - listing.shows_ms), end
+
+
+def _asked_range(listing: Listing, query: Query, now_ms: int) -> tuple[int, int]:
     start, end = (_time(query, name, listing.unit_ms) for name in listing.times)
     span = listing.default_ms if start is None and end is None else 0
     window = span or listing.window_ms - (SECOND_MS if listing.strictly else 0)

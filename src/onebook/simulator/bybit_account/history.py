@@ -12,27 +12,27 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account.amounts import UNIT, product, quotient
+from onebook.simulator.bybit_account.books import UID, Books
 from onebook.simulator.bybit_account.facts import (
     Closed,
     Delivered,
     Deposit,
     Fill,
     FundLine,
-    Line,
     Market,
     Moved,
     Order,
     Withdrawal,
 )
+from onebook.simulator.bybit_account.modes import CONTRACT, UNIFIED, USDC, Modes, split
 from onebook.simulator.bybit_account.tables import Table
 
-UID: Final = "7654321"
 HOUR_MS: Final = 3_600_000
 FUNDING_MS: Final = 8 * HOUR_MS
 SPOT_RATE, LINEAR_RATE, INVERSE_RATE = "0.001", "0.00055", "0.0006"
@@ -72,6 +72,8 @@ class History(Struct, frozen=True):
         withdrawals: How many withdrawals.
         transfers: How many transfers between its wallets; a tenth as many to other users.
         seed: What it is made from.
+        unified_ms: When it became a unified account; 0: it always was.
+        merged_ms: When inverse contracts joined its wallet (UTA 2.0); 0: they always were there.
     """
 
     from_ms: int
@@ -81,6 +83,8 @@ class History(Struct, frozen=True):
     withdrawals: int = 60
     transfers: int = 60
     seed: int = 1
+    unified_ms: int = 0
+    merged_ms: int = 0
 
 
 class Holding:
@@ -105,7 +109,16 @@ class Account:
         self.closed = {name: Table() for name in ("linear", "inverse")}
         self.deliveries = {name: Table() for name in ("linear", "inverse")}
         self.sessions = Table()
-        self.ledger = Table()
+        self.former_executions: dict[str, Table] = {}
+        self.former_orders: dict[str, Table] = {}
+        self.former_closed: dict[str, Table] = {}
+        self.former_sessions = Table()
+        self.former_deliveries = Table()  # of options, which it never traded
+        self.modes = Modes(history.unified_ms, history.merged_ms)
+        self.books = Books(self.modes)
+        self.ledger = self.books.tables[UNIFIED]
+        self.contract_ledger = self.books.tables[CONTRACT]
+        self.usdc_ledger = self.books.tables[USDC]
         self.fund_ledger = Table()
         self.deposits = Table()
         self.internal_deposits = Table()
@@ -113,7 +126,7 @@ class Account:
         self.transfers = Table()
         self.universal = Table()
         self.token_orders = Table()
-        self.unified: Counter[str] = Counter()
+        self.unified = self.books.held[UNIFIED]
         self.fund: Counter[str] = Counter()
         self.inserted: set[str] = set()
         self._random = Random(history.seed)  # noqa: S311  # a simulation
@@ -124,6 +137,11 @@ class Account:
         self._fills = 0
         self._generate()
 
+    @property
+    def status(self) -> int:
+        """Its `unifiedMarginStatus` at the end of the history."""
+        return self.modes.status(self.history.to_ms)
+
     # The order of time ----------------------------------------------------------------
 
     def _generate(self) -> None:
@@ -131,6 +149,7 @@ class Account:
         self._schedule_funding()
         self._schedule_odds()
         self._schedule_trading()
+        self._schedule_modes()
         while self._queue:
             at_ms, _, act = heapq.heappop(self._queue)
             if at_ms <= self.history.to_ms:
@@ -139,6 +158,7 @@ class Account:
             for table in tables.values():
                 table.entries.sort(key=lambda entry: (entry.at_ms, entry.seq))
         self.deposits.entries.sort(key=lambda entry: (entry.at_ms, entry.seq))
+        self._split()
 
     def _at(self, at_ms: int, act: Callable[[int], None]) -> None:
         heapq.heappush(self._queue, (at_ms, self._next(), act))
@@ -170,6 +190,13 @@ class Account:
             self._at(self._somewhere(), partial(self._some_transfer, index=index))
         for index in range(self.history.transfers // 10):
             self._at(self._somewhere(), partial(self._give, index=index))
+
+    def _schedule_modes(self) -> None:
+        changes = {self.modes.unified_ms, self.modes.merged_ms} - {0}
+        if changes:
+            self._at(self.history.from_ms + 2_000, self._fund_contracts)
+        for at_ms in sorted(changes):
+            self._at(at_ms, self._change_mode)
 
     def _schedule_funding(self) -> None:
         first = -(-self.history.from_ms // FUNDING_MS) * FUNDING_MS
@@ -404,37 +431,45 @@ class Account:
 
     # Wallets --------------------------------------------------------------------------
 
-    def _book(
-        self,
-        at_ms: int,
-        coin: str,
-        cash: int,
-        *,
-        fee: int = 0,
-        fill: Fill | None = None,
-        size: int = 0,
-        funding: int | None = None,
-        kind: str = "TRADE",
-    ) -> None:
-        """One line of the unified wallet's book."""
-        change = cash + (funding or 0) - fee
-        self.unified[coin] += change
-        seq = self._next()
-        if fill is None:
-            line = Line(
-                f"L-{seq}", "", "", "None", kind, 0, 0, coin, 0, 0, fee, cash, change,
-                self.unified[coin], "0", "", "", "",
-            )  # fmt: skip
-        else:
-            spot = fill.market.category == "spot"
-            line = Line(
-                f"{UID}_{fill.market.symbol}_{seq}", fill.market.symbol, fill.market.category,
-                fill.side, "SETTLEMENT" if funding is not None else "TRADE",
-                cash if spot else fill.quantity, size, coin, fill.price, funding, fee, cash,
-                change, self.unified[coin], fill.rate, fill.execution_id, fill.order_id,
-                fill.link_id,
-            )  # fmt: skip
-        self.ledger.append(at_ms, seq, line)
+    def _book(self, at_ms: int, coin: str, cash: int, **more: Any) -> None:
+        """One line of a trading wallet's book."""
+        self.books.add(at_ms, self._next(), coin, cash, **more)
+
+    def _fund_contracts(self, at_ms: int) -> None:
+        """Where contracts have wallets of their own, they get their margin."""
+        for market in {market.settle: market for market in MARKETS if market.settle}.values():
+            source, target = (self.modes.wallet(at_ms, of) for of in (None, market))
+            if target == source:
+                continue
+            seq, amount = self._next(), 100 * UNIT
+            moved = Moved(
+                f"selfTransfer_{_uuid(seq)}", market.settle, amount, source, target, "", ""
+            )
+            self.transfers.append(at_ms, seq, moved)
+            self._move(at_ms, market.settle, amount, source, target)
+
+    def _move(self, at_ms: int, coin: str, amount: int, source: str, target: str) -> None:
+        self._book(at_ms, coin, -amount, kind="TRANSFER_OUT", wallet=source)
+        self._book(at_ms, coin, amount, kind="TRANSFER_IN", wallet=target)
+
+    def _change_mode(self, at_ms: int) -> None:
+        """Wallets that the new mode does not have give what they hold to the unified one."""
+        for wallet, coin, amount in self.books.held_apart(at_ms):
+            self._move(at_ms, coin, amount, wallet, UNIFIED)
+
+    def _split(self) -> None:
+        """Put what happened in former modes where the former paths look for it."""
+        for tables, former in (
+            (self.executions, self.former_executions),
+            (self.orders, self.former_orders),
+            (self.closed, self.former_closed),
+        ):
+            for category, table in tables.items():
+                below_ms = self.modes.shown_from_ms(category, self.history.to_ms)
+                former[category] = split(table, below_ms)
+        self.former_sessions = split(
+            self.sessions, self.modes.shown_from_ms("linear", self.history.to_ms)
+        )
 
     def _book_fund(self, at_ms: int, coin: str, change: int, kind: str, text: str) -> None:
         self.fund[coin] += change
@@ -493,7 +528,8 @@ class Account:
 
     def _transfer(self, at_ms: int, *, coin: str, amount: int, sign: int) -> None:
         """Between the funding wallet and the unified one: a line in both books."""
-        names = ("FUND", "UNIFIED") if sign > 0 else ("UNIFIED", "FUND")
+        wallet = self.modes.wallet(at_ms, None)
+        names = ("FUND", wallet) if sign > 0 else (wallet, "FUND")
         seq = self._next()
         moved = Moved(f"selfTransfer_{_uuid(seq)}", coin, amount, *names, "", "")
         self.transfers.append(at_ms, seq, moved)

@@ -161,6 +161,37 @@ def ledger(entry: Entry) -> Row:
     }
 
 
+def contract_line(entry: Entry) -> Row:
+    """A row of `/v5/account/contract-transaction-log`: its funding is what was paid."""
+    line: Line = entry.facts
+    funding = "" if line.funding is None else shown(-line.funding)
+    return _without(ledger(entry) | {"funding": funding}, "transSubType", "extraFees")
+
+
+def former_line(entry: Entry) -> Row:
+    """A row of `/v5/pre-upgrade/account/transaction-log`: it has no id."""
+    return _without(ledger(entry), "id", "transSubType", "extraFees")
+
+
+def former_execution(entry: Entry) -> Row:
+    """A row of `/v5/pre-upgrade/execution/list`: it does not name the coin of the fee."""
+    return _without(execution(entry), "feeCurrency", "createType", "extraFees", "seq")
+
+
+def former_order(entry: Entry) -> Row:
+    """A row of `/v5/pre-upgrade/order/history`."""
+    return _without(order(entry), "cumFeeDetail", "extraFees", "marketUnit")
+
+
+def former_closed_pnl(entry: Entry) -> Row:
+    """A row of `/v5/pre-upgrade/position/closed-pnl`: the fees are in the P&L alone."""
+    return _without(closed_pnl(entry), "openFee", "closeFee")
+
+
+def _without(row: Row, *names: str) -> Row:
+    return {name: value for name, value in row.items() if name not in names}
+
+
 def fund_line(entry: Entry, uid: str) -> Row:
     """A row of `/v5/asset/fundinghistory`; its time is in seconds, and it has no id."""
     line: FundLine = entry.facts

@@ -271,7 +271,11 @@ class SimulatedBybit:
         return {"memberId": self.account.uid, "accountType": "FUND", "balance": coins}
 
     def _account_info(self, query: dict[str, str], key: SimulatedKey) -> Any:
-        return {"marginMode": "REGULAR_MARGIN", "unifiedMarginStatus": 5, "updatedTime": "1"}
+        return {
+            "marginMode": "REGULAR_MARGIN",
+            "unifiedMarginStatus": self.account.status,
+            "updatedTime": "1",
+        }
 
     def _key_info(self, query: dict[str, str], key: SimulatedKey) -> Any:
         return {

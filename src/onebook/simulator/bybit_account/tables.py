@@ -94,6 +94,21 @@ def _read_number(text: str) -> tuple[int, int]:
     return -1, int(b64decode(text, validate=True))
 
 
+def _write_token(first: Entry, last: Entry) -> str:
+    return quote(f"page_token={last.at_ms}-{last.seq}&", safe="")
+
+
+def _write_cursor_id(first: Entry, last: Entry) -> str:
+    return quote(f"cursor_id={last.at_ms}-{last.seq}&", safe="")
+
+
+def _read_token(text: str) -> tuple[int, int]:
+    at, _, seq = text.partition("=")[2].rstrip("&").partition("-")
+    return int(at), int(seq)
+
+
+TOKEN: Final = Codec(_write_token, _read_token)
+CURSOR_ID: Final = Codec(_write_cursor_id, _read_token)
 PAIRS: Final = Codec(_write_pairs, _read_pairs)
 IDS: Final = Codec(_write_ids, _read_ids)
 NUMBER: Final = Codec(_write_number, _read_number)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
 from random import Random
 from typing import Any, Final
 from urllib.parse import quote
@@ -24,6 +25,7 @@ from onebook.transactions.adapter import (
 from onebook.transactions.budget import Retries
 from onebook.transactions.bybit.client import Client, Envelope, Host
 from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES
+from onebook.transactions.bybit.former import CLASSIC
 from onebook.transactions.bybit.instruments import Markets
 from onebook.transactions.bybit.paths import (
     ACCOUNT,
@@ -31,6 +33,7 @@ from onebook.transactions.bybit.paths import (
     INSTRUMENTS,
     LOADED_CATEGORIES,
     MARKETS_MAX_AGE_MS,
+    WEEK_MS,
     Endpoint,
 )
 from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id
@@ -38,9 +41,11 @@ from onebook.transactions.clock import REAL, Clock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import Reason, SourceFailed
 from onebook.transactions.record import Description, Ids, Record, Status
+from onebook.transactions.windows import floor_ms
 
 MARKET_PAGES_MAX: Final = 20
-CLASSIC: Final = 1  # unifiedMarginStatus
+SYMBOL_PAGES_MAX: Final = 500  # of one window
+NOTHING: Final = Page([], 0, "")
 
 log = logging.getLogger("onebook.transactions.bybit")
 
@@ -157,22 +162,107 @@ class BybitReader:
         self._include_raw = include_raw
         self._retries = Retries(client.random)
         self._absent: set[str] = set()
+        self._mode: int | None = None
+        self._traded: dict[tuple[str, Window], set[str]] = {}
+        self._empty: set[tuple[str, str]] = set()  # paths and queries without rows
+        self._locks: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
         """Ask for one page of a source; see `adapter.Reader`."""
         endpoint = ENDPOINTS[source.name]
         if source.name in self._absent:
-            return Page([], 0, "")
+            return NOTHING
+        if endpoint.not_in and await self._account_mode() in endpoint.not_in:
+            return NOTHING
         if endpoint.category:
             await self._place.load(endpoint.category, self._retries)
         try:
-            envelope = await self._get(endpoint.path, query_of(endpoint, window, cursor))
+            if endpoint.by_symbol:
+                return await self._by_symbol(endpoint, window)
+            return await self._asked(endpoint, window, cursor)
         except SourceFailed as failure:
             if not endpoint.optional or failure.fatal or failure.retryable:
                 raise
             self._absent.add(source.name)
-            return Page([], 0, "")
-        return self._page(endpoint, window, envelope)
+            return NOTHING
+
+    async def _asked(
+        self, endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = ""
+    ) -> Page:
+        query = query_of(endpoint, window, cursor, symbol=symbol)
+        if not endpoint.not_in:
+            return self._page(endpoint, window, await self._get(endpoint.path, query))
+        # Several sources ask for the same rows of a former mode, and most accounts have none.
+        key = (endpoint.path, query)
+        async with self._locks[key]:
+            if key in self._empty:
+                return NOTHING
+            envelope = await self._get(endpoint.path, query)
+            page = self._page(endpoint, window, envelope)
+            if not page.rows:
+                self._empty.add(key)
+        if endpoint.witness:
+            return witnessed(page)
+        if endpoint.sure_ms is not None and page.rows:
+            return replace(page, kept_from_ms=envelope.time - endpoint.sure_ms)
+        return page
+
+    async def _by_symbol(self, endpoint: Endpoint, window: Window) -> Page:
+        """A whole window: every symbol that was traded around it, page by page."""
+        records: list[Record] = []
+        unreadable = 0
+        for symbol in sorted(await self._symbols(endpoint.category, window)):
+            async for page in self._pages(endpoint, window, symbol=symbol):
+                records += page.records
+                unreadable += page.unreadable
+        return Page(records, len(records), "", unreadable)
+
+    async def _pages(
+        self, endpoint: Endpoint, window: Window, *, symbol: str = ""
+    ) -> AsyncIterator[Page]:
+        cursor, seen = "", {""}
+        for _ in range(SYMBOL_PAGES_MAX):
+            page = await self._asked(endpoint, window, cursor, symbol=symbol)
+            yield page
+            cursor = page.cursor
+            if cursor in seen or not page.rows:
+                return
+            seen.add(cursor)
+        raise SourceFailed(Reason.EXCHANGE_ERROR, "A window has more pages than believable.")
+
+    async def _symbols(self, category: str, window: Window) -> set[str]:
+        """The symbols with fills before the upgrade, from a week before a window to one after."""
+        before = Window(window.from_ms - WEEK_MS, window.from_ms, window.from_ms)
+        after = Window(window.to_ms, window.to_ms + WEEK_MS, window.to_ms)
+        found: set[str] = set()
+        for part in (after, window, before):
+            async with self._locks[category, part]:
+                if (category, part) not in self._traded:
+                    self._traded[category, part] = await self._symbols_in(category, part)
+            found |= self._traded[category, part]
+        return found
+
+    async def _symbols_in(self, category: str, window: Window) -> set[str]:
+        endpoint = ENDPOINTS[f"former_{category}_fills"]
+        now_ms = self._client.clock.now_ms()
+        from_ms = max(window.from_ms, floor_ms(endpoint.source, now_ms))
+        to_ms = min(window.to_ms, now_ms)
+        if from_ms >= to_ms:
+            return set()
+        pages = self._pages(endpoint, Window(from_ms, to_ms, to_ms))
+        return {r.instrument.symbol async for p in pages for r in p.records if r.instrument}
+
+    async def _account_mode(self) -> int:
+        """The account's `unifiedMarginStatus`, asked for once."""
+        async with self._locks[ACCOUNT]:
+            if self._mode is None:
+                result = (await self._get(ACCOUNT, "")).result
+                if not isinstance(result, dict) or not isinstance(
+                    mode := result.get("unifiedMarginStatus"), int
+                ):
+                    raise _unreadable()
+                self._mode = mode
+            return self._mode
 
     def _page(self, endpoint: Endpoint, window: Window, envelope: Envelope) -> Page:
         rows, cursor = rows_of(endpoint, envelope.result)
@@ -192,12 +282,11 @@ class BybitReader:
     async def account(self) -> AccountInfo:
         """Ask who the key belongs to, and what it may read."""
         key = (await self._get(API_KEY, "")).result
-        mode = (await self._get(ACCOUNT, "")).result
+        mode = await self._account_mode()
         try:
             granted = {name for group in key["permissions"].values() for name in group}
-            classic = mode["unifiedMarginStatus"] == CLASSIC
             return AccountInfo(
-                account_type="CLASSIC" if classic else "UNIFIED",
+                account_type="CLASSIC" if mode in CLASSIC else "UNIFIED",
                 read_only=key["readOnly"] == 1,
                 unavailable_types=unavailable_types(granted),
             )
@@ -210,18 +299,21 @@ class BybitReader:
         )
 
 
-def query_of(endpoint: Endpoint, window: Window, cursor: str) -> str:
+def query_of(endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = "") -> str:
     """The query string of a page: both bounds always, the page size always."""
     parameters = [f"{name}={value}" for name, value in endpoint.fixed]
     source, times = endpoint.source, endpoint.times
-    if source.window_ms:
+    if symbol:
+        parameters.append(f"symbol={quote(symbol, safe='')}")
+    if source.window_ms and endpoint.ranged:
         # Inclusive at both ends, at the precision that the endpoint compares.
         last_ms = window.to_ms - source.grain_ms
         parameters += [
             f"{times.start}={window.from_ms // times.unit_ms}",
             f"{times.end}={last_ms // times.unit_ms}",
-            f"limit={source.page_rows}",
         ]
+    if source.window_ms:
+        parameters.append(f"limit={source.page_rows}")
     return "&".join(parameters) + _cursor_parameter(cursor)
 
 
@@ -278,6 +370,15 @@ def _unread(row: Row, endpoint: Endpoint, context: Context) -> Record:
         ids=Ids(),
         incomplete=("timestamp", "amount"),
     )
+
+
+def witnessed(page: Page) -> Page:
+    """What a witness's page proves: rows that Bybit shows only here, none of them ours to give."""
+    shown = [record for record in page.records if record.status is Status.COMPLETED]
+    if not shown:
+        return Page([], page.rows, page.cursor)
+    newest_ms = max(max(record.timestamp, record.updated_at or 0) for record in shown)
+    return Page([], page.rows, "", kept_from_ms=newest_ms + 1)
 
 
 def unavailable_types(granted: set[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 from onebook.model import SECOND_MS
 from onebook.transactions.adapter import ExchangeEntry, Source
 from onebook.transactions.bybit import closings, funds, ledger, trades
+from onebook.transactions.bybit.former import FORMER
 from onebook.transactions.bybit.paths import (
     BEGAN_MS,
     CLOSED_PNL,
@@ -227,8 +228,8 @@ _ENDPOINTS: Final = (
     _transfers("universal_transfers", UNIVERSAL_TRANSFERS),
 )  # fmt: skip
 
-ENDPOINTS: Final = {endpoint.source.name: endpoint for endpoint in _ENDPOINTS}
-SOURCES: Final = {endpoint.source.name: endpoint.source for endpoint in _ENDPOINTS}
+ENDPOINTS: Final = {endpoint.source.name: endpoint for endpoint in (*_ENDPOINTS, *FORMER)}
+SOURCES: Final = {name: endpoint.source for name, endpoint in ENDPOINTS.items()}
 
 TYPES: Final = (
     "holdings",
@@ -248,9 +249,12 @@ def _of(*types: str) -> tuple[str, ...]:
 
 
 # `trades` are fills only: with the orders that they make up, a sum would count them twice.
-_FILLS: Final = ("spot_fills",)
+# Where Bybit shows orders alone, they prove that the fills are not all.
+_WITNESS: Final = "former_spot_fills"
+_FILLS: Final = ("spot_fills", _WITNESS)
 _FUTURES: Final = _of("futures_linear", "futures_inverse")
 WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
+    "spot_orders": tuple(name for name in _of("spot_orders") if name != _WITNESS),
     "trades": _FILLS,
     "spot_trades": _FILLS,
     "futures": _FUTURES,

@@ -102,6 +102,7 @@ FUNDING_KINDS: Final = (
 )
 REWARD_WORDS: Final = ("interest", "reward", "yield", "distribution")
 FUND_WALLET: Final = "FUND"
+CONTRACT_WALLET: Final = Holder("CONTRACT", None)
 TITLE: Final = "Bybit Ledger Entry"
 
 
@@ -112,7 +113,10 @@ def ledger(row: Row, context: Context) -> Record:
 
 def contract_ledger(row: Row, context: Context) -> Record:
     """A line of the inverse book of UTA 1.0, whose `funding` is what was paid."""
-    return _line(row, context, funding=opposite(nonzero(row, "funding")), source="contract_ledger")
+    funding = opposite(nonzero(row, "funding"))
+    line = _line(row, context, funding=funding, source="contract_ledger")
+    # A wallet of its own: its balances chain apart from the unified wallet's.
+    return replace(line, account=CONTRACT_WALLET)
 
 
 def token_line(row: Row, context: Context) -> Record:

@@ -38,6 +38,12 @@ UNIVERSAL_TRANSFERS: Final = "/v5/asset/transfer/query-universal-transfer-list"
 DELIVERIES: Final = "/v5/asset/delivery-record"
 SETTLEMENTS: Final = "/v5/asset/settlement-record"
 LEVER_ORDERS: Final = "/v5/spot-lever-token/order-record"
+CONTRACT_LEDGER: Final = "/v5/account/contract-transaction-log"
+FORMER_EXECUTIONS: Final = "/v5/pre-upgrade/execution/list"
+FORMER_ORDERS: Final = "/v5/pre-upgrade/order/history"
+FORMER_CLOSED_PNL: Final = "/v5/pre-upgrade/position/closed-pnl"
+FORMER_LEDGER: Final = "/v5/pre-upgrade/account/transaction-log"
+FORMER_SETTLEMENTS: Final = "/v5/pre-upgrade/asset/settlement-record"
 API_KEY: Final = "/v5/user/query-api"
 INSTRUMENTS: Final = "/v5/market/instruments-info"
 
@@ -60,6 +66,13 @@ RATES: Final = {
     DELIVERIES: Rate(50, 1.0, start=10),
     SETTLEMENTS: Rate(50, 1.0, start=10),
     LEVER_ORDERS: Rate(10, 1.0),
+    # Not in the table: we begin at what ccxt allows itself.
+    CONTRACT_LEDGER: Rate(50, 1.0, start=10),
+    FORMER_EXECUTIONS: Rate(50, 1.0, start=10),
+    FORMER_ORDERS: Rate(50, 1.0, start=10),
+    FORMER_CLOSED_PNL: Rate(50, 1.0, start=10),
+    FORMER_LEDGER: Rate(50, 1.0, start=10),
+    FORMER_SETTLEMENTS: Rate(50, 1.0, start=10),
     API_KEY: Rate(10, 1.0),
     INSTRUMENTS: Rate(20, 1.0),
 }
@@ -85,6 +98,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         category: What Bybit calls the market; every category's markets are loaded where it is "*".
         permission: What the key needs, as `query-api` lists it; any of these.
         optional: Whether a failure only means that there is nothing.
+        not_in: The modes of an account (`unifiedMarginStatus`) in which it has nothing to say.
+        by_symbol: It must be asked for each symbol; those that were traded are found first.
+        ranged: Whether it takes a range of time; without, its whole list is read.
+        sure_ms: Where rows appear, how far back from now it is sure to hold them all.
+        witness: Its rows only prove that there was something that Bybit no longer shows.
     """
 
     source: Source
@@ -96,12 +114,15 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     times: Times = Times()
     permission: tuple[str, ...] = ()
     optional: bool = False
+    not_in: frozenset[int] = frozenset()
+    by_symbol: bool = False
+    ranged: bool = True
+    sure_ms: int | None = None
+    witness: bool = False
 
 
 SPOT_PERMISSION: Final = ("SpotTrade",)
 FUTURES_PERMISSION: Final = ("Order", "Position", "DerivativesTrade")
 WALLET_PERMISSION: Final = ("AccountTransfer", "SubMemberTransfer", "SubMemberTransferList")
-
-
 LOADED_CATEGORIES: Final = ("spot", "linear", "inverse")
 MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS

@@ -1,0 +1,66 @@
+"""The books of the simulated account's trading wallets, and what each of them holds.
+
+Per wallet and coin every balance is the one before plus the change, by construction.
+"""
+
+from collections import Counter
+from typing import Final
+
+from onebook.simulator.bybit_account.facts import Fill, Line
+from onebook.simulator.bybit_account.modes import CONTRACT, SPOT, UNIFIED, USDC, Modes
+from onebook.simulator.bybit_account.tables import Table
+
+UID: Final = "7654321"
+WALLETS: Final = (UNIFIED, CONTRACT, SPOT, USDC)
+
+
+class Books:
+    """A table of lines and what is held, for each wallet."""
+
+    def __init__(self, modes: Modes) -> None:
+        self.tables = {wallet: Table() for wallet in WALLETS}
+        self.held: dict[str, Counter[str]] = {wallet: Counter() for wallet in WALLETS}
+        self._modes = modes
+
+    def add(
+        self,
+        at_ms: int,
+        seq: int,
+        coin: str,
+        cash: int,
+        *,
+        fee: int = 0,
+        fill: Fill | None = None,
+        size: int = 0,
+        funding: int | None = None,
+        kind: str = "TRADE",
+        wallet: str = "",
+    ) -> None:
+        """Book one line, in the wallet that the account's mode has for it."""
+        wallet = wallet or self._modes.wallet(at_ms, fill.market if fill else None)
+        held = self.held[wallet]
+        change = cash + (funding or 0) - fee
+        held[coin] += change
+        if fill is None:
+            line = Line(
+                f"L-{seq}", "", "", "None", kind, 0, 0, coin, 0, 0, fee, cash, change,
+                held[coin], "0", "", "", "",
+            )  # fmt: skip
+        else:
+            spot = fill.market.category == "spot"
+            line = Line(
+                f"{UID}_{fill.market.symbol}_{seq}", fill.market.symbol, fill.market.category,
+                fill.side, "SETTLEMENT" if funding is not None else "TRADE",
+                cash if spot else fill.quantity, size, coin, fill.price, funding, fee, cash,
+                change, held[coin], fill.rate, fill.execution_id, fill.order_id, fill.link_id,
+            )  # fmt: skip
+        self.tables[wallet].append(at_ms, seq, line)
+
+    def held_apart(self, at_ms: int) -> list[tuple[str, str, int]]:
+        """Wallet, coin and amount of all that is held where nothing is booked from now on."""
+        return [
+            (wallet, coin, amount)
+            for wallet in WALLETS
+            for coin, amount in self.held[wallet].items()
+            if amount and not self._modes.keeps(wallet, coin, at_ms)
+        ]
