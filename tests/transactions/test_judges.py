@@ -42,10 +42,12 @@ Record = dict[str, Any]
 class Site:
     """The simulated exchange on a loopback port, and its account."""
 
-    def __init__(self) -> None:
+    def __init__(self, **changes: int) -> None:
+        """Args: changes: When the account changed its mode, in days after its beginning."""
         self.now_ms = time.time_ns() // 1_000_000_000 * 1_000  # some rows know seconds only
         self.from_ms = self.now_ms - DAYS * DAY_MS
-        history = History(self.from_ms, self.now_ms - 60_000, executions=450, seed=4)
+        modes = {name: self.from_ms + days * DAY_MS for name, days in changes.items()}
+        history = History(self.from_ms, self.now_ms - 60_000, executions=450, seed=4, **modes)
         self.account = Account(history)
         # Limits have tests of their own; here they would only take time.
         self.exchange = SimulatedBybit(self.account, [KEY], limited=False)
@@ -100,6 +102,11 @@ def other(site: Site) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def ours(site: Site) -> list[Record]:
     """What the service makes of the same account, over the same wire."""
+    return fetched(site)
+
+
+def fetched(site: Site) -> list[Record]:
+    """Every record of the service, with the row it was made of."""
 
     async def fetch() -> list[Record]:
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))

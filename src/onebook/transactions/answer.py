@@ -120,13 +120,18 @@ class Part(Struct, frozen=True):
 
     Args:
         walker: Its walker; None for a source that earlier pages finished or gave up.
-        kept_from_ms: What earlier pages found of how far back the exchange shows it.
+        lost_before_ms: What earlier pages found: before it the exchange does not show all.
     """
 
     source: Source
     walker: Walker | None
     given_up: bool = False
-    kept_from_ms: int | None = None
+    lost_before_ms: int | None = None
+
+    @property
+    def kept_from_ms(self) -> int | None:
+        """From when on the exchange shows all there was; None for the whole range."""
+        return self.lost_before_ms if self.walker is None else self.walker.kept_from_ms
 
 
 def coverage_of(

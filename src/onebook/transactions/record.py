@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 
+NO_FILLS: Final = "fills"  # in `incomplete` of an order: the exchange shows none of its fills
+
 
 class View(StrEnum):
     """Which records may be summed: only `PRIMARY`, or else only `LEDGER`."""

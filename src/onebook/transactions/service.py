@@ -33,17 +33,7 @@ from onebook.transactions.answer import (
 from onebook.transactions.clock import REAL, Clock
 from onebook.transactions.counters import RECORDS
 from onebook.transactions.credentials import Vault
-from onebook.transactions.cursor import (
-    GIVEN_UP,
-    Cursors,
-    Place,
-    State,
-    as_key,
-    done,
-    is_over,
-    kept_from_ms,
-    key_digest,
-)
+from onebook.transactions.cursor import DONE, GIVEN_UP, Cursors, Place, State, as_key, key_digest
 from onebook.transactions.failures import Reason, SourceFailed
 from onebook.transactions.merge import merged
 from onebook.transactions.query import Ask, Query, expand, find, plan, reach_ms
@@ -290,8 +280,9 @@ class Run:
     def _part(self, name: str, reader: Reader) -> Part:
         source, state = self._adapter.sources[name], self.query.state
         place: Place = state.place(name) if state else (FIRST.negative_ms, FIRST.record_id)
-        if is_over(place):
-            return Part(source, None, given_up=place == GIVEN_UP, kept_from_ms=kept_from_ms(place))
+        lost_before_ms = state.kept.get(name) if state else None
+        if place in (DONE, GIVEN_UP):
+            return Part(source, None, given_up=place == GIVEN_UP, lost_before_ms=lost_before_ms)
         wanted = Range(self.query.from_ms, self.query.to_ms, after=as_key(place))
         limit = self.query.limit
         walker = Walker(
@@ -301,6 +292,7 @@ class Run:
             now_ms=self._clock.now_ms,
             progress=self._progress,
             long=limit is None or limit >= LONG_ANSWER,
+            lost_before_ms=lost_before_ms,
         )
         return Part(source, walker)
 
@@ -394,7 +386,7 @@ class Run:
     def state(self, key_id: str) -> State | None:
         """Where the next page begins; None when every source has come to its end."""
         places = {part.source.name: self._place(part) for part in self._parts}
-        if all(is_over(place) for place in places.values()):
+        if all(place in (DONE, GIVEN_UP) for place in places.values()):
             return None
         before = self.query.state
         last = max(self._last, as_key(before.after)) if before else self._last
@@ -407,15 +399,16 @@ class Run:
             to_ms=self.query.to_ms,
             after=after,
             others={name: place for name, place in places.items() if place != after},
+            kept={p.source.name: p.kept_from_ms for p in self._parts if p.kept_from_ms is not None},
         )
 
     def _place(self, part: Part) -> Place:
         """How far a source has come: everything before its place has been delivered."""
         walker = part.walker
         if walker is None:
-            return GIVEN_UP if part.given_up else done(part.kept_from_ms)
+            return GIVEN_UP if part.given_up else DONE
         if walker.exhausted:
-            return done(walker.kept_from_ms)
+            return DONE
         if walker.failure is not None and not walker.failure.retryable:
             return GIVEN_UP
         came = walker.delivered if walker.failure else max(self._last, walker.came_to)

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from onebook.core import show
 from onebook.transactions.decimals import ZERO, add, subtract
-from onebook.transactions.record import Record, View
+from onebook.transactions.record import NO_FILLS, Record, View
 
 BREAKS_MAX: Final = 100  # named in an answer; the rest is counted
 OPEN_ORDERS_MAX: Final = 100_000
@@ -171,7 +171,8 @@ class Verifier:
             if self._orders and self._orders[0].timestamp != record.timestamp:
                 self._close_orders()
             if record.kind == "order":
-                self._orders.append(record)
+                if NO_FILLS not in record.incomplete:
+                    self._orders.append(record)
             else:
                 self._fill(record)
 

@@ -100,6 +100,7 @@ class Walker:
         now_ms: Callable[[], int],
         progress: asyncio.Event,
         long: bool = True,
+        lost_before_ms: int | None = None,
     ) -> None:
         self.source = source
         self.ready: deque[Keyed] = deque()
@@ -112,7 +113,7 @@ class Walker:
         self.floor_ms = floor_ms(source, now_ms())
         self.cut_short_ms: int | None = None
         self.delivered = wanted.after
-        self._lost_before_ms = NOTHING_LEFT_MS
+        self._lost_before_ms = NOTHING_LEFT_MS if lost_before_ms is None else lost_before_ms
         self._reader = reader
         self._wanted = wanted
         self._now_ms = now_ms

@@ -99,6 +99,7 @@ REFUSALS: Final[Mapping[int, Refusal]] = {
     10020: _WRONG_MODE,
     10028: _WRONG_MODE,
     100028: _WRONG_MODE,
+    182200: _WRONG_MODE,
     33004: _EXPIRED,
     -2015: _EXPIRED,
 }

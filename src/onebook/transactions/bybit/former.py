@@ -49,7 +49,7 @@ from onebook.transactions.bybit.paths import (
     Endpoint,
 )
 from onebook.transactions.bybit.rows import Context, Row
-from onebook.transactions.record import Holder, Record
+from onebook.transactions.record import NO_FILLS, Holder, Record
 
 CLASSIC: Final = frozenset({1})
 BEFORE_UTA_2: Final = frozenset({1, 3, 4})
@@ -83,7 +83,7 @@ def usdc_line(row: Row, context: Context) -> Record:
 def order(row: Row, context: Context) -> Record:
     """An order whose fills Bybit does not show."""
     found = trades.order(row, context)
-    return replace(found, account=SPOT_WALLET, incomplete=(*found.incomplete, "fills"))
+    return replace(found, account=SPOT_WALLET, incomplete=(*found.incomplete, NO_FILLS))
 
 
 def _of_contract(record: Record) -> Record:
