@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onebook.errors import ExchangeFailed
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, Faults, History
+from onebook.simulator.bybit_account.endpoints import LISTINGS
 from onebook.simulator.bybit_account.keys import Refused
 from transactions.bybit_support import NOW_MS, World, run, simulated
 
@@ -250,6 +252,18 @@ def test_a_refusal_is_never_taken_for_completeness(path: str, code: int) -> None
         assert (covered["complete"], covered["reason"]) == (False, error["error"])
         assert error["exchange_code"] == code
         assert error["error"] == ("permission_denied" if code == 10005 else "exchange_error")
+
+
+@pytest.mark.parametrize("kind", ["ledger", "trades", "futures", "spot_orders"])
+def test_what_is_not_asked_does_not_make_failure_a_success(kind: str) -> None:
+    def refuse(query: Any, key: Any) -> Any:
+        raise Refused(10005, "no")
+
+    def refusing(exchange: Any) -> None:
+        exchange._answers |= dict.fromkeys(LISTINGS, refuse)
+
+    with pytest.raises(ExchangeFailed):
+        asked(UPGRADED, kind, prepare=refusing)
 
 
 def test_a_mode_that_cannot_be_read_fails_what_depends_on_it() -> None:

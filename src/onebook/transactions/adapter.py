@@ -105,6 +105,9 @@ class Page(Struct, frozen=True):
     kept_from_ms: int | None = None
 
 
+NOT_ASKED: Final = Page([], 0, "")  # for a source that this account cannot have anything in
+
+
 class AccountInfo(Struct, frozen=True):
     """What the check of credentials found.
 

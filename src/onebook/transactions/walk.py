@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from onebook.transactions.adapter import SNAPSHOT, Page, Reader, Source, Window
+from onebook.transactions.adapter import NOT_ASKED, SNAPSHOT, Page, Reader, Source, Window
 from onebook.transactions.failures import Reason, SourceFailed, TooOld
 from onebook.transactions.record import FIRST, Key, Record, key_of
 from onebook.transactions.windows import Cutter, floor_ms
@@ -241,7 +241,7 @@ class Walker:
         return window.from_ms - 1 + self.source.lag_ms
 
     async def _accept(self, page: Page, frontier_ms: int, *, snapshot: bool = False) -> None:
-        self.pages += 1
+        self.pages += page is not NOT_ASKED
         self.unreadable += page.unreadable
         if page.kept_from_ms is not None:
             self._lost_before_ms = max(self._lost_before_ms, page.kept_from_ms)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from onebook.config import TransactionSettings
 from onebook.core import NumberError, canonical, iso
 from onebook.transactions.adapter import (
+    NOT_ASKED,
     AccountInfo,
     Environment,
     ExchangeEntry,
@@ -45,7 +46,6 @@ from onebook.transactions.windows import floor_ms
 
 MARKET_PAGES_MAX: Final = 20
 SYMBOL_PAGES_MAX: Final = 500  # of one window
-NOTHING: Final = Page([], 0, "")
 
 log = logging.getLogger("onebook.transactions.bybit")
 
@@ -171,9 +171,9 @@ class BybitReader:
         """Ask for one page of a source; see `adapter.Reader`."""
         endpoint = ENDPOINTS[source.name]
         if source.name in self._absent:
-            return NOTHING
+            return NOT_ASKED
         if endpoint.not_in and await self._account_mode() in endpoint.not_in:
-            return NOTHING
+            return NOT_ASKED
         if endpoint.category:
             await self._place.load(endpoint.category, self._retries)
         try:
@@ -184,7 +184,7 @@ class BybitReader:
             if not endpoint.optional or failure.fatal or failure.retryable:
                 raise
             self._absent.add(source.name)
-            return NOTHING
+            return NOT_ASKED
 
     async def _asked(
         self, endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = ""
@@ -196,7 +196,7 @@ class BybitReader:
         key = (endpoint.path, query)
         async with self._locks[key]:
             if key in self._empty:
-                return NOTHING
+                return Page([], 0, "")
             envelope = await self._get(endpoint.path, query)
             page = self._page(endpoint, window, envelope)
             if not page.rows:
