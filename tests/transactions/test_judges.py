@@ -43,7 +43,7 @@ class Site:
     """The simulated exchange on a loopback port, and its account."""
 
     def __init__(self, **changes: int) -> None:
-        """Args: changes: When the account changed its mode, in days after its beginning."""
+        """`changes`: how many days after its beginning the account changed its mode."""
         self.now_ms = time.time_ns() // 1_000_000_000 * 1_000  # some rows know seconds only
         self.from_ms = self.now_ms - DAYS * DAY_MS
         modes = {name: self.from_ms + days * DAY_MS for name, days in changes.items()}
