@@ -455,6 +455,30 @@ async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
     assert [type(each) for each in found] == [ApiKeyDisabled] * 3
 
 
+async def test_a_text_that_ends_between_a_shared_read_and_its_waiters_opens_nothing(
+    house: House,
+) -> None:
+    read, heard = house.store.secret, []
+    reads = house.accounts._reads
+    done = reads._done
+
+    async def slow(digest: bytes) -> SecretRow | None:
+        row = await read(digest)
+        if row is not None and row.retires_at_ms is None:
+            await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=0)
+            heard.append((await house.store.changed_keys(0))[0])
+        return row
+
+    def done_and_heard(name: bytes, task: asyncio.Task[Any]) -> None:
+        done(name, task)
+        if heard:
+            house.accounts._take_over(heard.pop(), START_MS)
+
+    house.store.secret, reads._done = slow, done_and_heard
+    found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
+    assert [type(each) for each in found] == [InvalidApiKey] * 3
+
+
 async def test_reads_under_way_end_with_the_accounts(house: House) -> None:
     async def never(digest: bytes) -> SecretRow | None:
         await asyncio.Event().wait()

@@ -1,9 +1,6 @@
 """Endpoints 6 and 10 over HTTP: documented answers, documented errors, nothing asked in vain."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import httpx
@@ -11,87 +8,16 @@ import pytest
 from fastapi import FastAPI
 from msgspec import json
 
-from api.conftest import NOW_MS, PEPPER, Clock, World, bearer, client_of
-from onebook.accounts import Accounts, Admin
-from onebook.api import create_app
+from api.conftest import NOW_MS, bearer, client_of
 from onebook.api.transactions import inlined
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.bybit_account import (
-    Account,
-    History,
-    SimulatedBybit,
     SimulatedKey,
-    SimulatedTransport,
 )
-from onebook.store import Store
-from onebook.transactions import clock as clocks
-from onebook.transactions.bybit import Bybit
-from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.service import Transactions
-from transactions.bybit_support import KEY, MASTER_KEY
+from onebook.transactions.credentials import Credentials
+from transactions.conftest import PATH, Node
 
-PATH = "/api/v1/transactions"
 VALIDATE = "/api/v1/transactions/validate-credentials"
-
-
-class Node(World):
-    """A node whose Bybit is simulated."""
-
-    exchange: SimulatedBybit
-    transport: SimulatedTransport
-    vault: Vault
-    app: FastAPI
-
-
-def make_node(store: Store) -> Node:
-    clock = Clock()
-
-    async def sleep(seconds: float) -> None:
-        clock.pass_ms(round(seconds * 1_000))
-        await asyncio.sleep(0)
-
-    account = Account(History(NOW_MS - 20 * DAY_MS, NOW_MS, executions=300))
-    exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
-    transport = SimulatedTransport(exchange, sleep=sleep)
-    vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
-    service = Transactions(
-        [
-            Bybit(
-                clock=clocks.Clock(clock.now_ms, clock.now_s, sleep),
-                transport=transport,
-                random=Random(1),
-            )
-        ],
-        vault,
-        cursor_secret=b"c" * 32,
-        clock=clocks.Clock(clock.now_ms, clock.now_s, sleep),
-    )
-    accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
-    node = Node(clock, store, accounts, Admin(store, PEPPER), service)
-    node.exchange, node.transport, node.vault = exchange, transport, vault
-    node.app = create_app(node.services())
-    return node
-
-
-@pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with Store(f"sqlite+aiosqlite:///{tmp_path / 'onebook.db'}") as store:
-        await store.upgrade()
-        node = make_node(store)
-        credentials = Credentials(KEY.api_key, KEY.secret)
-        await node.vault.put("bybit", "mainnet", credentials, now_ms=NOW_MS)
-        yield node
-        await node.transactions.close()
-
-
-@pytest.fixture
-async def client(node: Node) -> AsyncIterator[httpx.AsyncClient]:
-    """A client with a session."""
-    await node.admin.create_account("someone", node.change())
-    key = (await node.admin.create_key("someone", Tier.PREMIUM, node.change())).text
-    async with client_of(node.app) as client:
-        client.headers.update(await bearer(client, key))
-        yield client
 
 
 async def test_endpoint_10_answers_the_documented_body(client: httpx.AsyncClient) -> None:

@@ -1,6 +1,5 @@
 """What /metrics says after requests to a simulated Bybit: every way that asking can end."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -9,37 +8,14 @@ import pytest
 from prometheus_client import Counter, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.conftest import NOW_MS, bearer, client_of
-from onebook.model import Tier
-from onebook.store import Store
+from api.conftest import NOW_MS
 from onebook.transactions import counters
-from onebook.transactions.credentials import Credentials
 from transactions.bybit_support import KEY
-from transactions.test_api import PATH, Node, make_node
+from transactions.conftest import PATH, Node
 
 DEPOSITS = "/v5/asset/deposit/query-record"
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "transactions.md"
 PREFIX = "onebook_transactions_"
-
-
-@pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with Store(f"sqlite+aiosqlite:///{tmp_path / 'onebook.db'}") as store:
-        await store.upgrade()
-        node = make_node(store)
-        credentials = Credentials(KEY.api_key, KEY.secret)
-        await node.vault.put("bybit", "mainnet", credentials, now_ms=NOW_MS)
-        yield node
-        await node.transactions.close()
-
-
-@pytest.fixture
-async def client(node: Node) -> AsyncIterator[httpx.AsyncClient]:
-    await node.admin.create_account("someone", node.change())
-    key = (await node.admin.create_key("someone", Tier.PREMIUM, node.change())).text
-    async with client_of(node.app) as client:
-        client.headers.update(await bearer(client, key))
-        yield client
 
 
 async def samples(client: httpx.AsyncClient) -> dict[tuple[str, ...], float]:

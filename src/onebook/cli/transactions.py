@@ -139,6 +139,7 @@ async def _write(run: Run, query: Query, file: Writer) -> None:
                     file.write(batch)
         finally:
             showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
 
 
 def _progress() -> Progress:

@@ -498,13 +498,17 @@ cdef inline int member_named(
     return AMOUNT if length == 14 and memcmp(name, b'"new_quantity"', 14) == 0 else 0
 
 
-cdef inline const uint8_t *name_wanted(Scan *scan, const uint8_t *at) noexcept nogil:
-    """Step over a name that Kraken's rows have, which is all that they have; NULL at others."""
-    if scan.end - at < 8:
-        return NULL
-    if memcmp(at, b'"price"', 7) == 0:
-        return at + 7
-    return at + 5 if memcmp(at, b'"qty"', 5) == 0 else NULL
+cdef inline int member_here(Scan *scan, const uint8_t **at) noexcept nogil:
+    """Step over a name that Kraken's rows have, which is all that they have; 0 at others."""
+    if scan.end - at[0] < 8:
+        return 0
+    if memcmp(at[0], b'"price"', 7) == 0:
+        at[0] += 7
+        return PRICE
+    if memcmp(at[0], b'"qty"', 5) == 0:
+        at[0] += 5
+        return AMOUNT
+    return 0
 
 
 cdef inline const uint8_t *object_row(
@@ -512,23 +516,22 @@ cdef inline const uint8_t *object_row(
 ) noexcept nogil:
     """Read an object that has each member we want exactly once."""
     cdef const uint8_t *name
-    cdef const uint8_t *end
     cdef int member, missing = PRICE | AMOUNT | SIDE if sided else PRICE | AMOUNT
     if at[0] != c"{":
         return fail(scan, BAD_ROW)
     at = blanks(at + 1)
     while True:
-        name = at
-        end = name_wanted(scan, at) if not sided else NULL
-        if end == NULL:
-            end = string(scan, at)
-        if end == NULL:
-            return NULL
-        at = blanks(end)
+        member = 0 if sided else member_here(scan, &at)
+        if member == 0:
+            name = at
+            at = string(scan, at)
+            if at == NULL:
+                return NULL
+            member = member_named(name, at - name, sided)
+        at = blanks(at)
         if at[0] != c":":
             return fail(scan, BAD_JSON)
         at = blanks(at + 1)
-        member = member_named(name, end - name, sided)
         if member & ~missing:
             return fail(scan, BAD_ROW)
         missing &= ~member

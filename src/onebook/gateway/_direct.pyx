@@ -3,7 +3,6 @@
 See send(2): https://man7.org/linux/man-pages/man2/send.2.html
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from onebook.gateway.batch import Batch
@@ -15,7 +14,6 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int sock, const void *data, size_t size, int flags)
 
 
-@cython.freelist(0)
 cdef class Peer:
     """What telling everyone touches of a client, side by side in memory."""
 
@@ -31,7 +29,10 @@ cdef class Peer:
         self.direct_fd = -1
 
 
-def spread(listeners, bytes frame not None, long long size, list touched not None, long long join_bytes_max):
+def spread(
+    listeners, bytes frame not None, long long size, list touched not None,
+    long long join_bytes_max,
+):
     """Put a frame before each listener; return those who are behind and got nothing."""
     cdef Peer peer
     cdef list behind = []

@@ -10,8 +10,9 @@
 A withdrawal's `amount` is what arrives: `withdrawFee` comes on top of it.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -111,7 +112,7 @@ def deposit(row: Row, context: Context) -> Record:
     )  # fmt: skip
     key = native or ":".join(plain(row, name) for name in ("txID", "txIndex", "coin", "toAddress"))
     return replace(
-        _deposit_pattern(context.environment, coin, native_type, status, charged),
+        _chain_pattern("deposit", context.environment, coin, native_type, status, charged),
         transactionId=make_id(context, "deposit", key),
         timestamp=at_ms,
         receivedCurrency=as_money(coin, amount) or UNSET,
@@ -136,35 +137,52 @@ def deposit(row: Row, context: Context) -> Record:
     )
 
 
+class _Way(NamedTuple):
+    """What all that comes, or goes, over a chain has in common."""
+
+    label: str
+    kind: str
+    direction: Direction
+    statuses: Mapping[str, Status]
+    fee: str  # the name of its field
+
+
+_WAYS: Final = {
+    way.kind: way
+    for way in (
+        _Way("Deposit", "deposit", Direction.IN, DEPOSIT_STATUSES, "depositFee"),
+        _Way("Withdrawal", "withdrawal", Direction.OUT, WITHDRAWAL_STATUSES, "withdrawFee"),
+    )
+}
+
+
 @lru_cache(maxsize=PATTERNS_MAX)
-def _deposit_pattern(
+def _chain_pattern(
+    kind: str,
     environment: str,
     coin: str,
     native_type: str | None,
     native_status: str | None,
     charged: str | None,
 ) -> Record:
-    fees = _network_fees(coin, charged, "depositFee")
+    """A fee is a tariff, the same for all that moves one coin over one chain: it is in here."""
+    way = _WAYS[kind]
+    fees = () if charged in (None, "0") else (Fee(coin, charged, None, "network", way.fee),)
     return replace(
         BLANK,
-        label="Deposit",
+        label=way.label,
         fee=first_fee(fees),
         environment=environment,
-        type="deposits",
-        unified_type="deposits",
-        kind="deposit",
+        type=f"{kind}s",
+        unified_type=f"{kind}s",
+        kind=kind,
         native_type=native_type,
-        status=DEPOSIT_STATUSES.get(native_status or "", Status.UNKNOWN),
+        status=way.statuses.get(native_status or "", Status.UNKNOWN),
         native_status=native_status,
-        direction=Direction.IN,
+        direction=way.direction,
         asset=coin,
         fees=fees,
     )
-
-
-def _network_fees(coin: str, charged: str | None, name: str) -> tuple[Fee, ...]:
-    """A tariff: the same for all that moves one coin over one chain, so patterns hold it."""
-    return () if charged in (None, "0") else (Fee(coin, charged, None, "network", name),)
 
 
 def internal_deposit(row: Row, context: Context) -> Record:
@@ -205,7 +223,7 @@ def withdrawal(row: Row, context: Context) -> Record:
         row, "withdrawId", "withdrawType", "status", "chain", "txID", "toAddress", "tag"
     )
     amount, native, off_chain = amount or "0", native or "", native_type == OFF_CHAIN
-    pattern = _withdrawal_pattern(context.environment, coin, native_type, status, charged)
+    pattern = _chain_pattern("withdrawal", context.environment, coin, native_type, status, charged)
     if tax is not None and tax != "0":
         fees = (*pattern.fees, Fee(coin, tax, digits(row, "taxRate"), "tax", "tax"))
         pattern = replace(pattern, fee=first_fee(fees), fees=fees)
@@ -234,32 +252,6 @@ def withdrawal(row: Row, context: Context) -> Record:
         ),
         transfer=Transfer(None, None, to_uid=to) if off_chain else None,
         ids=Ids(native=native, tx_hash=tx_hash),
-    )
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def _withdrawal_pattern(
-    environment: str,
-    coin: str,
-    native_type: str | None,
-    native_status: str | None,
-    charged: str | None,
-) -> Record:
-    fees = _network_fees(coin, charged, "withdrawFee")
-    return replace(
-        BLANK,
-        label="Withdrawal",
-        fee=first_fee(fees),
-        environment=environment,
-        type="withdrawals",
-        unified_type="withdrawals",
-        kind="withdrawal",
-        native_type=native_type,
-        status=WITHDRAWAL_STATUSES.get(native_status or "", Status.UNKNOWN),
-        native_status=native_status,
-        direction=Direction.OUT,
-        asset=coin,
-        fees=fees,
     )
 
 
