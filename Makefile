@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 help: ## what can be done
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/gateway/*.pyx src/onebook/core/*.pyx src/onebook/core/*.pxd src/onebook/core/*.pxi)
+$(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/*/*.pyx src/onebook/*/*.pxd src/onebook/*/*.pxi)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable .
@@ -34,8 +34,8 @@ check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
 bench: ## ours beside the peers, one run, ratios; peers get an environment of their own
 	$(PYTHON) bench/run.py
 
-sanitize: $(BIN)/.installed-dev ## the core's property tests under ASan and UBSan
+sanitize: $(BIN)/.installed-dev ## the tests of what is compiled, under ASan and UBSan
 	bash tests/core/sanitize.sh
 
 clean: ## remove environments and build products
-	rm -rf $(VENV) .venv-* bench/.node build dist *.egg-info src/*.egg-info src/onebook/core/*.so src/onebook/core/_core.c src/onebook/gateway/*.so src/onebook/gateway/_direct.c
+	rm -rf $(VENV) .venv-* bench/.node build dist *.egg-info src/*.egg-info src/onebook/*/*.so src/onebook/*/*.c

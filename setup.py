@@ -1,16 +1,18 @@
 """Build what is compiled; everything else is in pyproject.toml.
 
-Both extensions are optional: without a C compiler the install goes on, and the exact pure-Python
+The extensions are optional: without a C compiler the install goes on, and the exact pure-Python
 twins do the same work, slower. `ONEBOOK_SANITIZE=1` adds ASan and UBSan (see `make sanitize`).
 """
 
 import os
 from glob import glob
+from importlib.metadata import version
 
 from setuptools import Extension, setup
 
 CORE = "src/onebook/core"
 GATEWAY = "src/onebook/gateway"
+FEEDS = "src/onebook/feeds"
 COMPILE = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
 LINK: list[str] = []
 if os.environ.get("ONEBOOK_SANITIZE"):
@@ -26,7 +28,7 @@ DIRECTIVES = {
 
 
 def extensions() -> list[Extension]:
-    """The core and the gateway's last step, both optional; none where Cython is missing."""
+    """What is compiled, all of it optional; nothing where Cython is missing."""
     core = Extension(
         "onebook.core._core",
         [f"{CORE}/_core.pyx"],
@@ -34,9 +36,16 @@ def extensions() -> list[Extension]:
         extra_compile_args=COMPILE,
         extra_link_args=LINK,
     )
-    direct = Extension(
+    last_step = Extension(
         "onebook.gateway._direct",
         [f"{GATEWAY}/_direct.pyx"],
+        extra_compile_args=COMPILE,
+        extra_link_args=LINK,
+    )
+    first_step = Extension(
+        "onebook.feeds._listener",
+        [f"{FEEDS}/_listener.pyx"],
+        define_macros=[("ONEBOOK_PICOWS", f'"{version("picows")}"')],
         extra_compile_args=COMPILE,
         extra_link_args=LINK,
     )
@@ -45,7 +54,10 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     built = cythonize(
-        [core, direct], language_level=3, include_path=["src"], compiler_directives=DIRECTIVES
+        [core, last_step, first_step],
+        language_level=3,
+        include_path=["src"],
+        compiler_directives=DIRECTIVES,
     )
     for extension in built:
         extension.optional = True  # cythonize forgets it where it was said before

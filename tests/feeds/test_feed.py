@@ -281,7 +281,7 @@ async def test_fault_a_message_over_the_limit_that_is_delivered_all_the_same_is_
     async with running(Rig(server.url, A)) as rig:
         connection = await rig.live(server, "A")
         assert rig.feed._connection is not None
-        rig.feed._connection._bytes_max = 5
+        rig.feed._connection.bytes_max = 5
         await connection.send("send x")
         await rig.moved("A", Health.STALE, TOO_LONG)
         assert await server.closed() == 1009
@@ -289,8 +289,14 @@ async def test_fault_a_message_over_the_limit_that_is_delivered_all_the_same_is_
 
 @pytest.mark.parametrize(
     ("first_byte", "payload"),
-    [(0x81 | 0x40, b"send x"), (0x80, b"stray"), (0x41, b"begin")],
-    ids=["reserved bit", "continuation of nothing", "reserved bit in a fragment"],
+    [
+        (0x81 | 0x40, b"send x"),
+        (0x81 | 0x20, b"send x"),
+        (0x81 | 0x10, b"send x"),
+        (0x80, b"stray"),
+        (0x41, b"begin"),
+    ],
+    ids=["rsv1", "rsv2", "rsv3", "continuation of nothing", "reserved bit in a fragment"],
 )
 async def test_frames_that_rfc_6455_does_not_allow_end_the_connection(server, first_byte, payload):
     async with running(Rig(server.url, A)) as rig:
@@ -529,6 +535,6 @@ async def test_a_delta_costs_no_await(server):
         await rig.live(server, "A")
         connection = rig.feed._connection
         assert connection is not None
-        connection._received(delta("A"), connection._clock())
+        connection.received(delta("A"), connection.clock())
         assert rig.stats.frames == 2
         assert best(rig) == ("100", "101")

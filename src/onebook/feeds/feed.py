@@ -18,7 +18,6 @@ from picows import (
     WSError,
     WSFrame,
     WSInvalidStatusError,
-    WSListener,
     WSMsgType,
     WSTransport,
     WSUpgradeResponse,
@@ -30,6 +29,7 @@ from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch
 from onebook.feeds.actions import Ping, Request, Transmit
+from onebook.feeds.listener import DATA, Listener
 from onebook.feeds.pace import Backoff, Pace
 from onebook.feeds.session import Session
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
@@ -67,22 +67,22 @@ class Recorder(Protocol):
         """A REST body came."""
 
 
-class Connection(WSListener):
+class Connection(Listener):
     """One socket and its session, from the handshake to the end."""
 
     def __init__(self, feed: "Feed", session: Session) -> None:
         super().__init__()
         self.session = session
+        self.clock = feed.clock
+        self.received = session.received if feed.recorder is None else self._recorded
+        self.joining = False
+        self.bytes_max = feed.settings.frame_bytes_max
         self.gone = asyncio.Event()
         self.abandoned = False
         self._feed = feed
-        self._clock = feed.clock
         self._recorder = feed.recorder
-        self._received = session.received if feed.recorder is None else self._recorded
         self._url = feed.exchange.ws_url
-        self._bytes_max = feed.settings.frame_bytes_max
         self._parts = bytearray()
-        self._joining = False
         self._transport: WSTransport | None = None
         self._timer: asyncio.TimerHandle
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -100,28 +100,22 @@ class Connection(WSListener):
             transport.disconnect(graceful=False)
             return
         self._transport = transport
-        now = self._clock()
+        now = self.clock()
         if self._recorder is not None:
             self._recorder.opened(self._url, now)
         self.session.opened(now)
         self.carry_out(now)
 
-    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """Hand a message to the session (the hot path) or answer a control frame."""
+    def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Join a part, answer a control frame, or refuse what RFC 6455 or we do not allow."""
         kind = frame.msg_type
-        if kind in DATA and frame.fin and not self._joining:
-            if frame.rsv1 or frame.rsv2 or frame.rsv3:
-                self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
-            elif frame.payload_size > self._bytes_max:
-                # picows ends such a connection only after a while, and delivers the frame if
-                # that is sooner.
-                self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
-            else:
-                now = self._clock()
-                self._received(frame.get_payload_as_bytes(), now)
-                if self.session.pending:
-                    self.carry_out(now)
-        elif kind in DATA or kind == CONTINUATION:
+        if frame.rsv1 or frame.rsv2 or frame.rsv3:
+            self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
+        elif frame.payload_size > self.bytes_max:
+            # picows ends such a connection only after a while, and delivers the frame if that is
+            # sooner.
+            self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
+        elif kind in DATA or kind == WSMsgType.CONTINUATION:
             self._part(frame)
         elif kind == WSMsgType.CLOSE:
             transport.send_close(WSCloseCode.OK)
@@ -129,17 +123,17 @@ class Connection(WSListener):
         else:
             if kind == WSMsgType.PING:
                 transport.send_pong(frame.get_payload_as_bytes())
-            self.session.heard(self._clock())
+            self.session.heard(self.clock())
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The socket is gone: its books are stale from here."""
-        self.session.closed(self._clock())
+        self.session.closed(self.clock())
         self.gone.set()
         self._finish()
 
     def tick(self) -> None:
         """Let time pass."""
-        now = self._clock()
+        now = self.clock()
         self.session.tick(now)
         self.carry_out(now)
 
@@ -174,8 +168,10 @@ class Connection(WSListener):
             await self._part_ways()
 
     # A callback and not a task that wakes: many quiet feeds tick some hundred times a second.
+    # On the whole tenths of a second, so that all of them wake the loop together.
     def _tick_later(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at((round(loop.time() / TICK_S) + 1) * TICK_S, self._tick)
 
     def _tick(self) -> None:
         try:
@@ -225,18 +221,18 @@ class Connection(WSListener):
 
     def _part(self, frame: WSFrame) -> None:
         """Join the fragments of one message (RFC 6455 section 5.4)."""
-        if (frame.msg_type == CONTINUATION) != self._joining or frame.rsv1:
+        if (frame.msg_type == WSMsgType.CONTINUATION) != self.joining:
             self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
             return
         self._parts += frame.get_payload_as_memoryview()
-        if len(self._parts) > self._bytes_max:
+        if len(self._parts) > self.bytes_max:
             self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
             return
-        self._joining = not frame.fin
+        self.joining = not frame.fin
         if frame.fin:
             message, self._parts = bytes(self._parts), bytearray()
-            now = self._clock()
-            self._received(message, now)
+            now = self.clock()
+            self.received(message, now)
             self.carry_out(now)
 
     def _refuse(self, code: WSCloseCode, reason: str) -> None:
@@ -246,7 +242,7 @@ class Connection(WSListener):
 
     def _leave(self, reason: str) -> None:
         assert self._transport is not None
-        self.session.closed(self._clock(), reason)
+        self.session.closed(self.clock(), reason)
         self._transport.disconnect()
 
     async def _get(self, fetch: Fetch) -> None:
@@ -259,16 +255,16 @@ class Connection(WSListener):
                 )
             except ExchangeFailed as error:
                 log.info("%s gave no snapshot: %s", feed.exchange.name, error.message)
-                self.session.fetch_failed(fetch.instrument, self._clock())
+                self.session.fetch_failed(fetch.instrument, self.clock())
             except Exception:
                 log.exception("Fetching a snapshot of %s failed.", feed.exchange.name)
-                self.session.fetch_failed(fetch.instrument, self._clock())
+                self.session.fetch_failed(fetch.instrument, self.clock())
             else:
-                now = self._clock()
+                now = self.clock()
                 if self._recorder is not None:
                     self._recorder.http(url, now, body)
                 self.session.fetched(fetch.instrument, body, now)
-        self.carry_out(self._clock())
+        self.carry_out(self.clock())
 
 
 class Feed:
@@ -468,5 +464,3 @@ class Feed:
 
 
 TEXT: Final = WSMsgType.TEXT
-DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
-CONTINUATION: Final = WSMsgType.CONTINUATION

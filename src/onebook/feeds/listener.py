@@ -1,0 +1,71 @@
+"""The first step of a frame: from the socket's library to whoever reads messages.
+
+Of a frame, picows makes an object whose attributes cost from Python about as much as reading the
+socket leaves to save: its type alone 75 ns. So where it is compiled, they are read as the C fields
+they are; `PureListener` does the same. The fields lie where the version of picows had them that
+the compiled listener was built with, so with any other version it is not used.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import picows
+from picows import WSFrame, WSListener, WSMsgType, WSTransport
+
+from onebook.feeds.session import Session
+
+
+class PureListener(WSListener):
+    """Sorts frames: a message goes to the session, all else to `unusual`.
+
+    A message is a whole one of at most `bytes_max` bytes, without reserved bits, that comes while
+    no fragments are `joining`. `received` takes it and the time of `clock` (the session itself, or
+    whoever keeps what passes); what the session wants done then is carried out.
+    """
+
+    session: Session
+    received: Callable[[bytes, float], None]
+    clock: Callable[[], float]
+    joining: bool
+    bytes_max: int
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Sort one frame (the hot path)."""
+        if (
+            frame.msg_type in DATA
+            and frame.fin
+            and not self.joining
+            and not (frame.rsv1 or frame.rsv2 or frame.rsv3)
+            and frame.payload_size <= self.bytes_max
+        ):
+            now = self.clock()
+            self.received(frame.get_payload_as_bytes(), now)
+            if self.session.pending:
+                self.carry_out(now)
+        else:
+            self.unusual(transport, frame)
+
+    def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Act on a frame that is not simply a message."""
+        raise NotImplementedError
+
+    def carry_out(self, now: float) -> None:
+        """Do what the session wants done."""
+        raise NotImplementedError
+
+
+DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
+
+COMPILED: bool
+if TYPE_CHECKING:
+    Listener = PureListener
+else:
+    try:
+        from onebook.feeds._listener import COMPILED_FOR, Listener
+    except (ImportError, ValueError):  # not compiled; or for fields that are not there
+        COMPILED_FOR, Listener = "", PureListener
+    COMPILED = picows.__version__ == COMPILED_FOR
+    if not COMPILED:
+        Listener = PureListener
+
+__all__ = ["COMPILED", "DATA", "Listener", "PureListener"]

@@ -1,0 +1,129 @@
+"""Both listeners sort the same frames alike, and the compiled one only where its fields lie."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from picows import WSMsgType
+from picows.picows import _make_test_ws_frame as frame_of
+
+from onebook.feeds import listener
+
+BYTES_MAX = 5
+NOW = 12.5
+
+
+class Asking:
+    """A session that wants something done, or nothing."""
+
+    def __init__(self, pending):
+        self.pending = pending
+
+
+def sorted_by(base, frame, *, joining=False, pending=False):
+    """What a listener makes of one frame: the calls, in order."""
+    calls = []
+
+    class Writing(base):
+        def unusual(self, transport, frame):
+            calls.append(("unusual", frame.get_payload_as_bytes()))
+
+        def carry_out(self, now):
+            calls.append(("carry out", now))
+
+    writing = Writing()
+    writing.session = Asking(pending)
+    writing.clock = lambda: NOW
+    writing.received = lambda message, now: calls.append((message, now))
+    writing.joining = joining
+    writing.bytes_max = BYTES_MAX
+    writing.on_ws_frame(None, frame)
+    return calls
+
+
+@pytest.fixture(params=[listener.PureListener, listener.Listener], ids=["pure", "compiled"])
+def base(request):
+    return request.param
+
+
+@pytest.mark.parametrize("kind", [WSMsgType.TEXT, WSMsgType.BINARY])
+@pytest.mark.parametrize("message", [b"", b"a", b"12345"])
+def test_a_whole_message_is_received_with_its_time(base, kind, message):
+    assert sorted_by(base, frame_of(kind, message, True, False)) == [(message, NOW)]
+
+
+def test_what_the_session_wants_done_is_carried_out_after_its_message(base):
+    calls = sorted_by(base, frame_of(WSMsgType.TEXT, b"a", True, False), pending=True)
+    assert calls == [(b"a", NOW), ("carry out", NOW)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "fin", "rsv1", "joining"),
+    [
+        (WSMsgType.TEXT, b"123456", True, False, False),
+        (WSMsgType.TEXT, b"a", False, False, False),
+        (WSMsgType.TEXT, b"a", True, True, False),
+        (WSMsgType.TEXT, b"a", True, False, True),
+        (WSMsgType.CONTINUATION, b"a", True, False, False),
+        (WSMsgType.CONTINUATION, b"a", True, False, True),
+        (WSMsgType.PING, b"a", True, False, False),
+        (WSMsgType.PONG, b"a", True, False, False),
+        (WSMsgType.CLOSE, b"\x03\xe8", True, False, False),
+    ],
+    ids=[
+        "too long", "a part", "a reserved bit", "a message among parts", "continuation",
+        "the last part", "ping", "pong", "close",
+    ],
+)  # fmt: skip
+def test_everything_else_is_unusual(base, kind, message, fin, rsv1, joining):
+    frame = frame_of(kind, message, fin, rsv1)
+    assert sorted_by(base, frame, joining=joining, pending=True) == [("unusual", message)]
+
+
+def test_an_error_of_the_reader_is_not_swallowed(base):
+    class Failing(base):
+        pass
+
+    failing = Failing()
+    failing.session, failing.clock, failing.joining = Asking(False), lambda: NOW, False
+    failing.bytes_max = BYTES_MAX
+    failing.received = lambda message, now: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        failing.on_ws_frame(None, frame_of(WSMsgType.TEXT, b"a", True, False))
+
+
+OTHER_PICOWS = """
+import picows
+picows.__version__ = "0.0"
+from onebook.feeds import listener
+assert listener.Listener is listener.PureListener
+assert not listener.COMPILED
+"""
+
+WITHOUT_COMPILER = """
+import sys
+sys.modules["onebook.feeds._listener"] = None
+import pytest
+from onebook.feeds import listener
+from onebook.feeds.feed import Connection
+assert not listener.COMPILED
+assert issubclass(Connection, listener.PureListener)
+words = ["-k", "split or rfc_6455 or limit or ping", "--no-cov", "-p", "no:cacheprovider"]
+sys.exit(pytest.main([sys.argv[1], *words]))
+"""
+
+
+def test_another_picows_than_it_was_compiled_for_is_read_from_python():
+    subprocess.run([sys.executable, "-c", OTHER_PICOWS], check=True, timeout=60)
+
+
+async def test_feeds_do_the_same_where_nothing_is_compiled():
+    """In a process of its own, because a class has its base for life."""
+    feeds = str(Path(__file__).with_name("test_feed.py"))
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WITHOUT_COMPILER, feeds, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await running.communicate()
+    assert running.returncode == 0, said.decode()
