@@ -1,4 +1,3 @@
-from collections.abc import Iterable
 from typing import TypeVar
 
 from onebook.gateway.direct import PurePeer
@@ -8,6 +7,6 @@ class Peer(PurePeer): ...
 P = TypeVar("P", bound=Peer)
 
 def spread(
-    listeners: Iterable[P], frame: bytes, size: int, touched: list[P], join_bytes_max: int
+    listeners: dict[P, None], frame: bytes, size: int, touched: list[P], join_bytes_max: int
 ) -> list[P]: ...
 def write_each(peers: list[P]) -> None: ...

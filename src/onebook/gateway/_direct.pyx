@@ -4,6 +4,9 @@ See send(2): https://man7.org/linux/man-pages/man2/send.2.html
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_Next
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
 
 from onebook.gateway.batch import Batch
 
@@ -12,6 +15,23 @@ cdef extern from "<sys/socket.h>" nogil:
     enum: MSG_DONTWAIT
     enum: MSG_NOSIGNAL
     ssize_t send(int sock, const void *data, size_t size, int flags)
+
+cdef extern from * nogil:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define ONEBOOK_FETCH(at) \\
+        (__builtin_prefetch((at), 1), __builtin_prefetch((const char *)(at) + 48, 1))
+    #else
+    #define ONEBOOK_FETCH(at) ((void)(at))
+    #endif
+    """
+    # Have a peer, which may lie on two lines of memory, brought near before its turn: the kernel's
+    # work for a thousand sockets pushes them all out of the processor's caches.
+    void fetch "ONEBOOK_FETCH" (const void *at)
+
+
+cdef enum:
+    AHEAD = 4  # clients fetched before their turn
 
 
 cdef class Peer:
@@ -30,15 +50,25 @@ cdef class Peer:
 
 
 def spread(
-    listeners, bytes frame not None, long long size, list touched not None,
+    dict listeners not None, bytes frame not None, long long size, list touched not None,
     long long join_bytes_max,
 ):
     """Put a frame before each listener; return those who are behind and got nothing."""
     cdef Peer peer
-    cdef list behind = []
+    cdef PyObject *key
+    cdef PyObject *later
+    cdef Py_ssize_t at = 0, ahead = 0
+    cdef list behind = [], full = []
     cdef dict longer = {}
     first = Batch((frame,), len(frame))
-    for peer in listeners:
+    for _ in range(AHEAD):
+        if PyDict_Next(listeners, &ahead, &later, NULL):
+            fetch(later)
+    # Nothing in this loop can change who listens.
+    while PyDict_Next(listeners, &at, &key, NULL):
+        if PyDict_Next(listeners, &ahead, &later, NULL):
+            fetch(later)
+        peer = <Peer>key
         if peer.behind:
             behind.append(peer)
             continue
@@ -52,7 +82,8 @@ def spread(
             joined = longer[peer.out] = peer.out.followed_by(frame)
         peer.out = joined
         if joined.size > join_bytes_max:
-            write_each([peer])
+            full.append(peer)
+    write_each(full)
     return behind
 
 
@@ -61,8 +92,12 @@ def write_each(list peers not None):
     cdef Peer peer
     cdef bytes data = b""
     cdef ssize_t sent
+    cdef Py_ssize_t at, count = PyList_GET_SIZE(peers)
     whole = None
-    for peer in peers:
+    for at in range(count):
+        if at + 1 < count:
+            fetch(PyList_GET_ITEM(peers, at + 1))
+        peer = <Peer>PyList_GET_ITEM(peers, at)
         batch, peer.out = peer.out, None
         if batch is None or peer.ended:
             continue

@@ -13,7 +13,6 @@ Only plain sockets have a `direct_fd`; it stays valid until `connection_lost`, w
 """
 
 import asyncio
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from onebook.gateway.batch import Batch
@@ -43,10 +42,10 @@ P = TypeVar("P", bound=PurePeer)
 
 
 def spread_purely(
-    listeners: Iterable[P], frame: bytes, size: int, touched: list[P], join_bytes_max: int
+    listeners: dict[P, None], frame: bytes, size: int, touched: list[P], join_bytes_max: int
 ) -> list[P]:
     """Put a frame before each listener; return those who are behind and got nothing."""
-    behind = []
+    behind, full = [], []
     first = Batch((frame,), len(frame))
     longer: dict[Batch, Batch] = {}  # what a client had: the same with this frame
     for peer in listeners:
@@ -64,7 +63,8 @@ def spread_purely(
             joined = longer[out] = out.followed_by(frame)
         peer.out = joined
         if joined.size > join_bytes_max:
-            write_each_by_transport([peer])
+            full.append(peer)
+    write_each_by_transport(full)
     return behind
 
 

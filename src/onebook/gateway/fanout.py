@@ -5,7 +5,7 @@ clients of a stream; per client it costs one attribute test and, at the end of t
 A client that is behind is skipped and owed the newest book: nobody waits for anybody.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from onebook.gateway import counters, direct, frames
 from onebook.gateway.protocol import Connection
@@ -76,7 +76,7 @@ class Fanout:
         if audience.packed:
             self._spread(audience.packed, owed, frames.deflated_frame(payload))
 
-    def _spread(self, listeners: Iterable[Connection], owed: Stream | None, frame: bytes) -> None:
+    def _spread(self, listeners: dict[Connection, None], owed: Stream | None, frame: bytes) -> None:
         size = frames.payload_length(frame)
         behind = direct.spread(listeners, frame, size, self._touched, self._join_bytes_max)
         if owed is not None:
