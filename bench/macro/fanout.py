@@ -37,7 +37,8 @@ HEADER_BYTES = 4  # of a frame with a payload of 126 to 65,535 bytes
 BLOCKS = 5
 MESSAGES_PER_BLOCK = 10_000
 TICKS_MIN = 4
-PAUSE_S = 0.012  # a stream of 10 ms is due again
+PAUSE_S = 0.012  # a stream of 10 ms is due again; the others wait as long
+POLL_S = 0.002
 REST_REQUESTS = 30
 
 
@@ -65,7 +66,7 @@ class Ticks:
         while sink.received < expected:
             if time.monotonic() > began + load.PATIENCE_S:
                 raise TimeoutError(f"{expected - sink.received} bytes are missing")
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(POLL_S)
         assert sink.received == expected, (sink.received, expected)
         self.reached_s.append(sink.last_s - began)
 
@@ -146,7 +147,7 @@ async def _hub_only(node: app.Node, ticks: Ticks, count: int) -> float:
         hub.fanout.flush()
         await asyncio.sleep(PAUSE_S)
         while sink.received < expected:
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(POLL_S)
 
     return await _blocks(tick, count, count * sink.clients)
 

@@ -4,8 +4,8 @@
 
 `floor` is one send() per client from C, its frames of a tick joined; `uvicorn` is an ASGI
 application on uvicorn with the websockets library, awaiting each client's send; `websockets` is
-that library's `broadcast()`. Same sink, same cores, same counting as the product; the payload is
-text of the product's size and stays the same, so that no peer pays for making it.
+that library's `broadcast()`. Same sink, same cores, same pace and same counting as the product;
+the payload is text of the product's size and stays the same, so that no peer pays for making it.
 """
 
 import array
@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 import load
 import uvicorn
 import uvloop
-from fanout import BLOCKS, MESSAGES_PER_BLOCK, TICKS_MIN
+from fanout import BLOCKS, MESSAGES_PER_BLOCK, PAUSE_S, POLL_S, TICKS_MIN
 from uvicorn.server import ServerState
 from websockets.asyncio.server import ServerConnection, broadcast, serve
 
@@ -29,7 +29,6 @@ from timing import report
 TEXTS = {1: '{"type":"aggregated_orderbook_update","x":"%s"}', 12: '{"data":"%s"}'}
 WIRE_BYTES = {1: 1_016, 12: 12_160}  # what the product sends for these
 HEADER_BYTES = 4
-PAUSE_S = 0.002
 BACKLOG = 4_096
 SWITCHING = (
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -71,8 +70,9 @@ def floor(clients: int, size: int, streams: int) -> float:
             for _ in range(count):
                 expected = sink.received + len(data) * clients
                 assert send_each(pointer, clients, data, length) == clients
+                time.sleep(PAUSE_S)
                 while sink.received < expected:
-                    time.sleep(PAUSE_S)
+                    time.sleep(POLL_S)
             blocks.end(count * clients * streams)
         for each in sockets:
             each.close()
@@ -104,8 +104,9 @@ async def drive(sink: load.Sink, tell: Callable[[], Awaitable[None] | None], wir
             waiting = tell()
             if waiting is not None:
                 await waiting
+            await asyncio.sleep(PAUSE_S)
             while sink.received < expected:
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(POLL_S)
         blocks.end(count * sink.clients)
     del blocks.costs[0]  # it warmed up
     return blocks.median
