@@ -86,7 +86,7 @@ def _digest() -> str:
     digest = hashlib.sha256()
     files = [ROOT / "pyproject.toml", ROOT / "setup.py", *sorted((ROOT / "src").rglob("*"))]
     for file in files:
-        if file.suffix in {".py", ".pyx", ".pxd", ".pxi", ".toml"}:
+        if file.suffix in {".py", ".pyx", ".pxd", ".pxi", ".h", ".toml"}:
             digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
     return digest.hexdigest()
 

@@ -60,7 +60,7 @@ def still_exchanges() -> Iterator[dict[str, config.ExchangeSettings]]:
 
 
 @asynccontextmanager
-async def running(clients: int) -> AsyncIterator[app.Node]:
+async def running(clients: int, *, io_uring_allowed: bool = True) -> AsyncIterator[app.Node]:
     """A node with room for so many clients."""
     load.lift_file_limit(2 * clients + 1_000)
     with tempfile.TemporaryDirectory() as name, still_exchanges() as places:
@@ -79,6 +79,7 @@ async def running(clients: int) -> AsyncIterator[app.Node]:
                     "ping_interval_s": PING_S,
                     "drain_s": 0,
                     "close_timeout_s": 0,
+                    "io_uring_allowed": io_uring_allowed,
                 },
             }
         )

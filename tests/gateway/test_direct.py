@@ -12,14 +12,25 @@ import uvloop
 
 from gateway.rig import SYMBOL, gateway, settled
 from onebook.gateway import direct, frames
+from onebook.gateway.batch import Batch
 
 CLIENTS = 6
 STEPS = 1_200
 LEAVE_AT = (STEPS // 3, STEPS // 2)
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+def by_io_uring():
+    try:
+        return direct.Writer(ring=True).write_each
+    except OSError as error:
+        pytest.skip(f"io_uring is not allowed here ({error})")
+
+
 WAYS = {
-    "compiled": (direct.spread, direct.write_each),
-    "by transport": (direct.spread_purely, direct.write_each_by_transport),
+    "by send()": (direct.spread, lambda: direct.Writer(ring=False).write_each),
+    "by io_uring": (direct.spread, by_io_uring),
+    "by transport": (direct.spread_purely, lambda: direct.write_each_by_transport),
 }
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 
@@ -213,8 +224,10 @@ async def judge(raging):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_bytes_never_overtake_each_other_and_none_is_lost(tmp_path, monkeypatch, loop, way):
-    for name, step in zip(("spread", "write_each"), WAYS[way], strict=True):
-        monkeypatch.setattr(direct, name, step)
+    spread, make_writer = WAYS[way]
+    write_each = make_writer()
+    monkeypatch.setattr(direct, "spread", spread)
+    monkeypatch.setattr(direct, "writer", lambda **_: write_each)
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
@@ -242,6 +255,144 @@ async def test_the_same_holds_where_nothing_is_compiled():
     said, _ = await running.communicate()
     assert running.returncode == 0, said.decode()
     assert b"2 passed" in said
+
+
+class Transport:
+    """What a peer's transport is given when its socket does not take everything."""
+
+    def __init__(self):
+        self.given = b""
+
+    def write(self, data):
+        self.given += data
+
+    def get_write_buffer_size(self):
+        return len(self.given)
+
+
+def peer_of(sock, *frames_):
+    """A peer with one end of a pair of sockets, and frames to get."""
+    peer = direct.Peer()
+    peer.transport = Transport()
+    peer.direct_fd = sock.fileno()
+    peer.out = Batch(frames_, sum(map(len, frames_)))
+    return peer
+
+
+@pytest.fixture(params=["by send()", "by io_uring"])
+def write_each(request):
+    return WAYS[request.param][1]()
+
+
+@pytest.fixture
+def pairs():
+    """Pairs of sockets: ours, which never waits, and the client's."""
+    made = []
+
+    def pair():
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        made.extend((ours, theirs))
+        return ours, theirs
+
+    yield pair
+    for each in made:
+        each.close()
+
+
+def all_of(sock):
+    heard = b""
+    try:
+        while data := sock.recv(1 << 16):
+            heard += data
+    except BlockingIOError:
+        pass
+    return heard
+
+
+def test_a_socket_with_room_gets_everything_and_its_transport_nothing(write_each, pairs):
+    ours, theirs = pairs()
+    peer = peer_of(ours, b"one", b"two")
+    write_each([peer])
+    assert all_of(theirs) == b"onetwo"
+    assert (peer.transport.given, peer.out, peer.buffered) == (b"", None, False)
+
+
+def test_what_a_full_socket_does_not_take_goes_to_its_transport_in_order(write_each, pairs):
+    ours, theirs = pairs()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    frame = bytes(range(256)) * 4_096
+    peer = peer_of(ours, frame)
+    write_each([peer])
+    taken = all_of(theirs)
+    assert peer.buffered
+    assert taken + peer.transport.given == frame
+    # While its transport holds bytes, nothing may overtake them.
+    peer.out = Batch((b"next",), 4)
+    write_each([peer])
+    assert all_of(theirs) == b""
+    assert peer.transport.given.endswith(b"next")
+    # And once it holds none, the socket is written to again.
+    peer.transport.given = b""
+    peer.out = Batch((b"last",), 4)
+    write_each([peer])
+    assert all_of(theirs) == b"last"
+    assert not peer.buffered
+
+
+def test_a_broken_socket_is_left_to_its_transport_and_harms_nobody(write_each, pairs):
+    broken, their_end = pairs()
+    their_end.close()
+    ours, theirs = pairs()
+    peers = [peer_of(broken, b"lost"), peer_of(ours, b"kept")]
+    write_each(peers)
+    assert peers[0].transport.given == b"lost"
+    assert all_of(theirs) == b"kept"
+
+
+def test_who_has_ended_or_has_nothing_to_get_is_passed_over(write_each, pairs):
+    ours, theirs = pairs()
+    ended, without = peer_of(ours, b"too late"), peer_of(ours, b"")
+    ended.ended, without.out = True, None
+    write_each([ended, without])
+    write_each([])
+    assert all_of(theirs) == b""
+    assert ended.transport.given == without.transport.given == b""
+
+
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 700])
+def test_any_number_of_peers_get_each_what_is_theirs(write_each, pairs, count):
+    ends = [pairs() for _ in range(count)]
+    texts = [b"%d" % (number // 3) for number in range(count)]
+    write_each([peer_of(ours, text) for (ours, _), text in zip(ends, texts, strict=True)])
+    assert [all_of(theirs) for _, theirs in ends] == texts
+
+
+def test_a_writer_is_as_good_as_new_after_an_error(write_each, pairs):
+    class Refusing(Batch):
+        def whole(self):
+            raise MemoryError
+
+    ours, theirs = pairs()
+    refused = peer_of(ours)
+    refused.out = Refusing((b"",), 0)
+    with pytest.raises(MemoryError):
+        write_each([peer_of(ours, b"never sent"), refused])
+    write_each([peer_of(ours, b"sent")])
+    assert all_of(theirs) == b"sent"
+
+
+def test_without_leave_io_uring_is_not_used(monkeypatch, caplog):
+    assert direct.writer(io_uring_allowed=False) is direct.write_each
+
+    def forbidden(*, ring):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(direct, "Writer", forbidden)
+    with caplog.at_level("INFO", "onebook.gateway"):
+        assert direct.writer(io_uring_allowed=True) is direct.write_each
+    assert "Operation not permitted" in caplog.text
 
 
 async def open_fds(folder, **options):

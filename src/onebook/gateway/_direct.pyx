@@ -3,6 +3,8 @@
 See send(2): https://man7.org/linux/man-pages/man2/send.2.html
 """
 
+import os
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Next
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
@@ -15,6 +17,16 @@ cdef extern from "<sys/socket.h>" nogil:
     enum: MSG_DONTWAIT
     enum: MSG_NOSIGNAL
     ssize_t send(int sock, const void *data, size_t size, int flags)
+
+cdef extern from "_uring.h" nogil:
+    struct uring:
+        int fd
+        unsigned put
+        long long *results
+    int uring_open(uring *u, unsigned entries)
+    void uring_put(uring *u, int fd, const void *data, size_t size)
+    void uring_submit(uring *u)
+    void uring_close(uring *u)
 
 cdef extern from * nogil:
     """
@@ -32,6 +44,7 @@ cdef extern from * nogil:
 
 cdef enum:
     AHEAD = 4  # clients fetched before their turn
+    AT_ONCE = 256  # sends of one system call
 
 
 cdef class Peer:
@@ -87,37 +100,94 @@ def spread(
     return behind
 
 
-def write_each(list peers not None):
-    """Write to each peer what it has in `out`, straight to its socket where that is legal."""
-    cdef Peer peer
-    cdef bytes data = b""
-    cdef ssize_t sent
-    cdef Py_ssize_t at, count = PyList_GET_SIZE(peers)
-    whole = None
-    for at in range(count):
-        if at + 1 < count:
-            fetch(PyList_GET_ITEM(peers, at + 1))
-        peer = <Peer>PyList_GET_ITEM(peers, at)
-        batch, peer.out = peer.out, None
-        if batch is None or peer.ended:
-            continue
-        if batch is not whole:
-            whole = batch
-            data = batch.whole()
-        sent = 0
-        if peer.direct_fd >= 0 and not (peer.buffered and holds(peer)):
-            sent = send(
-                peer.direct_fd, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data),
-                MSG_DONTWAIT | MSG_NOSIGNAL,
-            )
-            if sent == PyBytes_GET_SIZE(data):
+cdef class Writer:
+    """Writes to many peers, straight to their sockets where that is legal.
+
+    With `ring` one system call sends to many; OSError where the kernel has none for us.
+    """
+
+    cdef uring ring
+    cdef Py_ssize_t count
+    # Those whose turn it is: held by the caller and by `write_each`, not here.
+    cdef PyObject *peers[AT_ONCE]
+    cdef PyObject *texts[AT_ONCE]
+    cdef int sockets[AT_ONCE]
+
+    def __cinit__(self, *, bint ring):
+        cdef int failed
+        self.ring.fd = -1
+        failed = uring_open(&self.ring, AT_ONCE) if ring else 0
+        if failed:
+            raise OSError(-failed, os.strerror(-failed))
+
+    def __dealloc__(self):
+        uring_close(&self.ring)
+
+    def write_each(self, list peers not None):
+        """Write to each peer what it has in `out`."""
+        cdef Peer peer
+        cdef bytes text = b""
+        cdef Py_ssize_t at, count = PyList_GET_SIZE(peers)
+        cdef list held = [], left = []
+        whole = None
+        self.count = self.ring.put = 0
+        for at in range(min(AHEAD, count)):
+            fetch(PyList_GET_ITEM(peers, at))
+        for at in range(count):
+            if at + AHEAD < count:
+                fetch(PyList_GET_ITEM(peers, at + AHEAD))
+            peer = <Peer>PyList_GET_ITEM(peers, at)
+            batch, peer.out = peer.out, None
+            if batch is None or peer.ended:
                 continue
-        # The socket is full, was interrupted or is broken: the transport waits, or says it.
-        peer.buffered = True
-        peer.transport.write(memoryview(data)[sent:] if sent > 0 else data)
+            if batch is not whole:
+                whole = batch
+                text = batch.whole()
+                held.append(text)
+            if peer.direct_fd < 0 or (peer.buffered and holds(peer)):
+                left.append((peer, text, 0))
+                continue
+            self.peers[self.count] = <PyObject *>peer
+            self.texts[self.count] = <PyObject *>text
+            self.sockets[self.count] = peer.direct_fd
+            self.count += 1
+            if self.ring.fd >= 0:
+                uring_put(
+                    &self.ring, peer.direct_fd, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)
+                )
+            if self.count == AT_ONCE:
+                self.flush(left)
+        self.flush(left)
+        # The socket is full, was interrupted or is broken: the transport waits, or says it. That
+        # comes last, because a transport may call back.
+        for peer, text, sent in left:
+            peer.buffered = True
+            peer.transport.write(memoryview(text)[sent:] if sent else text)
+
+    cdef flush(self, list left):
+        """Send to those whose turn it is; to `left` goes what a socket did not take."""
+        cdef Py_ssize_t at, size
+        cdef long long sent
+        if self.ring.fd >= 0:
+            uring_submit(&self.ring)
+        for at in range(self.count):
+            size = PyBytes_GET_SIZE(<bytes>self.texts[at])
+            if self.ring.fd >= 0:
+                sent = self.ring.results[at]
+            else:
+                sent = send(
+                    self.sockets[at], PyBytes_AS_STRING(<bytes>self.texts[at]), size,
+                    MSG_DONTWAIT | MSG_NOSIGNAL,
+                )
+            if sent != size:
+                left.append((<Peer>self.peers[at], <bytes>self.texts[at], max(sent, 0)))
+        self.count = 0
 
 
 cdef bint holds(Peer peer) except -1:
     """Ask the transport whether it still holds bytes that were given to it."""
     peer.buffered = peer.transport.get_write_buffer_size() != 0
     return peer.buffered
+
+
+write_each = Writer(ring=False).write_each

@@ -10,12 +10,18 @@ Bytes never overtake each other. uvloop keeps what it is given until the end of 
 iteration, so a send is legal only while the transport holds nothing: whoever writes to the
 transport sets `buffered`, and `get_write_buffer_size()`, which both loops know, takes it back.
 Only plain sockets have a `direct_fd`; it stays valid until `connection_lost`, which sets `ended`.
+
+Where Linux allows io_uring, one system call does the sends of many clients (`writer`).
 """
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from onebook.gateway.batch import Batch
+
+log = logging.getLogger("onebook.gateway")
 
 
 class PurePeer:
@@ -79,17 +85,30 @@ def write_each_by_transport(peers: list[P]) -> None:
 
 COMPILED: bool
 if TYPE_CHECKING:
+    from onebook.gateway._direct import Writer
+
     Peer = PurePeer
     spread, write_each = spread_purely, write_each_by_transport
 else:
     try:
-        from onebook.gateway._direct import Peer, spread, write_each
+        from onebook.gateway._direct import Peer, Writer, spread, write_each
     except ImportError:
         Peer = PurePeer
         spread, write_each = spread_purely, write_each_by_transport
         COMPILED = False
     else:
         COMPILED = True
+
+
+def writer(*, io_uring_allowed: bool) -> Callable[[list[P]], None]:
+    """Return what writes to each peer: through io_uring where it may, else `write_each`."""
+    if COMPILED and io_uring_allowed:
+        try:
+            return Writer(ring=True).write_each
+        except OSError as error:
+            log.info("io_uring is not used (%s); each client costs a call of its own.", error)
+    return write_each
+
 
 __all__ = [
     "COMPILED",
@@ -99,4 +118,5 @@ __all__ = [
     "spread_purely",
     "write_each",
     "write_each_by_transport",
+    "writer",
 ]

@@ -43,8 +43,15 @@ class Audience:
 class Fanout:
     """The audiences of all streams; the publisher of `Streams`."""
 
-    def __init__(self, *, join_bytes_max: int, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        join_bytes_max: int,
+        monotonic: Callable[[], float],
+        write_each: Callable[[list[Connection]], None],
+    ) -> None:
         self.conflated_total = 0
+        self._write_each = write_each
         self._join_bytes_max = join_bytes_max
         self._monotonic = monotonic
         self._audiences: dict[Stream, Audience] = {}
@@ -63,7 +70,7 @@ class Fanout:
     def flush(self) -> None:
         """Write what this tick brought: one write per client, however many streams."""
         touched, self._touched = self._touched, []
-        direct.write_each(touched)
+        self._write_each(touched)
         if self._published:
             published, self._published = self._published, []
             now = self._monotonic()

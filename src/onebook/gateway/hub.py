@@ -17,7 +17,7 @@ from websockets.server import ServerProtocol
 from onebook.accounts import Accounts, Key, UsageReport
 from onebook.config import GatewaySettings
 from onebook.errors import ApiKeyDisabled, InvalidApiKey, RateLimitExceeded
-from onebook.gateway import counters, frames
+from onebook.gateway import counters, direct, frames
 from onebook.gateway.client import NONE_SUBSCRIBED, Client, State
 from onebook.gateway.directory import Directory
 from onebook.gateway.door import Door
@@ -72,7 +72,9 @@ class Hub:
         self.lagging: set[Connection] = set()
         self.messages_total = 0
         self.fanout = Fanout(
-            join_bytes_max=settings.write_buffer_bytes_max, monotonic=clock.monotonic
+            join_bytes_max=settings.write_buffer_bytes_max,
+            monotonic=clock.monotonic,
+            write_each=direct.writer(io_uring_allowed=settings.io_uring_allowed),
         )
         self._door = Door(settings.connects_per_minute, settings.forwarded_from)
         self._tasks: set[asyncio.Task[None]] = set()
