@@ -1,8 +1,10 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from onebook.accounts import Accounts, Admin
 from onebook.model import Tier
@@ -55,6 +57,18 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     async with Store(f"sqlite:///{tmp_path}/onebook.db") as opened:
         await opened.upgrade()
         yield opened
+
+
+@pytest.fixture
+def statements(store: Store) -> list[str]:
+    """What reaches the database, from now on."""
+    heard: list[str] = []
+
+    def executed(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        heard.append(statement)
+
+    event.listen(store._engine.sync_engine, "before_cursor_execute", executed)
+    return heard
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onebook.accounts import Accounts
+from onebook.accounts import Accounts, shared
 from onebook.accounts import accounts as accounts_module
 from onebook.accounts.accounts import CACHE_TTL_MS, wall_clock_ms
 from onebook.accounts.keys import Key, checksum, new_key
@@ -26,7 +27,7 @@ from onebook.errors import (
     SessionExpired,
 )
 from onebook.model import DAY_MS, MINUTE_MS, KeyStatus, Tier
-from onebook.store import SecretRow, Store
+from onebook.store import KeyRow, SecretRow, Store
 
 from .conftest import PEPPER, START_MS, Clock, House
 
@@ -366,48 +367,108 @@ async def test_a_key_whose_date_comes_is_told_once(house: House) -> None:
 async def test_a_suspension_between_reading_a_key_and_caching_it_is_not_missed(
     house: House,
 ) -> None:
-    read = house.store.secret
+    read = house.store.secrets
 
-    async def slow(digest: bytes) -> SecretRow | None:
-        row = await read(digest)
+    async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
+        rows = await read(digests)
         moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
         if await house.store.move_key(house.key_id, moved, house.change()):
             await house.accounts.poll(START_MS)
-        return row
+        return rows
 
-    house.store.secret = slow
+    house.store.secrets = slow
     with pytest.raises(ApiKeyDisabled):
         await verify(house)
 
 
-async def test_who_comes_at_once_with_one_key_shares_one_read(house: House) -> None:
+async def test_a_change_while_many_keys_are_read_makes_that_read_happen_again(
+    house: House,
+) -> None:
     made = await house.admin.create_key("alice", Tier.BASIC, house.change())
-    read, reads = house.store.secret, 0
+    read, reads = house.store.secrets, 0
 
-    async def counted(digest: bytes) -> SecretRow | None:
+    async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         nonlocal reads
         reads += 1
-        return await read(digest)
+        rows = await read(digests)
+        moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
+        if await house.store.move_key(house.key_id, moved, house.change()):
+            await house.accounts.poll(START_MS)
+        return rows
 
-    house.store.secret = counted
-    texts = [house.text, made.text, new_key()]
-    found = await asyncio.gather(
-        *(verify(house, text) for text in texts * 100), return_exceptions=True
-    )
-    assert reads == len(texts)
-    assert [each.key_id for each in found[:2]] == [house.key_id, made.row.key_id]
-    assert all(isinstance(each, InvalidApiKey) for each in found[2::3])
-    assert len({id(each) for each in found[0::3]}) == 1
+    house.store.secrets = slow
+    found = await asyncio.gather(verify(house), verify(house, made.text), return_exceptions=True)
+    assert isinstance(found[0], ApiKeyDisabled)
+    assert found[1].key_id == made.row.key_id
+    assert reads == 2
+
+
+async def test_a_lone_key_costs_two_statements_and_then_none(
+    house: House, statements: list[str]
+) -> None:
+    statements.clear()
+    await verify(house)
+    assert len(statements) == 2, "the secret with its key, and its usage"
+    await verify(house)
+    assert len(statements) == 2
+
+
+async def test_who_comes_at_once_shares_reads_of_many_keys(
+    house: House, statements: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "NAMES_MAX", 4)
+    made = [await house.admin.create_key("alice", Tier.BASIC, house.change()) for _ in range(10)]
+    statements.clear()
+    found = await asyncio.gather(*(verify(house, key.text) for key in made * 100))
+    assert len(statements) == 2 * 3
+    assert [key.key_id for key in found] == [key.row.key_id for key in made] * 100
+    assert len({id(key) for key in found}) == 10
+    assert all(house.accounts.meter.used(key.key_id, START_MS) == 0 for key in found)
+
+
+async def test_who_comes_at_once_with_sessions_shares_reads_of_their_keys(
+    house: House, statements: list[str]
+) -> None:
+    made = [await house.admin.create_key("alice", Tier.BASIC, house.change()) for _ in range(10)]
+    headers = [await house.authenticate(key.text) for key in made] + [await house.authenticate()]
+    for header in headers:
+        await house.accounts.session(header, START_MS)
+    house.accounts._keys.clear()
+    statements.clear()
+    found = await asyncio.gather(*(house.accounts.session(each, START_MS) for each in headers))
+    assert len(statements) == 1, "their usage is known"
+    assert [each.key.key_id for each in found] == [key.row.key_id for key in made] + [house.key_id]
+
+
+async def test_what_is_wrong_with_one_key_is_told_to_nobody_else(house: House) -> None:
+    suspended, expired, retired = [
+        await house.admin.create_key("alice", Tier.BASIC, house.change()) for _ in range(3)
+    ]
+    await house.admin.move_key(suspended.row.key_id, "suspend", house.change())
+    await house.admin.move_key(expired.row.key_id, "expire", house.change())
+    rotated = await house.admin.rotate_key(retired.row.key_id, house.change(), overlap_ms=0)
+    made = (suspended, expired, retired, rotated)
+    texts = [new_key(), typo(house.text), *(key.text for key in made), house.text]
+    found = await asyncio.gather(*(verify(house, text) for text in texts), return_exceptions=True)
+    assert [getattr(each, "key_id", type(each)) for each in found] == [
+        InvalidApiKey,
+        InvalidApiKey,
+        ApiKeyDisabled,
+        ApiKeyDisabled,
+        InvalidApiKey,
+        retired.row.key_id,
+        house.key_id,
+    ]
 
 
 async def test_who_stops_waiting_does_not_stop_the_read_of_others(house: House) -> None:
-    read, go_on = house.store.secret, asyncio.Event()
+    read, go_on = house.store.secrets, asyncio.Event()
 
-    async def slow(digest: bytes) -> SecretRow | None:
+    async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         await go_on.wait()
-        return await read(digest)
+        return await read(digests)
 
-    house.store.secret = slow
+    house.store.secrets = slow
     first, second = (asyncio.create_task(verify(house)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
@@ -417,14 +478,14 @@ async def test_who_stops_waiting_does_not_stop_the_read_of_others(house: House) 
 
 
 async def test_a_read_that_fails_fails_for_all_who_wait_and_is_tried_again(house: House) -> None:
-    read, broken = house.store.secret, True
+    read, broken = house.store.secrets, True
 
-    async def failing(digest: bytes) -> SecretRow | None:
+    async def failing(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         if broken:
             raise ServiceUnavailable("The database does not answer.")
-        return await read(digest)
+        return await read(digests)
 
-    house.store.secret = failing
+    house.store.secrets = failing
     found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
     assert all(isinstance(each, ServiceUnavailable) for each in found)
     broken = False
@@ -434,23 +495,23 @@ async def test_a_read_that_fails_fails_for_all_who_wait_and_is_tried_again(house
 async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
     house: House,
 ) -> None:
-    read, heard = house.store.secret, []
-    reads = house.accounts._reads
+    read, heard = house.store.secrets, []
+    reads = house.accounts._secret_reads
     done = reads._done
 
-    async def slow(digest: bytes) -> SecretRow | None:
-        row = await read(digest)
+    async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
+        rows = await read(digests)
         moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
         if await house.store.move_key(house.key_id, moved, house.change()):
             heard.append((await house.store.changed_keys(0))[0])
-        return row
+        return rows
 
-    def done_and_heard(name: bytes, task: asyncio.Task[Any]) -> None:
-        done(name, task)
+    def done_and_heard(names: list[bytes], task: asyncio.Task[Any]) -> None:
+        done(names, task)
         if heard:
             house.accounts._take_over(heard.pop(), START_MS)
 
-    house.store.secret, reads._done = slow, done_and_heard
+    house.store.secrets, reads._done = slow, done_and_heard
     found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [ApiKeyDisabled] * 3
 
@@ -458,33 +519,58 @@ async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
 async def test_a_text_that_ends_between_a_shared_read_and_its_waiters_opens_nothing(
     house: House,
 ) -> None:
-    read, heard = house.store.secret, []
-    reads = house.accounts._reads
+    read, heard = house.store.secrets, []
+    reads = house.accounts._secret_reads
     done = reads._done
 
-    async def slow(digest: bytes) -> SecretRow | None:
-        row = await read(digest)
-        if row is not None and row.retires_at_ms is None:
+    async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
+        rows = await read(digests)
+        if any(row.retires_at_ms is None for row in rows.values()):
             await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=0)
             heard.append((await house.store.changed_keys(0))[0])
-        return row
+        return rows
 
-    def done_and_heard(name: bytes, task: asyncio.Task[Any]) -> None:
-        done(name, task)
+    def done_and_heard(names: list[bytes], task: asyncio.Task[Any]) -> None:
+        done(names, task)
         if heard:
             house.accounts._take_over(heard.pop(), START_MS)
 
-    house.store.secret, reads._done = slow, done_and_heard
+    house.store.secrets, reads._done = slow, done_and_heard
     found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [InvalidApiKey] * 3
 
 
+async def test_a_suspension_between_the_read_of_a_session_s_key_and_its_waiters_is_not_missed(
+    house: House,
+) -> None:
+    header = await house.authenticate()
+    house.accounts._keys.clear()
+    read, heard = house.store.keys_by_id, []
+    reads = house.accounts._key_reads
+    done = reads._done
+
+    async def slow(key_ids: Collection[str]) -> dict[str, KeyRow]:
+        rows = await read(key_ids)
+        moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
+        await house.store.move_key(house.key_id, moved, house.change())
+        heard.append((await house.store.changed_keys(0))[0])
+        return rows
+
+    def done_and_heard(names: list[str], task: asyncio.Task[Any]) -> None:
+        done(names, task)
+        house.accounts._take_over(heard.pop(), START_MS)
+
+    house.store.keys_by_id, reads._done = slow, done_and_heard
+    with pytest.raises(ApiKeyDisabled):
+        await house.accounts.session(header, START_MS)
+
+
 async def test_reads_under_way_end_with_the_accounts(house: House) -> None:
-    async def never(digest: bytes) -> SecretRow | None:
+    async def never(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         await asyncio.Event().wait()
 
     async with Accounts(house.store, PEPPER, clock_ms=house.clock) as accounts:
-        house.store.secret = never
+        house.store.secrets = never
         waiting = asyncio.create_task(accounts.verify_key(house.text, START_MS))
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):

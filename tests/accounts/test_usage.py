@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 import pytest
 from msgspec import to_builtins
@@ -37,8 +38,8 @@ class Faults:
         self.before = 0  # calls that fail before they reach the store
         self.after = 0  # calls that reach it, and whose answer is lost
 
-    async def usage(self, cell: UsageCell) -> int:
-        return await self._store.usage(cell)
+    async def usage_of(self, cells: Collection[UsageCell]) -> dict[UsageCell, int]:
+        return await self._store.usage_of(cells)
 
     async def apply_usage(
         self, batch: tuple[str, int], deltas: dict[UsageCell, int], now_ms: int
@@ -177,6 +178,25 @@ async def test_a_key_opened_twice_at_once_is_counted_once(house: House, key: Key
     assert meter.report(key.key_id, house.clock()).billing_tier == "enterprise"
 
 
+async def test_many_keys_are_opened_with_one_read_and_the_open_ones_keep_their_count(
+    meter: Meter, house: House, key: Key, statements: list[str]
+) -> None:
+    made = [await house.admin.create_key("alice", Tier.BASIC, house.change()) for _ in range(3)]
+    others = [key_of(each.row) for each in made]
+    node = Meter(house.store, house.clock)
+    await node.open(others[0])
+    node.add(others[0].key_id, 200)
+    await node.flush()
+    meter.add(key.key_id, 5)
+    statements.clear()
+    await meter.open(key, *others, others[0])
+    assert len(statements) == 1
+    assert [meter.used(each.key_id, house.clock()) for each in (key, *others)] == [5, 200, 0, 0]
+    await meter.open(key, *others)
+    await meter.open()
+    assert len(statements) == 1, "they are all open"
+
+
 async def test_two_nodes_add_up(house: House, key: Key) -> None:
     nodes = [Meter(house.store, house.clock) for _ in range(2)]
     for node in nodes:
@@ -246,15 +266,20 @@ async def test_a_reset_lets_a_key_in_again(meter: Meter, house: House, key: Key)
 
 
 async def test_after_a_restart_nobody_is_told_again(meter: Meter, house: House, key: Key) -> None:
+    warned = key_of((await house.admin.create_key("alice", Tier.BASIC, house.change())).row)
+    await meter.open(warned)
     meter.add(key.key_id, 1_001)
+    meter.add(warned.key_id, 800)
     await meter.flush()
     told: list[str] = []
     again = Meter(house.store, house.clock, allowance_bytes=1_000)
     again.on_over = told.append
-    await again.open(key)
-    again.add(key.key_id, 1)
+    again.on_warning = lambda key_id, report: told.append(key_id)
+    await again.open(key, warned)
+    for each in (key, warned):
+        again.add(each.key_id, 1)
     await again.flush()
-    assert (again.over(key.key_id), told) == (True, [])
+    assert (again.over(key.key_id), again.over(warned.key_id), told) == (True, False, [])
 
 
 async def test_the_limit_holds_while_the_store_is_away(house: House, key: Key) -> None:

@@ -63,11 +63,24 @@ async def test_a_username_is_given_once(store: Store) -> None:
 async def test_a_key_is_found_by_id_by_digest_and_in_lists(keyed: Store) -> None:
     assert await keyed.key("key_1") == KEY
     assert await keyed.key("key_2") is None
-    assert await keyed.secret(b"first") == SecretRow(KEY, None)
-    assert await keyed.secret(b"other") is None
+    assert await keyed.secrets([b"first", b"other"]) == {b"first": SecretRow(KEY, None)}
     assert await keyed.keys() == [KEY]
     assert await keyed.keys("id-alice") == [KEY]
     assert await keyed.keys("id-bob") == []
+
+
+async def test_many_keys_are_found_at_once_and_what_is_none_is_left_out(keyed: Store) -> None:
+    for number in range(2, 8):
+        await keyed.create_key(replace(KEY, key_id=f"key_{number}"), b"%d" % number)
+    ids = [f"key_{number}" for number in range(1_000)]
+    secrets = await keyed.secrets([b"%d" % number for number in range(1_000)])
+    assert {digest: row.key.key_id for digest, row in secrets.items()} == {
+        b"%d" % number: f"key_{number}" for number in range(2, 8)
+    }
+    found = await keyed.keys_by_id(ids)
+    assert sorted(found) == ids[1:8]
+    assert found["key_1"] == KEY
+    assert (await keyed.keys_by_id([]), await keyed.secrets([])) == ({}, {})
 
 
 async def test_a_status_moves_only_from_the_state_it_was_seen_in(keyed: Store) -> None:
@@ -119,9 +132,8 @@ async def test_the_newest_change_of_an_empty_store_is_zero(store: Store) -> None
 async def test_a_rotated_key_has_two_secrets_until_the_old_retires(keyed: Store) -> None:
     change = Change(5_000, "carol", "yearly")
     await keyed.rotate_key("key_1", ("ob_live_wxyz", b"second"), change, retires_at_ms=6_000)
-    first, second = await keyed.secret(b"first"), await keyed.secret(b"second")
-    assert first is not None
-    assert second is not None
+    found = await keyed.secrets([b"first", b"second"])
+    first, second = found[b"first"], found[b"second"]
     assert (first.retires_at_ms, second.retires_at_ms) == (6_000, None)
     assert first.key == second.key
     assert second.key.prefix == "ob_live_wxyz"
@@ -132,11 +144,9 @@ async def test_rotating_again_never_lengthens_the_life_of_an_old_secret(keyed: S
         secret = ("ob_live_wxyz", b"%d" % number)
         change = Change(5_000, "carol", "")
         await keyed.rotate_key("key_1", secret, change, retires_at_ms=retires_at_ms)
-    retirements = []
-    for digest in (b"first", b"0", b"1", b"2"):
-        found = await keyed.secret(digest)
-        assert found is not None
-        retirements.append(found.retires_at_ms)
+    digests = (b"first", b"0", b"1", b"2")
+    found = await keyed.secrets(digests)
+    retirements = [found[digest].retires_at_ms for digest in digests]
     assert retirements == [5_500, 5_500, 9_000, None]
 
 
@@ -187,6 +197,17 @@ async def test_usage_adds_up_and_its_totals_come_back(keyed: Store) -> None:
     totals = await keyed.apply_usage(("node", 2), {february: 1, JANUARY: 7}, 2)
     assert totals == {JANUARY: 12, february: 1}
     assert await keyed.usage(JANUARY) == 12
+
+
+async def test_usage_of_many_is_found_at_once_each_in_its_own_period(keyed: Store) -> None:
+    await keyed.create_key(replace(KEY, key_id="key_2"), b"second")
+    cells = [UsageCell(key_id, start_ms) for key_id in ("key_1", "key_2") for start_ms in (0, 9)]
+    deltas = {cell: number for number, cell in enumerate(cells, start=1)}
+    await keyed.apply_usage(("node", 1), deltas, 1)
+    unused = [UsageCell(f"key_{number}", number) for number in range(1_000)]
+    assert await keyed.usage_of([cells[0], cells[3], *unused]) == {cells[0]: 1, cells[3]: 4}
+    assert await keyed.usage_of([cells[1], cells[3]]) == {cells[1]: 2, cells[3]: 4}
+    assert await keyed.usage_of([]) == {}
 
 
 async def test_a_batch_counts_once_however_often_it_comes(keyed: Store) -> None:

@@ -7,7 +7,7 @@ and when it does not, an entry serves `CACHE_TTL_MS` and no longer.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar
@@ -114,7 +114,8 @@ class Accounts:
         self._polled_at_ms = 0
         self._touched_at_ms = 0
         self._pruned_at_ms = 0
-        self._reads = SharedReads()
+        self._secret_reads = SharedReads(self._load_secrets)
+        self._key_reads = SharedReads(self._load_keys)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -136,7 +137,8 @@ class Accounts:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._reads.close()
+        await self._secret_reads.close()
+        await self._key_reads.close()
         await self.meter.close()
         with suppress(OnebookError):  # when a key was used last is worth no delay of a stop
             await self._touch()
@@ -291,53 +293,56 @@ class Accounts:
         text_digest = digest(self._pepper, text)
         secret = self._secrets.get(text_digest)
         if secret is None or not self._fresh(secret.loaded_at_ms, now_ms):
-            secret = await self._read_secret(text_digest, now_ms)
+            secret = await self._read_secret(text_digest)
         if secret is None or _retired(secret, now_ms):
             return None
         return await self._key(secret.key_id, now_ms)
 
-    async def _read_secret(self, text_digest: bytes, now_ms: int) -> _Secret | None:
+    async def _read_secret(self, text_digest: bytes) -> _Secret | None:
         while True:
-            secret = await self._reads.read(text_digest, lambda: self._load(text_digest, now_ms))
+            secret = await self._secret_reads.read(text_digest)
             # Between the read and our turn the watch may have heard of a change, and forgot it.
             if self._secrets.get(text_digest) is secret:
                 return secret
 
-    async def _load(self, text_digest: bytes, now_ms: int) -> _Secret | None:
-        row = await self._settled(lambda: self._secret_row(text_digest))
-        if row is None:
+    async def _load_secrets(self, digests: Collection[bytes]) -> dict[bytes, _Secret]:
+        now_ms = self._clock_ms()
+        rows = await self._settled(lambda: self._secret_rows(digests))
+        for text_digest in digests:
             self._secrets.pop(text_digest, None)
-            return None
-        self._learn(key_of(row.key), now_ms)
-        secret = _Secret(row.key.key_id, row.retires_at_ms, now_ms)
-        _put(self._secrets, text_digest, secret)
-        return secret
+        secrets = {}
+        for text_digest, row in rows.items():
+            self._learn(key_of(row.key), now_ms)
+            secrets[text_digest] = _Secret(row.key.key_id, row.retires_at_ms, now_ms)
+            _put(self._secrets, text_digest, secrets[text_digest])
+        return secrets
 
-    async def _secret_row(self, text_digest: bytes) -> SecretRow | None:
-        row = await self._store.secret(text_digest)
-        if row is not None:
-            await self.meter.open(key_of(row.key))
-        return row
+    async def _secret_rows(self, digests: Collection[bytes]) -> dict[bytes, SecretRow]:
+        rows = await self._store.secrets(digests)
+        await self.meter.open(*(key_of(row.key) for row in rows.values()))
+        return rows
 
     async def _key(self, key_id: str, now_ms: int) -> Key:
         known = self._keys.get(key_id)
         if known is not None and self._fresh(known.loaded_at_ms, now_ms):
             return known.key
-        read = await self._reads.read(key_id, lambda: self._load_key(key_id, now_ms))
+        read = await self._key_reads.read(key_id)
+        assert read is not None, "secrets and sessions refer to a key, and none is ever deleted"
         known = self._keys.get(key_id)  # the watch may have heard of a change since
         return read if known is None else known.key
 
-    async def _load_key(self, key_id: str, now_ms: int) -> Key:
-        key = await self._settled(lambda: self._read_key(key_id))
-        self._learn(key, now_ms)
-        return key
+    async def _load_keys(self, key_ids: Collection[str]) -> dict[str, Key]:
+        now_ms = self._clock_ms()
+        keys = await self._settled(lambda: self._read_keys(key_ids))
+        for key in keys.values():
+            self._learn(key, now_ms)
+        return keys
 
-    async def _read_key(self, key_id: str) -> Key:
-        row = await self._store.key(key_id)
-        assert row is not None, "secrets and sessions refer to a key, and none is ever deleted"
-        key = key_of(row)
-        await self.meter.open(key)
-        return key
+    async def _read_keys(self, key_ids: Collection[str]) -> dict[str, Key]:
+        rows = await self._store.keys_by_id(key_ids)
+        keys = {key_id: key_of(row) for key_id, row in rows.items()}
+        await self.meter.open(*keys.values())
+        return keys
 
     async def _settled(self, read: Callable[[], Awaitable[V]]) -> V:
         """Read, and again if the watch took over a change meanwhile: ours may be from before it.

@@ -141,7 +141,8 @@ class Admin:
             return await self._store.key(id_or_text)
         if not well_formed(id_or_text):
             raise InvalidRequest("This is not a whole key: its checksum does not fit.")
-        secret = await self._store.secret(digest(self._pepper, id_or_text))
+        text_digest = digest(self._pepper, id_or_text)
+        secret = (await self._store.secrets([text_digest])).get(text_digest)
         return None if secret is None else secret.key
 
     async def keys(self, id_or_username: str | None, now_ms: int) -> list[KeyRow]:

@@ -177,18 +177,23 @@ class Meter:
         self._unconfirmed: _Batch | None = None
         self._flushing = asyncio.Lock()
 
-    async def open(self, key: Key) -> None:
-        """Load what a key has used; once it is open, its bytes can be added."""
-        count = self._counts.get(key.key_id)
-        if count is None:
-            new = _Count(key, period_at(key.created_at_ms, self._clock_ms()))
-            used_bytes = await self._store.usage(new.cell)
-            count = self._counts.setdefault(key.key_id, new)
-            if count is new:
-                # Who is over, or was warned, before we knew the key is not told again.
-                new.used_bytes = used_bytes
-                new.told = mark_of(used_bytes, self.allowance_bytes)
-        count.key = key
+    async def open(self, *keys: Key) -> None:
+        """Load what keys have used; once a key is open, its bytes can be added."""
+        now_ms = self._clock_ms()
+        unknown = (key for key in keys if key.key_id not in self._counts)
+        new = [_Count(key, period_at(key.created_at_ms, now_ms)) for key in unknown]
+        if new:
+            used_bytes = await self._store.usage_of({count.cell for count in new})
+            for count in new:
+                self._begin(count, used_bytes.get(count.cell, 0))
+        for key in keys:
+            self._counts[key.key_id].key = key
+
+    def _begin(self, count: _Count, used_bytes: int) -> None:
+        if self._counts.setdefault(count.key.key_id, count) is count:
+            # Who is over, or was warned, before we knew the key is not told again.
+            count.used_bytes = used_bytes
+            count.told = mark_of(used_bytes, self.allowance_bytes)
 
     def add(self, key_id: str, count_bytes: int) -> None:
         """Count bytes handed to an open key."""

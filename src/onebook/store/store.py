@@ -8,7 +8,7 @@ middle may leave its transaction open, and with it SQLite's only write lock.
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -235,16 +235,20 @@ class Store:
 
     async def key(self, key_id: str) -> KeyRow | None:
         """Find a key by its id."""
-        row = await self._one(_KEYS.where(keys.c.key_id == key_id))
-        return None if row is None else _value(row, KeyRow)
+        return (await self.keys_by_id([key_id])).get(key_id)
 
-    async def secret(self, digest: bytes) -> SecretRow | None:
-        """Find the key that a digest opens."""
-        found = _KEYS.add_columns(key_secrets.c.retires_at_ms).join(
+    async def keys_by_id(self, key_ids: Collection[str]) -> dict[str, KeyRow]:
+        """Find keys by their ids; what there is none of is left out."""
+        rows = await self._all(_KEYS.where(keys.c.key_id.in_(key_ids)))
+        return {row.key_id: _value(row, KeyRow) for row in rows}
+
+    async def secrets(self, digests: Collection[bytes]) -> dict[bytes, SecretRow]:
+        """Find the keys that digests open; what opens none is left out."""
+        found = _KEYS.add_columns(key_secrets.c.digest, key_secrets.c.retires_at_ms).join(
             key_secrets, key_secrets.c.key_id == keys.c.key_id
         )
-        row = await self._one(found.where(key_secrets.c.digest == digest))
-        return None if row is None else SecretRow(_value(row, KeyRow), row.retires_at_ms)
+        rows = await self._all(found.where(key_secrets.c.digest.in_(digests)))
+        return {row.digest: SecretRow(_value(row, KeyRow), row.retires_at_ms) for row in rows}
 
     async def keys(self, account_id: str | None = None) -> list[KeyRow]:
         """Every key, or those of one account, oldest first."""
@@ -384,9 +388,16 @@ class Store:
 
     async def usage(self, cell: UsageCell) -> int:
         """The bytes counted for a key in a period."""
-        here = (usage.c.key_id == cell.key_id, usage.c.period_start_ms == cell.period_start_ms)
-        row = await self._one(select(usage.c.bytes).where(*here))
-        return 0 if row is None else int(row.bytes)
+        return (await self.usage_of([cell])).get(cell, 0)
+
+    async def usage_of(self, cells: Collection[UsageCell]) -> dict[UsageCell, int]:
+        """The bytes counted for keys in their periods; what has none is left out."""
+        # Both databases look up many keys and a range in the index, but not so many pairs.
+        oldest_ms = min((cell.period_start_ms for cell in cells), default=0)
+        recent = usage.c.key_id.in_({cell.key_id for cell in cells})
+        rows = await self._all(select(usage).where(recent, usage.c.period_start_ms >= oldest_ms))
+        found = {UsageCell(row.key_id, row.period_start_ms): row.bytes for row in rows}
+        return {cell: found[cell] for cell in cells if cell in found}
 
     @_whole
     async def prune(self, *, sessions_before_ms: int, batches_before_ms: int) -> None:
