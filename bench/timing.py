@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 RUNS = int(os.environ.get("BENCH_RUNS", "7"))  # `run.py --runs` sets it
+TURN_S = 0.1  # what one contender has of a round, at least
 
 
 def interleaved(
     contenders: Mapping[str, Callable[[], float]], runs: int = RUNS
 ) -> dict[str, float]:
-    """Run every contender once a round, so that noise hits all alike.
+    """Give every contender a turn of the same length in each round, so that noise hits all alike.
 
     Args:
-        contenders: Each does its whole work once and returns what one unit of it cost.
+        contenders: Each does its whole work once and returns what one unit of it cost; the fast
+            ones do it several times in their turn, and the mean counts.
         runs: Rounds that count; one more round before them warms up.
 
     Returns:
@@ -27,10 +29,18 @@ def interleaved(
     costs: dict[str, list[float]] = {name: [] for name in contenders}
     for run in range(runs + 1):
         for name, contender in contenders.items():
-            cost = contender()
+            cost = _turn(contender)
             if run:
                 costs[name].append(cost)
     return {name: statistics.median(values) for name, values in costs.items()}
+
+
+def _turn(contender: Callable[[], float]) -> float:
+    costs = []
+    began = time.perf_counter()
+    while not costs or time.perf_counter() - began < TURN_S:
+        costs.append(contender())
+    return statistics.fmean(costs)
 
 
 def each(work: Callable[[bytes], object], frames: list[bytes]) -> float:

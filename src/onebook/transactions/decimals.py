@@ -45,7 +45,7 @@ def multiply(left: Decimal, right: Decimal) -> Decimal:
 
 def unsigned(text: str) -> str:
     """Canonical text without its sign."""
-    return text[1:] if text[0] == "-" else text
+    return text.removeprefix("-")
 
 
 def negated(text: str) -> str:

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from onebook.core import canonical, record_id, texts
 from onebook.transactions.bybit.instruments import Markets
-from onebook.transactions.decimals import negated, unsigned
+from onebook.transactions.decimals import negated
 from onebook.transactions.record import (
     Description,
     Direction,
@@ -126,7 +126,7 @@ def as_money(currency: str | None, amount: str | None) -> Money | None:
     """An unsigned amount of a known currency."""
     if currency is None or amount is None:
         return None
-    return money(currency, unsigned(amount))
+    return money(currency, amount.removeprefix("-"))
 
 
 def first_fee(fees: tuple[Fee, ...]) -> Money | None:
