@@ -1,8 +1,9 @@
 """Ours beside the peers on one machine in one run: `make bench`, with any python3.
 
 Every contender runs in its own process, one after the other in rounds, so that noise hits all
-alike; what counts is the median of the rounds. A whole run writes `bench/results/DATE-COMMIT.json`
-and `.md`, and on a machine that was quiet at its start the table in docs/performance.md.
+alike; what counts is the median of the rounds, of a ratio the median of the rounds' ratios. A
+whole run writes `bench/results/DATE-COMMIT.json` and `.md`, and on a machine that was quiet at its
+start the table in docs/performance.md.
 
     run.py [--only NAME ...] [--runs N] [--quick]
 """
@@ -59,12 +60,18 @@ def say(text: str) -> None:
 
 
 class Row:
-    """A goal with what was measured."""
+    """A goal with what was measured.
 
-    def __init__(self, goal: Goal, medians: dict[Point, float]) -> None:
+    A ratio is the median of the rounds' own ratios: within a round both ran one soon after the
+    other, while a machine that others use too may be slower for minutes.
+    """
+
+    def __init__(self, goal: Goal, samples: Samples) -> None:
         self.goal = goal
-        self.ours = medians.get(goal.ours)
-        self.theirs = medians.get(goal.theirs) if goal.theirs else None
+        self._ours = samples.get(goal.ours, [])
+        self._theirs = samples.get(goal.theirs, []) if goal.theirs else []
+        self.ours = statistics.median(self._ours) if self._ours else None
+        self.theirs = statistics.median(self._theirs) if self._theirs else None
         self.value = self._value()
 
     def _value(self) -> float | None:
@@ -74,8 +81,14 @@ class Row:
             return self.ours * self.goal.scale
         if self.theirs is None:
             return None
+        if len(self._ours) != len(self._theirs):  # a process failed, and was told of
+            rounds = [(self.ours, self.theirs)]
+        else:
+            rounds = list(zip(self._ours, self._theirs, strict=True))
         at_least = self.goal.kind == AT_LEAST
-        return self.theirs / self.ours if at_least else self.ours / self.theirs
+        return statistics.median(
+            theirs / ours if at_least else ours / theirs for ours, theirs in rounds
+        )
 
     @property
     def reached(self) -> str:
@@ -123,12 +136,13 @@ def facts(machine: dict[str, object], commit: str, runs: int) -> str:
     )
 
 
-def keep(name: str, rows: list[Row], medians: dict[Point, float], facts_text: str, **more) -> Path:
+def keep(name: str, rows: list[Row], samples: Samples, facts_text: str, **more) -> Path:
     RESULTS.mkdir(exist_ok=True)
+    medians = {point: statistics.median(values) for point, values in samples.items()}
     data = {
         **more,
-        "medians": [{"row": row, "name": name_, "value": medians[row, name_]}
-                    for row, name_ in sorted(medians)],
+        "medians": [{"row": row, "name": name_, "value": medians[row, name_],
+                     "runs": samples[row, name_]} for row, name_ in sorted(medians)],
         "goals": [dict(zip(("number", "what", "ours", "peer", "result", "goal", "reached"),
                            row.cells(), strict=True)) for row in rows],
     }  # fmt: skip
@@ -168,15 +182,14 @@ def main() -> None:
                     run(job, variables, runs, samples)
     except environment.Unprepared as problem:
         sys.exit(str(problem))
-    medians = {point: statistics.median(values) for point, values in samples.items()}
-    wanted = [Row(goal, medians) for goal in GOALS]
+    wanted = [Row(goal, samples) for goal in GOALS]
     rows = [row for row in wanted if row.ours is not None] if words.only != names else wanted
     text = facts(machine, commit, runs)
     say(f"\n{text}\n\n{table(rows)}\n\n{time.monotonic() - began:.0f} s")
     if not words.quick and words.only == names:
         date = datetime.now(UTC).strftime("%Y-%m-%d")
         path = keep(
-            f"{date}-{commit}", rows, medians, text, machine=machine, commit=commit, runs=runs
+            f"{date}-{commit}", rows, samples, text, machine=machine, commit=commit, runs=runs
         )
         say(f"Kept in {path.relative_to(environment.ROOT)}.")
         if machine["load"] <= QUIET_LOAD:
