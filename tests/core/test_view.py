@@ -1,6 +1,7 @@
 """One view, in both implementations: the documents of the contract, section 2."""
 
 import json
+import random
 from binascii import crc32
 from decimal import Decimal
 from typing import Any
@@ -410,3 +411,25 @@ def test_scales_that_grow_between_merges_are_no_change_by_themselves(core: Any) 
     assert [level["price"] for level in document(view, view.delta(b"{", b"}"))["bids"]] == [
         Decimal("98.0000000001")
     ]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"arrays": True}, {"split": True}, {"arrays": True, "split": True}]
+)
+def test_a_view_that_printed_before_prints_what_a_new_one_does(
+    core: Any, options: dict[str, bool]
+) -> None:
+    """It copies what stayed the same, wherever in the text that has moved to."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    books = [book_of(core, [("100", "1")], [("101", "1")]) for _ in range(3)]
+    view = merged(core, books, **options)
+    for _ in range(400):
+        for _ in range(dice.choice((1, 1, 5))):
+            price, amount = dice.randrange(90, 112), dice.choice(("0", "1", "22", "3.25", "400"))
+            side = [(str(price), amount)]
+            bids, asks = (side, []) if price < 101 else ([], side)
+            apply(dice.choice(books), bids, asks)
+        view.merge(books)
+        assert view.full(b"{", b"}") == merged(core, books, **options).full(b"{", b"}")

@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, llabs, malloc, realloc
+from libc.stdlib cimport calloc, free, llabs, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from onebook.core._digits cimport (

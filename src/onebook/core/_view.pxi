@@ -9,11 +9,17 @@ cdef struct Name:  # a member's name as JSON text with a comma behind it
     int length
 
 
+cdef struct Mark:  # where parts of a level stand in a text
+    int32_t start  # behind the last level: the end
+    int32_t members  # of what follows from its members alone, ...
+    int32_t value  # ... and behind that
+
+
 cdef struct Printed:  # a whole view as text, to copy from what stays the same
     State state
     char *text
     size_t room
-    int32_t *starts[2]  # of each level's text, and behind them where the last one ends
+    Mark *marks[2]
 
 
 @cython.final
@@ -39,7 +45,7 @@ cdef class View:
     cdef int step_scale
     cdef char *text
     cdef size_t text_room
-    cdef int32_t *starts[2]  # in `text`, as in `printed`
+    cdef Mark *marks[2]  # in `text`, as in `printed`
     cdef Printed printed
     cdef size_t level_room  # the most bytes that one level may need
     cdef tuple name_texts  # keeps what `names` points to
@@ -75,9 +81,9 @@ cdef class View:
         if not state_alloc(&self.printed.state, depth, self.member_count if split else 0):
             raise MemoryError
         for at in range(2):
-            self.starts[at] = <int32_t *>malloc((depth + 1) * sizeof(int32_t))
-            self.printed.starts[at] = <int32_t *>malloc((depth + 1) * sizeof(int32_t))
-            if self.starts[at] == NULL or self.printed.starts[at] == NULL:
+            self.marks[at] = <Mark *>calloc(depth + 1, sizeof(Mark))
+            self.printed.marks[at] = <Mark *>calloc(depth + 1, sizeof(Mark))
+            if self.marks[at] == NULL or self.printed.marks[at] == NULL:
                 raise MemoryError
         self.now = &self.states[0]
         self.before = &self.states[1]
@@ -90,8 +96,8 @@ cdef class View:
             state_free(&self.states[at])
         state_free(&self.printed.state)
         for at in range(2):
-            free(self.starts[at])
-            free(self.printed.starts[at])
+            free(self.marks[at])
+            free(self.printed.marks[at])
         free(self.text)
         free(self.printed.text)
 
@@ -309,33 +315,43 @@ cdef class View:
         return PyBytes_FromStringAndSize(self.text, out + length - self.text)
 
     cdef char *put_all(self, char *out, int side) except NULL:
-        """Print every level; what was printed the last time is copied, and most of it was."""
+        """Print every level; what was printed the last time is copied, and most of it was.
+
+        Of a level that only changed its amount, that is what its members say.
+        """
         cdef const Merged *level = self.now.levels[side]
         cdef const int64_t *parts = self.now.parts[side]
         cdef const Merged *first = self.printed.state.levels[side]
         cdef const Merged *old = first
         cdef const Merged *old_end = first + self.printed.state.counts[side]
         cdef const int64_t *old_parts = self.printed.state.parts[side]
-        cdef const int32_t *start
-        cdef int32_t at
+        cdef const Mark *was
+        cdef Mark *mark = self.marks[side]
+        cdef int32_t at, moved
         for at in range(self.now.counts[side]):
             out = self.reserve(out, self.level_room)
-            self.starts[side][at] = <int32_t>(out - self.text)
+            mark.start = <int32_t>(out - self.text)
             while old < old_end and old.key > level.key:
                 old_parts += self.parts_of(old)
                 old += 1
-            if old < old_end and old.key == level.key and not self.differ(
-                old, level, old_parts, parts
-            ):
-                start = self.printed.starts[side] + (old - first)
-                memcpy(out, self.printed.text + start[0], start[1] - start[0])
-                out += start[1] - start[0]
-                (out - 1)[0] = c","  # the last level's was printed over
+            was = self.printed.marks[side] + (old - first)
+            if old == old_end or old.key != level.key:
+                out = self.put_level(out, level, parts, NULL, mark)
+            elif self.differ(old, level, old_parts, parts):
+                out = self.put_level(
+                    out, level, parts, was if old.members == level.members else NULL, mark
+                )
             else:
-                out = self.put_level(out, level, parts)
+                memcpy(out, self.printed.text + was.start, was[1].start - was.start)
+                out += was[1].start - was.start
+                (out - 1)[0] = c","  # the last level's was printed over
+                moved = mark.start - was.start
+                mark.members = was.members + moved
+                mark.value = was.value + moved
             parts += self.parts_of(level)
             level += 1
-        self.starts[side][self.now.counts[side]] = <int32_t>(out - self.text)
+            mark += 1
+        mark.start = <int32_t>(out - self.text)
         return out - 1 if self.now.counts[side] else out
 
     cdef void keep(self) noexcept:
@@ -344,8 +360,8 @@ cdef class View:
         self.text, self.printed.text = self.printed.text, self.text
         self.text_room, self.printed.room = self.printed.room, self.text_room
         for side in range(2):
-            self.starts[side], self.printed.starts[side] = (
-                self.printed.starts[side], self.starts[side]
+            self.marks[side], self.printed.marks[side] = (
+                self.printed.marks[side], self.marks[side]
             )
         state_copy(&self.printed.state, self.now)
 
@@ -358,23 +374,28 @@ cdef class View:
         cdef const int64_t *old_parts = self.before.parts[side]
         cdef const int64_t *new_parts = self.now.parts[side]
         cdef Merged gone
+        cdef Mark mark
         cdef bint any = False
         gone.amount = 0
         gone.members = 0
         while old < old_end or new < new_end:
             if new == new_end or (old < old_end and old.key > new.key):
                 gone.key = old.key
-                out = self.put_level(self.reserve(out, self.level_room), &gone, NULL)
+                out = self.put_level(self.reserve(out, self.level_room), &gone, NULL, NULL, &mark)
                 any = True
                 old_parts += self.parts_of(old)
                 old += 1
                 continue
             if old == old_end or new.key > old.key:
-                out = self.put_level(self.reserve(out, self.level_room), new, new_parts)
+                out = self.put_level(
+                    self.reserve(out, self.level_room), new, new_parts, NULL, &mark
+                )
                 any = True
             else:
                 if self.differ(old, new, old_parts, new_parts):
-                    out = self.put_level(self.reserve(out, self.level_room), new, new_parts)
+                    out = self.put_level(
+                        self.reserve(out, self.level_room), new, new_parts, NULL, &mark
+                    )
                     any = True
                 old_parts += self.parts_of(old)
                 old += 1
@@ -414,27 +435,26 @@ cdef class View:
         return out + name.length
 
     cdef inline char *put_level(
-        self, char *out, const Merged *level, const int64_t *parts
+        self, char *out, const Merged *level, const int64_t *parts, const Mark *was, Mark *mark
     ) noexcept nogil:
-        """Print a level and a comma."""
+        """Print a level and a comma; `was` is where it was printed with the same members."""
         if self.arrays:
             return self.put_array(out, level, parts)
-        return self.put_object(out, level, parts)
+        return self.put_object(out, level, parts, was, mark)
 
     cdef inline char *put_object(
-        self, char *out, const Merged *level, const int64_t *parts
+        self, char *out, const Merged *level, const int64_t *parts, const Mark *was, Mark *mark
     ) noexcept nogil:
-        cdef uint64_t members = level.members
-        cdef int count = 0, at
+        cdef int at, count = __builtin_popcountll(level.members)
         out = self.put_price(put(out, b'{"price":'), level.key)
         out = self.put_amount(put(out, b',"amount":'), level.amount)
-        out = put(out, b',"exchanges":[')
-        while members:
-            out = self.put_name(out, __builtin_ctzll(members))
-            members &= members - 1
-            count += 1
-        out = put(out - 1 if count else out, b'],"exchange_count":')
-        out = put_count(out, count)
+        mark.members = <int32_t>(out - self.text)
+        if was != NULL:
+            memcpy(out, self.printed.text + was.members, was.value - was.members)
+            out += was.value - was.members
+        else:
+            out = self.put_members(out, level.members, count)
+        mark.value = <int32_t>(out - self.text)
         out = self.put_value(put(out, b',"value":'), llabs(level.key), level.amount)
         if self.split:
             out = put(out, b',"amounts":[')
@@ -442,6 +462,14 @@ cdef class View:
                 out = put(self.put_amount(out, parts[at]), b",")
             out = put(out - 1 if count else out, b"]")
         return put(out, b"},")
+
+    cdef inline char *put_members(self, char *out, uint64_t members, int count) noexcept nogil:
+        out = put(out, b',"exchanges":[')
+        while members:
+            out = self.put_name(out, __builtin_ctzll(members))
+            members &= members - 1
+        out = put(out - 1 if count else out, b'],"exchange_count":')
+        return put_count(out, count)
 
     cdef inline char *put_array(
         self, char *out, const Merged *level, const int64_t *parts
