@@ -13,6 +13,7 @@ from onebook.accounts import accounts as accounts_module
 from onebook.accounts.accounts import CACHE_TTL_MS, wall_clock_ms
 from onebook.accounts.keys import Key, checksum, new_key
 from onebook.accounts.sessions import new_token
+from onebook.accounts.shared import SharedReads
 from onebook.config import AccountsSettings, TierLimits, TierSettings
 from onebook.errors import (
     AccountSuspended,
@@ -492,12 +493,25 @@ async def test_a_read_that_fails_fails_for_all_who_wait_and_is_tried_again(house
     assert (await verify(house)).key_id == house.key_id
 
 
+def heard_before_waiters(
+    house: House, reads: SharedReads[Any, Any], heard: list[list[KeyRow]]
+) -> None:
+    """Have the watch take over what it heard after a read ends and before its waiters' turn."""
+    done = reads._done
+
+    def done_and_heard(names: list[Any], task: asyncio.Task[Any]) -> None:
+        done(names, task)
+        if heard:
+            house.accounts._take_over(heard.pop(), START_MS)
+
+    reads._done = done_and_heard
+
+
 async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
     house: House,
 ) -> None:
-    read, heard = house.store.secrets, []
-    reads = house.accounts._secret_reads
-    done = reads._done
+    read = house.store.secrets
+    heard: list[list[KeyRow]] = []
 
     async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         rows = await read(digests)
@@ -506,12 +520,8 @@ async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
             heard.append((await house.store.changed_keys(0))[0])
         return rows
 
-    def done_and_heard(names: list[bytes], task: asyncio.Task[Any]) -> None:
-        done(names, task)
-        if heard:
-            house.accounts._take_over(heard.pop(), START_MS)
-
-    house.store.secrets, reads._done = slow, done_and_heard
+    house.store.secrets = slow
+    heard_before_waiters(house, house.accounts._secret_reads, heard)
     found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [ApiKeyDisabled] * 3
 
@@ -519,9 +529,8 @@ async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
 async def test_a_text_that_ends_between_a_shared_read_and_its_waiters_opens_nothing(
     house: House,
 ) -> None:
-    read, heard = house.store.secrets, []
-    reads = house.accounts._secret_reads
-    done = reads._done
+    read = house.store.secrets
+    heard: list[list[KeyRow]] = []
 
     async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
         rows = await read(digests)
@@ -530,12 +539,8 @@ async def test_a_text_that_ends_between_a_shared_read_and_its_waiters_opens_noth
             heard.append((await house.store.changed_keys(0))[0])
         return rows
 
-    def done_and_heard(names: list[bytes], task: asyncio.Task[Any]) -> None:
-        done(names, task)
-        if heard:
-            house.accounts._take_over(heard.pop(), START_MS)
-
-    house.store.secrets, reads._done = slow, done_and_heard
+    house.store.secrets = slow
+    heard_before_waiters(house, house.accounts._secret_reads, heard)
     found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [InvalidApiKey] * 3
 
@@ -545,9 +550,8 @@ async def test_a_suspension_between_the_read_of_a_session_s_key_and_its_waiters_
 ) -> None:
     header = await house.authenticate()
     house.accounts._keys.clear()
-    read, heard = house.store.keys_by_id, []
-    reads = house.accounts._key_reads
-    done = reads._done
+    read = house.store.keys_by_id
+    heard: list[list[KeyRow]] = []
 
     async def slow(key_ids: Collection[str]) -> dict[str, KeyRow]:
         rows = await read(key_ids)
@@ -556,11 +560,8 @@ async def test_a_suspension_between_the_read_of_a_session_s_key_and_its_waiters_
         heard.append((await house.store.changed_keys(0))[0])
         return rows
 
-    def done_and_heard(names: list[str], task: asyncio.Task[Any]) -> None:
-        done(names, task)
-        house.accounts._take_over(heard.pop(), START_MS)
-
-    house.store.keys_by_id, reads._done = slow, done_and_heard
+    house.store.keys_by_id = slow
+    heard_before_waiters(house, house.accounts._key_reads, heard)
     with pytest.raises(ApiKeyDisabled):
         await house.accounts.session(header, START_MS)
 

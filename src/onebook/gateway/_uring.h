@@ -10,7 +10,6 @@
 struct uring {
     int fd;                /* -1 while it is not open */
     unsigned put;          /* sends put and not submitted yet */
-    unsigned entries;      /* how many fit */
     long long *results;    /* of the last submitted: bytes taken, or a negative errno */
     unsigned *sq_head, *sq_tail, *cq_head, *cq_tail, sq_mask, cq_mask;
     struct io_uring_sqe *sends;
@@ -53,7 +52,6 @@ static int uring_open(struct uring *u, unsigned entries) {
     if (u->fd < 0) return -errno;
     size_t sq = p.sq_off.array + p.sq_entries * sizeof(unsigned);
     size_t cq = p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe);
-    u->entries = p.sq_entries;
     u->rings_size = sq > cq ? sq : cq;
     u->sends_size = p.sq_entries * sizeof(struct io_uring_sqe);
     /* Linux 5.7: it has sends, and one mapping for both rings. */
