@@ -1,4 +1,4 @@
-"""What Prometheus reads of the gateway; brought up to date once a second, not per message."""
+"""What Prometheus reads of the gateway: counted once a second, the latency once an update."""
 
 from typing import Final
 
