@@ -26,6 +26,8 @@ from onebook.api.documents import asyncapi_of
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings, catalogue
 from onebook.errors import ConfigError
+from onebook.feeds import listener as feed_listener
+from onebook.gateway import direct
 from onebook.rest import Rest
 from onebook.store import Store
 from onebook.transactions.bybit import Bybit
@@ -156,8 +158,7 @@ async def running(
         )
         await stack.enter_async_context(_http(node, clock, listener))
         _settle_memory()
-        if not core.COMPILED:
-            log.warning("The core is not compiled: the pure-Python twin does its work, slower.")
+        _name_the_slow()
         log.info("Onebook %s listens on %s.", __version__, node.url)
         yield node
 
@@ -309,6 +310,18 @@ def _health(node: Node, now_ms: int) -> api.HealthFacts:
         active_exchanges=node.supervisor.active_exchanges(),
         problems=tuple(problems),
     )
+
+
+def _name_the_slow() -> None:
+    """Say which compiled parts are missing, or were compiled for another picows."""
+    parts = {"core": core, "first step of frames": feed_listener, "last step to clients": direct}
+    missing = [name for name, module in parts.items() if not module.COMPILED]
+    if missing:
+        log.warning(
+            "Pure Python does the work of what is not compiled for this installation, slower: %s. "
+            "Installing Onebook again with a C compiler at hand makes it whole.",
+            ", ".join(missing),
+        )
 
 
 def _settle_memory() -> None:

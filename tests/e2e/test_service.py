@@ -4,6 +4,9 @@ import httpx
 import pytest
 
 from e2e.house import client_of, key_of, merged, node_on, shown
+from onebook import core
+from onebook.feeds import listener
+from onebook.gateway import direct
 
 SYMBOL = "BTC/USDT"
 SIX = ["binance", "bybit", "coinbase", "kraken", "okx", "poloniex"]
@@ -123,3 +126,24 @@ async def test_rest_and_websocket_share_one_port(node, client):
         assert str(node.settings.store.pepper_file) not in docs.text
         assert "pepper" not in docs.text
         assert (await http.get("/metrics")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("module", "part"),
+    [
+        (core, "core"),
+        (listener, "first step of frames"),
+        (direct, "last step to clients"),
+        (None, None),
+    ],
+)
+async def test_a_node_names_what_is_not_compiled(
+    exchanges, tmp_path, monkeypatch, caplog, module, part
+):
+    for each in (core, listener, direct):
+        monkeypatch.setattr(each, "COMPILED", each is not module)
+    async with node_on(exchanges.urls, tmp_path):
+        pass
+    said = [text for text in caplog.messages if text.startswith("Pure Python")]
+    assert len(said) == (part is not None)
+    assert all(f"slower: {part}." in text for text in said)
