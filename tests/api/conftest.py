@@ -16,7 +16,7 @@ from onebook.api import (
     create_app,
 )
 from onebook.config import ApiSettings
-from onebook.gateway import messages
+from onebook.gateway import codes, messages
 from onebook.model import Tier
 from onebook.store import Change, Store
 from onebook.transactions.bybit import Bybit
@@ -83,7 +83,7 @@ class World:
             accounts=self.accounts,
             transactions=self.transactions,
             health=lambda: self.health,
-            websocket=WebSocketFacts(messages.MESSAGES, messages.ERRORS, messages.CLOSE_CODES),
+            websocket=WebSocketFacts(messages.MESSAGES, codes.ERRORS, codes.CLOSE_CODES),
             settings=settings or ApiSettings(),
             now_ms=self.clock.now_ms,
             now_s=self.clock.now_s,

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from api.conftest import World, client_of, make_world
 from onebook.api import create_app
 from onebook.config import ApiSettings
-from onebook.gateway import messages
+from onebook.gateway import codes, messages
 from onebook.model import Tier
 from onebook.store import Store
 
@@ -171,8 +171,8 @@ async def test_asyncapi_has_every_message_of_the_gateway(client: httpx.AsyncClie
     assert len(found) == len(messages.MESSAGES)
     received = {n for n, o in document["operations"].items() if o["action"] == "receive"}
     assert received == set(messages.CLIENT_MESSAGES)
-    assert set(document["x-errors"]) == set(messages.ERRORS)
-    assert {int(code) for code in document["x-close-codes"]} == set(messages.CLOSE_CODES)
+    assert set(document["x-errors"]) == set(codes.ERRORS)
+    assert {int(code) for code in document["x-close-codes"]} == set(codes.CLOSE_CODES)
 
 
 async def test_asyncapi_replies_and_references_lead_somewhere(client: httpx.AsyncClient) -> None:

@@ -8,8 +8,9 @@ import pytest
 from onebook.accounts import Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway.client import NONE_SUBSCRIBED, TABLE, Client, State
+from onebook.gateway.codes import CLOSE_CODES, ERRORS
 from onebook.gateway.directory import Directory
-from onebook.gateway.messages import CLIENT_MESSAGES, CLOSE_CODES, ERRORS, MESSAGES
+from onebook.gateway.messages import CLIENT_MESSAGES, MESSAGES
 from onebook.gateway.outputs import (
     End,
     Look,

@@ -19,7 +19,7 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
 from onebook.config import ApiSettings
-from onebook.gateway import messages
+from onebook.gateway import codes, messages
 from onebook.web import Limit, Site, TransactionSection, pages
 
 EXCHANGES = ("binance", "bybit", "coinbase", "kraken", "okx", "poloniex")
@@ -149,7 +149,7 @@ def site() -> Site:
         accounts=Any,
         transactions=Any,
         health=lambda: HealthFacts(ready=True),
-        websocket=WebSocketFacts(messages.MESSAGES, messages.ERRORS, messages.CLOSE_CODES),
+        websocket=WebSocketFacts(messages.MESSAGES, codes.ERRORS, codes.CLOSE_CODES),
         settings=ApiSettings(),
         now_ms=lambda: 0,
         now_s=lambda: 0.0,

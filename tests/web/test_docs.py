@@ -6,7 +6,7 @@ import re
 import pytest
 
 from onebook.errors import OnebookError
-from onebook.gateway import messages
+from onebook.gateway import codes, messages
 from onebook.web.docs import Limit, TransactionSection, render
 from onebook.web.samples import JAVASCRIPT, PYTHON
 from web.scripted import site
@@ -69,9 +69,9 @@ def test_every_error_code_and_every_close_code_is_listed(page: str) -> None:
     for kind in OnebookError.__subclasses__():
         if kind.__module__ == OnebookError.__module__ and kind.code != "invalid_config":
             assert f"<code>{kind.code}</code>" in errors
-    for code in messages.ERRORS:
+    for code in codes.ERRORS:
         assert f"<code>{code}</code>" in errors
-    for close in messages.CLOSE_CODES:
+    for close in codes.CLOSE_CODES:
         assert f"<code>{close}</code>" in section(page, "close-codes")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from onebook.gateway import messages
+from onebook.gateway import commands, messages
 from onebook.gateway.directory import Directory
 from onebook.gateway.outputs import Refusal
 from onebook.streams import StreamKey
@@ -17,7 +17,7 @@ NOT_TRADED: Final = "symbol_not_traded"
 
 
 def stream_key(
-    directory: Directory, body: messages.SubscribeAggregated | messages.GetAggregatedOrderbook
+    directory: Directory, body: commands.SubscribeAggregated | commands.GetAggregatedOrderbook
 ) -> tuple[StreamKey, list[messages.Rejected]]:
     """What a client means: the stream, and the exchanges it cannot have."""
     group = _shortest(body.group)

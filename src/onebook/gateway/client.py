@@ -14,10 +14,12 @@ from msgspec import Raw
 
 from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
-from onebook.gateway import messages
+from onebook.gateway import commands, messages
 from onebook.gateway.choice import options_of, stream_key
+from onebook.gateway.codes import CloseCode, ErrorType
+from onebook.gateway.commands import Id
 from onebook.gateway.directory import Directory
-from onebook.gateway.messages import CloseCode, Error, Id, encode
+from onebook.gateway.messages import Error, encode
 from onebook.gateway.outputs import (
     End,
     Look,
@@ -196,7 +198,7 @@ class Client:
         self._warned = True
         return (Say(encode(_rate_warning(decision, used, now))),)
 
-    def _parse(self, text: str, head: messages.Head) -> "tuple[Handler, Any]":
+    def _parse(self, text: str, head: commands.Head) -> "tuple[Handler, Any]":
         """Find the handler of a message and read its fields.
 
         Raises:
@@ -213,9 +215,9 @@ class Client:
         except msgspec.ValidationError as error:
             raise Refusal("invalid_parameters", _sentence(error)) from None
 
-    def _refuse(self, refusal: Refusal, head: messages.Head, now: Now) -> Outputs:
+    def _refuse(self, refusal: Refusal, head: commands.Head, now: Now) -> Outputs:
         subscribing = head.type == SUBSCRIBE and refusal.error in SUBSCRIPTION_ERRORS
-        kind: messages.ErrorType = "subscription_error" if subscribing else "error"
+        kind: ErrorType = "subscription_error" if subscribing else "error"
         payload = _error(refusal, head.id, now, kind=kind)
         costly = self.key is None or refusal.error == "rate_limit_exceeded"
         if costly and self.flooded(now.s):
@@ -240,12 +242,12 @@ class Client:
 
     # Handlers
 
-    def _authenticate(self, body: messages.Authenticate, now: Now, _: float) -> Outputs:
+    def _authenticate(self, body: commands.Authenticate, now: Now, _: float) -> Outputs:
         if self.key is None and self.flooded(now.s):
             return self.end(CloseCode.FLOOD, "message flood")
         return (Verify(body.api_key, body.id),)
 
-    def _ping(self, body: messages.Ping, now: Now, latency_ms: float) -> Outputs:
+    def _ping(self, body: commands.Ping, now: Now, latency_ms: float) -> Outputs:
         if self.key is None and self.flooded(now.s):
             return self.end(CloseCode.FLOOD, "message flood")
         time = iso_us(now.wall_us)
@@ -257,7 +259,7 @@ class Client:
         )
         return (Say(encode(pong, body.id)),)
 
-    def _subscribe(self, body: messages.SubscribeAggregated, _: Now, __: float) -> Outputs:
+    def _subscribe(self, body: commands.SubscribeAggregated, _: Now, __: float) -> Outputs:
         key, rejected = stream_key(self.directory, body)
         previous = self.subscriptions.get(key.symbol)
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
@@ -282,7 +284,7 @@ class Client:
         )
         return (Say(encode(response, body.id)), Subscribe(key, previous))
 
-    def _unsubscribe(self, body: messages.UnsubscribeAggregated, _: Now, __: float) -> Outputs:
+    def _unsubscribe(self, body: commands.UnsubscribeAggregated, _: Now, __: float) -> Outputs:
         key = self._subscribed(body.symbol)
         del self.subscriptions[body.symbol]
         response = messages.UnsubscribeResponse(
@@ -290,7 +292,7 @@ class Client:
         )
         return (Unsubscribe(key), Say(encode(response, body.id)))
 
-    def _look(self, body: messages.GetAggregatedOrderbook, _: Now, __: float) -> Outputs:
+    def _look(self, body: commands.GetAggregatedOrderbook, _: Now, __: float) -> Outputs:
         if self.looking >= self.settings.looks_max:
             raise Refusal(
                 "subscription_limit_exceeded",
@@ -299,10 +301,10 @@ class Client:
             )
         return (Look(stream_key(self.directory, body)[0], body.id),)
 
-    def _resync(self, body: messages.Resync, _: Now, __: float) -> Outputs:
+    def _resync(self, body: commands.Resync, _: Now, __: float) -> Outputs:
         return (Resend(self._subscribed(body.symbol), body.id),)
 
-    def _get_subscriptions(self, body: messages.GetSubscriptions, now: Now, _: float) -> Outputs:
+    def _get_subscriptions(self, body: commands.GetSubscriptions, now: Now, _: float) -> Outputs:
         listed = [
             messages.Subscription(
                 symbol=key.symbol,
@@ -319,12 +321,12 @@ class Client:
         )
         return (Say(encode(reply, body.id)),)
 
-    def _get_exchanges(self, body: messages.GetExchanges, now: Now, _: float) -> Outputs:
+    def _get_exchanges(self, body: commands.GetExchanges, now: Now, _: float) -> Outputs:
         data = Raw(self.directory.exchanges_json())
         reply = messages.ExchangesData(data=data, timestamp=iso_us(now.wall_us))
         return (Say(encode(reply, body.id)),)
 
-    def _get_pairs(self, body: messages.GetPairs, now: Now, _: float) -> Outputs:
+    def _get_pairs(self, body: commands.GetPairs, now: Now, _: float) -> Outputs:
         exchange = None if body.exchange is None else self.directory.resolve(body.exchange)
         if exchange is None and body.exchange is not None:
             raise Refusal(
@@ -373,20 +375,20 @@ TABLE: Final[dict[State, dict[str, Handler]]] = {
     },
 }
 
-_HEAD = msgspec.json.Decoder(messages.Head)
+_HEAD = msgspec.json.Decoder(commands.Head)
 DECODERS: Final = {
     name: msgspec.json.Decoder(body) for name, body in messages.CLIENT_MESSAGES.items()
 }
 
 
-def _head(text: str) -> tuple[messages.Head, Refusal | None]:
+def _head(text: str) -> tuple[commands.Head, Refusal | None]:
     """Read type and id of a message, or say why it has none."""
     try:
         head = _HEAD.decode(text)
     except msgspec.ValidationError as error:
-        return messages.Head(), Refusal("invalid_message", _sentence(error))
+        return commands.Head(), Refusal("invalid_message", _sentence(error))
     except (msgspec.DecodeError, RecursionError):
-        return messages.Head(), Refusal("invalid_message", "A message is one JSON object.")
+        return commands.Head(), Refusal("invalid_message", "A message is one JSON object.")
     if head.type is None:
         return head, Refusal("invalid_message", "A message has a type.")
     return head, None
@@ -399,9 +401,7 @@ def _sentence(error: msgspec.ValidationError) -> str:
     return f"{field}: {text[:1].lower()}{text[1:]}." if field else f"{text}."
 
 
-def _error(
-    refusal: Refusal, message_id: Id, now: Now, *, kind: messages.ErrorType = "error"
-) -> bytes:
+def _error(refusal: Refusal, message_id: Id, now: Now, *, kind: ErrorType = "error") -> bytes:
     error = Error(
         type=kind,
         error=refusal.error,

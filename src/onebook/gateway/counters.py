@@ -4,7 +4,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from onebook.gateway.messages import CLOSE_CODES
+from onebook.gateway.codes import CLOSE_CODES
 from onebook.model import Tier
 
 NO_TIER: Final = "none"  # not authenticated

@@ -19,10 +19,11 @@ from onebook.config import GatewaySettings
 from onebook.errors import ApiKeyDisabled, InvalidApiKey, RateLimitExceeded
 from onebook.gateway import counters, direct, frames
 from onebook.gateway.client import NONE_SUBSCRIBED, Client, State
+from onebook.gateway.codes import CloseCode
 from onebook.gateway.directory import Directory
 from onebook.gateway.door import Door
 from onebook.gateway.fanout import Fanout
-from onebook.gateway.messages import CloseCode, DataLimitExceeded, DataLimitWarning, encode
+from onebook.gateway.messages import DataLimitExceeded, DataLimitWarning, encode
 from onebook.gateway.outputs import (
     End,
     Look,

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from onebook.gateway import counters
+from onebook.gateway.codes import CloseCode
 from onebook.gateway.hub import Hub
-from onebook.gateway.messages import CloseCode, ServerShutdown, encode
+from onebook.gateway.messages import ServerShutdown, encode
 from onebook.gateway.protocol import Connection
 from onebook.streams import iso_us
 

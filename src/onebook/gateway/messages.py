@@ -1,157 +1,32 @@
-"""Every message of `/api/v1/ws`: its fields, their meaning and one example each.
+"""What the server says on `/api/v1/ws`: fields, their meaning and one example each.
 
-The Structs encode what the server says and check what a client may say; `MESSAGES` and `ERRORS`
-list them for the generated AsyncAPI document and for the tests that hold the documents true.
-Book updates are encoded by `onebook.core` from exact decimals and only described here.
+`MESSAGES` lists every message, those of clients (`commands`) too, for the generated AsyncAPI
+document and for the tests that hold the documents true. Book updates are encoded by
+`onebook.core` from exact decimals and only described here.
 """
 
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from onebook.accounts.usage import DataUsage
-from onebook.core.types import DEPTH_MAX
-from onebook.streams import FULL, OBJECT
-
-Id = str | int | float | None
+from onebook.gateway import commands
+from onebook.gateway.codes import ErrorType
+from onebook.gateway.commands import (
+    Depth,
+    Group,
+    Id,
+    IntervalMs,
+    Levels,
+    Mode,
+    Split,
+    Symbol,
+    about,
+)
 
 AVAILABLE_COMMANDS: Final = ("authenticate", "subscribe_aggregated", "get_exchanges", "get_pairs")
-DEPTH_DEFAULT: Final = 20
-INTERVAL_MS_DEFAULT: Final = 100
-INTERVAL_MS_MIN: Final = 10
-INTERVAL_MS_MAX: Final = 60_000
-NAMES_MAX: Final = 256  # exchange names in one message
-SYMBOL_CHARACTERS_MAX: Final = 64
 WINDOW: Final = "per_minute"
-
-
-def about(description: str, example: Any = UNSET, **limits: Any) -> Meta:
-    """Describe a field: what it means, one example, and its limits."""
-    return Meta(description=description, examples=None if example is UNSET else [example], **limits)
-
-
-# What a client may say
-
-MessageId = Annotated[Id, about("Comes back in the reply or the error to this message.", "r1")]
-Symbol = Annotated[
-    str, about("Pair of the form BASE/QUOTE.", "BTC/USDT", max_length=SYMBOL_CHARACTERS_MAX)
-]
-ExchangeNames = Annotated[list[str], Meta(max_length=NAMES_MAX)] | Literal["all"]
-Exchanges = Annotated[
-    ExchangeNames,
-    about('Exchange names, "all", or a list with "all" and "-name" for all but some.', ["okx"]),
-]
-Depth = Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)]
-IntervalMs = Annotated[
-    int,
-    about(
-        "At most one update in so many milliseconds; the last state always arrives.",
-        100,
-        ge=INTERVAL_MS_MIN,
-        le=INTERVAL_MS_MAX,
-    ),
-]
-Mode = Annotated[
-    Literal["full", "delta"],
-    about("full: each update is the whole view; delta: changed levels after the first.", FULL),
-]
-Levels = Annotated[
-    Literal["object", "array"], about("Levels as objects or as [price, amount].", OBJECT)
-]
-Split = Annotated[bool, about("Add the amount of each exchange at a level.", False)]
-Group = Annotated[
-    str | None,
-    about(
-        "Price step to bin to, bids down and asks up, as decimal text.",
-        "0.5",
-    ),
-]
-
-
-class Head(Struct):
-    """What every client message has: its type and, if wanted, an id."""
-
-    type: str | None = None
-    id: Id = None
-
-
-class Authenticate(Struct, tag="authenticate"):
-    """Verify an API key and start the session of this connection."""
-
-    api_key: Annotated[str, about("Your API key.", "ob_live_...", max_length=512)]
-    id: MessageId = None
-
-
-class SubscribeAggregated(Struct, tag="subscribe_aggregated", forbid_unknown_fields=True):
-    """Receive the aggregated order book of a symbol; again for a symbol replaces its options."""
-
-    symbol: Symbol
-    exchanges: Exchanges = "all"
-    depth: Depth = DEPTH_DEFAULT
-    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
-    mode: Mode = "full"
-    levels: Levels = "object"
-    split: Split = False
-    group: Group = None
-    id: MessageId = None
-
-
-class GetAggregatedOrderbook(Struct, tag="get_aggregated_orderbook", forbid_unknown_fields=True):
-    """Look once at the aggregated order book of a symbol, subscribed or not."""
-
-    symbol: Symbol
-    exchanges: Exchanges = "all"
-    depth: Depth = DEPTH_DEFAULT
-    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
-    mode: Mode = "full"
-    levels: Levels = "object"
-    split: Split = False
-    group: Group = None
-    id: MessageId = None
-
-
-class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
-    """End the subscription of a symbol."""
-
-    symbol: Symbol
-    id: MessageId = None
-
-
-class Resync(Struct, tag="resync"):
-    """Ask for a fresh full book on the subscription of a symbol."""
-
-    symbol: Symbol
-    id: MessageId = None
-
-
-class GetSubscriptions(Struct, tag="get_subscriptions"):
-    """List the subscriptions of this connection."""
-
-    id: MessageId = None
-
-
-class GetExchanges(Struct, tag="get_exchanges"):
-    """List the exchanges and whether their feeds are live."""
-
-    id: MessageId = None
-
-
-class GetPairs(Struct, tag="get_pairs"):
-    """List the pairs of one exchange, or of all."""
-
-    exchange: Annotated[str | None, about("An exchange name; absent for all.", "kraken")] = None
-    id: MessageId = None
-
-
-class Ping(Struct, tag="ping"):
-    """Check the connection; allowed before authenticating."""
-
-    client_time: Annotated[Any, about("Anything; comes back in the pong.", 1763676000000)] = UNSET
-    id: MessageId = None
-
-
-# What the server says
 
 Timestamp = Annotated[str, about("ISO 8601, UTC, microseconds.", "2026-11-20T10:00:00.000000Z")]
 Text = Annotated[str, about("A sentence for people.")]
@@ -445,9 +320,6 @@ class ServerShutdown(Struct, tag="server_shutdown", frozen=True):
     timestamp: Timestamp
 
 
-ErrorType = Literal["error", "subscription_error", "authentication_error"]
-
-
 class Error(Struct, frozen=True, omit_defaults=True):
     """Something was refused; `error` is for machines, `message` for people."""
 
@@ -480,22 +352,30 @@ class Described(Struct, frozen=True):
 
 
 MESSAGES: Final = (
-    Described("authenticate", "client", Authenticate, ("welcome", "authentication_error")),
+    Described("authenticate", "client", commands.Authenticate, ("welcome", "authentication_error")),
     Described(
         "subscribe_aggregated",
         "client",
-        SubscribeAggregated,
+        commands.SubscribeAggregated,
         ("aggregated_subscription_response", "subscription_error"),
     ),
-    Described("unsubscribe_aggregated", "client", UnsubscribeAggregated, ("unsubscribe_response",)),
     Described(
-        "get_aggregated_orderbook", "client", GetAggregatedOrderbook, ("aggregated_orderbook_data",)
+        "unsubscribe_aggregated",
+        "client",
+        commands.UnsubscribeAggregated,
+        ("unsubscribe_response",),
     ),
-    Described("get_subscriptions", "client", GetSubscriptions, ("subscriptions_data",)),
-    Described("get_exchanges", "client", GetExchanges, ("exchanges_data",)),
-    Described("get_pairs", "client", GetPairs, ("pairs_data",)),
-    Described("resync", "client", Resync, ("aggregated_orderbook_update",)),
-    Described("ping", "client", Ping, ("pong",)),
+    Described(
+        "get_aggregated_orderbook",
+        "client",
+        commands.GetAggregatedOrderbook,
+        ("aggregated_orderbook_data",),
+    ),
+    Described("get_subscriptions", "client", commands.GetSubscriptions, ("subscriptions_data",)),
+    Described("get_exchanges", "client", commands.GetExchanges, ("exchanges_data",)),
+    Described("get_pairs", "client", commands.GetPairs, ("pairs_data",)),
+    Described("resync", "client", commands.Resync, ("aggregated_orderbook_update",)),
+    Described("ping", "client", commands.Ping, ("pong",)),
     Described("welcome", "server", Welcome),
     Described("welcome", "server", WelcomeSession),
     Described("aggregated_subscription_response", "server", SubscriptionResponse),
@@ -519,75 +399,6 @@ MESSAGES: Final = (
 
 CLIENT_MESSAGES: Final[dict[str, type[Struct]]] = {
     each.name: each.body for each in MESSAGES if each.direction == "client"
-}
-
-# Every error code, the types it comes with, and when.
-ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
-    "authentication_required": (
-        ("error",),
-        "Anything but authenticate and ping before authenticating; with code 4001 before the "
-        "close when no key came in time.",
-    ),
-    "invalid_api_key": (("authentication_error",), "The key is unknown; close 4002 follows."),
-    "api_key_disabled": (
-        ("authentication_error",),
-        "The key is suspended or expired; close 4002 follows.",
-    ),
-    "connection_limit_exceeded": (
-        ("error",),
-        "The key has all the connections of its tier; close 4004 follows.",
-    ),
-    "service_unavailable": (
-        ("error",),
-        "The key cannot be verified now; close 4129 follows.",
-    ),
-    "invalid_message": (("error",), "Not a JSON object, or without a type; nothing is closed."),
-    "unknown_type": (("error",), "A type that is not in the list of client messages."),
-    "invalid_parameters": (
-        ("error", "subscription_error"),
-        "A missing field, an unknown option or a bad value; the message names it.",
-    ),
-    "invalid_symbol": (("error", "subscription_error"), "None of the exchanges trades the symbol."),
-    "exchange_unavailable": (("error", "subscription_error"), "All of the exchanges are unknown."),
-    "invalid_exchange": (("error",), "get_pairs of an unknown exchange."),
-    "no_subscription": (("error",), "The symbol is not subscribed on this connection."),
-    "subscription_limit_exceeded": (("error",), "The connection has all its subscriptions."),
-    "rate_limit_exceeded": (("error",), "Too many messages in a minute."),
-}
-
-
-class CloseCode:
-    """Why the server ends a connection, and what the client should do about it."""
-
-    GOING_AWAY = 1001
-    PROTOCOL = 1002
-    NOT_TEXT = 1003
-    NOT_UTF8 = 1007
-    TOO_BIG = 1009
-    AUTHENTICATION_TIMEOUT = 4001
-    INVALID_KEY = 4002
-    DATA_LIMIT = 4003
-    CONNECTION_LIMIT = 4004
-    SLOW = 4108
-    FLOOD = 4113
-    NODE_FULL = 4129
-    DRAINING = 4200
-
-
-# 40xx: do not return unchanged; 41xx: back off; 42xx: return at the time given.
-CLOSE_CODES: Final[dict[int, str]] = {
-    CloseCode.PROTOCOL: "The bytes are not RFC 6455.",
-    CloseCode.NOT_TEXT: "A binary message; only text is understood.",
-    CloseCode.NOT_UTF8: "A text message that is not UTF-8.",
-    CloseCode.TOO_BIG: "A message over 64 KiB.",
-    CloseCode.AUTHENTICATION_TIMEOUT: "Not authenticated in time.",
-    CloseCode.INVALID_KEY: "The key is invalid, suspended or expired.",
-    CloseCode.DATA_LIMIT: "The monthly data allowance is used up.",
-    CloseCode.CONNECTION_LIMIT: "Too many connections of this key.",
-    CloseCode.SLOW: "Nothing was read for 10 seconds.",
-    CloseCode.FLOOD: "Too many messages after the rate limit.",
-    CloseCode.NODE_FULL: "The node cannot serve this now.",
-    CloseCode.DRAINING: "The node drains; return at the time given.",
 }
 
 _encoder = msgspec.json.Encoder()

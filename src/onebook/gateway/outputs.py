@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from onebook.gateway.messages import Id
+from onebook.gateway.commands import Id
 from onebook.streams import StreamKey
 
 

@@ -27,8 +27,8 @@ from websockets.server import ServerProtocol
 
 from onebook.gateway import frames
 from onebook.gateway.client import Client
+from onebook.gateway.codes import CloseCode
 from onebook.gateway.direct import Peer
-from onebook.gateway.messages import CloseCode
 from onebook.streams import Stream, iso_us
 
 if TYPE_CHECKING:

@@ -1,0 +1,74 @@
+"""Why the gateway refuses a message or ends a connection: every code, and when it comes."""
+
+from typing import Final, Literal
+
+ErrorType = Literal["error", "subscription_error", "authentication_error"]
+
+# Every error code, the types it comes with, and when.
+ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
+    "authentication_required": (
+        ("error",),
+        "Anything but authenticate and ping before authenticating; with code 4001 before the "
+        "close when no key came in time.",
+    ),
+    "invalid_api_key": (("authentication_error",), "The key is unknown; close 4002 follows."),
+    "api_key_disabled": (
+        ("authentication_error",),
+        "The key is suspended or expired; close 4002 follows.",
+    ),
+    "connection_limit_exceeded": (
+        ("error",),
+        "The key has all the connections of its tier; close 4004 follows.",
+    ),
+    "service_unavailable": (
+        ("error",),
+        "The key cannot be verified now; close 4129 follows.",
+    ),
+    "invalid_message": (("error",), "Not a JSON object, or without a type; nothing is closed."),
+    "unknown_type": (("error",), "A type that is not in the list of client messages."),
+    "invalid_parameters": (
+        ("error", "subscription_error"),
+        "A missing field, an unknown option or a bad value; the message names it.",
+    ),
+    "invalid_symbol": (("error", "subscription_error"), "None of the exchanges trades the symbol."),
+    "exchange_unavailable": (("error", "subscription_error"), "All of the exchanges are unknown."),
+    "invalid_exchange": (("error",), "get_pairs of an unknown exchange."),
+    "no_subscription": (("error",), "The symbol is not subscribed on this connection."),
+    "subscription_limit_exceeded": (("error",), "The connection has all its subscriptions."),
+    "rate_limit_exceeded": (("error",), "Too many messages in a minute."),
+}
+
+
+class CloseCode:
+    """Why the server ends a connection, and what the client should do about it."""
+
+    GOING_AWAY = 1001
+    PROTOCOL = 1002
+    NOT_TEXT = 1003
+    NOT_UTF8 = 1007
+    TOO_BIG = 1009
+    AUTHENTICATION_TIMEOUT = 4001
+    INVALID_KEY = 4002
+    DATA_LIMIT = 4003
+    CONNECTION_LIMIT = 4004
+    SLOW = 4108
+    FLOOD = 4113
+    NODE_FULL = 4129
+    DRAINING = 4200
+
+
+# 40xx: do not return unchanged; 41xx: back off; 42xx: return at the time given.
+CLOSE_CODES: Final[dict[int, str]] = {
+    CloseCode.PROTOCOL: "The bytes are not RFC 6455.",
+    CloseCode.NOT_TEXT: "A binary message; only text is understood.",
+    CloseCode.NOT_UTF8: "A text message that is not UTF-8.",
+    CloseCode.TOO_BIG: "A message over 64 KiB.",
+    CloseCode.AUTHENTICATION_TIMEOUT: "Not authenticated in time.",
+    CloseCode.INVALID_KEY: "The key is invalid, suspended or expired.",
+    CloseCode.DATA_LIMIT: "The monthly data allowance is used up.",
+    CloseCode.CONNECTION_LIMIT: "Too many connections of this key.",
+    CloseCode.SLOW: "Nothing was read for 10 seconds.",
+    CloseCode.FLOOD: "Too many messages after the rate limit.",
+    CloseCode.NODE_FULL: "The node cannot serve this now.",
+    CloseCode.DRAINING: "The node drains; return at the time given.",
+}

@@ -1,0 +1,140 @@
+"""What a client may say on `/api/v1/ws`: the Structs that check it, and describe it."""
+
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import UNSET, Meta, Struct
+
+from onebook.core.types import DEPTH_MAX
+from onebook.streams import FULL, OBJECT
+
+Id = str | int | float | None
+
+DEPTH_DEFAULT: Final = 20
+INTERVAL_MS_DEFAULT: Final = 100
+INTERVAL_MS_MIN: Final = 10
+INTERVAL_MS_MAX: Final = 60_000
+NAMES_MAX: Final = 256  # exchange names in one message
+SYMBOL_CHARACTERS_MAX: Final = 64
+
+
+def about(description: str, example: Any = UNSET, **limits: Any) -> Meta:
+    """Describe a field: what it means, one example, and its limits."""
+    return Meta(description=description, examples=None if example is UNSET else [example], **limits)
+
+
+MessageId = Annotated[Id, about("Comes back in the reply or the error to this message.", "r1")]
+Symbol = Annotated[
+    str, about("Pair of the form BASE/QUOTE.", "BTC/USDT", max_length=SYMBOL_CHARACTERS_MAX)
+]
+ExchangeNames = Annotated[list[str], Meta(max_length=NAMES_MAX)] | Literal["all"]
+Exchanges = Annotated[
+    ExchangeNames,
+    about('Exchange names, "all", or a list with "all" and "-name" for all but some.', ["okx"]),
+]
+Depth = Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)]
+IntervalMs = Annotated[
+    int,
+    about(
+        "At most one update in so many milliseconds; the last state always arrives.",
+        100,
+        ge=INTERVAL_MS_MIN,
+        le=INTERVAL_MS_MAX,
+    ),
+]
+Mode = Annotated[
+    Literal["full", "delta"],
+    about("full: each update is the whole view; delta: changed levels after the first.", FULL),
+]
+Levels = Annotated[
+    Literal["object", "array"], about("Levels as objects or as [price, amount].", OBJECT)
+]
+Split = Annotated[bool, about("Add the amount of each exchange at a level.", False)]
+Group = Annotated[
+    str | None,
+    about(
+        "Price step to bin to, bids down and asks up, as decimal text.",
+        "0.5",
+    ),
+]
+
+
+class Head(Struct):
+    """What every client message has: its type and, if wanted, an id."""
+
+    type: str | None = None
+    id: Id = None
+
+
+class Authenticate(Struct, tag="authenticate"):
+    """Verify an API key and start the session of this connection."""
+
+    api_key: Annotated[str, about("Your API key.", "ob_live_...", max_length=512)]
+    id: MessageId = None
+
+
+class SubscribeAggregated(Struct, tag="subscribe_aggregated", forbid_unknown_fields=True):
+    """Receive the aggregated order book of a symbol; again for a symbol replaces its options."""
+
+    symbol: Symbol
+    exchanges: Exchanges = "all"
+    depth: Depth = DEPTH_DEFAULT
+    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
+    mode: Mode = "full"
+    levels: Levels = "object"
+    split: Split = False
+    group: Group = None
+    id: MessageId = None
+
+
+class GetAggregatedOrderbook(Struct, tag="get_aggregated_orderbook", forbid_unknown_fields=True):
+    """Look once at the aggregated order book of a symbol, subscribed or not."""
+
+    symbol: Symbol
+    exchanges: Exchanges = "all"
+    depth: Depth = DEPTH_DEFAULT
+    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
+    mode: Mode = "full"
+    levels: Levels = "object"
+    split: Split = False
+    group: Group = None
+    id: MessageId = None
+
+
+class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
+    """End the subscription of a symbol."""
+
+    symbol: Symbol
+    id: MessageId = None
+
+
+class Resync(Struct, tag="resync"):
+    """Ask for a fresh full book on the subscription of a symbol."""
+
+    symbol: Symbol
+    id: MessageId = None
+
+
+class GetSubscriptions(Struct, tag="get_subscriptions"):
+    """List the subscriptions of this connection."""
+
+    id: MessageId = None
+
+
+class GetExchanges(Struct, tag="get_exchanges"):
+    """List the exchanges and whether their feeds are live."""
+
+    id: MessageId = None
+
+
+class GetPairs(Struct, tag="get_pairs"):
+    """List the pairs of one exchange, or of all."""
+
+    exchange: Annotated[str | None, about("An exchange name; absent for all.", "kraken")] = None
+    id: MessageId = None
+
+
+class Ping(Struct, tag="ping"):
+    """Check the connection; allowed before authenticating."""
+
+    client_time: Annotated[Any, about("Anything; comes back in the pong.", 1763676000000)] = UNSET
+    id: MessageId = None
