@@ -17,7 +17,7 @@ NOT_TRADED: Final = "symbol_not_traded"
 
 
 def stream_key(
-    directory: Directory, body: commands.SubscribeAggregated | commands.GetAggregatedOrderbook
+    directory: Directory, body: commands.Chosen
 ) -> tuple[StreamKey, list[messages.Rejected]]:
     """What a client means: the stream, and the exchanges it cannot have."""
     group = _shortest(body.group)

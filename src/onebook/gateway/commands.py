@@ -72,32 +72,26 @@ class Authenticate(Struct, tag="authenticate"):
     id: MessageId = None
 
 
-class SubscribeAggregated(Struct, tag="subscribe_aggregated", forbid_unknown_fields=True):
+class Chosen(Struct, forbid_unknown_fields=True):
+    """Which book of which symbol: what subscribing and looking have in common."""
+
+    symbol: Symbol
+    exchanges: Exchanges = "all"
+    depth: Depth = DEPTH_DEFAULT
+    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
+    mode: Mode = "full"
+    levels: Levels = "object"
+    split: Split = False
+    group: Group = None
+    id: MessageId = None
+
+
+class SubscribeAggregated(Chosen, tag="subscribe_aggregated"):
     """Receive the aggregated order book of a symbol; again for a symbol replaces its options."""
 
-    symbol: Symbol
-    exchanges: Exchanges = "all"
-    depth: Depth = DEPTH_DEFAULT
-    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
-    mode: Mode = "full"
-    levels: Levels = "object"
-    split: Split = False
-    group: Group = None
-    id: MessageId = None
 
-
-class GetAggregatedOrderbook(Struct, tag="get_aggregated_orderbook", forbid_unknown_fields=True):
+class GetAggregatedOrderbook(Chosen, tag="get_aggregated_orderbook"):
     """Look once at the aggregated order book of a symbol, subscribed or not."""
-
-    symbol: Symbol
-    exchanges: Exchanges = "all"
-    depth: Depth = DEPTH_DEFAULT
-    interval_ms: IntervalMs = INTERVAL_MS_DEFAULT
-    mode: Mode = "full"
-    levels: Levels = "object"
-    split: Split = False
-    group: Group = None
-    id: MessageId = None
 
 
 class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
