@@ -365,12 +365,13 @@ async def test_a_key_whose_date_comes_is_told_once(house: House) -> None:
     assert told == [made.row.key_id]
 
 
-async def test_a_suspension_between_reading_a_key_and_caching_it_is_not_missed(
-    house: House,
-) -> None:
+def suspended_while_read(house: House) -> list[int]:
+    """Have the key suspended during a read, and the watch hear of it; what each read was of."""
     read = house.store.secrets
+    reads: list[int] = []  # names
 
     async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
+        reads.append(len(digests))
         rows = await read(digests)
         moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
         if await house.store.move_key(house.key_id, moved, house.change()):
@@ -378,6 +379,13 @@ async def test_a_suspension_between_reading_a_key_and_caching_it_is_not_missed(
         return rows
 
     house.store.secrets = slow
+    return reads
+
+
+async def test_a_suspension_between_reading_a_key_and_caching_it_is_not_missed(
+    house: House,
+) -> None:
+    suspended_while_read(house)
     with pytest.raises(ApiKeyDisabled):
         await verify(house)
 
@@ -386,22 +394,11 @@ async def test_a_change_while_many_keys_are_read_makes_that_read_happen_again(
     house: House,
 ) -> None:
     made = await house.admin.create_key("alice", Tier.BASIC, house.change())
-    read, reads = house.store.secrets, 0
-
-    async def slow(digests: Collection[bytes]) -> dict[bytes, SecretRow]:
-        nonlocal reads
-        reads += 1
-        rows = await read(digests)
-        moved = (KeyStatus.ACTIVE, KeyStatus.SUSPENDED)
-        if await house.store.move_key(house.key_id, moved, house.change()):
-            await house.accounts.poll(START_MS)
-        return rows
-
-    house.store.secrets = slow
+    reads = suspended_while_read(house)
     found = await asyncio.gather(verify(house), verify(house, made.text), return_exceptions=True)
     assert isinstance(found[0], ApiKeyDisabled)
     assert found[1].key_id == made.row.key_id
-    assert reads == 2
+    assert reads == [2, 2]
 
 
 async def test_a_lone_key_costs_two_statements_and_then_none(

@@ -9,10 +9,10 @@ cdef struct Name:  # a member's name as JSON text with a comma behind it
     int length
 
 
-cdef struct Mark:  # where parts of a level stand in a text
+cdef struct Mark:  # where a level stands in a text
     int32_t start  # behind the last level: the end
-    int32_t members  # of what follows from its members alone, ...
-    int32_t value  # ... and behind that
+    int32_t members  # from its start to what follows from its members alone, ...
+    int32_t value  # ... and to what is behind that
 
 
 cdef struct Printed:  # a whole view as text, to copy from what stays the same
@@ -327,7 +327,7 @@ cdef class View:
         cdef const int64_t *old_parts = self.printed.state.parts[side]
         cdef const Mark *was
         cdef Mark *mark = self.marks[side]
-        cdef int32_t at, moved
+        cdef int32_t at
         for at in range(self.now.counts[side]):
             out = self.reserve(out, self.level_room)
             mark.start = <int32_t>(out - self.text)
@@ -345,9 +345,7 @@ cdef class View:
                 memcpy(out, self.printed.text + was.start, was[1].start - was.start)
                 out += was[1].start - was.start
                 (out - 1)[0] = c","  # the last level's was printed over
-                moved = mark.start - was.start
-                mark.members = was.members + moved
-                mark.value = was.value + moved
+                mark.members, mark.value = was.members, was.value
             parts += self.parts_of(level)
             level += 1
             mark += 1
@@ -446,15 +444,16 @@ cdef class View:
         self, char *out, const Merged *level, const int64_t *parts, const Mark *was, Mark *mark
     ) noexcept nogil:
         cdef int at, count = __builtin_popcountll(level.members)
+        cdef const char *start = out
         out = self.put_price(put(out, b'{"price":'), level.key)
         out = self.put_amount(put(out, b',"amount":'), level.amount)
-        mark.members = <int32_t>(out - self.text)
+        mark.members = <int32_t>(out - start)
         if was != NULL:
-            memcpy(out, self.printed.text + was.members, was.value - was.members)
+            memcpy(out, self.printed.text + was.start + was.members, was.value - was.members)
             out += was.value - was.members
         else:
             out = self.put_members(out, level.members, count)
-        mark.value = <int32_t>(out - self.text)
+        mark.value = <int32_t>(out - start)
         out = self.put_value(put(out, b',"value":'), llabs(level.key), level.amount)
         if self.split:
             out = put(out, b',"amounts":[')
