@@ -14,6 +14,14 @@ CORE = "src/onebook/core"
 GATEWAY = "src/onebook/gateway"
 FEEDS = "src/onebook/feeds"
 COMPILE = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
+# Reading a row in one function takes 5 to 15 % fewer instructions than with gcc's own limits of
+# inlining, and 200 KB more of code.
+INLINE = [
+    "--param=max-inline-insns-single=2000",
+    "--param=inline-unit-growth=300",
+    "--param=large-function-growth=3000",
+    "--param=large-function-insns=20000",
+]
 LINK: list[str] = []
 if os.environ.get("ONEBOOK_SANITIZE"):
     COMPILE = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
@@ -33,7 +41,7 @@ def extensions() -> list[Extension]:
         "onebook.core._core",
         [f"{CORE}/_core.pyx"],
         depends=sorted(glob(f"{CORE}/*.px[di]")),
-        extra_compile_args=COMPILE,
+        extra_compile_args=COMPILE + INLINE,
         extra_link_args=LINK,
     )
     last_step = Extension(

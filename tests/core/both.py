@@ -7,7 +7,50 @@ from typing import Any
 import pytest
 
 from onebook.core import twin
-from onebook.core.types import OBJECTS, PAIRS, SIDED
+from onebook.core.types import (
+    PAIRS,
+    ChecksumLayout,
+    ChecksumNumber,
+    ChecksumOrder,
+    LevelShape,
+)
+
+OBJECTS = LevelShape.objects()
+SIDED = LevelShape.rows(side=0, price=1, amount=2)
+SIDED_OBJECTS = LevelShape.objects("price_level", "new_quantity", "side")
+COUNTED = LevelShape.rows(price=0, count=1, amount=2, signed=True, single=True)
+FILLED = LevelShape.rows(price=3, amount=0, skip_zero_price=True)
+SHORT_NAMES = LevelShape.objects("p", "s", skip_zero_price=True)
+TWO_SIDED = LevelShape.objects(
+    "bid_price", "bid_size", asks=LevelShape.objects("ask_price", "ask_size")
+)
+MESSAGE = LevelShape.protobuf()
+CUT = LevelShape.rows(amount_decimals=4)
+SHAPES = {
+    "pairs": PAIRS,
+    "objects": OBJECTS,
+    "sided": SIDED,
+    "sided objects": SIDED_OBJECTS,
+    "counted": COUNTED,
+    "filled": FILLED,
+    "short names": SHORT_NAMES,
+    "two-sided": TWO_SIDED,
+    "message": MESSAGE,
+    "cut": CUT,
+}
+CUT_SHAPES = {
+    "cut sided": LevelShape.rows(side=0, price=1, amount=2, amount_decimals=0),
+    "cut signed": LevelShape.rows(count=1, amount=2, signed=True, amount_decimals=2),
+    "cut message": LevelShape.protobuf(amount_decimals=1),
+    "cut asks": LevelShape.objects(asks=LevelShape.objects(amount_decimals=3)),
+}
+DIGITS = ChecksumLayout(10, ChecksumOrder.ASKS_BIDS, ChecksumNumber.DIGITS)
+TEXT = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
+JAVASCRIPT = ChecksumLayout(
+    25, ChecksumOrder.IN_TURN, ChecksumNumber.JAVASCRIPT, ":", negative_asks=True
+)
+EIGHT = ChecksumLayout(10, ChecksumOrder.BIDS_ASKS, ChecksumNumber.DIGITS, decimals=8)
+LAYOUTS = (DIGITS, TEXT, JAVASCRIPT, EIGHT)
 
 try:
     from onebook.core import _core as _compiled
@@ -43,7 +86,18 @@ def sided(bids: Levels, asks: Levels) -> bytes:
     return ("[" + ",".join(rows) + "]").encode()
 
 
-def apply(book: Any, bids: Levels, asks: Levels = (), *, shape: int = PAIRS) -> None:
+def field(number: int, text: bytes) -> bytes:
+    """Return a short length-delimited protobuf field."""
+    return varint(number << 3 | 2) + varint(len(text)) + text
+
+
+def varint(value: int) -> bytes:
+    """Return a protobuf number."""
+    low = [value >> shift & 127 for shift in range(0, max(value.bit_length(), 1), 7)]
+    return bytes([part | 128 for part in low[:-1]] + low[-1:])
+
+
+def apply(book: Any, bids: Levels, asks: Levels = (), *, shape: LevelShape = PAIRS) -> None:
     """Apply levels in any shape."""
     bids, asks = list(bids), list(asks)
     if shape == SIDED:
@@ -73,6 +127,9 @@ def state_of(book: Any) -> tuple[Any, ...]:
         book.top(30_000),
         [*book.ladder(0)],
         [*book.ladder(1)],
-        book.crc_digits(10),
-        book.crc_text(25),
+        *map(book.crc, LAYOUTS),
+        book.horizon(),
+        book.horizon(5),
+        book.reach(0),
+        book.reach(1),
     )

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from onebook.core.types import OBJECTS, PAIRS, SIDED
+from core.both import CUT_SHAPES, SHAPES, field, varint
+from onebook.core.types import LevelForm, LevelShape
 
 ZEROS = ["0", "0.0", "0.00000", "0e5", "0E-30"]
 # Close together, so that books meet; with many decimals and many digits, so that scales differ.
@@ -27,7 +28,7 @@ class Change(NamedTuple):
 
     book: int
     whole: bool
-    shape: int
+    shape: LevelShape
     bids: Rows
     asks: Rows
     texts: tuple[bytes, bytes]
@@ -78,35 +79,101 @@ def rows(draw: Any, extremes: float, size_max: int = 8) -> Rows:
 
 
 def texts_of(
-    bids: Rows, asks: Rows, *, shape: int, quote: str, rest: bool, blank: str
+    bids: Rows, asks: Rows, *, shape: LevelShape, quote: str, rest: bool, blank: str
 ) -> tuple[bytes, bytes]:
-    """Write rows down in a shape."""
+    """Write rows down in a shape; `rest` adds what is ignored."""
+    if shape.form is LevelForm.MESSAGE:
+        return message_of(bids, asks, shape, rest=rest), b"garbage that nobody reads"
+
+    def written(rows: Rows, sign: str, side: str, how: LevelShape) -> list[str]:
+        write = array_of if how.form is LevelForm.ROW else object_of
+        texts = [write(row, sign, side, how, quote=quote, rest=rest, blank=blank) for row in rows]
+        if how.skip_zero_price and rest:
+            texts.insert(
+                1, write(("0.0", "1e-18"), sign, side, how, quote="", rest=False, blank="")
+            )
+        return texts
 
     def join(parts: list[str]) -> bytes:
+        if shape.single and len(parts) == 1:
+            return (blank + parts[0] + blank).encode()
         return (blank + "[" + blank + f"{blank},".join(parts) + "]" + blank).encode()
 
-    def pair(row: tuple[str, str], first: str = "") -> str:
-        price, amount = (quote + number + quote for number in row)
-        more = f',"0",{blank}[1,{{"a":null}}],-1.5e3' if rest else ""
-        return f"[{first}{price}{blank},{blank}{amount}{more}{blank}]"
+    bid_texts = written(bids, "", "buy", shape)
+    ask_texts = written(asks, "-", "offer", shape.asks or shape)
+    if shape.one_text:
+        return join(bid_texts + ask_texts), b""
+    return join(bid_texts), join(ask_texts)
 
-    def member(row: tuple[str, str]) -> str:
-        price, amount = (quote + number + quote for number in row)
-        more = '"time":"x","flags":[true,{}],' if rest else ""
-        return f'{{{more}"qty":{amount},{blank}"price"{blank}:{blank}{price}{blank}}}'
 
-    if shape == SIDED:
-        both = [pair(row, '"buy",') for row in bids] + [pair(row, '"offer",') for row in asks]
-        return join(both), b""
-    write = pair if shape == PAIRS else member
-    return join([write(row) for row in bids]), join([write(row) for row in asks])
+def cells_of(row: tuple[str, str], sign: str, side: str, shape: LevelShape, quote: str) -> Any:
+    """Map the columns or members of a shape to their text."""
+    price, amount = row
+    zero = not amount.strip("0.").partition("e")[0].partition("E")[0]
+    cells: dict[Any, str] = {shape.price: f"{quote}{price}{quote}"}
+    if shape.count is not None:
+        cells[shape.count] = "0" if zero else "12"
+        amount = "0.000000000000000001" if zero else amount
+    cells[shape.amount] = f"{quote}{sign * shape.signed}{amount}{quote}"
+    if shape.side is not None:
+        cells[shape.side] = f'"{side}"'
+    return cells
+
+
+def array_of(
+    row: tuple[str, str],
+    sign: str,
+    side: str,
+    shape: LevelShape,
+    *,
+    quote: str,
+    rest: bool,
+    blank: str,
+) -> str:
+    """Write a row as an array; columns that are not named hold anything."""
+    cells = cells_of(row, sign, side, shape, quote)
+    texts = [cells.get(column, '[{"a":[-1e5]}]') for column in range(max(cells) + 1)]
+    more = ['"0"', f'{blank}[1,{{"a":null}}]', "-1.5e3"] if rest else []
+    return f"[{blank}" + f"{blank},{blank}".join(texts + more) + f"{blank}]"
+
+
+def object_of(
+    row: tuple[str, str],
+    sign: str,
+    side: str,
+    shape: LevelShape,
+    *,
+    quote: str,
+    rest: bool,
+    blank: str,
+) -> str:
+    """Write a row as an object, the wanted members last first."""
+    cells = cells_of(row, sign, side, shape, quote)
+    more = '"time":"x","flags":[true,{}],' if rest else ""
+    members = [f'"{name}"{blank}:{blank}{text}' for name, text in reversed(cells.items())]
+    return f"{{{more}" + f",{blank}".join(members) + f"{blank}}}"
+
+
+def message_of(bids: Rows, asks: Rows, shape: LevelShape, *, rest: bool) -> bytes:
+    """Write rows as a protobuf message, asks first; `rest` adds a field of each wire type."""
+    others = b""
+    if rest:
+        others = varint(3 << 3) + varint(2**64 - 1) + field(2**29 - 1, b"more than nothing")
+        others += varint(15 << 3 | 5) + bytes(4) + varint(99 << 3 | 1) + bytes(8)
+    text = others
+    for number, levels in ((shape.asks_field, asks), (shape.bids_field, bids)):
+        for price, amount in levels:
+            cells = field(int(shape.amount), amount.encode())
+            cells += others + field(int(shape.price), price.encode())
+            text += field(number, cells) + others
+    return text
 
 
 @st.composite
 def changes(draw: Any, books: int, extremes: float) -> Change:
     """Draw a change of one of the books."""
     bids, asks = draw(rows(extremes)), draw(rows(extremes))
-    shape = draw(st.sampled_from([PAIRS, OBJECTS, SIDED]))
+    shape = draw(st.sampled_from([*SHAPES.values(), *CUT_SHAPES.values()]))
     texts = texts_of(
         bids,
         asks,

@@ -22,6 +22,15 @@ def text_of(number: Decimal) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
 
 
+def cut(amount: str, decimals: int | None) -> str:
+    """Cut an amount toward zero, but not to zero, as `LevelShape.amount_decimals` says."""
+    if decimals is None:
+        return amount
+    unit = Decimal(1).scaleb(-decimals)
+    kept = Decimal(amount).quantize(unit, ROUND_DOWN, EXACT)
+    return str(unit if Decimal(amount) and not kept else kept)
+
+
 class OracleBook:
     """A book as two dicts."""
 
@@ -123,8 +132,8 @@ def _stats(bids: list[Any], asks: list[Any]) -> dict[str, Any]:
         "spread": spread,
         "spread_percent": percent,
         "mid_price": mid,
-        "total_bid_volume": sum((amount for _, amount, _ in bids), Decimal()),
-        "total_ask_volume": sum((amount for _, amount, _ in asks), Decimal()),
+        "total_bid_volume": sum(amount for _, amount, _ in bids) if bids else None,
+        "total_ask_volume": sum(amount for _, amount, _ in asks) if asks else None,
         "participating_exchanges": len({name for _, _, parts in bids + asks for name in parts}),
         "crossed": bid is not None and ask is not None and bid >= ask,
     }

@@ -5,8 +5,22 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
-from core.both import EACH, apply, bare, book_of, pairs, sided, state_of
+from core.both import (
+    DIGITS,
+    EACH,
+    OBJECTS,
+    SIDED,
+    SIDED_OBJECTS,
+    TEXT,
+    apply,
+    bare,
+    book_of,
+    pairs,
+    sided,
+    state_of,
+)
 from onebook.core.types import (
     ABSURD,
     CROSSED,
@@ -14,10 +28,9 @@ from onebook.core.types import (
     LEVELS_MAX,
     NESTING_MAX,
     NUMBER_BYTES_MAX,
-    OBJECTS,
     PAIRS,
-    SIDED,
     LevelError,
+    LevelShape,
 )
 
 pytestmark = pytest.mark.parametrize("core", EACH)
@@ -134,15 +147,19 @@ SIDED_REFUSED = {
     "no amount": b'[["buy","1"]]',
     "no comma": b'[["buy" "1","2"]]',
     "scalar row": b"[7]",
+    "object": b'[{"side":"bid","price_level":1,"new_quantity":2}]',
+    "deep rest": b'[["buy","1","2",' + b"[" * 9 + b"]" * 9 + b"]]",
+}
+SIDED_OBJECTS_REFUSED = {
     "object without a side": b'[{"price_level":1,"new_quantity":2}]',
     "object with another's names": b'[{"side":"bid","price":1,"qty":2}]',
     "object with a bad side": b'[{"side":"up","price_level":1,"new_quantity":2}]',
     "object with a bare side": b'[{"side":1,"price_level":1,"new_quantity":2}]',
-    "deep rest": b'[["buy","1","2",' + b"[" * 9 + b"]" * 9 + b"]]",
+    "row": b'[["buy","1","2"]]',
 }
 
 
-def assert_refused(book: Any, text: bytes, shape: int) -> None:
+def assert_refused(book: Any, text: bytes, shape: LevelShape) -> None:
     before = state_of(book)
     for change in (book.apply, book.replace):
         with pytest.raises(LevelError, match=r"^[A-Z].*\.$"):
@@ -175,6 +192,11 @@ def test_bad_sided_row_is_refused_and_changes_nothing(core: Any, text: bytes) ->
     assert_refused(book_of(core, [("99.5", "1")]), text, SIDED)
 
 
+@pytest.mark.parametrize("text", SIDED_OBJECTS_REFUSED.values(), ids=SIDED_OBJECTS_REFUSED)
+def test_bad_sided_object_is_refused_and_changes_nothing(core: Any, text: bytes) -> None:
+    assert_refused(book_of(core, [("99.5", "1")]), text, SIDED_OBJECTS)
+
+
 def test_an_error_late_in_the_asks_leaves_the_bids_unchanged(core: Any) -> None:
     book = book_of(core, [("99.5", "1")], [("100", "2.25")])
     before = state_of(book)
@@ -193,9 +215,11 @@ def test_more_rows_than_a_frame_may_have_are_refused(core: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"null", b" [ ] ", b" \n\t\r", b" null "])
-@pytest.mark.parametrize("shape", [PAIRS, OBJECTS, SIDED])
+@pytest.mark.parametrize(
+    "shape", [PAIRS, OBJECTS, SIDED, SIDED_OBJECTS], ids=["pairs", "objects", "sided", "named"]
+)
 def test_no_levels_change_nothing_and_replace_by_nothing(
-    core: Any, text: bytes, shape: int
+    core: Any, text: bytes, shape: LevelShape
 ) -> None:
     book = book_of(core, [("1", "2")], [("3", "4")])
     before = state_of(book)
@@ -208,8 +232,9 @@ def test_no_levels_change_nothing_and_replace_by_nothing(
 
 
 def test_an_unknown_shape_is_an_error_of_ours(core: Any) -> None:
-    with pytest.raises(ValueError, match="shape 3"):
-        core.Book().apply(b"[]", b"[]", 3)
+    for shape in (3, None, DIGITS):
+        with pytest.raises(TypeError, match="shape"):
+            core.Book().apply(b"[]", b"[]", shape)
 
 
 def test_text_must_be_bytes(core: Any) -> None:
@@ -286,10 +311,10 @@ def test_every_shape_gives_the_same_book(core: Any) -> None:
     books[2].replace(sided(bids, asks), b"garbage that nobody reads", SIDED)
     books[3].replace(
         b'[{"side":"offer","event_time":"2023-02-09T20:32:50Z","price_level":"1.75",'
-        b'"new_quantity":"4.5"},["bid",1.5,2.0,"rest",{"a":[]}],'
+        b'"new_quantity":"4.5"},{"side":"bid","price_level":1.5,"new_quantity":2.0},'
         b' { "new_quantity" : 3 , "price_level" : "1.25" , "side" : "buy" } ]',
         b"",
-        SIDED,
+        SIDED_OBJECTS,
     )
     books[4].replace(
         b'[ [ "1.5" , 2.0 , "0", true , null, -1.5E-3, 0, {"a":{},"b":[1,{"c":false}]} ] ,\n'
@@ -448,21 +473,18 @@ def test_digits_checksum_uses_the_decimals_of_the_wire(core: Any) -> None:
         core, [("0.05000", "0.00000500"), ("0.04", "7")], [("0.05005", "0.0000040"), ("6", "1e-3")]
     )
     text = "5005" + "400" + "600000" + "100000" + "5000" + "500" + "4000" + "700000000"
-    assert book.crc_digits(10) == crc32(text.encode())
-    assert book.crc_digits(1) == crc32(b"50054005000500")
-    assert book.crc_digits(0) == 0
+    assert book.crc(DIGITS) == crc32(text.encode())
+    assert book.crc(replace(DIGITS, levels=1)) == crc32(b"50054005000500")
+    assert book.crc(replace(DIGITS, levels=0)) == 0
     # A zero amount says nothing about the wire's decimals.
     apply(book, [("0.04", "0.0000000000")])
-    assert book.crc_digits(1) == crc32(b"50054005000500")
+    assert book.crc(replace(DIGITS, levels=1)) == crc32(b"50054005000500")
     # After a whole book with fewer decimals the scale stays, the wire's decimals do not.
     book.replace(pairs([("0.5", "3.0")]), pairs([("0.6", "2")]))
-    assert book.crc_digits(10) == crc32(b"620530")
+    assert book.crc(DIGITS) == crc32(b"620530")
 
 
-def test_text_checksum_goes_on_with_the_longer_side_and_is_signed(core: Any) -> None:
+def test_text_checksum_goes_on_with_the_longer_side(core: Any) -> None:
     book = book_of(core, [("3366.1", "7"), ("3366", "6")], [("3366.8", "9")])
-    unsigned = crc32(b"3366.1:7:3366.8:9:3366:6")
-    assert book.crc_text(25) == (unsigned - 2**32 if unsigned >= 2**31 else unsigned)
-    signs = {book_of(core, [(str(n), "1")]).crc_text(25) < 0 for n in range(1, 20)}
-    assert signs == {True, False}
-    assert core.Book().crc_text(25) == 0
+    assert book.crc(TEXT) == crc32(b"3366.1:7:3366.8:9:3366:6")
+    assert core.Book().crc(TEXT) == 0

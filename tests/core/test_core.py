@@ -12,12 +12,6 @@ from core.both import COMPILED, EACH, needs_compiled
 from onebook.core import twin, types
 
 
-def test_the_shapes_are_those_of_the_connectors() -> None:
-    contract = pytest.importorskip("onebook.exchanges.contract")
-    for name in ("PAIRS", "OBJECTS", "SIDED"):
-        assert getattr(contract, name) == getattr(types, name)
-
-
 @needs_compiled
 def test_the_compiled_core_is_taken_where_it_is_built() -> None:
     assert onebook.core.COMPILED is True
@@ -44,7 +38,7 @@ def test_both_have_the_whole_interface(core: Any) -> None:
         (
             core.Book,
             "price_scale amount_scale bid_count ask_count crossed nbytes replace apply clear best "
-            "top ladder crc_digits crc_text",
+            "top ladder crc",
         ),
         (core.View, "merge full delta checksum"),
     ):

@@ -5,13 +5,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from core.both import EACH
+from core.both import EACH, pairs
 from core.level_strategies import Change, Options, options, steps
-from core.oracle import OracleBook, checksum_of, shown, view_of
-from onebook.core.types import DIGITS_MAX, LevelError
+from core.oracle import EXACT, OracleBook, checksum_of, cut, shown, text_of, view_of
+from onebook.core.types import DIGITS_MAX, SCALE_MAX, LevelError, LevelShape
 
 pytestmark = pytest.mark.parametrize("core", EACH)
 
@@ -54,6 +54,12 @@ def must_refuse(book: Any, model: OracleBook, step: Change) -> bool:
 
 def change(book: Any, model: OracleBook, step: Change) -> None:
     """Change both, unless it must be refused."""
+    shapes = step.shape, step.shape.asks or step.shape
+    bids, asks = (
+        [(price, cut(amount, shape.amount_decimals)) for price, amount in rows]
+        for rows, shape in zip((step.bids, step.asks), shapes, strict=True)
+    )
+    step = step._replace(bids=bids, asks=asks)
     refused = must_refuse(book, model, step)
     try:
         (book.replace if step.whole else book.apply)(*step.texts, step.shape)
@@ -62,6 +68,32 @@ def change(book: Any, model: OracleBook, step: Change) -> None:
         return
     assert not refused
     (model.replace if step.whole else model.apply)(step.bids, step.asks)
+
+
+@given(
+    digits=st.integers(1, 10 ** (DIGITS_MAX + 9)),
+    power=st.integers(-45, 9),
+    decimals=st.integers(0, SCALE_MAX),
+    exponent=st.booleans(),
+)
+@example(digits=508915855856983, power=-18, decimals=8, exponent=False)
+@example(digits=1, power=-9_999, decimals=0, exponent=True)
+def test_an_amount_is_cut_toward_zero_and_never_to_zero(
+    core: Any, digits: int, power: int, decimals: int, exponent: bool
+) -> None:
+    text = f"{digits}e{power}" if exponent else format(Decimal(digits).scaleb(power, EXACT), "f")
+    amount = Decimal(cut(text, decimals))
+    book = core.Book()
+    book, shape = core.Book(), LevelShape.rows(amount_decimals=decimals)
+    try:
+        book.apply(pairs([("1", text)]), b"", shape)
+    except LevelError:
+        assert digits_of([amount], 0) > DIGITS_MAX
+        return
+    assert book.top(1) == ([("1", text_of(amount))], [])
+    assert amount > 0
+    book.apply(pairs([("1", "0.000")]), b"", shape)
+    assert book.bid_count == 0
 
 
 class Client:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Meta, Raw, Struct, field
 
-from core.both import COMPILED, EACH, needs_compiled
+from core.both import COMPILED, EACH, OBJECTS, needs_compiled
 from onebook.core import twin
-from onebook.core.types import OBJECTS, PAIRS, LevelError
+from onebook.core.types import PAIRS, LevelError
 
 Number = Annotated[int, Meta(ge=-1, le=2**63 - 1)]
 

@@ -162,7 +162,7 @@ def test_members_that_are_not_live_are_left_out(core: Any) -> None:
     assert view.merge([None, None]) is True
     assert view.full(b"", b"") == (
         b'"bids":[],"asks":[],"market_stats":{"best_bid":null,"best_ask":null,"spread":null,'
-        b'"spread_percent":null,"mid_price":null,"total_bid_volume":0,"total_ask_volume":0,'
+        b'"spread_percent":null,"mid_price":null,"total_bid_volume":null,"total_ask_volume":null,'
         b'"participating_exchanges":0,"crossed":false}'
     )
     assert view.merge([None, None]) is False

@@ -1,8 +1,8 @@
 """The compiled core: exact books and views. `twin` says the same in plain Python.
 
-`_scan` reads level text, `_side` keeps one side sorted, `_merge` joins the tops of many books and
-`_digits` prints; `_canonical` reads and prints for accounts. This file holds the two classes and
-what needs Python objects. Interface and meaning: `_core.pyi` and `types`; property tests compare
+`_levels` and `_protobuf` read level text by `_scan`, `_side` keeps one side sorted, `_merge` joins
+the tops of many books and `_digits` prints; `_canonical` reads and prints for accounts. This file
+holds the book and what needs Python objects. Interface and meaning: `_core.pyi` and `types`; property tests compare
 every byte with the twin's.
 """
 
@@ -24,21 +24,27 @@ from onebook.core._merge cimport (
     MEMBERS_MAX, Cursors, Merged, Source, State, cursors_open, merge_side, state_alloc, state_copy,
     state_free, state_grow, state_may_grow, state_same,
 )
+from onebook.core._levels cimport (
+    HEAD_BYTES, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
+)
+from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
-    DIGITS_MAX, FINE, MEASURE, NO_MEMORY, OBJECTS, PAIRS, SIDED, TOO_LONG, Column, Row, Scan,
-    NESTING_MAX, blanks, digit_of, ignored, string, text_rows,
+    AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NESTING_MAX, NO_MEMORY, PRICE, TOO_LONG,
+    UNCUT, Column, Row, Scan, blanks, digit_of, ignored, string,
 )
 from onebook.core._side cimport (
     Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,
     side_set, walk_next, walk_open,
 )
 
+from msgspec.structs import replace
+
 from onebook.core.twin.text import decimal_text
 from onebook.core.twin.view import Level as TwinLevel
 from onebook.core.twin.view import State as TwinState
 from onebook.core.twin.view import View as TwinView
 from onebook.core.twin.view import view_depth, view_names, view_step
-from onebook.core.types import ABSURD, CROSSED, LevelError
+from onebook.core.types import ABSURD, CROSSED, PAIRS, ChecksumLayout, LevelError, LevelShape
 from onebook.core.types import ABSURD_FACTOR as _ABSURD_FACTOR
 from onebook.core.types import LEVELS_MAX as _LEVELS_MAX
 
@@ -60,47 +66,64 @@ cdef tuple ERRORS = (
     "A price is zero.",
     "A row of the level text is nested too deep.",
     "Level text has too many rows.",
+    "A level message is not plain protobuf.",
 )
 
 cdef double ABSURD_TIMES = _ABSURD_FACTOR
+cdef int LEVELS_LIMIT = _LEVELS_MAX
+
+include "_facts.pxi"
 
 # The rows of the frame being read: reused, because a frame is read and applied in one call.
 cdef Scan scan
 memset(&scan, 0, sizeof(Scan))
 
 
-cdef int read_rows(object source, int side, int shape) except -1:
+cdef bint read_text(const uint8_t *text, Py_ssize_t length, const Shape *shape, int side):
+    cdef Column *amounts = &scan.columns[AMOUNT]
+    amounts.cut = shape.amount_cut
+    amounts.plain_scale = amounts.scale if amounts.scale <= amounts.cut else MEASURE
+    if shape.form == MESSAGE:
+        return message_levels(&scan, shape, text, length)
+    return text_rows(&scan, shape, text, length, side)
+
+
+cdef int read_rows(object source, const Shape *shape, int side) except -1:
     """Append the rows of one text; return whether it could be read."""
     cdef Py_buffer text
     cdef bint read
     if type(source) is bytes:
-        return text_rows(
-            &scan, <const uint8_t *>PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source), side, shape
+        return read_text(
+            <const uint8_t *>PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source), shape, side
         )
     PyObject_GetBuffer(source, &text, PyBUF_SIMPLE)
-    read = text_rows(&scan, <const uint8_t *>text.buf, text.len, side, shape)
+    read = read_text(<const uint8_t *>text.buf, text.len, shape, side)
     PyBuffer_Release(&text)
     return read
 
 
-cdef int read_sides(object bids, object asks, int shape, int price_scale, int amount_scale) except -1:
-    """Read both sides at these scales into `scan`."""
+cdef int read_sides(
+    object bids, object asks, const Shape *shapes, int price_scale, int amount_scale
+) except -1:
+    """Read both sides, each by its shape, at these scales into `scan`."""
     scan.sides[0].count = scan.sides[1].count = 0
     scan.error = FINE
-    column_begin(&scan.price, price_scale)
-    column_begin(&scan.amount, amount_scale)
-    if not read_rows(bids, 0, shape) or (shape != SIDED and not read_rows(asks, 1, shape)):
-        if scan.error == NO_MEMORY:
-            raise MemoryError
-        raise LevelError(ERRORS[scan.error])
-    return 0
+    column_begin(&scan.columns[PRICE], price_scale)
+    column_begin(&scan.columns[AMOUNT], amount_scale)
+    column_begin(&scan.columns[COUNT], MEASURE)
+    if read_rows(bids, shapes, 0) and (shapes.one_text or read_rows(asks, shapes + 1, 1)):
+        return 0
+    if scan.error == NO_MEMORY:
+        raise MemoryError
+    raise LevelError(ERRORS[scan.error])
 
 
 cdef void column_begin(Column *column, int scale) noexcept:
-    column.scale = scale
+    column.scale = column.plain_scale = scale
     column.decimals = column.need = 0
     column.whole = -DIGITS_MAX
     column.misfit = False
+    column.cut = UNCUT
 
 
 cdef int fitting_scale(const Column *column, int scale, bint fresh) except -1:
@@ -123,12 +146,14 @@ cdef class Book:
     cdef int price_decimals  # the most that the wire spelled out since the last whole book
     cdef int amount_decimals
     cdef int levels_max
+    cdef int64_t bounds[2]  # the outermost known key of each side; INT64_MIN: all are known
     cdef double mid  # of the last top that was believed, 0 where there is none
 
     def __cinit__(self, int levels_max=_LEVELS_MAX):
         if not 1 <= levels_max <= _LEVELS_MAX:
             raise ValueError(f"levels_max is {levels_max}, not 1 to {_LEVELS_MAX}.")
         self.levels_max = levels_max
+        self.bounds[0] = self.bounds[1] = INT64_MIN
 
     def __dealloc__(self):
         side_free(&self.sides[0])
@@ -140,25 +165,34 @@ cdef class Book:
         side_clear(&self.sides[1])
         self.price_scale = self.amount_scale = 0
         self.price_decimals = self.amount_decimals = 0
+        self.bounds[0] = self.bounds[1] = INT64_MIN
 
-    def replace(self, bids, asks, int shape=PAIRS):
-        """Take this as the whole book, without levels of no amount; return what `apply` does."""
-        self.read(bids, asks, shape, True)
+    def replace(self, bids, asks, shape=PAIRS, Py_ssize_t levels_asked=0):
+        """Take this as the whole book, without levels of no amount; return what `apply` does.
+
+        A side with as many levels as were asked for (0: without a limit) ends at its horizon.
+        """
+        cdef int side
+        self.read(bids, asks, shape_of(shape), True)
         side_clear(&self.sides[0])
         side_clear(&self.sides[1])
-        self.price_decimals = scan.price.decimals
-        self.amount_decimals = scan.amount.decimals
+        self.price_decimals = scan.columns[PRICE].decimals
+        self.amount_decimals = scan.columns[AMOUNT].decimals
+        for side in range(2):
+            self.bounds[side] = INT64_MIN
+            if 0 < levels_asked <= scan.sides[side].count:
+                self.bounds[side] = outermost(side)
         self.put(True)
         return self.doubt()
 
-    def apply(self, bids, asks, int shape=PAIRS):
+    def apply(self, bids, asks, shape=PAIRS):
         """Set the amounts of these levels, in order; an amount of zero removes its level.
 
         Returns why the book must not be shown: CROSSED, ABSURD, or None where all is well.
         """
-        self.read(bids, asks, shape, False)
-        self.price_decimals = max(self.price_decimals, scan.price.decimals)
-        self.amount_decimals = max(self.amount_decimals, scan.amount.decimals)
+        self.read(bids, asks, shape_of(shape), False)
+        self.price_decimals = max(self.price_decimals, scan.columns[PRICE].decimals)
+        self.amount_decimals = max(self.amount_decimals, scan.columns[AMOUNT].decimals)
         self.put(False)
         return self.doubt()
 
@@ -183,6 +217,32 @@ cdef class Book:
     def nbytes(self):
         """About the memory that the levels take."""
         return sizeof(Side) * 2 + side_bytes(&self.sides[0]) + side_bytes(&self.sides[1])
+
+    def horizon(self, Py_ssize_t window=0):
+        """Return the outermost known bid and ask price as text, None where all are known.
+
+        `window` is how many levels an exchange keeps in step: a full window ends at its worst.
+        """
+        cdef int side
+        texts = [None, None]
+        for side in range(2):
+            if self.bounds[side] != INT64_MIN:
+                texts[side] = text_of(llabs(self.bounds[side]), self.price_scale)
+            elif 0 < window <= self.sides[side].count:
+                texts[side] = text_of(
+                    llabs(self.sides[side].blocks[0].levels[0].key), self.price_scale
+                )
+        return texts[0], texts[1]
+
+    def reach(self, int side):
+        """Return how many levels are left before the horizon of a side and how far it is."""
+        cdef Side *levels = &self.sides[1 if side else 0]
+        cdef int64_t bound = self.bounds[1 if side else 0]
+        if bound == INT64_MIN:
+            return None
+        if levels.count == 0:
+            return 0, 0.0
+        return levels.count, <double>(side_best(levels).key - bound) / <double>power10[self.price_scale]
 
     def best(self):
         """Return the best bid and ask price as text."""
@@ -210,57 +270,50 @@ cdef class Book:
             raise IndexError("A book has the sides 0 and 1.")
         return self.levels(side, self.sides[side].count)
 
-    def crc_digits(self, Py_ssize_t count):
-        """Return the CRC-32 of asks, then bids, as digits with the wire's decimals (kraken)."""
-        cdef char *text = <char *>malloc(self.crc_room(count))
-        cdef char *end
+    def crc(self, layout):
+        """Return the CRC-32 of the best levels, written as a `ChecksumLayout` says, unsigned."""
+        cdef const Layout *form = layout_of(layout)
+        cdef char *text = <char *>malloc(self.crc_room(form.levels))
         if text == NULL:
             raise MemoryError
-        end = self.put_digits(self.put_digits(text, 1, count), 0, count)
-        return crc_of(text, end)
-
-    def crc_text(self, Py_ssize_t count):
-        """Return the signed CRC-32 of bids and asks in turn as `price:amount` (okx until 2026)."""
-        cdef char *text = <char *>malloc(self.crc_room(count))
-        if text == NULL:
-            raise MemoryError
-        unsigned = crc_of(text, self.put_in_turn(text, count))
-        return unsigned - (1 << 32) if unsigned >> 31 else unsigned
+        return crc_of(text, self.put_layout(text, form))
 
     cdef size_t crc_room(self, Py_ssize_t count) noexcept nogil:
         cdef Py_ssize_t levels = max(self.sides[0].count, self.sides[1].count)
         return (min(max(count, 0), levels) * 2 + 1) * 2 * DIGITS_ROOM
 
-    cdef char *put_digits(self, char *out, int side, Py_ssize_t count) noexcept nogil:
-        cdef int prices = self.price_decimals - self.price_scale
-        cdef int amounts = self.amount_decimals - self.amount_scale
-        cdef Walk walk
-        cdef bint more = walk_open(&walk, &self.sides[side])
-        while more and count > 0:
-            out = put_moved(out, llabs(walk.level.key), prices)
-            out = put_moved(out, walk.level.amount, amounts)
-            more = walk_next(&walk)
-            count -= 1
-        return out
-
-    cdef char *put_in_turn(self, char *out, Py_ssize_t count) noexcept nogil:
-        """Print bid, ask, bid, ask ...; where one side ends the other goes on."""
+    cdef char *put_layout(self, char *out, const Layout *layout) noexcept nogil:
+        """Print levels in the order of the layout; where sides are in turn, the longer goes on."""
+        cdef Py_ssize_t left = layout.levels, at_once = 1 if layout.order == IN_TURN else left, count
         cdef char *start = out
         cdef Walk walks[2]
         cdef bint more[2]
-        cdef int side
+        cdef int side, turn
         for side in range(2):
             more[side] = walk_open(&walks[side], &self.sides[side])
-        while count > 0 and (more[0] or more[1]):
-            for side in range(2):
-                if more[side]:
-                    out = put_decimal(out, llabs(walks[side].level.key), self.price_scale)
-                    out = put(out, b":")
-                    out = put_decimal(out, walks[side].level.amount, self.amount_scale)
-                    out = put(out, b":")
+        while left > 0 and (more[0] or more[1]):
+            for turn in range(2):
+                side = turn ^ (layout.order == ASKS_BIDS)
+                count = at_once
+                while more[side] and count > 0:
+                    out = self.put_level(out, layout, side, &walks[side])
                     more[side] = walk_next(&walks[side])
-            count -= 1
-        return out - 1 if out > start else out
+                    count -= 1
+            left -= at_once
+        return out - layout.separator_bytes if out > start else out
+
+    cdef inline char *put_level(
+        self, char *out, const Layout *layout, int side, const Walk *walk
+    ) noexcept nogil:
+        """Print a price and an amount, each with the separator behind it."""
+        out = put_number(
+            out, layout, llabs(walk.level.key), self.price_scale, self.price_decimals
+        )
+        if side and layout.negative_asks:
+            out = put(out, b"-")
+        return put_number(
+            out, layout, walk.level.amount, self.amount_scale, self.amount_decimals
+        )
 
     cdef str doubt(self):
         """Judge the top by itself and by the last one; a leap that is told again is believed."""
@@ -291,20 +344,18 @@ cdef class Book:
             count -= 1
         return found
 
-    cdef int read(self, object bids, object asks, int shape, bint fresh) except -1:
+    cdef int read(self, object bids, object asks, const Shape *shape, bint fresh) except -1:
         """Read a frame into `scan` and set the scales that hold it, or change nothing."""
-        if not PAIRS <= shape <= SIDED:
-            raise ValueError(f"There is no shape {shape}; it is PAIRS, OBJECTS or SIDED.")
         read_sides(bids, asks, shape, self.price_scale, self.amount_scale)
-        if scan.price.misfit or scan.amount.misfit:
+        if scan.columns[PRICE].misfit or scan.columns[AMOUNT].misfit:
             self.rescale(bids, asks, shape, fresh)
         return 0
 
-    cdef int rescale(self, object bids, object asks, int shape, bint fresh) except -1:
+    cdef int rescale(self, object bids, object asks, const Shape *shape, bint fresh) except -1:
         cdef int price_scale, amount_scale
         read_sides(bids, asks, shape, MEASURE, MEASURE)
-        price_scale = fitting_scale(&scan.price, self.price_scale, fresh)
-        amount_scale = fitting_scale(&scan.amount, self.amount_scale, fresh)
+        price_scale = fitting_scale(&scan.columns[PRICE], self.price_scale, fresh)
+        amount_scale = fitting_scale(&scan.columns[AMOUNT], self.amount_scale, fresh)
         if not fresh:
             self.grow(price_scale - self.price_scale, amount_scale - self.amount_scale)
         self.price_scale = price_scale
@@ -319,42 +370,57 @@ cdef class Book:
         cdef int64_t amounts_max = (<int64_t>power10[DIGITS_MAX] - 1) // amounts
         cdef int side
         for side in range(2):
-            if not side_holds(&self.sides[side], prices_max, amounts_max):
+            if not side_holds(&self.sides[side], prices_max, amounts_max) or (
+                self.bounds[side] != INT64_MIN and llabs(self.bounds[side]) > prices_max
+            ):
                 raise LevelError(ERRORS[TOO_LONG])
         for side in range(2):
             side_scale(&self.sides[side], prices, amounts)
+            if self.bounds[side] != INT64_MIN:
+                self.bounds[side] *= prices
         return 0
 
     cdef int put(self, bint fresh) except -1:
         cdef int side
         cdef Py_ssize_t at
         cdef Row *row
+        cdef int64_t key, bound
         cdef bint done = True
         for side in range(2):
+            bound = self.bounds[side]
             for at in range(scan.sides[side].count):
                 row = &scan.sides[side].rows[at]
-                if fresh and row.amount == 0:
+                key = -row.price if side else row.price
+                # Beyond the horizon a level says nothing about its neighbours.
+                if key < bound or (fresh and row.amount == 0):
                     continue
-                done &= side_set(&self.sides[side], -row.price if side else row.price, row.amount)
-            side_cut(&self.sides[side], self.levels_max)
+                done &= side_set(&self.sides[side], key, row.amount)
+            if self.sides[side].count > self.levels_max:
+                self.cut(side)
         if not done:
             raise MemoryError
         return 0
+
+    cdef void cut(self, int side) noexcept nogil:
+        """Drop the worst levels; those that an exchange will not send again become unknown."""
+        side_cut(&self.sides[side], self.levels_max)
+        if self.levels_max == LEVELS_LIMIT:
+            self.bounds[side] = self.sides[side].blocks[0].levels[0].key
+
+
+cdef int64_t outermost(int side) noexcept nogil:
+    """Return the worst key of the rows that were read."""
+    cdef int64_t worst = INT64_MAX
+    cdef Py_ssize_t at
+    for at in range(scan.sides[side].count):
+        worst = min(worst, -scan.sides[side].rows[at].price if side else scan.sides[side].rows[at].price)
+    return worst
 
 
 cdef str text_of(int64_t mantissa, int scale):
     cdef char text[NUMBER_ROOM]
     cdef char *end = put_decimal(text, <uint64_t>mantissa, scale)
     return text[: end - text].decode("ascii")
-
-
-cdef char *put_moved(char *out, int64_t mantissa, int decimals) noexcept nogil:
-    """Print digits after moving the point; to the left only zeros go."""
-    if decimals < 0:
-        return put_decimal(out, <uint64_t>mantissa // power10[-decimals], 0)
-    out = put_decimal(out, <uint64_t>mantissa, 0)
-    memset(out, c"0", decimals)
-    return out + decimals
 
 
 cdef object crc_of(char *text, char *end):

@@ -22,7 +22,6 @@ cdef enum:
     FIELDS_MAX = 16  # fields of one Struct, its tag included
     INTEGER_DIGITS_MAX = 18  # longer ones are for msgspec
     RECORDS_MAX = 64  # objects in one list; longer ones are for msgspec, too
-    HEAD_BYTES = 8  # of a name, compared at once
 
 
 cdef enum:  # what a field holds

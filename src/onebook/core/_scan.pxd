@@ -1,4 +1,4 @@
-"""Level text in: JSON rows to fixed-point mantissas, one pass, no object and no copy.
+"""JSON in: numbers to fixed-point mantissas, everything else stepped over; no object and no copy.
 
 A text is trimmed and must end with its `]`. That byte is the sentinel of every loop below: only
 what steps over a `]`, or over the bytes of a string, has to look where the text ends.
@@ -9,25 +9,24 @@ scale `MEASURE`, which only finds out what scale is needed, decides, and reads i
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from onebook.core._digits cimport ASCII_ZEROS, HIGH_BITS, LOW_BITS, __builtin_ctzll, power10
 
-cdef enum:
-    PAIRS = 0
-    OBJECTS = 1
-    SIDED = 2
+cdef extern from *:
+    bint unlikely(bint condition) noexcept nogil
 
 cdef enum:
     DIGITS_MAX = 18
     SCALE_MAX = 18
     NUMBER_BYTES_MAX = 64
+    DIGITS_ENOUGH = 65  # a number of more is refused; until then no count may overflow
     NESTING_MAX = 8
     FRAME_LEVELS_MAX = 200_000
     MEASURE = -1  # in place of a scale
     SHORT_ROOM = 17  # bytes that reading a short number may touch
     POWER_MAX = 9_999  # an exponent above it is as good as this one: too large
+    UNCUT = 99_999  # decimals that no number has
 
 cdef enum:
     FINE = 0
@@ -38,12 +37,16 @@ cdef enum:
     ZERO_PRICE = 5
     TOO_DEEP = 6
     TOO_MANY = 7
-    NO_MEMORY = 8
+    BAD_MESSAGE = 8
+    NO_MEMORY = 9
 
-cdef enum:  # members of a row that is an object
-    PRICE = 1
-    AMOUNT = 2
-    SIDE = 4
+cdef enum:  # what is in a cell of a level; the first three are numbers
+    PRICE = 0
+    AMOUNT = 1
+    COUNT = 2
+    NUMBERS = 3
+    SIDE = 3
+    IGNORED = 4
 
 cdef struct Row:
     int64_t price
@@ -54,19 +57,21 @@ cdef struct Rows:
     Py_ssize_t count
     Py_ssize_t room
 
-cdef struct Column:  # the prices, or the amounts, of one frame
+cdef struct Column:  # the prices, the amounts or the counts of one frame
     int scale  # what to read at
+    int plain_scale  # the same where nothing can have to be cut, else MEASURE
     int decimals  # the most that the text spelled out
     int need  # the smallest scale that loses nothing (found by MEASURE)
     int whole  # the most digits before the point (found by MEASURE)
     bint misfit
+    int cut  # decimals beyond it are cut toward zero, but not to zero
 
 cdef struct Scan:
     const uint8_t *end
-    Column price
-    Column amount
+    Column columns[NUMBERS]
     Rows sides[2]
     int error
+    uint8_t text[NUMBER_BYTES_MAX + SHORT_ROOM]  # a number that has no sentinel behind it
 
 
 cdef inline const uint8_t *fail(Scan *scan, int error) noexcept nogil:
@@ -99,23 +104,22 @@ cdef inline const uint8_t *closed(Scan *scan, const uint8_t *at) noexcept nogil:
 cdef inline const uint8_t *number_rare(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) noexcept nogil:
-    """Read any number: with exponent, with too many digits, with more decimals than the scale."""
+    """Read any number: with exponent, too many digits, or more decimals than scale or cut."""
     cdef const uint8_t *start = at
     cdef const uint8_t *point
     cdef uint64_t value = 0
-    cdef int count = 0, zeros = 0, fraction = 0, power = 0, exponent
+    cdef int count = 0, zeros = 0, fraction = 0, power = 0, exponent, left
     cdef bint negative
     if digit_of(at) > 9 or (at[0] == c"0" and digit_of(at + 1) <= 9):
         return fail(scan, BAD_NUMBER)
-    at = significant(at, &value, &count, &zeros)
+    at = significant(at, &value, &count, &zeros, DIGITS_ENOUGH)
     if at[0] == c".":
         at += 1
         point = at
-        at = significant(at, &value, &count, &zeros)
+        at = significant(at, &value, &count, &zeros, DIGITS_ENOUGH)
         if at == point:
             return fail(scan, BAD_NUMBER)
-        # Longer texts are refused below; until then the count must only not overflow.
-        fraction = <int>min(at - point, NUMBER_BYTES_MAX + 1)
+        fraction = <int>min(at - point, DIGITS_ENOUGH)
     if (at[0] | 32) == c"e":
         at += 1
         negative = at[0] == c"-"
@@ -134,6 +138,18 @@ cdef inline const uint8_t *number_rare(
     if count == 0:
         return at
     exponent = power - fraction + zeros
+    if -exponent > column.cut:
+        fraction = column.cut
+        power = 0
+        # Of the digits up to the last that is not zero, so many are left.
+        left = count - zeros + exponent + column.cut
+        value = count = 1
+        zeros = 0
+        if left > 0:
+            value = count = 0
+            point = significant(start, &value, &count, &zeros, left)
+            significant(point + 1, &value, &count, &zeros, left)
+        exponent = zeros - column.cut
     count -= zeros
     if count + max(exponent, 0) > DIGITS_MAX or -exponent > SCALE_MAX:
         return fail(scan, TOO_LONG)
@@ -149,9 +165,12 @@ cdef inline const uint8_t *number_rare(
 
 
 cdef inline const uint8_t *significant(
-    const uint8_t *at, uint64_t *value, int *count, int *zeros
+    const uint8_t *at, uint64_t *value, int *count, int *zeros, int most
 ) noexcept nogil:
-    """Take digits up from the first that is not zero; zeros at the end stay outside of `value`."""
+    """Take at most so many digits up from the first that is not zero, and step over the others.
+
+    Zeros at the end stay outside of `value`.
+    """
     cdef unsigned int digit
     while True:
         digit = digit_of(at)
@@ -160,8 +179,7 @@ cdef inline const uint8_t *significant(
         at += 1
         if digit == 0 and count[0] == 0:
             continue
-        # Beyond that the number is refused: stop counting before anything can overflow.
-        if count[0] > NUMBER_BYTES_MAX:
+        if count[0] == most:
             continue
         count[0] += 1
         if digit == 0:
@@ -180,7 +198,7 @@ cdef inline const uint8_t *number_plain(
     cdef const uint8_t *start = at
     cdef const uint8_t *point
     cdef unsigned int digit = digit_of(at)
-    cdef int left = column.scale
+    cdef int left = column.plain_scale
     cdef int decimals = 0
     cdef uint64_t value
     if digit > 9:
@@ -239,7 +257,7 @@ cdef inline const uint8_t *number_short(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) noexcept nogil:
     """Read up to 7 and 8 digits, eight bytes at a time; NULL where the number is another."""
-    cdef int scale = column.scale, whole, fraction
+    cdef int scale = column.plain_scale, whole, fraction
     cdef uint64_t values, value
     if scan.end - at < SHORT_ROOM or scale > 8 or scale < 0:
         return NULL
@@ -272,33 +290,25 @@ cdef inline const uint8_t *number_bare(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) noexcept nogil:
     cdef const uint8_t *end = number_short(scan, column, at, mantissa)
-    return end if end != NULL else number_plain(scan, column, at, mantissa)
+    # So said, the compiler keeps what is long out of line, and this in line.
+    return number_plain(scan, column, at, mantissa) if unlikely(end == NULL) else end
 
 
 cdef inline const uint8_t *number(
     Scan *scan, Column *column, const uint8_t *at, int64_t *mantissa
 ) noexcept nogil:
     """Read a number, bare or as a string."""
-    if at[0] != c'"':
-        return number_bare(scan, column, at, mantissa)
-    at = number_bare(scan, column, at + 1, mantissa)
-    if at == NULL:
-        return NULL
-    if at[0] != c'"':
+    cdef bint quoted = at[0] == c'"'
+    cdef const uint8_t *end
+    at += quoted
+    end = number_short(scan, column, at, mantissa)
+    if unlikely(end == NULL):
+        end = number_plain(scan, column, at, mantissa)
+        if end == NULL:
+            return NULL
+    if unlikely(quoted and end[0] != c'"'):
         return fail(scan, BAD_NUMBER)
-    return at + 1
-
-
-cdef inline const uint8_t *level(Scan *scan, const uint8_t *at, Row *row) noexcept nogil:
-    """Read `price , amount`, up to what follows them."""
-    at = number(scan, &scan.price, at, &row.price)
-    if at == NULL:
-        return NULL
-    at = blanks(at)
-    if at[0] != c",":
-        return fail(scan, BAD_ROW)
-    at = number(scan, &scan.amount, blanks(at + 1), &row.amount)
-    return at if at == NULL else blanks(at)
+    return end + quoted
 
 
 cdef inline uint64_t not_plain(const uint8_t *at) noexcept nogil:
@@ -415,211 +425,3 @@ cdef inline const uint8_t *name_end(Scan *scan, const uint8_t *at) noexcept nogi
     if at[0] != c":":
         return fail(scan, BAD_JSON)
     return blanks(at + 1)
-
-
-cdef inline const uint8_t *after_count(Scan *scan, const uint8_t *at) noexcept nogil:
-    """Step over `,"0","13"`, which every row of OKX has behind its amount; over nothing else."""
-    cdef const uint8_t *start = at
-    if scan.end - at < 8 or memcmp(at, b',"0","', 6) != 0:
-        return at
-    at += 6
-    while digit_of(at) <= 9:
-        at += 1
-    return blanks(at + 1) if at[0] == c'"' else start
-
-
-cdef inline const uint8_t *ignored_rest(Scan *scan, const uint8_t *at) noexcept nogil:
-    """Step over what follows the amount, up to the bracket that closes the row."""
-    at = after_count(scan, at)
-    while at[0] == c",":
-        at = ignored(scan, blanks(at + 1), NESTING_MAX)
-        if at == NULL:
-            return NULL
-        at = blanks(at)
-    if at[0] != c"]":
-        return fail(scan, BAD_ROW)
-    return closed(scan, at + 1)
-
-
-cdef inline int side_named(const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """Return the side that the string of `length` bytes names, quotes included, or -1."""
-    if length == 5:
-        if memcmp(at, b'"buy"', 5) == 0 or memcmp(at, b'"bid"', 5) == 0:
-            return 0
-        return 1 if memcmp(at, b'"ask"', 5) == 0 else -1
-    if length == 6:
-        return 1 if memcmp(at, b'"sell"', 6) == 0 else -1
-    return 1 if length == 7 and memcmp(at, b'"offer"', 7) == 0 else -1
-
-
-cdef inline const uint8_t *side_name(Scan *scan, const uint8_t *at, int *side) noexcept nogil:
-    cdef const uint8_t *start = at
-    at = string(scan, at)
-    if at == NULL:
-        return NULL
-    side[0] = side_named(start, at - start)
-    return at if side[0] >= 0 else fail(scan, BAD_ROW)
-
-
-cdef inline const uint8_t *pair(Scan *scan, const uint8_t *at, Row *row) noexcept nogil:
-    """Read `["price","amount",...]`."""
-    if at[0] != c"[":
-        return fail(scan, BAD_ROW)
-    at = level(scan, blanks(at + 1), row)
-    return at if at == NULL else ignored_rest(scan, at)
-
-
-cdef inline const uint8_t *sided_pair(
-    Scan *scan, const uint8_t *at, Row *row, int *side
-) noexcept nogil:
-    """Read `["buy","price","amount",...]`."""
-    at = side_name(scan, blanks(at + 1), side)
-    if at == NULL:
-        return NULL
-    at = blanks(at)
-    if at[0] != c",":
-        return fail(scan, BAD_ROW)
-    at = level(scan, blanks(at + 1), row)
-    return at if at == NULL else ignored_rest(scan, at)
-
-
-cdef inline int member_named(
-    const uint8_t *name, Py_ssize_t length, bint sided
-) noexcept nogil:
-    """Return the bit of a member that we want, 0 for others; `name` begins at its quote."""
-    if not sided:
-        if length == 7 and memcmp(name, b'"price"', 7) == 0:
-            return PRICE
-        return AMOUNT if length == 5 and memcmp(name, b'"qty"', 5) == 0 else 0
-    if length == 6 and memcmp(name, b'"side"', 6) == 0:
-        return SIDE
-    if length == 13 and memcmp(name, b'"price_level"', 13) == 0:
-        return PRICE
-    return AMOUNT if length == 14 and memcmp(name, b'"new_quantity"', 14) == 0 else 0
-
-
-cdef inline int member_here(Scan *scan, const uint8_t **at) noexcept nogil:
-    """Step over a name that Kraken's rows have, which is all that they have; 0 at others."""
-    if scan.end - at[0] < 8:
-        return 0
-    if memcmp(at[0], b'"price"', 7) == 0:
-        at[0] += 7
-        return PRICE
-    if memcmp(at[0], b'"qty"', 5) == 0:
-        at[0] += 5
-        return AMOUNT
-    return 0
-
-
-cdef inline const uint8_t *object_row(
-    Scan *scan, const uint8_t *at, Row *row, int *side, bint sided
-) noexcept nogil:
-    """Read an object that has each member we want exactly once."""
-    cdef const uint8_t *name
-    cdef int member, missing = PRICE | AMOUNT | SIDE if sided else PRICE | AMOUNT
-    if at[0] != c"{":
-        return fail(scan, BAD_ROW)
-    at = blanks(at + 1)
-    while True:
-        member = 0 if sided else member_here(scan, &at)
-        if member == 0:
-            name = at
-            at = string(scan, at)
-            if at == NULL:
-                return NULL
-            member = member_named(name, at - name, sided)
-        at = blanks(at)
-        if at[0] != c":":
-            return fail(scan, BAD_JSON)
-        at = blanks(at + 1)
-        if member & ~missing:
-            return fail(scan, BAD_ROW)
-        missing &= ~member
-        if member == PRICE:
-            at = number(scan, &scan.price, at, &row.price)
-        elif member == AMOUNT:
-            at = number(scan, &scan.amount, at, &row.amount)
-        elif member == SIDE:
-            at = side_name(scan, at, side)
-        else:
-            at = ignored(scan, at, NESTING_MAX)
-        if at == NULL:
-            return NULL
-        at = blanks(at)
-        if at[0] == c"}":
-            return blanks(at + 1) if missing == 0 else fail(scan, BAD_ROW)
-        if at[0] != c",":
-            return fail(scan, BAD_JSON)
-        at = blanks(at + 1)
-
-
-cdef inline bint room_for_row(Scan *scan, Rows *rows) noexcept nogil:
-    cdef Py_ssize_t room
-    cdef Row *larger
-    if rows.count < rows.room:
-        return True
-    room = rows.room * 2 if rows.room else 256
-    larger = <Row *>realloc(rows.rows, room * sizeof(Row))
-    if larger == NULL:
-        scan.error = NO_MEMORY
-        return False
-    rows.rows = larger
-    rows.room = room
-    return True
-
-
-cdef inline const uint8_t *rows(
-    Scan *scan, const uint8_t *at, int side, int shape
-) noexcept nogil:
-    """Read all rows of a text, from its `[` to its end."""
-    cdef Rows *into
-    cdef Row row
-    cdef Py_ssize_t left = FRAME_LEVELS_MAX
-    at = blanks(at + 1)
-    if at[0] == c"]":
-        return at + 1 if at + 1 == scan.end else fail(scan, BAD_JSON)
-    while True:
-        if shape == PAIRS:
-            at = pair(scan, at, &row)
-        elif shape == OBJECTS:
-            at = object_row(scan, at, &row, &side, False)
-        else:
-            if at[0] == c"[":
-                at = sided_pair(scan, at, &row, &side)
-            else:
-                at = object_row(scan, at, &row, &side, True)
-        if at == NULL:
-            return NULL
-        into = &scan.sides[side]
-        if row.price == 0:
-            return fail(scan, ZERO_PRICE)
-        if left == 0:
-            return fail(scan, TOO_MANY)
-        left -= 1
-        if not room_for_row(scan, into):
-            return NULL
-        into.rows[into.count] = row
-        into.count += 1
-        if at[0] == c"]":
-            return at + 1 if at + 1 == scan.end else fail(scan, BAD_JSON)
-        if at[0] != c",":
-            return fail(scan, BAD_JSON)
-        at = blanks(at + 1)
-
-
-cdef inline bint text_rows(
-    Scan *scan, const uint8_t *text, Py_ssize_t length, int side, int shape
-) noexcept nogil:
-    """Read one level text; nothing, `[]` and `null` have no rows."""
-    cdef const uint8_t *end = text + length
-    while text < end and is_blank(text[0]):
-        text += 1
-    while text < end and is_blank((end - 1)[0]):
-        end -= 1
-    if text == end or (end - text == 4 and memcmp(text, b"null", 4) == 0):
-        return True
-    scan.end = end
-    if end - text < 2 or text[0] != c"[" or (end - 1)[0] != c"]":
-        scan.error = BAD_JSON
-        return False
-    return rows(scan, text, side, shape) != NULL

@@ -543,6 +543,8 @@ cdef class View:
     cdef inline char *put_total(self, char *out, int side) noexcept nogil:
         cdef wide total = 0
         cdef int32_t at
+        if not self.now.counts[side]:
+            return put(out, b"null")
         for at in range(self.now.counts[side]):
             total += <wide>self.now.levels[side][at].amount
         if total < power10[19]:

@@ -1,31 +1,33 @@
-"""What the compiled core and its twin share: the shapes, the named limits and the one error.
+"""What the compiled core and its twin share: shapes, checksum layouts, named limits and errors.
 
-Level text is one JSON array of rows, in ASCII and without escapes. A number is a JSON number, bare
-or as a string; it is above zero for a price and at least zero for an amount, where zero in any
-spelling means "gone". Nothing here scans or counts.
+A shape says where price and amount are in the level text of an exchange, a layout what its book
+checksum is over. Both are data: a connector states its own once, at import, and hands them on by
+reference. JSON level text is in ASCII and without escapes. A number is a JSON number, bare or as a
+string; it is above zero for a price and at least zero for an amount, where zero in any spelling
+means "gone". Nothing here scans or counts.
 """
 
+from collections.abc import Sequence
+from enum import IntEnum
 from typing import Final
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 Bytes = bytes | bytearray | memoryview | Raw
-
-# Shapes of rows. `exchanges.contract` states the same numbers, and a test compares them.
-PAIRS: Final = 0  # ["price","amount",...]; what follows the amount is ignored
-OBJECTS: Final = 1  # {"price":...,"qty":...}; other members are ignored
-# Both sides in one list: ["buy"|"bid"|"sell"|"ask"|"offer","price","amount",...], or the object
-# {"side":...,"price_level":...,"new_quantity":...} of Coinbase's Advanced Trade.
-SIDED: Final = 2
 
 DIGITS_MAX: Final = 18  # decimal digits of a price or amount, at the book's scale
 SCALE_MAX: Final = 18  # decimals of a price or amount
 NUMBER_BYTES_MAX: Final = 64  # text of one price or amount
 NESTING_MAX: Final = 8  # arrays and objects inside each other, in what a row has to ignore
 FRAME_LEVELS_MAX: Final = 200_000  # rows of one level text
+COLUMNS_MAX: Final = 16  # columns of a row that a shape may name
+NAME_BYTES_MAX: Final = 32  # of the name of a member that a shape may name
+FIELD_NUMBER_MAX: Final = 2**29 - 1  # of a protobuf field
 MEMBERS_MAX: Final = 64  # books that one view merges
 DEPTH_MAX: Final = 500  # levels a side that one view shows
-LEVELS_MAX: Final = 20_000  # levels a side that one book keeps; the worst go first
+# Levels a side that one book keeps; the worst go first. A book of fewer is a window whose exchange
+# sends again what comes back into it; what is cut at this limit is unknown from then on.
+LEVELS_MAX: Final = 20_000
 VALUE_DECIMALS: Final = 10  # price x amount is cut to so many decimals
 PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum
@@ -33,9 +35,9 @@ CHARS_MAX: Final = 200  # of an exchange's number; the longest seen are 40 (18 d
 EXPONENT_MAX: Final = 60  # of one: "1E9999" would otherwise be ten thousand characters
 ABSURD_FACTOR: Final = 10  # a best price so many times through the mid before is not believed
 
-# Why a book that was just changed must not be shown, in the words that clients read.
+# Why a book that was just changed must not be shown: values of `model.Reason`.
 CROSSED: Final = "crossed"
-ABSURD: Final = "absurd price"
+ABSURD: Final = "absurd_price"
 
 
 class LevelError(ValueError):
@@ -44,3 +46,220 @@ class LevelError(ValueError):
 
 class NumberError(ValueError):
     """Text where a number must be; the message holds no more of it than `CHARS_MAX`."""
+
+
+class LevelForm(IntEnum):
+    """What one level is in the text of its exchange."""
+
+    ROW = 0  # a JSON array, by column
+    OBJECT = 1  # a JSON object, by member
+    MESSAGE = 2  # a protobuf message, by field number
+
+
+class LevelShape(Struct, frozen=True, gc=False):
+    """Where the price and the amount of a level are; made by `rows`, `objects` or `protobuf`.
+
+    `amount_decimals` is for exchanges that print binary doubles: amounts are cut toward zero to so
+    many decimals. An amount above zero that would become zero is one unit of the last decimal, so
+    that it is never read as a removal. With None, the default, every amount is held exactly.
+    """
+
+    form: LevelForm
+    price: int | str
+    amount: int | str
+    side: int | str | None = None
+    count: int | None = None
+    signed: bool = False
+    single: bool = False
+    skip_zero_price: bool = False
+    bids_field: int = 0
+    asks_field: int = 0
+    asks: "LevelShape | None" = None
+    amount_decimals: int | None = None
+
+    @classmethod
+    def rows(
+        cls,
+        price: int = 0,
+        amount: int = 1,
+        side: int | None = None,
+        count: int | None = None,
+        *,
+        signed: bool = False,
+        single: bool = False,
+        skip_zero_price: bool = False,
+        amount_decimals: int | None = None,
+    ) -> "LevelShape":
+        """Describe a JSON array of arrays by column index; other columns are ignored.
+
+        Args:
+            price: The column of the price.
+            amount: The column of the amount.
+            side: The column that names the side: buy, bid, sell, ask or offer. All rows are then
+                in `bids`, and `asks` is not read.
+            count: A column where zero removes the level, whatever its amount.
+            signed: The sign of the amount tells the side: negative ones are asks. All rows are
+                then in `bids`. An amount of zero has no side and is refused.
+            single: The text may also be one row that is not in a list.
+            skip_zero_price: Rows with a price of zero are ignored; otherwise they are refused.
+            amount_decimals: Decimals that amounts are cut to.
+        """
+        return cls(
+            form=LevelForm.ROW,
+            price=price,
+            amount=amount,
+            side=side,
+            count=count,
+            signed=signed,
+            single=single,
+            skip_zero_price=skip_zero_price,
+            amount_decimals=amount_decimals,
+        )
+
+    @classmethod
+    def objects(
+        cls,
+        price: str = "price",
+        amount: str = "qty",
+        side: str | None = None,
+        *,
+        skip_zero_price: bool = False,
+        asks: "LevelShape | None" = None,
+        amount_decimals: int | None = None,
+    ) -> "LevelShape":
+        """Describe a JSON array of objects by member name; other members are ignored.
+
+        Args:
+            price: The member that is the price.
+            amount: The member that is the amount.
+            side: The member that names the side, as in `rows`.
+            skip_zero_price: Objects with a price of zero are ignored; otherwise they are refused.
+            asks: The shape of the asks where it is another one: where one object has both sides,
+                the same text is given as `bids` and as `asks`.
+            amount_decimals: Decimals that amounts are cut to; `asks` states its own.
+        """
+        return cls(
+            form=LevelForm.OBJECT,
+            price=price,
+            amount=amount,
+            side=side,
+            skip_zero_price=skip_zero_price,
+            asks=asks,
+            amount_decimals=amount_decimals,
+        )
+
+    @classmethod
+    def protobuf(
+        cls,
+        price: int = 1,
+        amount: int = 2,
+        bids: int = 2,
+        asks: int = 1,
+        *,
+        amount_decimals: int | None = None,
+    ) -> "LevelShape":
+        """Describe a protobuf message by field numbers; other fields are skipped by wire type.
+
+        `bids` of a `Snapshot` or `Delta` is the whole message, and its `asks` is not read. The
+        message repeats the messages `bids` and `asks`; each has the text fields `price` and
+        `amount` exactly once.
+        """
+        return cls(
+            form=LevelForm.MESSAGE,
+            price=price,
+            amount=amount,
+            bids_field=bids,
+            asks_field=asks,
+            amount_decimals=amount_decimals,
+        )
+
+    @property
+    def one_text(self) -> bool:
+        """Whether both sides are in `bids`."""
+        return self.side is not None or self.signed or self.form is LevelForm.MESSAGE
+
+    def __post_init__(self) -> None:
+        cells = [self.price, self.amount]
+        cells += [cell for cell in (self.side, self.count) if cell is not None]
+        if self.form is LevelForm.OBJECT:
+            _check(cells, all(isinstance(cell, str) and _is_name(cell) for cell in cells))
+        elif self.form is LevelForm.ROW:
+            _check(cells, _within(cells, 0, COLUMNS_MAX - 1))
+            if self.side is not None and self.signed:
+                raise ValueError("A shape has a column for the side, or a sign, not both.")
+        else:
+            fields = [self.bids_field, self.asks_field]
+            _check(cells, _within(cells, 1, FIELD_NUMBER_MAX))
+            _check(fields, _within(fields, 1, FIELD_NUMBER_MAX))
+        if self.asks is not None and (self.one_text or self.asks.one_text):
+            raise ValueError("Asks have no shape of their own where both sides are in one text.")
+        if self.amount_decimals is not None and not 0 <= self.amount_decimals <= SCALE_MAX:
+            raise ValueError(f"Amounts are cut to 0 to {SCALE_MAX} decimals, not {self!r}.")
+
+
+def _check(cells: Sequence[int | str], right: bool) -> None:
+    if not right or len(set(cells)) != len(cells):
+        raise ValueError(f"A level shape cannot be made of {[*cells]}.")
+
+
+def _within(cells: Sequence[int | str], least: int, most: int) -> bool:
+    return all(isinstance(cell, int) and least <= cell <= most for cell in cells)
+
+
+def _is_name(name: str) -> bool:
+    plain = name.isascii() and name.isprintable() and not set(name) & {'"', "\\"}
+    return plain and 1 <= len(name) <= NAME_BYTES_MAX
+
+
+PAIRS: Final = LevelShape.rows()  # [["price","amount",...],...], as most exchanges send
+
+
+class ChecksumOrder(IntEnum):
+    """In which order levels are under a checksum, each side from its best."""
+
+    ASKS_BIDS = 0
+    BIDS_ASKS = 1
+    IN_TURN = 2  # bid, ask, bid, ask ...
+
+
+class ChecksumNumber(IntEnum):
+    """How numbers are written under a checksum."""
+
+    DIGITS = 0  # at a fixed number of decimals, without the point and without zeros before it
+    TEXT = 1  # shortest decimal text, never with an exponent
+    JAVASCRIPT = 2  # the same; below 0.000001 with an exponent: 1.5e-7
+
+
+class ChecksumLayout(Struct, frozen=True, gc=False):
+    """What the CRC-32 of a book is over; exchanges print the same 32 bits signed or unsigned.
+
+    A side with fewer levels gives those that it has; where sides are in turn, the longer one goes
+    on alone. Books hold values, not spellings: "1.10" and "1.1" are one amount. So `DIGITS` writes
+    either the `decimals` named here or, where None, the most that the exchange has spelled out
+    since the last snapshot, and the other forms suit only exchanges that pad nothing.
+
+    Args:
+        levels: The most levels a side.
+        order: In which order the levels are.
+        number: How their prices and amounts are written.
+        separator: What is between all numbers: nothing, or one ASCII character.
+        decimals: The decimals of `DIGITS`.
+        negative_asks: Whether the amounts of asks have a minus sign.
+    """
+
+    levels: int
+    order: ChecksumOrder
+    number: ChecksumNumber
+    separator: str = ""
+    decimals: int | None = None
+    negative_asks: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.levels <= LEVELS_MAX:
+            raise ValueError(f"A checksum is over 0 to {LEVELS_MAX} levels, not {self.levels}.")
+        if len(self.separator) > 1 or not self.separator.isascii():
+            raise ValueError(f"A separator is one ASCII character, not {self.separator!r}.")
+        if self.decimals is not None and (
+            self.number is not ChecksumNumber.DIGITS or not 0 <= self.decimals <= SCALE_MAX
+        ):
+            raise ValueError(f"Only digits have 0 to {SCALE_MAX} decimals, not {self}.")

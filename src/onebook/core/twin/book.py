@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Final
 
-from onebook.core.twin.text import MANTISSA_END, Number, Row, decimal_text, read_levels
+from onebook.core.twin.checksum import checksum_text
+from onebook.core.twin.levels import Row, read_levels
+from onebook.core.twin.text import MANTISSA_END, Number, decimal_text
 from onebook.core.types import (
     ABSURD,
     ABSURD_FACTOR,
@@ -14,7 +16,9 @@ from onebook.core.types import (
     LEVELS_MAX,
     PAIRS,
     Bytes,
+    ChecksumLayout,
     LevelError,
+    LevelShape,
 )
 
 LEVEL_BYTES: Final = 120  # what a level costs here, about: two ints, a dict and a list entry
@@ -35,10 +39,16 @@ class Book:
         """Forget every level and both scales, but not what prices were like."""
         self.price_scale = self.amount_scale = 0
         self._price_decimals = self._amount_decimals = 0
+        self._bounds: list[int | None] = [None, None]  # the outermost known price of each side
         self._empty()
 
-    def replace(self, bids: Bytes, asks: Bytes, shape: int = PAIRS) -> str | None:
+    def replace(
+        self, bids: Bytes, asks: Bytes, shape: LevelShape = PAIRS, levels_asked: int = 0
+    ) -> str | None:
         """Take this as the whole book, without levels of no amount; return what `apply` does.
+
+        A side with as many levels as were asked for (0: without a limit) ends at its horizon:
+        what lies beyond its outermost price is unknown until the next whole book.
 
         Raises:
             LevelError: A level cannot be trusted or held exactly; the book is unchanged.
@@ -50,11 +60,15 @@ class Book:
         self.price_scale, self.amount_scale = price_scale, amount_scale
         self._price_decimals, self._amount_decimals = _decimals(prices), _decimals(amounts)
         self._empty()
+        self._bounds = [None, None]
+        for side, (rows, worst) in enumerate(zip(sides, (min, max), strict=True)):
+            if 0 < levels_asked <= len(rows):
+                self._bounds[side] = worst(price.at(price_scale) for price, _ in rows)
         bids_held, asks_held = ([row for row in rows if row[1].mantissa] for rows in sides)
         self._put((bids_held, asks_held))
         return self._doubt()
 
-    def apply(self, bids: Bytes, asks: Bytes, shape: int = PAIRS) -> str | None:
+    def apply(self, bids: Bytes, asks: Bytes, shape: LevelShape = PAIRS) -> str | None:
         """Set the amounts of these levels, in order; an amount of zero removes its level.
 
         Returns:
@@ -65,7 +79,8 @@ class Book:
         """
         sides = read_levels(bids, asks, shape)
         prices, amounts = _columns(sides)
-        price_scale = _grown_scale(prices, self.price_scale, chain(*self._levels))
+        bounds = (bound for bound in self._bounds if bound is not None)
+        price_scale = _grown_scale(prices, self.price_scale, chain(bounds, *self._levels))
         held = chain(*(levels.values() for levels in self._levels))
         amount_scale = _grown_scale(amounts, self.amount_scale, held)
         self._rescale(price_scale, amount_scale)
@@ -95,6 +110,24 @@ class Book:
         """About the memory that the levels take."""
         return LEVEL_BYTES * (self.bid_count + self.ask_count)
 
+    def horizon(self, window: int = 0) -> tuple[str | None, str | None]:
+        """Return the outermost known bid and ask price as text, None where all are known.
+
+        `window` is how many levels an exchange keeps in step: a full window ends at its worst.
+        """
+        bid, ask = (self._horizon(side, window) for side in (0, 1))
+        return bid, ask
+
+    def reach(self, side: int) -> tuple[int, float] | None:
+        """Return how many levels are left before the horizon of a side and how far it is."""
+        bound, prices = self._bounds[1 if side else 0], self._prices[1 if side else 0]
+        if bound is None:
+            return None
+        if not prices:
+            return 0, 0.0
+        distance = bound - prices[0] if side else prices[-1] - bound
+        return len(prices), float(distance) / float(10**self.price_scale)
+
     def best(self) -> tuple[str | None, str | None]:
         """Return the best bid and ask price as text."""
         bids, asks = self._prices
@@ -114,24 +147,19 @@ class Book:
         prices = self._prices[1] if side else reversed(self._prices[0])
         return ((price, levels[price]) for price in prices)
 
-    def crc_digits(self, count: int) -> int:
-        """Return the CRC-32 of asks, then bids, as digits with the wire's decimals (kraken)."""
-
-        def digits(level: tuple[int, int]) -> str:
-            price = _moved(level[0], self._price_decimals - self.price_scale)
-            return f"{price}{_moved(level[1], self._amount_decimals - self.amount_scale)}"
-
-        levels = [*islice(self.ladder(1), count), *islice(self.ladder(0), count)]
-        return crc32("".join(map(digits, levels)).encode())
-
-    def crc_text(self, count: int) -> int:
-        """Return the signed CRC-32 of bids and asks in turn as `price:amount` (okx until 2026)."""
-        bids, asks = self.top(count)
-        texts: list[str] = []
-        for rank in range(max(len(bids), len(asks))):
-            texts += [":".join(level) for level in (*bids[rank : rank + 1], *asks[rank : rank + 1])]
-        unsigned = crc32(":".join(texts).encode())
-        return unsigned - (1 << 32) if unsigned >> 31 else unsigned
+    def crc(self, layout: ChecksumLayout) -> int:
+        """Return the CRC-32 of the best levels, written as a `ChecksumLayout` says, unsigned."""
+        if not isinstance(layout, ChecksumLayout):
+            raise TypeError(f"There is no layout {layout!r}.")
+        bids, asks = ([*islice(self.ladder(side), layout.levels)] for side in (0, 1))
+        text = checksum_text(
+            layout,
+            bids,
+            asks,
+            (self.price_scale, self.amount_scale),
+            (self._price_decimals, self._amount_decimals),
+        )
+        return crc32(text.encode())
 
     def _doubt(self) -> str | None:
         """Judge the top by itself and by the last one; a leap that is told again is believed.
@@ -155,6 +183,12 @@ class Book:
             self._mid = (float(bids[-1]) + float(asks[0])) / 2 / unit
         return None
 
+    def _horizon(self, side: int, window: int) -> str | None:
+        bound, prices = self._bounds[side], self._prices[side]
+        if bound is None and 0 < window <= len(prices):
+            bound = prices[-1] if side else prices[0]
+        return None if bound is None else decimal_text(bound, self.price_scale)
+
     def _empty(self) -> None:
         self._levels: tuple[dict[int, int], dict[int, int]] = {}, {}
         self._prices: tuple[list[int], list[int]] = [], []
@@ -175,16 +209,16 @@ class Book:
         )
         self._levels = bids, asks
         self._prices = sorted(bids), sorted(asks)
+        self._bounds = [None if bound is None else bound * prices for bound in self._bounds]
 
     def _put(self, sides: tuple[list[Row], list[Row]]) -> None:
-        for rows, levels, prices in zip(sides, self._levels, self._prices, strict=True):
+        for side, rows in enumerate(sides):
+            levels, prices, bound = self._levels[side], self._prices[side], self._bounds[side]
             for price, amount in rows:
-                self._set(
-                    levels,
-                    prices,
-                    price.at(self.price_scale),
-                    amount.at(self.amount_scale),
-                )
+                mantissa = price.at(self.price_scale)
+                if bound is not None and (mantissa > bound if side else mantissa < bound):
+                    continue  # beyond the horizon a level says nothing about its neighbours
+                self._set(levels, prices, mantissa, amount.at(self.amount_scale))
         bids, asks = self._prices
         self._drop(0, bids[: max(0, len(bids) - self.levels_max)])
         self._drop(1, asks[self.levels_max :])
@@ -205,12 +239,8 @@ class Book:
             del self._levels[side][price]
         prices = self._prices[side]
         del prices[slice(self.levels_max, None) if side else slice(len(worst))]
-
-
-def _moved(mantissa: int, decimals: int) -> int:
-    """Move the decimal point; to the left only zeros go."""
-    moved: int = mantissa * 10**decimals if decimals >= 0 else mantissa // 10**-decimals
-    return moved
+        if self.levels_max == LEVELS_MAX:  # the exchange will not send these again
+            self._bounds[side] = prices[-1] if side else prices[0]
 
 
 def _columns(sides: tuple[list[Row], list[Row]]) -> tuple[list[Number], list[Number]]:

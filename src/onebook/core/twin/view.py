@@ -223,11 +223,15 @@ def market_stats(state: State) -> str:
     return (
         f'{{"best_bid":{_text_or_null(bid)},"best_ask":{_text_or_null(ask)},'
         f'"spread":{spread},"spread_percent":{percent},"mid_price":{mid},'
-        f'"total_bid_volume":{_text(sum(level.amount for level in state.bids))},'
-        f'"total_ask_volume":{_text(sum(level.amount for level in state.asks))},'
+        f'"total_bid_volume":{_total(state.bids)},"total_ask_volume":{_total(state.asks)},'
         f'"participating_exchanges":{_participants(state)},'
         f'"crossed":{"true" if crossed else "false"}}}'
     )
+
+
+def _total(levels: list[Level]) -> str:
+    """Return the volume of a side, null where it is empty."""
+    return _text(sum(level.amount for level in levels)) if levels else "null"
 
 
 def _percent(spread: int, twice_mid: int) -> str:

@@ -1,0 +1,167 @@
+"""Level text in pure Python: what a `LevelShape` describes, to numbers. No book is known here."""
+
+from collections.abc import Sequence
+from json import JSONDecoder
+from typing import Any, Final, NoReturn
+
+from onebook.core.twin.protobuf import fields
+from onebook.core.twin.text import ZERO, Number, parse_number
+from onebook.core.types import (
+    FRAME_LEVELS_MAX,
+    NESTING_MAX,
+    Bytes,
+    LevelError,
+    LevelForm,
+    LevelShape,
+)
+
+SIDES: Final = {"buy": 0, "bid": 0, "sell": 1, "ask": 1, "offer": 1}
+
+Row = tuple[Number, Number]
+Sides = tuple[list[Row], list[Row]]
+
+
+def read_levels(bids: Bytes, asks: Bytes, shape: LevelShape) -> Sides:
+    """Read the level text of both sides; rows stay in their order.
+
+    Raises:
+        LevelError: One of the texts or one of its numbers cannot be trusted.
+    """
+    if not isinstance(shape, LevelShape):
+        raise TypeError(f"There is no shape {shape!r}.")
+    sides: Sides = [], []
+    if shape.form is LevelForm.MESSAGE:
+        _read_message(bids, shape, sides)
+        return sides
+    _read_rows(bids, shape, 0, sides)
+    if not shape.one_text:
+        _read_rows(asks, shape.asks or shape, 1, sides)
+    return sides
+
+
+def _read_rows(source: Bytes, shape: LevelShape, side: int, sides: Sides) -> None:
+    rows = _rows(source)
+    if shape.single and rows and type(rows[0]) is not list:
+        rows = [rows]
+    if len(rows) > FRAME_LEVELS_MAX:
+        raise LevelError(f"Level text has more than {FRAME_LEVELS_MAX} rows.")
+    cells_of = _columns if shape.form is LevelForm.ROW else _members
+    for row in rows:
+        named, level = _level(shape, cells_of(row, shape))
+        if level is not None:
+            sides[side if named is None else named].append(level)
+
+
+def _read_message(source: Bytes, shape: LevelShape, sides: Sides) -> None:
+    side_fields = (shape.bids_field, shape.asks_field)
+    left = FRAME_LEVELS_MAX
+    for number, text in fields(bytes(memoryview(source))):
+        if number not in side_fields:
+            continue
+        if text is None or not left:
+            raise LevelError("A level of the message is none, or there are too many.")
+        left -= 1
+        found: dict[int | str, Any] = {}
+        for cell, value in fields(text):
+            if cell in (shape.price, shape.amount):
+                if value is None or cell in found:
+                    raise LevelError("A price or amount of the message is no text, or is twice.")
+                found[cell] = value.decode("ascii", "replace")
+        _, level = _level(shape, [found.get(cell) for cell in (shape.price, shape.amount)])
+        if level is not None:
+            sides[side_fields.index(number)].append(level)
+
+
+def _level(shape: LevelShape, cells: Sequence[Any]) -> tuple[int | None, Row | None]:
+    """Make a level of its cells, None where it is ignored, and the side if one is named."""
+    price_text, amount_text, *others = cells
+    side: int | None = None
+    if shape.signed and type(amount_text) is str:
+        side = int(amount_text.startswith("-"))
+        amount_text = amount_text.removeprefix("-")
+    price, amount = parse_number(price_text), parse_number(amount_text, shape.amount_decimals)
+    if shape.signed and not amount.mantissa:
+        raise LevelError("An amount of zero has no side.")
+    if shape.side is not None:
+        side = _side(others.pop(0))
+    if others and not parse_number(others[0]).mantissa:
+        amount = ZERO
+    if not price.mantissa:
+        if shape.skip_zero_price:
+            return side, None
+        raise LevelError("A price is zero.")
+    return side, (price, amount)
+
+
+def _side(name: Any) -> int:
+    if type(name) is not str or name not in SIDES:
+        raise LevelError("A row of the level text names no side.")
+    return SIDES[name]
+
+
+def _named(shape: LevelShape) -> list[Any]:
+    """List the columns or members that a row must have, in the order of `_level`."""
+    wanted = (shape.price, shape.amount, shape.side, shape.count)
+    return [cell for cell in wanted if cell is not None]
+
+
+def _columns(row: Any, shape: LevelShape) -> list[Any]:
+    """Pick the cells of an array."""
+    columns = _named(shape)
+    if type(row) is not list or len(row) <= max(columns):
+        raise LevelError("A row of the level text is not an array, or is too short.")
+    if len(row) > len(columns):
+        _ignore([value for column, value in enumerate(row) if column not in columns])
+    return [row[column] for column in columns]
+
+
+def _members(row: Any, shape: LevelShape) -> list[Any]:
+    """Pick the cells of an object; each must be there exactly once."""
+    names = _named(shape)
+    if type(row) is not tuple:
+        raise LevelError("A row of the level text is not an object.")
+    found = [member for member in row if member[0] in names]
+    if len(found) != len(names) or len(members := dict(found)) != len(names):
+        raise LevelError(f"A row of the level text has not one each of {', '.join(names)}.")
+    if len(row) > len(names):
+        _ignore([value for name, value in row if name not in names])
+    return [members[name] for name in names]
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError
+
+
+# Objects become tuples of (name, value), so that arrays and repeated names can be told.
+_JSON = JSONDecoder(
+    parse_int=str, parse_float=str, parse_constant=_refuse, object_pairs_hook=tuple
+).decode
+
+
+def _rows(source: Bytes) -> list[Any]:
+    text = bytes(memoryview(source)).strip(b" \t\n\r")
+    if text in (b"", b"null"):
+        return []
+    try:
+        if b"\\" in text:
+            raise ValueError
+        rows = _JSON(text.decode("ascii"))
+    except (ValueError, RecursionError):
+        raise LevelError("Level text is not plain JSON.") from None
+    if type(rows) is not list:
+        raise LevelError("Level text is not an array of rows.")
+    return rows
+
+
+def _too_deep(value: Any, left: int) -> bool:
+    if type(value) is list:
+        return not left or any(_too_deep(item, left - 1) for item in value)
+    if type(value) is tuple:
+        return not left or any(_too_deep(item, left - 1) for _, item in value)
+    return False
+
+
+def _ignore(values: Sequence[Any]) -> None:
+    """Refuse what nests deeper than a reader with a bounded stack can skip."""
+    if any(_too_deep(value, NESTING_MAX) for value in values):
+        raise LevelError("A row of the level text is nested too deep.")
