@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -127,13 +128,31 @@ async def test_a_correct_key_from_another_address_is_not_affected(house: House) 
         await house.authenticate(address="2001:db8::2")
 
 
-async def test_attempts_with_a_disabled_key_count_as_failed(house: House) -> None:
+async def test_attempts_with_a_suspended_key_are_no_failed_ones(house: House) -> None:
     await house.admin.move_key(house.key_id, "suspend", house.change())
-    for _ in range(10):
+    for _ in range(20):
         with pytest.raises(ApiKeyDisabled):
             await house.authenticate()
-    with pytest.raises(RateLimitExceeded):
-        await house.authenticate()
+
+
+async def test_60_wrong_keys_at_one_moment_get_10_verdicts(house: House) -> None:
+    attempts = [house.authenticate(new_key()) for _ in range(60)]
+    found = await asyncio.gather(*attempts, return_exceptions=True)
+    assert Counter(map(type, found)) == {InvalidApiKey: 10, RateLimitExceeded: 50}
+
+
+async def test_a_right_key_behind_60_wrong_ones_at_one_moment_is_not_confirmed(
+    house: House,
+) -> None:
+    attempts = [house.authenticate(new_key()) for _ in range(60)] + [house.authenticate()]
+    found = await asyncio.gather(*attempts, return_exceptions=True)
+    assert isinstance(found[-1], RateLimitExceeded)
+
+
+async def test_60_right_keys_at_one_moment_all_get_in(house: House) -> None:
+    made = [await house.admin.create_key("alice", Tier.BASIC, house.change()) for _ in range(60)]
+    found = await asyncio.gather(*(house.authenticate(key.text) for key in made))
+    assert len(set(found)) == 60
 
 
 async def test_correct_attempts_and_missing_keys_are_no_failed_ones(house: House) -> None:
@@ -209,11 +228,6 @@ async def test_401_api_key_disabled_when_the_key_was_suspended_since(house: Hous
     await house.accounts.poll(START_MS + 1_000)
     with pytest.raises(ApiKeyDisabled):
         await house.accounts.session(header, START_MS + 1_000)
-    await house.admin.move_key(house.key_id, "resume", house.change())
-    await house.accounts.poll(START_MS + 2_000)
-    assert await house.accounts.session(header, START_MS + 2_000), (
-        "it ends the use, not the session"
-    )
 
 
 async def test_an_account_that_is_suspended_suspends_the_use_of_its_keys(house: House) -> None:
@@ -499,7 +513,7 @@ def heard_before_waiters(
     def done_and_heard(names: list[Any], task: asyncio.Task[Any]) -> None:
         done(names, task)
         if heard:
-            house.accounts._take_over(heard.pop(), START_MS)
+            house.accounts._take_over(heard.pop(), set(), START_MS)
 
     reads._done = done_and_heard
 
@@ -605,7 +619,7 @@ async def test_sessions_that_ended_long_ago_are_forgotten(house: House) -> None:
 async def test_a_running_node_hears_of_a_suspension_within_two_seconds(house: House) -> None:
     settings = AccountsSettings()
     assert settings.poll_interval_s == 1.0
-    settings = AccountsSettings(poll_interval_s=0.001, flush_interval_s=0.001)
+    settings = AccountsSettings(poll_interval_s=0.01, flush_interval_s=0.01)
     async with Accounts(house.store, PEPPER, settings=settings) as accounts:
         told = asyncio.Event()
         accounts.on_disabled = lambda key_id: told.set()
@@ -624,6 +638,7 @@ async def test_neither_keys_nor_tokens_reach_the_log_or_the_database(
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         header = await house.authenticate()
+        await house.accounts.session(header, START_MS)
         made = await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=0)
         unknown = "ob_live_" + "q" * 43
         unknown += checksum(unknown)
@@ -632,7 +647,6 @@ async def test_neither_keys_nor_tokens_reach_the_log_or_the_database(
                 await house.authenticate(text)
             with pytest.raises(ApiKeyNotFound):
                 await report(house, text)
-        await house.accounts.session(header, START_MS)
         await verify(house, made.text)
         house.accounts.meter.add(house.key_id, 1)
         await house.accounts.meter.close()
@@ -651,3 +665,95 @@ async def test_a_store_that_stays_silent_is_told_after_five_seconds(house: House
     await house.accounts.poll(START_MS)
     assert house.accounts.reachable(START_MS + 4_999)
     assert not house.accounts.reachable(START_MS + 5_000)
+
+
+# Sessions that were ended
+
+
+async def test_a_suspension_ends_the_sessions_for_good_on_every_node(house: House) -> None:
+    other = Accounts(house.store, PEPPER, clock_ms=house.clock)
+    header = await house.authenticate()
+    assert await house.accounts.session(header, START_MS)
+    assert await other.session(header, START_MS)
+    await house.admin.move_key(house.key_id, "suspend", house.change())
+    for node in (house.accounts, other):
+        await node.poll(START_MS + 1_000)
+        with pytest.raises(ApiKeyDisabled):
+            await node.session(header, START_MS + 1_000)
+    await house.admin.move_key(house.key_id, "resume", house.change())
+    for node in (house.accounts, other):
+        await node.poll(START_MS + 2_000)
+        with pytest.raises(SessionExpired):
+            await node.session(header, START_MS + 2_000)
+    again = await house.authenticate()
+    assert await other.session(again, START_MS + 2_000)
+
+
+async def test_a_suspension_between_two_polls_ends_the_sessions_too(house: House) -> None:
+    header = await house.authenticate()
+    assert await house.accounts.session(header, START_MS)
+    for action in ("suspend", "resume"):
+        await house.admin.move_key(house.key_id, action, house.change())
+    await house.accounts.poll(START_MS + 1_000)
+    with pytest.raises(SessionExpired):
+        await house.accounts.session(header, START_MS + 1_000)
+
+
+async def test_a_suspended_account_ends_the_sessions_of_its_keys_and_no_others(
+    house: House,
+) -> None:
+    await house.admin.create_account("bob", house.change())
+    bobs = await house.admin.create_key("bob", Tier.BASIC, house.change())
+    mine, his = await house.authenticate(), await house.authenticate(bobs.text)
+    for action in ("suspend", "resume"):
+        await house.admin.move_account("alice", action, house.change())
+    await house.accounts.poll(START_MS)
+    with pytest.raises(SessionExpired):
+        await house.accounts.session(mine, START_MS)
+    assert await house.accounts.session(his, START_MS)
+
+
+async def test_an_immediate_rotation_ends_the_sessions_and_an_overlap_keeps_them(
+    house: House,
+) -> None:
+    header = await house.authenticate()
+    made = await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=1_000)
+    await house.accounts.poll(START_MS)
+    assert await house.accounts.session(header, START_MS)
+    await house.admin.rotate_key(made.text, house.change(), overlap_ms=0)
+    await house.accounts.poll(START_MS)
+    with pytest.raises(SessionExpired):
+        await house.accounts.session(header, START_MS)
+
+
+@pytest.mark.parametrize("action", ["suspend", "account", "rotate"])
+async def test_a_node_that_has_not_heard_of_it_yet_makes_no_session(
+    house: House, action: str
+) -> None:
+    await verify(house)
+    if action == "rotate":
+        await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=0)
+    elif action == "account":
+        await house.admin.move_account("alice", "suspend", house.change())
+    else:
+        await house.admin.move_key(house.key_id, "suspend", house.change())
+    assert await verify(house), "the node has it in its cache"
+    with pytest.raises(ApiKeyDisabled):
+        await house.authenticate()
+
+
+async def test_a_session_read_while_its_key_is_suspended_is_not_kept(house: House) -> None:
+    header = await house.authenticate()
+    read = house.store.session
+
+    async def slow(token_digest: bytes) -> Any:
+        row = await read(token_digest)
+        house.store.session = read
+        for action in ("suspend", "resume"):
+            await house.admin.move_key(house.key_id, action, house.change())
+        await house.accounts.poll(START_MS)
+        return row
+
+    house.store.session = slow
+    with pytest.raises(SessionExpired):
+        await house.accounts.session(header, START_MS)

@@ -31,7 +31,7 @@ ACTIVE, SUSPENDED, EXPIRED = KeyStatus.ACTIVE, KeyStatus.SUSPENDED, KeyStatus.EX
 ROW = KeyRow(
     "key_1", "id", "alice", ACTIVE, Tier.BASIC, ACTIVE, "ob_live_abcd", 1, None, None, 1, "root", ""
 )
-KEY = Key("key_1", "id", "alice", Tier.BASIC, ACTIVE, "ob_live_", 1, None)
+KEY = Key("key_1", "id", "alice", Tier.BASIC, ACTIVE, "ob_live_abcd", 1, None)
 
 
 def test_a_key_is_its_prefix_43_characters_and_6_of_checksum() -> None:
@@ -132,7 +132,7 @@ def test_a_suspended_account_suspends_the_use_of_its_keys(
     assert key_of(replace(ROW, account_status=account, status=key)).status is seen
 
 
-def test_a_reply_shows_the_first_8_characters() -> None:
+def test_a_reply_shows_the_first_12_characters() -> None:
     assert key_of(ROW) == KEY
 
 

@@ -347,8 +347,8 @@ async def test_a_stop_that_cannot_write_says_what_is_lost(
     meter.add(key.key_id, 10)
     faults.before = 1_000
     with caplog.at_level(logging.ERROR, logger="onebook.accounts"):
-        await meter.close(timeout_s=0.01)
-    assert caplog.messages == ["10 bytes of usage could not be written"]
+        assert await meter.close(timeout_s=0.01) == 10
+    assert caplog.messages == ["10 bytes of usage could not be written and are lost."]
 
 
 async def test_usage_is_flushed_at_least_every_second(house: House, key: Key) -> None:

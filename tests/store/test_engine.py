@@ -2,13 +2,16 @@
 
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
-from onebook.errors import ConfigError, ServiceUnavailable
+from databases import database
+from onebook.errors import ConfigError, DatabaseUnavailable, ServiceUnavailable
 from onebook.store import Store
 from onebook.store import store as store_module
 from onebook.store.engine import open_engine
@@ -49,10 +52,11 @@ async def test_the_sqlite_file_and_its_journal_are_for_their_owner_only(tmp_path
     assert modes == dict.fromkeys(("onebook.db", "onebook.db-wal", "onebook.db-shm"), 0o600)
 
 
-def test_a_folder_that_cannot_be_made_is_said_plainly(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_is_said_plainly(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be opened"):
-        Store(f"sqlite:///{tmp_path}/file/onebook.db")
+    async with Store(f"sqlite:///{tmp_path}/file/onebook.db") as store:
+        with pytest.raises(ConfigError, match="cannot be made or opened"):
+            await store.upgrade()
 
 
 async def test_sqlite_is_durable_and_checks_references(tmp_path: Path) -> None:
@@ -95,9 +99,10 @@ async def test_a_database_that_stays_locked_is_said_so(
     monkeypatch.setattr(store_module, "WAL_PAUSE_S", 0)
     url = f"sqlite:///{tmp_path}/onebook.db"
     async with Store(url) as other, Store(url) as store:
+        other._file.create()
         async with other._writes.begin() as holder:
             await holder.exec_driver_sql("CREATE TABLE held (a)")
-            with pytest.raises(ServiceUnavailable, match="stays locked"):
+            with pytest.raises(ConfigError, match="stays locked"):
                 await store.upgrade()
         await store.upgrade()
 
@@ -105,5 +110,76 @@ async def test_a_database_that_stays_locked_is_said_so(
 async def test_what_is_no_database_is_said_plainly(tmp_path: Path) -> None:
     (tmp_path / "onebook.db").write_bytes(b"this is no database, " * 100)
     async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
-        with pytest.raises(ServiceUnavailable):
+        with pytest.raises(ConfigError, match="is not a SQLite database"):
             await store.upgrade()
+
+
+async def refusal(url: str) -> str:
+    async with Store(url) as store:
+        with pytest.raises(ConfigError) as refused:
+            await store.upgrade(create=False)
+    return refused.value.message
+
+
+async def test_each_fault_of_a_sqlite_file_has_its_own_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "onebook.db"
+    assert "is missing: No such file or directory" in await refusal(f"sqlite:///{path}")
+    assert not path.exists()
+    path.write_bytes(b"this is no database, " * 100)
+    assert "is not a SQLite database" in await refusal(f"sqlite:///{path}")
+    path.unlink()
+    path.mkdir()
+    assert "cannot be opened" in await refusal(f"sqlite:///{path}")
+
+
+async def test_each_fault_of_postgresql_has_its_own_sentence(postgresql: str) -> None:
+    secret = "a-secret-word"
+    good = make_url(postgresql)
+    wrong_port = good.set(port=1, password=secret).render_as_string(hide_password=False)
+    wrong_name = good.set(database="onebook_none").render_as_string(hide_password=False)
+    wrong_host = good.set(host="no-such-host.invalid").render_as_string(hide_password=False)
+    wrong_user = good.set(username="onebook_nobody", password=secret)
+    said = {
+        wrong_port: "at 127.0.0.1:1 refuses connections; check host and port",
+        wrong_name: "has no database onebook_none; create it",
+        wrong_host: "cannot be found",
+        wrong_user.render_as_string(hide_password=False): "user onebook_nobody",
+    }
+    for url, words in said.items():
+        message = await refusal(url)
+        assert words in message
+        assert secret not in message
+
+
+@pytest.fixture
+def postgresql(tmp_path: Path) -> Iterator[str]:
+    with database("postgresql", tmp_path) as url:
+        yield url
+
+
+async def test_a_file_that_is_deleted_or_replaced_is_an_error_until_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "onebook.store")
+    path, moved = tmp_path / "onebook.db", tmp_path / "moved.db"
+    async with Store(f"sqlite:///{path}") as store:
+        await store.upgrade()
+        path.rename(moved)
+        for _ in range(2):
+            with pytest.raises(DatabaseUnavailable) as gone:
+                await store.probe(1)
+        assert "was deleted or moved" in gone.value.reason
+        assert str(path) not in gone.value.message, "clients see the message"
+        assert not path.exists()
+        path.write_bytes(moved.read_bytes())
+        with pytest.raises(DatabaseUnavailable) as replaced:
+            await store.accounts()
+        assert "was replaced" in replaced.value.reason
+        moved.rename(path)
+        await store.accounts()
+        await store.probe(2)
+    assert [message.partition(" after ")[0] for message in caplog.messages] == [
+        f"The database is unavailable: The database {path} was deleted or moved while the node "
+        "runs; put it back.",
+        "The database is available again",
+    ]

@@ -161,7 +161,7 @@ async def test_when_a_key_was_used_last_is_noted(keyed: Store) -> None:
 
 async def test_a_session_is_found_by_the_digest_of_its_token(keyed: Store) -> None:
     session = SessionRow("session-1", "key_1", 3_000, 4_000)
-    assert await keyed.create_session(session, b"token", live_max=100) == []
+    assert await keyed.create_session(session, b"token", secret=b"first", live_max=100) == []
     assert await keyed.session(b"token") == session
     assert await keyed.session(b"other") is None
 
@@ -169,7 +169,10 @@ async def test_a_session_is_found_by_the_digest_of_its_token(keyed: Store) -> No
 async def test_the_oldest_live_session_beyond_the_limit_goes(keyed: Store) -> None:
     gone = [
         await keyed.create_session(
-            SessionRow(f"session-{n}", "key_1", 3_000, 4_000), b"%d" % n, live_max=2
+            SessionRow(f"session-{n}", "key_1", 3_000, 4_000),
+            b"%d" % n,
+            secret=b"first",
+            live_max=2,
         )
         for n in range(4)
     ]
@@ -182,12 +185,32 @@ async def test_the_oldest_live_session_beyond_the_limit_goes(keyed: Store) -> No
     ]
 
 
+@pytest.mark.parametrize("ending", ["key", "account", "rotation"])
+async def test_what_ends_a_key_ends_its_sessions_and_makes_no_new_one(
+    keyed: Store, ending: str
+) -> None:
+    session, change = SessionRow("session-1", "key_1", 3_000, 4_000), Change(3_500, "root", "")
+    assert await keyed.create_session(session, b"token", secret=b"first", live_max=9) == []
+    if ending == "key":
+        assert await keyed.move_key("key_1", (ACTIVE, SUSPENDED), change)
+    elif ending == "account":
+        assert await keyed.move_account("id-alice", (ACTIVE, SUSPENDED), change)
+    else:
+        await keyed.rotate_key("key_1", ("ob_live_wxyz", b"second"), change, retires_at_ms=0)
+    assert await keyed.session(b"token") == replace(session, expires_at_ms=3_000)
+    later = SessionRow("session-2", "key_1", 3_600, 4_600)
+    assert await keyed.create_session(later, b"other", secret=b"first", live_max=9) is None
+    assert await keyed.session(b"other") is None
+    opened = {b"second"} if ending == "rotation" else {b"first"}
+    assert await keyed.open_secrets(["key_1", "key_2"], 3_600) == opened
+
+
 async def test_an_ended_session_takes_no_place(keyed: Store) -> None:
     for n in range(2):
         ended = SessionRow(f"session-{n}", "key_1", 1_000, 2_000)
-        await keyed.create_session(ended, b"%d" % n, live_max=2)
+        await keyed.create_session(ended, b"%d" % n, secret=b"first", live_max=2)
     new = SessionRow("session-2", "key_1", 2_000, 3_000)
-    assert await keyed.create_session(new, b"2", live_max=1) == []
+    assert await keyed.create_session(new, b"2", secret=b"first", live_max=1) == []
 
 
 async def test_usage_adds_up_and_its_totals_come_back(keyed: Store) -> None:
@@ -232,7 +255,7 @@ async def test_batches_at_once_lose_nothing(keyed: Store) -> None:
 async def test_what_ended_long_ago_is_pruned(keyed: Store) -> None:
     for n in (0, 1):
         ends = SessionRow(f"session-{n}", "key_1", 1_000, 2_000 + n)
-        await keyed.create_session(ends, b"%d" % n, live_max=100)
+        await keyed.create_session(ends, b"%d" % n, secret=b"first", live_max=100)
         await keyed.apply_usage(("node", n), {JANUARY: 1}, 5_000 + n)
     await keyed.prune(sessions_before_ms=2_001, batches_before_ms=5_001)
     assert [await keyed.session(b"0"), await keyed.session(b"1") is not None] == [None, True]

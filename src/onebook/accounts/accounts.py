@@ -20,15 +20,18 @@ from onebook.accounts.limits import (
     RateLimiter,
 )
 from onebook.accounts.pepper import require_same_pepper
+from onebook.accounts.periods import period_at
 from onebook.accounts.sessions import (
     LIFETIME_MS,
     REMEMBERED_MS,
     Session,
     invalid_session,
+    is_over,
     new_token,
     token_of,
 )
 from onebook.accounts.shared import SharedReads
+from onebook.accounts.spill import UsageFile
 from onebook.accounts.usage import (
     Meter,
     UsageReport,
@@ -43,8 +46,10 @@ from onebook.errors import (
     InvalidApiKey,
     MissingApiKey,
     OnebookError,
+    RateLimitExceeded,
     SessionExpired,
 )
+from onebook.metrics import AUTHENTICATION_FAILURES
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus
 from onebook.store import KeyRow, SecretRow, SessionRow, Store
 
@@ -54,6 +59,7 @@ POLL_INTERVAL_S: Final = 1.0
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
 PRUNE_INTERVAL_MS: Final = 60 * MINUTE_MS
 BATCHES_KEPT_MS: Final = DAY_MS
+FAILED_ATTEMPTS: Final = "failed attempts"
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -83,7 +89,8 @@ def wall_clock_ms() -> int:
 class Accounts:
     """Keys, sessions, limits and usage of one node; entering it starts its two tasks.
 
-    `on_disabled` is called with the id of a key that may no longer be used.
+    `on_disabled` is called with the id of a key that may no longer be used, `on_changed` with the
+    id of any key that was changed and the fingerprints of the texts that still open it.
     """
 
     def __init__(
@@ -93,11 +100,16 @@ class Accounts:
         *,
         settings: AccountsSettings | None = None,
         clock_ms: Callable[[], int] = wall_clock_ms,
+        usage_file: UsageFile | None = None,
     ) -> None:
         self.settings = settings or AccountsSettings()
         self.on_disabled: Callable[[str], None] = lambda key_id: None
+        self.on_changed: Callable[[str, Collection[bytes]], None] = lambda key_id, opened_by: None
         self.limits = RateLimiter(self.settings.tiers)
-        self.meter = Meter(store, clock_ms, allowance_bytes=self.settings.allowance_bytes)
+        self.meter = Meter(
+            store, clock_ms, allowance_bytes=self.settings.allowance_bytes, file=usage_file
+        )
+        self.lost_bytes = 0  # usage that could be written nowhere when it stopped
         self._store = store
         self._pepper = pepper
         self._clock_ms = clock_ms
@@ -139,28 +151,43 @@ class Accounts:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._secret_reads.close()
         await self._key_reads.close()
-        await self.meter.close()
+        self.lost_bytes = await self.meter.close()
         with suppress(OnebookError):  # when a key was used last is worth no delay of a stop
             await self._touch()
 
     async def verify_key(self, text: str, now_ms: int, *, address: str | None = None) -> Key:
         """Find the key that a text is, ready to be used.
 
-        With an address, what fails counts against it, and too much of that is refused.
+        With an address, unknown keys count against it, and too many of them are refused. The
+        limit is asked before the look-up and again before the verdict: attempts that were all
+        looked up at one time get no more verdicts than the same attempts one by one.
 
         Raises:
             InvalidApiKey: It is no key of ours.
             ApiKeyDisabled: It is suspended or expired.
             RateLimitExceeded: The address failed too often.
         """
+        try:
+            return await self._counted(text, now_ms, address)
+        except (InvalidApiKey, ApiKeyDisabled, RateLimitExceeded) as error:
+            AUTHENTICATION_FAILURES.labels(error.code).inc()
+            raise
+
+    async def _counted(self, text: str, now_ms: int, address: str | None) -> Key:
         if address is None:
             return await self._verified(text, now_ms)
-        self._failures.peek(address, now_ms / SECOND_MS).require("failed attempts")
+        now_s = now_ms / SECOND_MS
+        self._failures.peek(address, now_s).require(FAILED_ATTEMPTS)
         try:
-            return await self._verified(text, now_ms)
-        except (InvalidApiKey, ApiKeyDisabled):
-            self._failures.take(address, now_ms / SECOND_MS)
+            key = await self._verified(text, now_ms)
+        except InvalidApiKey:
+            self._failures.take(address, now_s).require(FAILED_ATTEMPTS)
             raise
+        except ApiKeyDisabled:  # its owner guesses nothing
+            self._failures.peek(address, now_s).require(FAILED_ATTEMPTS)
+            raise
+        self._failures.peek(address, now_s).require(FAILED_ATTEMPTS)
+        return key
 
     async def authenticate(self, text: str | None, *, address: str, now_ms: int) -> Session:
         """Make a session for a key; the oldest beyond the limit of a key goes.
@@ -179,8 +206,13 @@ class Accounts:
         token = new_token()
         row = SessionRow(str(uuid4()), key.key_id, now_ms, now_ms + LIFETIME_MS)
         gone = await self._store.create_session(
-            row, digest(self._pepper, token), live_max=self.settings.sessions_per_key_max
+            row,
+            digest(self._pepper, token),
+            secret=self.fingerprint(text),
+            live_max=self.settings.sessions_per_key_max,
         )
+        if gone is None:  # changed within the last second: the watch has not told us yet
+            raise ApiKeyDisabled("This API key was suspended or replaced; ask the operator.")
         for ended in gone:
             self._sessions.pop(ended, None)
         return Session(key, row.session_id, token, row.created_at_ms, row.expires_at_ms)
@@ -191,16 +223,17 @@ class Accounts:
         Raises:
             MissingAuthorization: There is no header.
             InvalidSession: It names no session.
-            SessionExpired: The session is over.
+            SessionExpired: The session is over: after 24 hours, or because its key was suspended
+                or replaced.
             ApiKeyDisabled: The session's key is suspended or expired.
         """
         row = await self._session(digest(self._pepper, token_of(authorization_header)), now_ms)
         if row is None:
             raise invalid_session()
-        if now_ms >= row.expires_at_ms:
-            raise SessionExpired("The session is over after 24 hours; authenticate again.")
         key = await self._key(row.key_id, now_ms)
         require_enabled(key, now_ms)
+        if is_over(row, now_ms):
+            raise SessionExpired("The session is over; authenticate again.")
         self._used_at_ms[key.key_id] = now_ms
         return Session(key, row.session_id, "", row.created_at_ms, row.expires_at_ms)
 
@@ -229,9 +262,17 @@ class Accounts:
             key, used_bytes, allowance_bytes=self.settings.allowance_bytes, now_ms=now_ms
         )
 
+    def resets_at_ms(self, key: Key, now_ms: int) -> int:
+        """When a key's allowance is renewed, Unix ms."""
+        return period_at(key.created_at_ms, now_ms).end_ms
+
     def reachable(self, now_ms: int) -> bool:
         """Whether the store has answered the watch lately; until it does, caches run out."""
         return now_ms - self._polled_at_ms < CACHE_TTL_MS
+
+    def writable(self) -> bool:
+        """Whether the store has taken usage, or a probe, lately."""
+        return self.meter.flush_age_s() < self.settings.flush_age_max_s
 
     async def watch(self) -> None:
         """Ask the store each second what was changed, until cancelled."""
@@ -243,10 +284,13 @@ class Accounts:
 
     async def poll(self, now_ms: int) -> None:
         """Take over what was changed since the last poll; end keys whose date has come."""
-        rows, self._stamp = await self._store.changed_keys(self._stamp)
-        self._polled_at_ms = now_ms
+        rows, stamp = await self._store.changed_keys(self._stamp)
         if rows:
-            self._take_over(rows, now_ms)
+            opened_by = await self._store.open_secrets([row.key_id for row in rows], now_ms)
+            self._take_over(rows, opened_by, now_ms)
+        if now_ms < self._polled_at_ms:
+            self._set_back(now_ms)
+        self._stamp, self._polled_at_ms = stamp, now_ms
         self._expire(now_ms)
         if now_ms - self._touched_at_ms >= TOUCH_INTERVAL_MS:
             self._touched_at_ms = now_ms
@@ -258,16 +302,27 @@ class Accounts:
                 batches_before_ms=now_ms - BATCHES_KEPT_MS,
             )
 
-    def _take_over(self, rows: list[KeyRow], now_ms: int) -> None:
+    def _take_over(self, rows: list[KeyRow], opened_by: set[bytes], now_ms: int) -> None:
         self._changes += 1
         changed = {row.key_id: key_of(row) for row in rows}
         for text_digest in [d for d, secret in self._secrets.items() if secret.key_id in changed]:
             del self._secrets[text_digest]
+        for token_digest in [d for d, o in self._sessions.items() if o.session.key_id in changed]:
+            del self._sessions[token_digest]
         for key_id, key in changed.items():
             if key_id in self._keys:
                 self._learn(key, now_ms)
             if status_at(key, now_ms) is not KeyStatus.ACTIVE:
                 self.on_disabled(key_id)
+            else:
+                self.on_changed(key_id, opened_by)
+
+    def _set_back(self, now_ms: int) -> None:
+        """Act on a wall clock that was set back: what came too early will come again."""
+        self._touched_at_ms = min(self._touched_at_ms, now_ms)
+        self._pruned_at_ms = min(self._pruned_at_ms, now_ms)
+        for known in self._keys.values():
+            self._await_expiry(known.key, now_ms)
 
     def _expire(self, now_ms: int) -> None:
         for key_id in [k for k, at_ms in self._expiring_at_ms.items() if at_ms <= now_ms]:
@@ -290,13 +345,17 @@ class Accounts:
         """The key that a text opens now, whatever its status."""
         if not well_formed(text):
             return None
-        text_digest = digest(self._pepper, text)
+        text_digest = self.fingerprint(text)
         secret = self._secrets.get(text_digest)
         if secret is None or not self._fresh(secret.loaded_at_ms, now_ms):
             secret = await self._read_secret(text_digest)
         if secret is None or _retired(secret, now_ms):
             return None
         return await self._key(secret.key_id, now_ms)
+
+    def fingerprint(self, text: str) -> bytes:
+        """What tells one text of a key from another; it opens nothing."""
+        return digest(self._pepper, text)
 
     async def _read_secret(self, text_digest: bytes) -> _Secret | None:
         while True:
@@ -358,6 +417,9 @@ class Accounts:
 
     def _learn(self, key: Key, now_ms: int) -> None:
         _put(self._keys, key.key_id, _Known(key, now_ms))
+        self._await_expiry(key, now_ms)
+
+    def _await_expiry(self, key: Key, now_ms: int) -> None:
         if key.expires_at_ms is not None and status_at(key, now_ms) is KeyStatus.ACTIVE:
             self._expiring_at_ms[key.key_id] = key.expires_at_ms
         else:
@@ -368,7 +430,7 @@ class Accounts:
         # Not as long as `_fresh`: the watch does not hear when another node ends a session.
         if opened is not None and 0 <= now_ms - opened.loaded_at_ms < CACHE_TTL_MS:
             return opened.session
-        row = await self._store.session(token_digest)
+        row = await self._settled(lambda: self._store.session(token_digest))
         if row is not None:
             _put(self._sessions, token_digest, _Opened(row, now_ms))
         return row

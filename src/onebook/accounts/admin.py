@@ -168,7 +168,8 @@ class Admin:
     async def rotate_key(self, id_or_text: str, change: Change, *, overlap_ms: int) -> NewKey:
         """Give a key a new text; the old one works on for `overlap_ms`.
 
-        Its id, usage, limits and sessions stay the same, because it is the same key.
+        Its id, usage and limits stay the same, because it is the same key; its sessions end if
+        there is no overlap.
 
         Raises:
             InvalidRequest: The key is expired, or the overlap too long.
@@ -180,7 +181,8 @@ class Admin:
             raise InvalidRequest("It is expired; create a new key.")
         text = new_key()
         secret = (text[:SHOWN_LENGTH], digest(self._pepper, text))
-        retires_at_ms = change.now_ms + overlap_ms
+        # Not `now`: a node whose clock is slow would take the old text for a while longer.
+        retires_at_ms = change.now_ms + overlap_ms if overlap_ms else 0
         await self._store.rotate_key(row.key_id, secret, change, retires_at_ms=retires_at_ms)
         return NewKey(await self.key(row.key_id, change.now_ms), text)
 

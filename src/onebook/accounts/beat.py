@@ -1,21 +1,26 @@
-"""Doing one thing again and again: logged once when it breaks and once when it is back."""
+"""Periodic work: logged once when it fails and once when it succeeds again."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
-from onebook.errors import OnebookError
+from onebook.errors import DatabaseUnavailable, OnebookError
 
 log = logging.getLogger("onebook.accounts")
 
 
 async def every(interval_s: float, action: Callable[[], Awaitable[None]], *, what: str) -> None:
-    """Do `action` with a pause between two of them until cancelled."""
+    """Start `action` every `interval_s`, or when the one before ends, until cancelled."""
     broken = False
+    due_s = time.monotonic()
     while True:
-        await asyncio.sleep(interval_s)
+        due_s = max(due_s + interval_s, time.monotonic())
+        await asyncio.sleep(due_s - time.monotonic())
         try:
             await action()
+        except DatabaseUnavailable:
+            continue  # the store logs when an outage begins and ends, once for all who use it
         except OnebookError as error:
             if not broken:
                 log.warning("%s: %s", what, error.message)

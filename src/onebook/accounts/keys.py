@@ -22,8 +22,7 @@ PREFIX: Final = "ob_live_"
 SECRET_BITS: Final = 256
 SECRET_LENGTH: Final = 43  # 62 ** 43 > 2 ** 256
 CHECKSUM_LENGTH: Final = 6  # 62 ** 6 > 2 ** 32
-SHOWN_LENGTH: Final = 12  # of a key in lists: the prefix and four characters
-MASKED_LENGTH: Final = 8  # of a key in replies to clients
+SHOWN_LENGTH: Final = 12  # of a key in lists and replies: the prefix and four characters
 
 ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SHAPE = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}", re.ASCII)
@@ -45,7 +44,7 @@ class Key(Struct, frozen=True):
     """An API key as the rest of the service sees it: whose it is and what it may do.
 
     `account_id` is the `user_id` of the interface; `status` counts the account's in; `prefix` is
-    the first 8 characters, which is all a reply ever shows.
+    the first 12 characters, which is all a reply ever shows.
     """
 
     key_id: str
@@ -106,7 +105,7 @@ def key_of(row: KeyRow) -> Key:
         username=row.username,
         tier=row.tier,
         status=status,
-        prefix=row.prefix[:MASKED_LENGTH],
+        prefix=row.prefix[:SHOWN_LENGTH],
         created_at_ms=row.created_at_ms,
         expires_at_ms=row.expires_at_ms,
     )

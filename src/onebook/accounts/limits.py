@@ -66,6 +66,7 @@ class Decision(Struct, frozen=True):
                 f"Too many {what}: {self.limit} a minute. "
                 f"Try again in {max(1, math.ceil(self.retry_after_s))} s.",
                 retry_after_s=self.retry_after_s,
+                headers=self.headers(),
             )
 
 
@@ -81,7 +82,7 @@ class Buckets:
 
     def take(self, name: str, now_s: float, *, policy: str, per_minute: int) -> Decision:
         """Take a token from a bucket if it has one."""
-        now_ns = int(now_s * SECOND_NS)
+        now_ns = round(now_s * SECOND_NS)
         step_ns = WINDOW_NS // per_minute
         full_at_ns = self._full_at(name, now_ns)
         allowed = full_at_ns + step_ns - now_ns <= WINDOW_NS
@@ -92,15 +93,17 @@ class Buckets:
 
     def peek(self, name: str, now_s: float, *, policy: str, per_minute: int) -> Decision:
         """Say what `take` would, and take nothing."""
-        now_ns = int(now_s * SECOND_NS)
+        now_ns = round(now_s * SECOND_NS)
         used_ns = self._full_at(name, now_ns) - now_ns
         allowed = used_ns + WINDOW_NS // per_minute <= WINDOW_NS
         return _decision(allowed, used_ns, policy=policy, per_minute=per_minute)
 
     def _full_at(self, name: str, now_ns: int) -> int:
         full_at_ns = self._full_at_ns.get(name, now_ns)
-        # More than a window ahead is only possible when the clock was set back.
-        return min(max(full_at_ns, now_ns), now_ns + WINDOW_NS)
+        if full_at_ns > now_ns + WINDOW_NS:
+            # Only possible when the clock was set back: what was used before says nothing now.
+            full_at_ns = self._full_at_ns[name] = now_ns
+        return max(full_at_ns, now_ns)
 
     def _keep(self, name: str, full_at_ns: int) -> None:
         self._full_at_ns.pop(name, None)

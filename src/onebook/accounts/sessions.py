@@ -13,6 +13,7 @@ from msgspec import Struct
 from onebook.accounts.keys import SECRET_BITS, SECRET_LENGTH, Key, base62
 from onebook.errors import InvalidSession, MissingAuthorization
 from onebook.model import DAY_MS
+from onebook.store import SessionRow
 
 TOKEN_PREFIX: Final = "obs_"  # noqa: S105 (what every token begins with is no secret)
 LIFETIME_MS: Final = DAY_MS
@@ -37,6 +38,11 @@ class Session(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Session(session_id={self.session_id!r}, key_id={self.key.key_id!r})"
+
+
+def is_over(session: SessionRow, now_ms: int) -> bool:
+    """Whether a session has ended; one that was ended by force expired when it began."""
+    return session.expires_at_ms <= max(now_ms, session.created_at_ms)
 
 
 def new_token() -> str:

@@ -1,31 +1,43 @@
 """The meter: bytes delivered to each key, counted in memory and flushed in idempotent batches.
 
 A batch has a number that the store takes once, so that trying again after a doubtful answer never
-counts twice; what a crash loses is what was counted since the last flush. The meter does not
-close sockets: it tells `on_over` and `on_warning`.
+counts twice. A flush begins every `flush_interval_s` by collecting what connections were given; a
+crash loses what was delivered since the last flush that is on disk. While the store is slow or
+away each round writes to the usage file instead, so that no crash loses more. The meter does not
+close sockets: it calls `on_over` and `on_warning`.
 """
 
 import asyncio
 import logging
 import secrets
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
 from onebook.accounts.beat import every
 from onebook.accounts.keys import Key, status_at
 from onebook.accounts.periods import Period, iso_utc, period_after, period_at
+from onebook.accounts.spill import Batch, UsageFile
 from onebook.config import AccountsSettings
 from onebook.errors import OnebookError
+from onebook.metrics import (
+    ALLOWANCE_MARKS,
+    USAGE_FILE_FAILING,
+    USAGE_FILE_IN_USE,
+    USAGE_FLUSH_AGE,
+)
 from onebook.model import DAY_MS, GIB_BYTES, KeyStatus
 from onebook.store import Store, UsageCell
 
 WARNING_PERCENT: Final = 80
 CLOSE_TIMEOUT_S: Final = 10.0
 CLOSE_PAUSE_S: Final = 0.2
+SLOW_WRITE_S: Final = 0.25  # a write that takes longer is put into the usage file as well
+PROBE_S: Final = 2.0  # an idle meter writes so often, to know whether the store takes writes
 GIB_DECIMALS: Final = 6
 
 log = logging.getLogger("onebook.accounts")
@@ -131,31 +143,55 @@ def _gib(count: int) -> float:
 
 
 class _Count:
-    """What one key has used in its current period, and how far it has been told."""
+    """What one key has used in its current period, and how far it has been told.
 
-    __slots__ = ("cell", "end_ms", "key", "told", "used_bytes")
+    The period before is kept as it was left: a clock that ran ahead may be set back into it.
+    """
+
+    __slots__ = ("_former", "cell", "end_ms", "key", "told", "used_bytes")
 
     def __init__(self, key: Key, period: Period) -> None:
         self.key = key
-        self.begin(period)
+        self.cell: UsageCell
+        self.end_ms: int
+        self.used_bytes: int
+        self.told: Mark
+        self._former: tuple[UsageCell, int, int, Mark] | None = None
+        self._begin(period)
 
-    def begin(self, period: Period) -> None:
+    def holds(self, now_ms: int) -> bool:
+        """Whether a time is in the current period."""
+        return self.cell.period_start_ms <= now_ms < self.end_ms
+
+    def turn(self, period: Period) -> None:
+        """Make another period the current one."""
+        former = self._former
+        self._former = (self.cell, self.end_ms, self.used_bytes, self.told)
+        if former is not None and former[0].period_start_ms == period.start_ms:
+            self.cell, self.end_ms, self.used_bytes, self.told = former
+        else:
+            self._begin(period)
+
+    def _begin(self, period: Period) -> None:
         self.cell = UsageCell(self.key.key_id, period.start_ms)
         self.end_ms = period.end_ms
         self.used_bytes = 0
         self.told = Mark.WITHIN
 
 
-class _Batch(NamedTuple):
-    seq: int
-    deltas: dict[UsageCell, int]
-
-
 class Meter:
-    """Counts bytes per key and period; `on_over` and `on_warning` are set by the app.
+    """Counts bytes per key and period.
 
-    Both are called from `flush`, at most half a second after the byte that crossed the mark, and
-    never from `add`, which runs in the middle of a fan-out.
+    `on_over` and `on_warning` are called from a flush, at most half a second after the byte that
+    crossed the mark, and never from `add`, which runs in the middle of a fan-out. `collect` is
+    called at the beginning of each flush, to `add` what connections were given since the last.
+
+    Args:
+        store: Where usage is written.
+        clock_ms: Wall clock, Unix ms.
+        allowance_bytes: What a key may use in a period.
+        file: Where usage is kept that the store does not take; None loses it at a crash.
+        monotonic: Seconds that only grow.
     """
 
     def __init__(
@@ -164,18 +200,26 @@ class Meter:
         clock_ms: Callable[[], int],
         *,
         allowance_bytes: int = AccountsSettings().allowance_bytes,
+        file: UsageFile | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.collect: Callable[[], None] = lambda: None
         self.on_over: Callable[[str], None] = lambda key_id: None
         self.on_warning: Callable[[str, UsageReport], None] = lambda key_id, report: None
         self.allowance_bytes = allowance_bytes
         self._store = store
         self._clock_ms = clock_ms
-        self._node_epoch = secrets.token_hex(16)
+        self._file = file
+        self._file_failing = False
+        self._monotonic = monotonic
+        self._flushed_s = monotonic()
+        self._node_epoch = new_epoch() if file is None else file.epoch
         self._seq = 0
         self._counts: dict[str, _Count] = {}
         self._pending: defaultdict[UsageCell, int] = defaultdict(int)
-        self._unconfirmed: _Batch | None = None
+        self._unconfirmed: Batch | None = None
         self._flushing = asyncio.Lock()
+        self._writing: asyncio.Task[None] | None = None
 
     async def open(self, *keys: Key) -> None:
         """Load what keys have used; once a key is open, its bytes can be added."""
@@ -218,36 +262,55 @@ class Meter:
         )
 
     def pending_bytes(self) -> int:
-        """Bytes that a crash would lose now."""
-        waiting = self._unconfirmed.deltas.values() if self._unconfirmed else ()
-        return sum(self._pending.values()) + sum(waiting)
+        """Bytes that the store has not confirmed."""
+        return sum(sum(batch.deltas.values()) for batch in self._unwritten())
+
+    def flush_age_s(self) -> float:
+        """Seconds since the store last took what there was to write."""
+        return self._monotonic() - self._flushed_s
 
     def _current(self, key_id: str, now_ms: int) -> _Count:
         count = self._counts[key_id]
-        if now_ms >= count.end_ms:
-            count.begin(period_at(count.key.created_at_ms, now_ms))
+        if not count.holds(now_ms):
+            count.turn(period_at(count.key.created_at_ms, now_ms))
         return count
 
     async def flush(self) -> None:
-        """Write what was counted since the last flush; tell who crossed a mark.
+        """Write what was counted since the last flush; report the keys that crossed a mark.
 
         Raises:
             ServiceUnavailable: The store does not answer. Nothing is lost: the next flush tries
                 the same batch under the same number.
         """
+        self._settle()
         async with self._flushing:
-            # Before the store, because a store that is away must not lift the limit.
-            self._tell(list(self._pending))
             await self._deliver()
             self._unconfirmed = self._next_batch()
             await self._deliver()
+            if self._file is not None and self._file.holds_usage:
+                await self._keep([])
 
-    def _next_batch(self) -> _Batch | None:
+    def _settle(self) -> None:
+        """Collect from the connections, and say who crossed a mark.
+
+        Before any write, because a store that is away must not lift the limit.
+        """
+        self.collect()
+        self._tell(list(self._pending))
+
+    def _next_batch(self) -> Batch | None:
         if not self._pending:
             return None
         deltas, self._pending = self._pending, defaultdict(int)
         self._seq += 1
-        return _Batch(self._seq, deltas)
+        return Batch(self._seq, deltas)
+
+    def _unwritten(self) -> list[Batch]:
+        """What a flush would write now, under the numbers that it would have."""
+        batches = [self._unconfirmed] if self._unconfirmed else []
+        if self._pending:
+            batches.append(Batch(self._seq + 1, dict(self._pending)))
+        return batches
 
     async def _deliver(self) -> None:
         batch = self._unconfirmed
@@ -256,6 +319,7 @@ class Meter:
         number = (self._node_epoch, batch.seq)
         totals = await self._store.apply_usage(number, batch.deltas, self._clock_ms())
         self._unconfirmed = None
+        self._flushed_s = self._monotonic()
         # The totals hold what other nodes delivered to the same keys.
         for cell, total in (totals or {}).items():
             count = self._counts[cell.key_id]
@@ -270,6 +334,7 @@ class Meter:
             if mark <= count.told:
                 continue
             count.told = mark
+            ALLOWANCE_MARKS.labels(mark.name.lower()).inc()
             if mark is Mark.OVER:
                 self.on_over(cell.key_id)
             else:
@@ -277,18 +342,82 @@ class Meter:
 
     async def run(self, interval_s: float) -> None:
         """Flush until cancelled."""
-        await every(interval_s, self.flush, what="Writing usage to the database")
+        await every(interval_s, self.round, what="Writing usage to the database")
 
-    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Flush what is left, trying again for a while if the store does not answer."""
+    async def round(self) -> None:
+        """Flush; what the store does not take, or not in `SLOW_WRITE_S`, goes into the file.
+
+        Raises:
+            ServiceUnavailable: The store does not answer.
+        """
+        USAGE_FLUSH_AGE.set(self.flush_age_s())
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="usage-write")
+        else:
+            self._settle()
+        done, _ = await asyncio.wait((self._writing,), timeout=SLOW_WRITE_S)
+        if not done:
+            await self._keep(self._unwritten())
+            return
+        writing, self._writing = self._writing, None
+        if writing.exception() is not None:
+            await self._keep(self._unwritten())
+        writing.result()
+
+    async def _write(self) -> None:
+        await self.flush()
+        if self.flush_age_s() >= PROBE_S:
+            await self._store.probe(self._clock_ms())
+            self._flushed_s = self._monotonic()
+
+    async def _keep(self, batches: list[Batch]) -> bool:
+        """Make the file hold these batches and no others; return whether it does."""
+        if self._file is None:
+            return False
+        try:
+            await asyncio.to_thread(self._file.put, batches)
+        except OSError as error:
+            if not self._file_failing:
+                log.error("The usage file %s cannot be written: %s.", self._file.path, error)
+            self._file_failing = True
+            USAGE_FILE_FAILING.set(1)
+            return False
+        self._file_failing = False
+        USAGE_FILE_FAILING.set(0)
+        USAGE_FILE_IN_USE.set(self._file.holds_usage)
+        return True
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> int:
+        """Flush what is left; what the store does not take for a while goes into the file.
+
+        Returns:
+            How many bytes of usage are lost because neither could be written.
+        """
         try:
             async with asyncio.timeout(timeout_s):
-                while True:
-                    if await self._flushed():
-                        return
+                while not await self._flushed():
+                    await self._keep(self._unwritten())
                     await asyncio.sleep(CLOSE_PAUSE_S)
         except TimeoutError:
-            log.error("%d bytes of usage could not be written", self.pending_bytes())
+            pass
+        return await self._end()
+
+    async def _end(self) -> int:
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+        left_bytes = self.pending_bytes()
+        kept = not left_bytes or await self._keep(self._unwritten())
+        if kept:
+            if left_bytes and self._file is not None:
+                log.error(
+                    "%d bytes of usage could not be written; the next start takes them from %s.",
+                    left_bytes,
+                    self._file.path,
+                )
+            return 0
+        log.error("%d bytes of usage could not be written and are lost.", left_bytes)
+        return left_bytes
 
     async def _flushed(self) -> bool:
         try:
@@ -296,3 +425,8 @@ class Meter:
         except OnebookError:
             return False
         return True
+
+
+def new_epoch() -> str:
+    """A name that no other node, and no other run of this one, has."""
+    return secrets.token_hex(16)

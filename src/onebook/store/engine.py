@@ -1,21 +1,21 @@
-"""Opening a database: the drivers, what SQLite must be told, and foreign errors in our words.
+"""Opening a database: the drivers, the settings of SQLite, and its file.
 
 SQLite runs in WAL mode with `synchronous=FULL`, because usage is billed and a commit must survive
 a power cut (https://www.sqlite.org/wal.html, https://www.sqlite.org/pragma.html#pragma_synchronous).
 """
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from onebook.errors import ConfigError, ServiceUnavailable
+from onebook.errors import ConfigError
+from onebook.store.faults import FileFault
 
 DRIVERS = {
     "sqlite": "sqlite+aiosqlite",
@@ -27,7 +27,6 @@ CONNECT_TIMEOUT_S = 5
 COMMAND_TIMEOUT_S = 10
 POOL_WAIT_S = 10
 CONNECTIONS_MAX = 10
-RETRY_AFTER_S = 1.0
 
 # Execution option that says which statement begins a transaction on SQLite.
 BEGIN = "onebook_begin"
@@ -77,26 +76,70 @@ def _postgres(url: URL) -> AsyncEngine:
 def _sqlite(url: URL) -> AsyncEngine:
     if not url.database or url.database == ":memory:":
         raise ConfigError("store.url must name a file: several connections share the database.")
-    _make_private(Path(url.database))
     engine = create_async_engine(
-        url,
+        url.set(database=str(Path(url.database).absolute())),
         hide_parameters=True,
         pool_size=CONNECTIONS_MAX,
         max_overflow=0,
         pool_timeout=POOL_WAIT_S,
     )
+    event.listen(engine.sync_engine, "do_connect", _existing_only)
     event.listen(engine.sync_engine, "connect", _connected)
     event.listen(engine.sync_engine, "begin", _begun)
     return engine
 
 
-def _make_private(path: Path) -> None:
-    """Create the file so that only its owner reads it; SQLite gives -wal and -shm the same mode."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise ConfigError(f"The database {path} cannot be opened: {error.strerror}.") from None
+class DatabaseFile:
+    """The file of a SQLite database: made once, and the same file from then on.
+
+    SQLite goes on with a file that was deleted or replaced, and what it commits is gone with it:
+    https://www.sqlite.org/howtocorrupt.html, section 2.4.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity: tuple[int, int] | None = None
+
+    def create(self) -> None:
+        """Make the file, for its owner only, if there is none; -wal and -shm take its mode.
+
+        Raises:
+            ConfigError: It cannot be made.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            reason = f"The database {self.path} cannot be made or opened: {error.strerror}."
+            raise ConfigError(reason) from None
+
+    def check(self) -> None:
+        """Compare the file at the path with the one that was opened first.
+
+        Raises:
+            FileFault: It is missing, or another one.
+        """
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            if self._identity is None:
+                raise FileFault(f"The database {self.path} is missing: {error.strerror}.") from None
+            raise FileFault(
+                f"The database {self.path} was deleted or moved while the node runs; put it back."
+            ) from None
+        identity = (found.st_dev, found.st_ino)
+        if self._identity is None:
+            self._identity = identity
+        elif identity != self._identity:
+            raise FileFault(
+                f"The database {self.path} was replaced while the node runs; restart the node."
+            )
+
+
+def _existing_only(_dialect: Any, _record: Any, args: list[Any], options: dict[str, Any]) -> None:
+    """Open without creating: a file that is missing is an error, never an empty database."""
+    args[0] = f"file:{quote(args[0])}?mode=rw"
+    options["uri"] = True
 
 
 def _connected(connection: Any, _record: Any) -> None:
@@ -113,16 +156,3 @@ def _begun(connection: Connection) -> None:
     begin = connection.get_execution_options().get(BEGIN, WRITES)
     if begin:
         connection.exec_driver_sql(begin)
-
-
-@asynccontextmanager
-async def database_errors() -> AsyncIterator[None]:
-    """Map what drivers raise to `ServiceUnavailable`; a broken rule of the data passes through."""
-    try:
-        yield
-    except IntegrityError:
-        raise
-    except (DBAPIError, SQLAlchemyError, OSError, TimeoutError) as error:
-        raise ServiceUnavailable(
-            "The database does not answer; try again in a moment.", retry_after_s=RETRY_AFTER_S
-        ) from error

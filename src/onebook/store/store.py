@@ -10,25 +10,33 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from msgspec import Struct, convert
-from sqlalchemy import ColumnElement, Row, bindparam, delete, func, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Update,
+    bindparam,
+    delete,
+    func,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from onebook.errors import InvalidRequest, ServiceUnavailable
+from onebook.errors import ConfigError, DatabaseUnavailable, InvalidRequest
 from onebook.model import KeyStatus
-from onebook.store.engine import (
-    AT_ONCE,
-    BEGIN,
-    RETRY_AFTER_S,
-    WRITES,
-    database_errors,
-    open_engine,
-)
+from onebook.store import outage
+from onebook.store.engine import AT_ONCE, BEGIN, WRITES, DatabaseFile, open_engine
+from onebook.store.faults import database_errors
+from onebook.store.outage import Outage
 from onebook.store.rows import (
     AccountRow,
     Change,
@@ -52,6 +60,8 @@ from onebook.store.tables import (
 OPERATION_TIMEOUT_S = 15.0
 WAL_TRIES_MAX = 100
 WAL_PAUSE_S = 0.05
+WRITTEN_AT = "written_at_ms"  # the fact that `probe` writes
+BATCHES_KEPT = 2  # of every node epoch, however old: a usage file holds no more
 # Serialises the rare writes that nodes watch for, so that their stamps appear in order.
 CHANGES_LOCK = 0x6368616E676573
 
@@ -89,17 +99,35 @@ def _whole(
 
 
 class Store:
-    """One database; an async context manager that owns its connections."""
+    """One database; an async context manager that owns its connections.
+
+    A SQLite file is made by `upgrade` only: whatever else finds none, or another one than it began
+    with, raises `DatabaseUnavailable`.
+    """
 
     def __init__(self, url: str) -> None:
         self._engine: AsyncEngine = open_engine(url)
         self._on_postgres = self._engine.dialect.name == "postgresql"
+        self._file = (
+            None if self._on_postgres else DatabaseFile(Path(self._engine.url.database or ""))
+        )
+        self._outage = Outage()
         # A read is one statement, and needs no transaction around it.
         alone = {"isolation_level": "AUTOCOMMIT"} if self._on_postgres else {BEGIN: AT_ONCE}
         self._reads = self._engine.execution_options(**alone)
         self._writes = self._engine.execution_options(**{BEGIN: WRITES})
         self._insert = postgresql.insert if self._on_postgres else sqlite.insert
         self._running: set[asyncio.Task[Any]] = set()
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a SQLite database."""
+        return None if self._file is None else self._file.path
+
+    @property
+    def name(self) -> str:
+        """What to call the database in the names of files about it."""
+        return f"{self._engine.url.database}" if self._file is None else self._file.path.name
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,13 +146,41 @@ class Store:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        async with database_errors(), asyncio.timeout(OPERATION_TIMEOUT_S):
-            return await asyncio.shield(task)
+        try:
+            async with asyncio.timeout(OPERATION_TIMEOUT_S):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            reason = f"It did not answer within {OPERATION_TIMEOUT_S:g} s."
+            self._outage.failed(outage.READS, reason)
+            raise DatabaseUnavailable(reason) from None
 
     @asynccontextmanager
     async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        async with database_errors(), engine.begin() as connection:
-            yield connection
+        kind: outage.Kind = outage.WRITES if engine is self._writes else outage.READS
+        try:
+            async with self._connected(engine) as connection:
+                yield connection
+        except DatabaseUnavailable as error:
+            self._outage.failed(kind, error.reason)
+            raise
+        self._outage.succeeded(kind)
+
+    @asynccontextmanager
+    async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        """One transaction, its errors mapped."""
+        async with database_errors(self._engine.url):
+            self.check_file()
+            async with engine.begin() as connection:
+                yield connection
+
+    def check_file(self) -> None:
+        """Check that the file of a SQLite database is still the one that was opened.
+
+        Raises:
+            FileFault: It is missing, or another one.
+        """
+        if self._file is not None:
+            self._file.check()
 
     @_whole
     async def _all(self, statement: Any) -> list[Row[Any]]:
@@ -136,19 +192,27 @@ class Store:
         async with self._begin(self._reads) as connection:
             return (await connection.execute(statement)).first()
 
-    async def upgrade(self) -> None:
+    async def upgrade(self, *, create: bool = True) -> None:
         """Bring the schema to this release; several nodes may do so at once.
 
+        Args:
+            create: Whether to make the file of a SQLite database if there is none.
+
         Raises:
-            ConfigError: A newer release wrote this database.
+            ConfigError: The database cannot be used, or a newer release wrote it.
         """
         # Alembic costs a tenth of a second to import, which only this method should pay.
         from onebook.store import migrate
 
-        if not self._on_postgres:
-            await self._use_wal()
-        async with self._begin(self._writes) as connection:
-            await connection.run_sync(migrate.upgrade)
+        if self._file is not None and create:
+            self._file.create()
+        try:
+            if self._file is not None:
+                await self._use_wal()
+            async with self._connected(self._writes) as connection:
+                await connection.run_sync(migrate.upgrade)
+        except DatabaseUnavailable as error:
+            raise ConfigError(error.reason) from error
 
     async def _use_wal(self) -> None:
         """Switch the file to WAL, which SQLite remembers in it.
@@ -157,7 +221,8 @@ class Store:
         journal), so two nodes that start together take turns by trying again.
         """
         for _ in range(WAL_TRIES_MAX):
-            async with database_errors():
+            async with database_errors(self._engine.url):
+                self.check_file()
                 try:
                     async with self._reads.connect() as connection:
                         await connection.exec_driver_sql("PRAGMA journal_mode=WAL")
@@ -166,9 +231,7 @@ class Store:
                     if "locked" not in str(error.orig):
                         raise
             await asyncio.sleep(WAL_PAUSE_S)
-        raise ServiceUnavailable(
-            "The database stays locked by another program.", retry_after_s=RETRY_AFTER_S
-        )
+        raise DatabaseUnavailable(f"The database {self.path} stays locked by another program.")
 
     @_whole
     async def fact(self, name: str, value: str) -> str:
@@ -178,6 +241,16 @@ class Store:
             await connection.execute(new)
             kept = select(facts.c.value).where(facts.c.name == name)
             return str((await connection.execute(kept)).scalar_one())
+
+    @_whole
+    async def probe(self, now_ms: int) -> None:
+        """Write a fact, to learn whether the database takes writes."""
+        new = self._insert(facts).values(name=WRITTEN_AT, value=str(now_ms))
+        put = new.on_conflict_do_update(
+            index_elements=[facts.c.name], set_={"value": new.excluded.value}
+        )
+        async with self._begin(self._writes) as connection:
+            await connection.execute(put)
 
     @_whole
     async def create_account(self, account: AccountRow) -> None:
@@ -212,14 +285,21 @@ class Store:
     async def move_account(
         self, account_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
     ) -> bool:
-        """Change an account's status if it still is the first of `moved`; say whether it was."""
+        """Change an account's status if it still is the first of `moved`; say whether it was.
+
+        The sessions of its keys end for good if it may no longer be used.
+        """
         status, following = moved
         same = (accounts.c.account_id == account_id, accounts.c.status == status)
         async with self._begin(self._writes) as connection:
             stamp = await self._stamp(connection, change)
             moving = update(accounts).where(*same).values(status=following, **stamp)
             moving_id = moving.returning(accounts.c.account_id)
-            return (await connection.execute(moving_id)).first() is not None
+            moved_one = (await connection.execute(moving_id)).first() is not None
+            if moved_one and following is not KeyStatus.ACTIVE:
+                theirs = select(keys.c.key_id).where(keys.c.account_id == account_id)
+                await connection.execute(_end_sessions(sessions.c.key_id.in_(theirs)))
+            return moved_one
 
     @_whole
     async def create_key(self, key: KeyRow, digest: bytes) -> None:
@@ -277,19 +357,29 @@ class Store:
     async def move_key(
         self, key_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
     ) -> bool:
-        """Change a key's status if it still is the first of `moved`; say whether it was."""
+        """Change a key's status if it still is the first of `moved`; say whether it was.
+
+        Its sessions end for good if it may no longer be used.
+        """
         status, following = moved
         same = (keys.c.key_id == key_id, keys.c.status == status)
         async with self._begin(self._writes) as connection:
             stamp = await self._stamp(connection, change)
             moving = update(keys).where(*same).values(status=following, **stamp)
-            return (await connection.execute(moving.returning(keys.c.key_id))).first() is not None
+            moving_id = moving.returning(keys.c.key_id)
+            moved_one = (await connection.execute(moving_id)).first() is not None
+            if moved_one and following is not KeyStatus.ACTIVE:
+                await connection.execute(_end_sessions(sessions.c.key_id == key_id))
+            return moved_one
 
     @_whole
     async def rotate_key(
         self, key_id: str, secret: tuple[str, bytes], change: Change, *, retires_at_ms: int
     ) -> None:
-        """Give a key another secret (prefix, digest); the ones before it retire at a time."""
+        """Give a key another secret (prefix, digest); the ones before it retire at a time.
+
+        The key's sessions end for good if that time has come.
+        """
         prefix, digest = secret
         before = (key_secrets.c.key_id == key_id, _open_after(retires_at_ms))
         new = {"digest": digest, "key_id": key_id, "created_at_ms": change.now_ms}
@@ -302,6 +392,14 @@ class Store:
             await connection.execute(
                 update(keys).where(keys.c.key_id == key_id).values(prefix=prefix, **stamp)
             )
+            if retires_at_ms <= change.now_ms:
+                await connection.execute(_end_sessions(sessions.c.key_id == key_id))
+
+    async def open_secrets(self, key_ids: Collection[str], now_ms: int) -> set[bytes]:
+        """The digests that open any of these keys at a time."""
+        found = select(key_secrets.c.digest)
+        found = found.where(key_secrets.c.key_id.in_(key_ids), _open_after(now_ms))
+        return {row.digest for row in await self._all(found)}
 
     @_whole
     async def touch_keys(self, used_at_ms: Mapping[str, int]) -> None:
@@ -331,9 +429,13 @@ class Store:
 
     @_whole
     async def create_session(
-        self, session: SessionRow, digest: bytes, *, live_max: int
-    ) -> list[bytes]:
-        """Add a session; the oldest beyond `live_max` go, and their digests are returned."""
+        self, session: SessionRow, digest: bytes, *, secret: bytes, live_max: int
+    ) -> list[bytes] | None:
+        """Add a session; the oldest beyond `live_max` go, and their digests are returned.
+
+        Returns None, and adds nothing, if the digest `secret` no longer opens the key or the key
+        may not be used: a node learns of that up to a second late.
+        """
         row = _columns(session)
         mine = (
             sessions.c.key_id == session.key_id,
@@ -342,10 +444,18 @@ class Store:
         excess = select(sessions.c.id).where(*mine).order_by(sessions.c.id.desc())
         gone = delete(sessions).where(sessions.c.id.in_(excess.offset(live_max)))
         async with self._begin(self._writes) as connection:
-            # Two nodes that add a session to one key take turns, or both would spare the oldest.
-            await connection.execute(
-                select(keys.c.key_id).where(keys.c.key_id == session.key_id).with_for_update()
+            # Locked: of two nodes that add a session to one key both would spare the oldest, and
+            # a suspension that commits meanwhile would not end this session.
+            usable = select(keys.c.key_id).join(accounts).join(key_secrets).with_for_update()
+            usable = usable.where(
+                keys.c.key_id == session.key_id,
+                keys.c.status == KeyStatus.ACTIVE,
+                accounts.c.status == KeyStatus.ACTIVE,
+                key_secrets.c.digest == secret,
+                _open_after(session.created_at_ms),
             )
+            if (await connection.execute(usable)).first() is None:
+                return None
             await connection.execute(sessions.insert().values(digest=digest, **row))
             return [
                 row.digest for row in await connection.execute(gone.returning(sessions.c.digest))
@@ -401,13 +511,24 @@ class Store:
 
     @_whole
     async def prune(self, *, sessions_before_ms: int, batches_before_ms: int) -> None:
-        """Forget sessions that ended, and batches that were applied, before a time."""
+        """Forget sessions that ended, and batches that were applied, before a time.
+
+        The last batches of every node stay: a usage file that a crash left behind names them, and
+        may be taken in long after.
+        """
+        same_node = usage_batches.alias()
+        newest = select(func.max(same_node.c.seq)).where(
+            same_node.c.node_epoch == usage_batches.c.node_epoch
+        )
+        superseded = usage_batches.c.seq <= newest.scalar_subquery() - BATCHES_KEPT
         async with self._begin(self._writes) as connection:
             await connection.execute(
                 delete(sessions).where(sessions.c.expires_at_ms < sessions_before_ms)
             )
             await connection.execute(
-                delete(usage_batches).where(usage_batches.c.applied_at_ms < batches_before_ms)
+                delete(usage_batches).where(
+                    usage_batches.c.applied_at_ms < batches_before_ms, superseded
+                )
             )
 
     @_whole
@@ -471,6 +592,11 @@ def _environment(exchange: str, environment: str) -> tuple[ColumnElement[bool], 
 
 def _open_after(at_ms: int) -> ColumnElement[bool]:
     return or_(key_secrets.c.retires_at_ms.is_(None), key_secrets.c.retires_at_ms > at_ms)
+
+
+def _end_sessions(which: ColumnElement[bool]) -> Update:
+    """End sessions, whatever a node's clock says: they expired when they began."""
+    return update(sessions).where(which).values(expires_at_ms=sessions.c.created_at_ms)
 
 
 def _value(row: Row[Any], kind: type[T]) -> T:

@@ -1,0 +1,218 @@
+"""Usage files: whole after any cut, taken in exactly once, never from a node that lives."""
+
+import asyncio
+import multiprocessing
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from onebook.accounts import Meter, spill
+from onebook.accounts.keys import Key, key_of
+from onebook.accounts.spill import Batch, UsageFile, take_in
+from onebook.accounts.usage import stored_usage
+from onebook.errors import DatabaseUnavailable
+from onebook.store import Store, UsageCell
+
+from .conftest import START_MS, House
+
+NAME = "onebook.db"
+
+
+@pytest.fixture
+async def key(house: House) -> Key:
+    row = await house.store.key(house.key_id)
+    assert row is not None
+    return key_of(row)
+
+
+def batch(seq: int, key: Key, count: int) -> Batch:
+    return Batch(seq, {UsageCell(key.key_id, START_MS): count})
+
+
+async def total(house: House, key: Key) -> int:
+    return await house.store.usage(UsageCell(key.key_id, START_MS))
+
+
+async def test_what_a_node_left_is_taken_in_once_also_from_a_copy(
+    house: House, key: Key, tmp_path: Path
+) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([batch(1, key, 10), batch(2, key, 5)])
+    await house.store.apply_usage(("epoch", 1), {UsageCell(key.key_id, START_MS): 10}, 0)
+    file.release()
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    copy = shutil.copy(file.path, tmp_path / "copy")
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 5, "batch 1 was counted"
+    assert not file.path.exists()
+    os.rename(copy, file.path)
+    await house.store.prune(sessions_before_ms=0, batches_before_ms=START_MS + 10**12)
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 0
+    assert await total(house, key) == 15
+
+
+async def test_the_file_of_a_living_node_is_left_alone(
+    house: House, key: Key, tmp_path: Path
+) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([batch(1, key, 10)])
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 0
+    assert file.path.exists()
+    file.put([])
+    file.release()
+    assert not file.path.exists(), "it held nothing"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 8, 20, 30])
+async def test_a_write_that_was_cut_off_leaves_the_one_before(
+    house: House, key: Key, tmp_path: Path, cut: int
+) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([batch(1, key, 10)])
+    file.put([batch(1, key, 10), batch(2, key, 7)])
+    offset = 2 % spill.SLOTS * spill.SLOT_BYTES
+    with file.path.open("r+b") as raw:
+        raw.seek(offset + cut)
+        raw.write(b"\xff" * 16)
+    file.release()
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 10
+
+
+async def test_a_file_without_a_whole_slot_stays_and_is_named(
+    house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / f"{NAME}.usage-x").write_bytes(b"damaged" * 100)
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 0
+    assert "is damaged" in caplog.text
+    assert (tmp_path / f"{NAME}.usage-x").exists()
+
+
+async def test_usage_of_keys_that_another_database_has_stays(
+    house: House, key: Key, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([Batch(1, {UsageCell("key_of_another", START_MS): 10})])
+    file.release()
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 0
+    assert "holds 10 bytes of keys that this database lacks" in caplog.text
+    assert file.path.exists()
+
+
+async def test_too_many_keys_are_an_error_and_what_was_kept_stays(
+    house: House, key: Key, tmp_path: Path
+) -> None:
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([batch(1, key, 10)])
+    many = {UsageCell(f"key_{number:012}", START_MS): number for number in range(60_000)}
+    with pytest.raises(OSError, match="so many keys"):
+        file.put([Batch(1, many)])
+    file.release()
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 10
+
+
+async def test_ten_thousand_keys_fit(tmp_path: Path) -> None:
+    cells = {UsageCell(f"key_{number:012}", START_MS): 10**12 for number in range(10_000)}
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file.put([Batch(1, cells), Batch(2, cells)])
+    file.release()
+
+
+def _take_in(folder: Path, url: str, results: "multiprocessing.Queue[object]") -> None:
+    async def work() -> int:
+        async with Store(url) as store:
+            return await take_in(folder, NAME, store, START_MS)
+
+    try:
+        results.put(asyncio.run(work()))
+    except Exception as error:
+        results.put(repr(error))
+
+
+async def test_of_processes_that_start_at_once_one_takes_it_in(
+    house: House, key: Key, tmp_path: Path
+) -> None:
+    folder = tmp_path / "files"
+    for number in range(20):
+        file = UsageFile.create(folder, NAME, f"epoch{number}")
+        file.put([batch(1, key, 10)])
+        file.release()
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    url = str(house.store._engine.url)
+    nodes = [context.Process(target=_take_in, args=(folder, url, results)) for _ in range(3)]
+    for node in nodes:
+        node.start()
+    taken = [await asyncio.to_thread(results.get, timeout=30) for _ in nodes]
+    for node in nodes:
+        node.join()
+    results.close()
+    results.join_thread()
+    assert sum(taken) == 200
+    assert await total(house, key) == 200
+    assert list(folder.iterdir()) == []
+
+
+class Away:
+    """A store whose writes never answer, or fail."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.usage_of = store.usage_of
+        self.probe = store.probe
+        self.hangs = False
+        self.fails = False
+
+    async def apply_usage(self, *details: object) -> object:
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.fails:
+            raise DatabaseUnavailable("it is away")
+        return await self._store.apply_usage(*details)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", ["hangs", "fails"])
+async def test_each_round_without_the_store_reaches_the_file(
+    house: House, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 0.01)
+    away = Away(house.store)
+    setattr(away, how, True)
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    meter = Meter(away, house.clock, file=file)  # type: ignore[arg-type]
+    await meter.open(key)
+    unsettled = [3, 4, 5]
+    meter.collect = lambda: meter.add(key.key_id, unsettled.pop()) if unsettled else None
+    for _ in range(3):
+        if how == "fails":
+            with pytest.raises(DatabaseUnavailable):
+                await meter.round()
+        else:
+            await meter.round()
+    if meter._writing is not None:
+        meter._writing.cancel()
+    file.release()  # as the kernel does when the node is killed
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 12
+    assert await stored_usage(house.store, key, house.clock()) == 12
+
+
+async def test_when_the_store_is_back_the_file_is_emptied_and_nothing_counts_twice(
+    house: House, key: Key, tmp_path: Path
+) -> None:
+    away = Away(house.store)
+    away.fails = True
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    meter = Meter(away, house.clock, file=file)  # type: ignore[arg-type]
+    await meter.open(key)
+    for _ in range(2):
+        meter.add(key.key_id, 10)
+        with pytest.raises(DatabaseUnavailable):
+            await meter.round()
+    kept = file.path.read_bytes()
+    away.fails = False
+    await meter.round()
+    assert not file.holds_usage
+    file.release()
+    file.path.write_bytes(kept)  # a crash before it was emptied
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 0
+    assert await stored_usage(house.store, key, house.clock()) == 20
