@@ -14,9 +14,14 @@ from onebook.gateway import frames
 from onebook.gateway.client import Client
 from onebook.gateway.hub import Hub
 from onebook.gateway.protocol import Connection
+from onebook.gateway.turns import Turns
 
 OPEN_WIDE = GatewaySettings(
-    path="/api/v1/ws", message_bytes_max=32 << 20, flood_burst=1_000_000, unsent_bytes_max=1 << 30
+    path="/api/v1/ws",
+    message_bytes_max=32 << 20,
+    keyless_message_bytes_max=32 << 20,
+    flood_burst=1_000_000,
+    unsent_bytes_max=1 << 30,
 )
 
 
@@ -27,13 +32,15 @@ class EchoHub:
 
     def __init__(self, settings=OPEN_WIDE):
         self.settings = settings
-        self.monotonic = asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
+        self.monotonic = loop.time
+        self.turns = Turns(turn_s=settings.turn_s, monotonic=loop.time, call_soon=loop.call_soon)
         self.protocol = type("EchoConnection", (Echo,), {"hub": self, "__slots__": ()})
         self._origins = None
         self._extensions = [frames.SharedDeflate()]
 
     def client(self):
-        return Client(settings=self.settings, tiers=None, directory=None, limits=None)
+        return Client(settings=self.settings, tiers=None, directory=None, limits=None, views=None)
 
     def wall_us(self):
         return 0
@@ -44,13 +51,17 @@ class EchoHub:
     def knock(self, connection, forwarded_for):
         return 0
 
+    def rest(self, connection, seconds):
+        connection.rest(True)
+        asyncio.get_running_loop().call_later(seconds, connection.rest, False)
+
     def opened(self, connection, api_key):
         connection.ping_at = 0.0
 
     def _nothing(self, *_):
         pass
 
-    refused = control_received = fell_behind = caught_up = ending = lost = _nothing
+    refused = frame_received = fell_behind = caught_up = ending = lost = answered = _nothing
 
 
 class Echo(Connection):

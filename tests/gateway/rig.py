@@ -62,6 +62,7 @@ class Market:
         }
         self.wanted = {}
         self.states = {}
+        self.lists_missing = set()
 
     def instrument(self, exchange, symbol):
         return self._instruments.get((exchange, symbol))
@@ -71,6 +72,9 @@ class Market:
 
     def pairs(self, exchange):
         return [symbol for name, symbol in self._instruments if name == exchange]
+
+    def unread(self):
+        return self.lists_missing
 
     def suggest(self, symbol, n=3):
         return sorted({traded for _, traded in self._instruments})[:n]
@@ -138,17 +142,25 @@ class Node:
     def snapshot(self, exchange, bids=BOOK[0], asks=BOOK[1], symbol=SYMBOL):
         instrument = self.market.instrument(exchange, symbol)
         self.books.open(instrument)
-        self._apply(Snapshot(instrument, levels(bids), levels(asks)))
+        whole = Snapshot(instrument, levels(bids), levels(asks))
+        assert self.books.fill(whole, self.clock.monotonic()) is None
 
     def delta(self, exchange, bids, asks=(), symbol=SYMBOL):
-        self._apply(Delta(self.market.instrument(exchange, symbol), levels(bids), levels(asks)))
-
-    def _apply(self, output):
-        assert self.books.apply(output, self.clock.monotonic()) is None
+        changed = Delta(self.market.instrument(exchange, symbol), levels(bids), levels(asks))
+        assert self.books.change(changed, self.clock.monotonic()) is None
 
     def lose(self, exchange, reason="gap", symbol=SYMBOL):
         instrument = self.market.instrument(exchange, symbol)
         self.books.set_health(instrument, Health.STALE, reason, self.clock.monotonic())
+
+    async def acknowledged(self):
+        """Let every client acknowledge what it got, and charge it."""
+
+        def nothing_left():
+            self.hub.settle_all()
+            return not any(each.sent for each in self.hub.connections if each.client.key)
+
+        await settled(nothing_left)
 
     def later(self, seconds):
         """Put the clock forward and beat once."""

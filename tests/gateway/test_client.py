@@ -1,12 +1,15 @@
 """Conversations: what a client says goes in, what follows comes out. Rows of contract section 2."""
 
 import json
+import re
 
 import msgspec
 import pytest
 
 from onebook.accounts import Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
+from onebook.core import MEMBERS_MAX, View
+from onebook.exchanges import NAMES
 from onebook.gateway.client import NONE_SUBSCRIBED, TABLE, Client, State
 from onebook.gateway.codes import CLOSE_CODES, ERRORS
 from onebook.gateway.directory import Directory
@@ -21,6 +24,8 @@ from onebook.gateway.outputs import (
     Unsubscribe,
     Verify,
 )
+from onebook.gateway.plain import must_be
+from onebook.gateway.views import KeyViews
 from onebook.model import KeyStatus, Tier
 from onebook.streams import StreamKey
 
@@ -39,7 +44,8 @@ LISTED = {
     "BTC/USD": ["coinbase", "kraken"],
     "DOGE/USDT": ["binance"],
 }
-SUPPORTED = ["binance", "bybit", "coinbase", "kraken", "okx", "poloniex"]
+SUPPORTED = sorted(NAMES)
+AWAY = {"bybit": "offline", "coinbase": "maintenance"}
 
 
 class Listed:
@@ -54,8 +60,13 @@ class Listed:
     def suggest(self, symbol, n=3):
         return ["BTC/USD", "BTC/USDT", "DOGE/USDT"][:n]
 
+    unread_names: frozenset = frozenset()
+
+    def unread(self):
+        return self.unread_names
+
     def state(self, exchange):
-        return {"bybit": "offline", "coinbase": "maintenance"}.get(exchange, "active")
+        return AWAY.get(exchange, "active")
 
 
 class Conversation:
@@ -70,6 +81,7 @@ class Conversation:
             tiers=TierSettings(),
             directory=Directory(listed, listed, monotonic=lambda: self.now_s),
             limits=self.limits,
+            views=KeyViews(),
         )
 
     @property
@@ -239,7 +251,7 @@ def test_the_reply_or_its_error_carries_the_id_back(alice, message, message_id):
 def test_an_id_that_is_neither_string_nor_number_is_refused(alice):
     (refusal,) = alice.says(type="ping", id=["x"])
     assert refusal["error"] == "invalid_message"
-    assert refusal["message"].startswith("id: expected")
+    assert refusal["message"].startswith("id: must be")
     assert "id" not in refusal
 
 
@@ -283,6 +295,7 @@ def test_subscribe_answers_with_what_was_accepted_and_opens_the_stream(alice):
             "levels": "object",
             "split": False,
             "group": None,
+            "ages": False,
         },
         "expected_gb_per_30_days": None,  # a new view has no rate yet
     }
@@ -308,6 +321,34 @@ def test_exchanges_are_a_list_all_or_all_but_some_and_former_names_count(alice, 
     assert response["exchanges"] == accepted
     assert response["requested"] == sent.get("exchanges", "all")
     assert opened.key.exchanges == tuple(accepted)
+
+
+def many(count):
+    """A client of a node with so many exchanges, which all trade BTC/USDT."""
+    names = [f"venue{number:02}" for number in range(count)]
+    listed = Listed()
+    listed.exchanges = lambda symbol: names
+    talk = Conversation().authenticated()
+    directory = talk.client.directory = Directory(listed, listed, monotonic=lambda: 0.0)
+    directory.supported = names
+    directory.resolve = {name: name for name in names}.get
+    return talk
+
+
+@pytest.mark.parametrize("kind", ["subscribe_aggregated", "get_aggregated_orderbook"])
+def test_a_view_of_more_exchanges_than_can_be_merged_is_refused_with_the_limit(kind):
+    (refusal,) = many(MEMBERS_MAX + 1).says(type=kind, symbol="BTC/USDT")
+    assert refusal["error"] == "invalid_parameters"
+    assert f"at most {MEMBERS_MAX} exchanges, and {MEMBERS_MAX + 1}" in refusal["message"]
+
+
+def test_a_view_of_as_many_exchanges_as_can_be_merged_is_subscribed():
+    talk = many(MEMBERS_MAX + 1)
+    response, subscribe = talk.says(
+        type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["all", "-venue07"]
+    )
+    assert len(response["exchanges"]) == MEMBERS_MAX
+    View(subscribe.key.exchanges, depth=20)
 
 
 def test_one_exchange_is_said_in_the_singular(alice):
@@ -347,9 +388,125 @@ def test_a_symbol_on_none_of_them_is_invalid_symbol(alice, exchanges):
         "invalid_symbol",
         kind="subscription_error",
         symbol=symbol,
-        suggested_symbols=["BTC/USD", "BTC/USDT", "DOGE/USDT"],
+        suggested_symbols=["BTC/USD", "BTC/USDT", "DOGE/USDT"]
+        if exchanges == "all"
+        else ["BTC/USD"],
     )
     assert alice.client.subscriptions is NONE_SUBSCRIBED
+
+
+def unread(alice, *names):
+    alice.client.directory.unread = lambda: set(names)
+
+
+@pytest.mark.parametrize("exchanges", ["all", ["bybit"], ["bybit", "coinbase"], ["all", "-okx"]])
+def test_a_symbol_that_an_unread_list_may_have_is_exchange_unavailable(alice, exchanges):
+    unread(alice, "bybit")
+    assert_error(
+        alice.says(type="subscribe_aggregated", symbol="BTC/EUR", exchanges=exchanges),
+        "exchange_unavailable",
+        kind="subscription_error",
+        symbol="BTC/EUR",
+        exchange="bybit",
+        retry_after=10,
+    )
+
+
+@pytest.mark.parametrize("exchanges", [["kraken"], ["all", "-bybit"]])
+def test_an_unread_list_that_was_not_asked_for_excuses_nothing(alice, exchanges):
+    unread(alice, "bybit")
+    (refusal,) = alice.says(type="subscribe_aggregated", symbol="BTC/EUR", exchanges=exchanges)
+    assert refusal["error"] == "invalid_symbol"
+
+
+def test_an_exchange_whose_list_is_unread_is_rejected_for_that(alice):
+    unread(alice, "bybit")
+    response, _ = alice.says(
+        type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["okx", "bybit", "coinbase"]
+    )
+    assert response["rejected"] == [
+        {"exchange": "bybit", "reason": "exchange_unavailable"},
+        {"exchange": "coinbase", "reason": "symbol_not_traded"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "exchanges", [["OKX", " Kraken "], ["OKEx", "kraken"], ["ALL", "-BINANCE"]]
+)
+def test_names_of_exchanges_have_no_case(alice, exchanges):
+    response, _ = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", exchanges=exchanges)
+    assert response["exchanges"] == ["kraken", "okx"]
+    assert response["requested"] == exchanges
+
+
+SECRETS = ["ob_live_" + "aB3" * 16 + "z", "obs_" + "aB3" * 14 + "z", "xob_live_" + "aB3" * 16 + "z"]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "SECRET"},
+        {"type": "subscribe_aggregated", "symbol": "SECRET"},
+        {"type": "subscribe_aggregated", "symbol": "BTC/USDT", "exchanges": ["SECRET"]},
+        {"type": "subscribe_aggregated", "symbol": "BTC/USDT", "exchanges": ["okx", "SECRET"]},
+        {"type": "subscribe_aggregated", "symbol": "BTC/USDT", "SECRET": 1},
+        {"type": "subscribe_aggregated", "symbol": "BTC/USDT", "mode": "SECRET"},
+        {"type": "subscribe_aggregated", "symbol": "BTC/USDT", "group": "SECRET"},
+        {"type": "get_aggregated_orderbook", "symbol": "SECRET"},
+        {"type": "unsubscribe_aggregated", "symbol": "SECRET"},
+        {"type": "resync", "symbol": "SECRET"},
+        {"type": "get_pairs", "exchange": "SECRET"},
+        {"type": {"SECRET": 1}},
+    ],
+)
+def test_keys_and_tokens_are_never_repeated(stranger, alice, message, secret):
+    text = json.dumps(message).replace("SECRET", secret)
+    for client in (stranger, alice):
+        assert secret[-40:] not in json.dumps(
+            [each for each in client.says(text) if isinstance(each, dict)]
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"exchanges": "okx"},
+            'exchanges: must be a list of names or "all", with at most 256 names.',
+        ),
+        (
+            {"exchanges": [1]},
+            'exchanges: must be a list of names or "all", with at most 256 names.',
+        ),
+        ({"depth": "20"}, "depth: must be a whole number from 1 to 500."),
+        ({"depth": 501}, "depth: must be a whole number from 1 to 500."),
+        ({"interval_ms": 9}, "interval_ms: must be a whole number from 10 to 60,000."),
+        ({"mode": "diff"}, 'mode: must be "full" or "delta".'),
+        ({"levels": None}, 'levels: must be "object" or "array".'),
+        ({"split": 1}, "split: must be true or false."),
+        ({"group": 0.5}, 'group: must be a price step as decimal text, such as "0.5".'),
+        ({"more": 1}, 'There is no field "more".'),
+        ({"id": [1]}, "id: must be text or a number."),
+        ({"symbol": 7}, 'symbol: must be a pair such as "BTC/USDT", of at most 64 characters.'),
+    ],
+)
+def test_what_is_wrong_is_said_in_plain_words(alice, options, sentence):
+    (refusal,) = alice.says(**{"type": "subscribe_aggregated", "symbol": "BTC/USDT"} | options)
+    assert refusal["message"] == sentence
+
+
+def test_a_missing_field_is_named(alice):
+    (refusal,) = alice.says(type="resync")
+    assert refusal["message"].startswith("symbol: is required; it must be a pair such as")
+
+
+@pytest.mark.parametrize("body", CLIENT_MESSAGES.values(), ids=CLIENT_MESSAGES)
+def test_every_field_has_words_for_what_it_must_be(body):
+    for field in body.__struct_fields__:
+        words = must_be(body, field)
+        assert not re.search(r"str|int\b|null|None|array$|enum|`", words), words
+        assert words != "JSON" or field == "client_time"
 
 
 @pytest.mark.parametrize(
@@ -364,6 +521,7 @@ def test_a_symbol_on_none_of_them_is_invalid_symbol(alice, exchanges):
         ({"mode": "diff"}, "mode"),
         ({"levels": "tuple"}, "levels"),
         ({"split": 1}, "split"),
+        ({"ages": 1}, "ages"),
         ({"group": 0.5}, "group"),
         ({"group": "0"}, "group"),
         ({"group": "-1"}, "group"),
@@ -400,6 +558,7 @@ def test_an_unknown_option_or_bad_value_is_invalid_parameters_naming_it(alice, o
         {"mode": "delta"},
         {"levels": "array"},
         {"split": True},
+        {"ages": True},
         {"group": "0.5"},
     ],
 )
@@ -465,6 +624,22 @@ def test_resync_sends_a_fresh_full_book_on_that_subscription(alice):
     assert alice.says(type="resync", symbol="BTC/USDT", id=9) == [Resend(opened.key, 9)]
 
 
+def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(alice):
+    options = {"depth": 7, "levels": "array", "split": True, "group": "0.5", "ages": True}
+    _, opened = alice.says(
+        type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["okx"], mode="delta", **options
+    )
+    ask = {"type": "get_aggregated_orderbook", "symbol": "BTC/USDT"}
+    assert alice.says(**ask) == [Look(opened.key, None)]
+    assert alice.says(**ask, depth=9, group=None) == [
+        Look(opened.key._replace(depth=9, group=""), None)
+    ]
+    (everywhere,) = alice.says(**ask, exchanges="all")
+    assert everywhere.key.exchanges != opened.key.exchanges
+    (other,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USD")
+    assert (other.key.depth, other.key.levels) == (20, "object")
+
+
 def test_get_aggregated_orderbook_works_without_a_subscription(alice):
     (look,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USD", depth=5, id=1)
     assert look == Look(StreamKey("BTC/USD", ("coinbase", "kraken"), depth=5), 1)
@@ -506,17 +681,10 @@ def test_get_exchanges_tells_supported_active_and_status(alice):
         "type": "exchanges_data",
         "data": {
             "supported_exchanges": SUPPORTED,
-            "active_exchanges": ["binance", "kraken", "okx", "poloniex"],
-            "total_supported": 6,
-            "total_active": 4,
-            "exchange_status": {
-                "binance": "active",
-                "bybit": "offline",
-                "coinbase": "maintenance",
-                "kraken": "active",
-                "okx": "active",
-                "poloniex": "active",
-            },
+            "active_exchanges": [name for name in SUPPORTED if name not in AWAY],
+            "total_supported": len(SUPPORTED),
+            "total_active": len(SUPPORTED) - 2,
+            "exchange_status": {name: AWAY.get(name, "active") for name in SUPPORTED},
         },
         "timestamp": "2025-11-20T10:00:00.000000Z",
     }
@@ -527,7 +695,7 @@ def test_get_pairs_of_all_counts_different_and_common_pairs(alice):
     data = reply["data"]
     assert data["exchanges"]["kraken"] == ["BTC/USD", "BTC/USDT"]
     assert data["exchanges"]["poloniex"] == []
-    assert (data["total_exchanges"], data["total_pairs"]) == (6, 3)
+    assert (data["total_exchanges"], data["total_pairs"]) == (len(SUPPORTED), 3)
     assert data["common_pairs"] == ["BTC/USD", "BTC/USDT"]
 
 

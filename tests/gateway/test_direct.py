@@ -243,6 +243,8 @@ from onebook.gateway.protocol import Connection
 assert not direct.COMPILED
 assert issubclass(Connection, direct.PurePeer)
 words = ["-k", "overtake and transport", "--no-cov", "-p", "no:cacheprovider"]
+# anyio is a plugin of pytest and is imported here before it.
+words += ["-W", "ignore:Module already imported"]
 sys.exit(pytest.main([sys.argv[1], *words]))
 """
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections import Counter
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -15,6 +16,7 @@ from websockets.frames import Frame, Opcode
 
 from gateway.echo import EchoHub
 from gateway.rig import BOOK, LISTED, PATIENCE_S, SYMBOL, gateway, parse, settled
+from onebook.accounts.keys import new_key
 from onebook.exchanges import EXCHANGES
 from onebook.model import Tier
 from onebook.store import Change
@@ -37,7 +39,7 @@ async def test_connect_authenticate_subscribe_receive(node, key, compression):
         assert (await client.next())["type"] == "welcome"
         welcome = await client.ask(type="authenticate", api_key=key, id=1)
         assert (welcome["type"], welcome["user_tier"], welcome["id"]) == ("welcome", "basic", 1)
-        assert welcome["authentication"] == {"api_key": key[:8] + "...", "status": "authenticated"}
+        assert welcome["authentication"] == {"api_key": key[:12] + "...", "status": "authenticated"}
         assert re.fullmatch(r"[0-9a-f-]{36}", welcome["session_id"])
         node.snapshot("okx")
         response = await client.ask(type="subscribe_aggregated", symbol=SYMBOL, exchanges=["okx"])
@@ -406,6 +408,27 @@ async def test_a_key_suspended_meanwhile_closes_its_sockets_4002(node, key):
         assert (await bystander.ask(type="ping"))["type"] == "pong"
 
 
+async def test_an_immediate_rotation_closes_what_the_old_text_opened_and_nothing_else(node, key):
+    async with node.client(key) as old:
+        made = await node.admin.rotate_key(key, node.change(), overlap_ms=0)
+        async with node.client(made.text) as new:
+            await node.accounts.poll(node.clock.wall_ms())
+            refusal = await old.next()
+            assert (refusal["type"], refusal["error"]) == (
+                "authentication_error",
+                "invalid_api_key",
+            )
+            assert await old.closed() == 4002
+            assert (await new.ask(type="ping"))["type"] == "pong"
+
+
+async def test_a_rotation_with_an_overlap_closes_nothing(node, key):
+    async with node.client(key) as old:
+        await node.admin.rotate_key(key, node.change(), overlap_ms=60_000)
+        await node.accounts.poll(node.clock.wall_ms())
+        assert (await old.ask(type="ping"))["type"] == "pong"
+
+
 # Limits
 
 
@@ -543,6 +566,8 @@ async def test_more_than_60_attempts_a_minute_from_one_address_are_429(tmp_path)
         response = await refused(node.url)
         assert response.status_code == HTTPStatus.TOO_MANY_REQUESTS
         assert int(response.headers["Retry-After"]) >= 1
+        assert response.headers["RateLimit-Policy"] == '"connects";q=2;w=60'
+        assert re.search(r"\.\d{3}Z$", parse(response.body)["timestamp"])
         async with node.client(additional_headers={"X-Forwarded-For": "198.51.100.7"}):
             pass
 
@@ -551,13 +576,64 @@ async def test_only_listed_origins_may_come_from_a_browser(tmp_path):
     async with gateway(tmp_path, origins=("https://books.example",)) as node:
         response = await refused(node.url, origin="https://evil.example")
         assert response.status_code == HTTPStatus.FORBIDDEN
+        assert parse(response.body)["error"] == "origin_not_allowed"
         async with node.client(origin="https://books.example"), node.client():
             pass
 
 
-async def test_a_broken_upgrade_is_refused(node):
-    response = await refused(node.url, additional_headers={"Sec-WebSocket-Version": "12"})
-    assert response.status_code == HTTPStatus.BAD_REQUEST
+UPGRADE = (
+    b"Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+VERSION_13 = b"Sec-WebSocket-Version: 13\r\n"
+KEY_LIKE = b"ob_live_" + b"a" * 49
+GET = b"GET /api/v1/ws HTTP/1.1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "error"),
+    [
+        (GET + UPGRADE + b"Sec-WebSocket-Version: 8\r\n\r\n", 426, "upgrade_required"),
+        (GET + UPGRADE + b"\r\n", 426, "upgrade_required"),
+        (GET + UPGRADE.partition(b"Sec-")[0] + VERSION_13 + b"\r\n", 400, "invalid_request"),
+        (GET + UPGRADE + VERSION_13 + b"Content-Length: 5\r\n\r\nhello", 400, "invalid_request"),
+        (
+            GET + UPGRADE + VERSION_13 + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            400,
+            "invalid_request",
+        ),
+        (GET + UPGRADE + VERSION_13 + b"X: a\r\n" * 200 + b"\r\n", 400, "invalid_request"),
+        (
+            b"GET /api/v1/ws?" + b"a" * 9_000 + b" HTTP/1.1\r\n" + UPGRADE + VERSION_13 + b"\r\n",
+            414,
+            "request_too_large",
+        ),
+        (b"POST" + GET[3:] + UPGRADE + VERSION_13 + b"\r\n", 405, "method_not_allowed"),
+        (
+            b"GET /ob_live_" + b"a" * 49 + GET[14:] + UPGRADE + VERSION_13 + b"\r\n",
+            404,
+            "not_found",
+        ),
+    ],
+)
+async def test_every_refused_upgrade_is_answered_in_json_and_closed(
+    node, request_bytes, status, error
+):
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+    writer.write(request_bytes)
+    async with asyncio.timeout(PATIENCE_S):
+        answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert parse(body)["error"] == error
+    assert b"aaaaaaaa" not in body
+    assert (b"Sec-WebSocket-Version: 13" in head) is (status == 426)
+
+
+async def test_one_trailing_slash_of_the_path_is_ignored(node):
+    async with node.client(query="/") as client:
+        assert (await client.next())["type"] == "welcome"
 
 
 async def test_compression_is_without_context_takeover_or_off(tmp_path, node):
@@ -609,7 +685,8 @@ async def test_payload_bytes_are_counted_as_sent_after_compression(node, key):
         node.snapshot("okx", [(str(1_000 - n), "1") for n in range(100)], [])
         await client.ask(type="subscribe_aggregated", symbol=SYMBOL, depth=500)
         text = await client.socket.recv()
-        node.keeper.beat()
+        await node.acknowledged()
+        await node.accounts.meter.flush()
         (key_id,) = node.hub.groups
         used = node.accounts.meter.used(key_id, node.clock.wall_ms())
         assert 0 < used < len(text) / 2
@@ -637,7 +714,7 @@ async def test_over_the_allowance_all_sockets_get_data_limit_exceeded_and_4003(t
             node.snapshot("okx", [(str(1_000 - n), "1") for n in range(50)], [])
             await first.ask(type="subscribe_aggregated", symbol=SYMBOL, depth=50)
             await first.next()
-            node.keeper.beat()
+            await node.acknowledged()
             await node.accounts.meter.flush()
             for client in (first, second):
                 notice = await client.next()
@@ -663,6 +740,39 @@ async def test_data_limit_warning_at_80_percent(tmp_path):
             assert warning["type"] == "data_limit_warning"
             assert warning["data_usage"]["usage_percentage"] >= 80
             assert (await client.ask(type="ping"))["type"] == "pong"
+
+
+async def test_data_limit_warning_at_authentication_above_80_percent(tmp_path):
+    async with gateway(tmp_path, allowance_bytes=10_000) as node:
+        key = await node.key()
+        async with node.client(key) as client:
+            (key_id,) = node.hub.groups
+            node.accounts.meter.add(key_id, 8_000)
+            await node.accounts.meter.flush()
+            assert (await client.next())["type"] == "data_limit_warning"
+        async with node.client(key) as returned:
+            warning = await returned.next()
+            assert warning["type"] == "data_limit_warning"
+            assert warning["reset_date"].endswith("Z")
+
+
+async def test_60_wrong_keys_at_one_moment_get_10_verdicts(node):
+    async def attempt(leave):
+        async with node.client() as client:
+            await client.next()
+            await barrier.wait()
+            refusal = await client.ask(type="authenticate", api_key=new_key())
+            await leave.wait()
+            return refusal["error"], await client.closed()
+
+    barrier, leave = asyncio.Barrier(60), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(attempt(leave)) for _ in range(60)]
+        leave.set()
+    assert Counter(task.result() for task in tasks) == {
+        ("invalid_api_key", 4002): 10,
+        ("rate_limit_exceeded", 4113): 50,
+    }
 
 
 # The end of a connection
@@ -929,3 +1039,22 @@ def test_the_same_conversation_on_uvloop(tmp_path):
 
 def test_the_exchanges_of_the_rig_are_known():
     assert set(LISTED) <= set(EXCHANGES)
+
+
+async def test_resync_within_the_interval_is_the_present_and_leaves_no_hole_for_others(node, key):
+    """Delta subscribers of one view: what one of them asks for is the next update of both."""
+    async with node.client(key) as first, node.client(key) as second:
+        node.snapshot("okx")
+        for client in (first, second):
+            await client.ask(
+                type="subscribe_aggregated", symbol=SYMBOL, mode="delta", interval_ms=60_000
+            )
+            assert (await client.next())["update_number"] == 1
+        node.delta("okx", [("100", "7")])
+        await first.say(type="resync", symbol=SYMBOL, id=5)
+        delta, whole = await first.next(), await first.next()
+        assert (delta["previous_update_number"], delta["update_number"]) == (1, 2)
+        assert (whole["id"], whole["update_number"]) == (5, 2)
+        assert whole["data"]["bids"][0]["amount"] == 7
+        other = await second.next()
+        assert (other["previous_update_number"], other["update_number"]) == (1, 2)

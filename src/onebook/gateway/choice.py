@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from msgspec import UNSET
+
+from onebook.core import MEMBERS_MAX
 from onebook.gateway import commands, messages
 from onebook.gateway.directory import Directory
 from onebook.gateway.outputs import Refusal
+from onebook.gateway.plain import shown
 from onebook.streams import StreamKey
 
 GROUP_DIGITS_MAX: Final = 18
-NAME_SHOWN_MAX: Final = 64
 ALL: Final = "all"
-UNKNOWN_EXCHANGE: Final = "unknown_exchange"
-NOT_TRADED: Final = "symbol_not_traded"
+LIST_RETRY_S: Final = 10  # a list that could not be read is read again within a minute
 
 
 def stream_key(
@@ -31,8 +33,21 @@ def stream_key(
         levels=body.levels,
         split=body.split,
         group=group,
+        ages=body.ages,
     )
     return key, rejected
+
+
+def completed(
+    body: commands.GetAggregatedOrderbook, subscribed: StreamKey | None
+) -> commands.Chosen:
+    """Return what a look asks for: what is absent is the subscription's, else the default."""
+    chosen: dict[str, Any] = {}
+    if subscribed is not None:
+        chosen = subscribed._asdict()
+        chosen |= {"exchanges": list(subscribed.exchanges), "group": subscribed.group or None}
+    sent = ((name, getattr(body, name)) for name in body.__struct_fields__)
+    return commands.Chosen(**chosen | {name: value for name, value in sent if value is not UNSET})
 
 
 class _Request(NamedTuple):
@@ -55,28 +70,51 @@ def _choose(
     if not request.everything and not request.known:
         raise _none_known(directory, request)
     trading = set(directory.trading(symbol))
-    candidates = trading if request.everything else trading & request.known
+    unwanted = set(request.unwanted.values())
+    asked = set(directory.supported) if request.everything else request.known
+    unread = directory.unread() & asked
+    candidates = trading & asked
     if not candidates:
+        if unread - unwanted:
+            raise _not_known_yet(symbol, unread - unwanted)
         raise Refusal(
             "invalid_symbol",
             f"None of these exchanges trades {symbol}.",
             symbol=symbol,
-            suggested_symbols=directory.suggest(symbol),
+            suggested_symbols=directory.suggest(symbol, asked - unwanted),
         )
-    accepted = candidates - set(request.unwanted.values())
+    accepted = candidates - unwanted
     if not accepted:
-        raise _bad("exchanges: nothing is left of the exchanges you named.")
-    return accepted, _rejected(request, trading)
+        raise _bad("exchanges: the list excludes every exchange that it names.")
+    if len(accepted) > MEMBERS_MAX:
+        raise _bad(
+            f"exchanges: a view merges at most {MEMBERS_MAX} exchanges, and {len(accepted)} of"
+            f" these trade {symbol}; name fewer."
+        )
+    return accepted, _rejected(request, trading, unread)
 
 
 def _read(directory: Directory, names: Iterable[str]) -> _Request:
-    request = _Request(ALL in names, {}, {})
-    for name in names:
-        if name.startswith("-"):
-            request.unwanted[name] = directory.resolve(name[1:])
-        elif name != ALL:
-            request.wanted[name] = directory.resolve(name)
+    plain = {name: name.strip().lower() for name in names}
+    request = _Request(ALL in plain.values(), {}, {})
+    for name, spelled in plain.items():
+        if spelled.startswith("-"):
+            request.unwanted[name] = directory.resolve(spelled[1:])
+        elif spelled != ALL:
+            request.wanted[name] = directory.resolve(spelled)
     return request
+
+
+def _not_known_yet(symbol: str, unread: set[str]) -> Refusal:
+    """The symbol may be traded: the lists that would say so could not be read yet."""
+    names = sorted(unread)
+    return Refusal(
+        "exchange_unavailable",
+        f"The instruments of {', '.join(names)} are not known yet; try {symbol} again shortly.",
+        symbol=symbol,
+        exchange=names[0],
+        retry_after=LIST_RETRY_S,
+    )
 
 
 def _none_known(directory: Directory, request: _Request) -> Refusal:
@@ -85,21 +123,24 @@ def _none_known(directory: Directory, request: _Request) -> Refusal:
     name = next(iter(request.wanted))
     return Refusal(
         "exchange_unavailable",
-        f"There is no exchange {name[:NAME_SHOWN_MAX]!r}.",
+        f"There is no exchange {shown(name)}.",
         exchange=name,
         supported_exchanges=list(directory.supported),
     )
 
 
-def _rejected(request: _Request, trading: set[str]) -> list[messages.Rejected]:
+def _rejected(request: _Request, trading: set[str], unread: set[str]) -> list[messages.Rejected]:
     rejected = [
-        messages.Rejected(exchange=name, reason=UNKNOWN_EXCHANGE)
+        messages.Rejected(exchange=name, reason="unknown_exchange")
         for name, exchange in (*request.wanted.items(), *request.unwanted.items())
         if exchange is None
     ]
     for name, exchange in request.wanted.items():
         if exchange is not None and exchange not in trading:
-            rejected.append(messages.Rejected(exchange=name, reason=NOT_TRADED))
+            reason: messages.RejectedReason = (
+                "exchange_unavailable" if exchange in unread else "symbol_not_traded"
+            )
+            rejected.append(messages.Rejected(exchange=name, reason=reason))
     return rejected
 
 
@@ -113,10 +154,10 @@ def _shortest(group: str | None) -> str:
         return ""
     plain = group.replace(".", "", 1)
     if not (plain.isascii() and plain.isdigit()) or len(plain) > GROUP_DIGITS_MAX:
-        raise _bad("group: expected a decimal number as text.")
+        raise _bad('group: must be a price step as decimal text, such as "0.5".')
     step = Decimal(group)
     if not step:
-        raise _bad("group: expected more than 0.")
+        raise _bad("group: must be more than 0.")
     text = f"{step:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -130,6 +171,7 @@ def options_of(key: StreamKey) -> messages.Options:
         levels=key.levels,  # type: ignore[arg-type]
         split=key.split,
         group=key.group or None,
+        ages=key.ages,
     )
 
 

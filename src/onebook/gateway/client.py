@@ -15,11 +15,11 @@ from msgspec import Raw
 from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway import commands, messages
-from onebook.gateway.choice import options_of, stream_key
+from onebook.gateway.choice import completed, options_of, stream_key
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.commands import Id
 from onebook.gateway.directory import Directory
-from onebook.gateway.messages import Error, encode
+from onebook.gateway.messages import Error, encode, with_id
 from onebook.gateway.outputs import (
     End,
     Look,
@@ -32,6 +32,9 @@ from onebook.gateway.outputs import (
     Unsubscribe,
     Verify,
 )
+from onebook.gateway.plain import sentence, shown
+from onebook.gateway.views import KeyViews
+from onebook.logs import redact
 from onebook.streams import StreamKey, iso_us
 
 RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
@@ -61,11 +64,13 @@ class Client:
         "key",
         "limits",
         "looking",
+        "opened_by",
         "session_id",
         "settings",
         "state",
         "subscriptions",
         "tiers",
+        "views",
     )
 
     def __init__(
@@ -75,18 +80,29 @@ class Client:
         tiers: TierSettings,
         directory: Directory,
         limits: RateLimiter,
+        views: KeyViews,
     ) -> None:
         self.settings = settings
         self.tiers = tiers
         self.directory = directory
         self.limits = limits
+        self.views = views
         self.state = State.CONNECTED
         self.key: Key | None = None
+        self.opened_by = b""  # fingerprint of the key's text
         self.session_id = ""
         self.looking = 0  # unanswered looks
         self.subscriptions: dict[str, StreamKey] = NONE_SUBSCRIBED
         self._flood_until_s = 0.0
         self._warned = False
+
+    @property
+    def message_bytes_max(self) -> int:
+        """The longest message that may come now: short ones before authentication."""
+        longest = self.settings.message_bytes_max
+        if self.state is State.CONNECTED:
+            return min(longest, self.settings.keyless_message_bytes_max)
+        return longest
 
     def opened(self) -> Outputs:
         """The connection is open."""
@@ -208,12 +224,13 @@ class Client:
         handler = TABLE[self.state].get(head.type)
         if handler is None:
             if self.state is State.CONNECTED:
-                raise Refusal("authentication_required", f"Authenticate before {head.type[:64]}.")
-            raise Refusal("unknown_type", f"There is no message of type {head.type[:64]!r}.")
+                raise Refusal("authentication_required", f"Authenticate before {shown(head.type)}.")
+            raise Refusal("unknown_type", f"There is no message of type {shown(head.type)}.")
         try:
             return handler, DECODERS[head.type].decode(text)
         except msgspec.ValidationError as error:
-            raise Refusal("invalid_parameters", _sentence(error)) from None
+            body = messages.CLIENT_MESSAGES[head.type]
+            raise Refusal("invalid_parameters", sentence(error, body)) from None
 
     def _refuse(self, refusal: Refusal, head: commands.Head, now: Now) -> Outputs:
         subscribing = head.type == SUBSCRIBE and refusal.error in SUBSCRIPTION_ERRORS
@@ -268,6 +285,7 @@ class Client:
                 f"A connection may have {self.settings.subscriptions_max} subscriptions.",
                 symbol=key.symbol,
             )
+        self._require_room(key, previous)
         if self.subscriptions is NONE_SUBSCRIBED:
             self.subscriptions = {}
         self.subscriptions[key.symbol] = key
@@ -282,7 +300,7 @@ class Client:
             options=options_of(key),
             expected_gb_per_30_days=self.directory.expected_gb(key),
         )
-        return (Say(encode(response, body.id)), Subscribe(key, previous))
+        return (Say(_masked(encode(response), body.id)), Subscribe(key, previous))
 
     def _unsubscribe(self, body: commands.UnsubscribeAggregated, _: Now, __: float) -> Outputs:
         key = self._subscribed(body.symbol)
@@ -299,7 +317,8 @@ class Client:
                 f"A connection may wait for {self.settings.looks_max} books at one time.",
                 symbol=body.symbol,
             )
-        return (Look(stream_key(self.directory, body)[0], body.id),)
+        chosen = completed(body, self.subscriptions.get(body.symbol))
+        return (Look(stream_key(self.directory, chosen)[0], body.id),)
 
     def _resync(self, body: commands.Resync, _: Now, __: float) -> Outputs:
         return (Resend(self._subscribed(body.symbol), body.id),)
@@ -331,7 +350,7 @@ class Client:
         if exchange is None and body.exchange is not None:
             raise Refusal(
                 "invalid_exchange",
-                f"There is no exchange {body.exchange[:64]!r}.",
+                f"There is no exchange {shown(body.exchange)}.",
                 supported_exchanges=list(self.directory.supported),
             )
         data = Raw(self.directory.pairs_json(exchange))
@@ -340,11 +359,23 @@ class Client:
 
     # What a subscription names
 
+    def _require_room(self, view: StreamKey, previous: StreamKey | None) -> None:
+        assert self.key is not None
+        views_max = self.tiers.of(self.key.tier).views_max
+        if not self.views.has_room(self.key.key_id, view, views_max, instead_of=previous):
+            raise Refusal(
+                "subscription_limit_exceeded",
+                f"This key may have {views_max:,} different views at one time.",
+                symbol=view.symbol,
+            )
+
     def _subscribed(self, symbol: str) -> StreamKey:
         key = self.subscriptions.get(symbol)
         if key is None:
             raise Refusal(
-                "no_subscription", f"{symbol} is not subscribed on this connection.", symbol=symbol
+                "no_subscription",
+                f"{shown(symbol)} is not subscribed on this connection.",
+                symbol=symbol,
             )
         return key
 
@@ -386,19 +417,12 @@ def _head(text: str) -> tuple[commands.Head, Refusal | None]:
     try:
         head = _HEAD.decode(text)
     except msgspec.ValidationError as error:
-        return commands.Head(), Refusal("invalid_message", _sentence(error))
+        return commands.Head(), Refusal("invalid_message", sentence(error, commands.Head))
     except (msgspec.DecodeError, RecursionError):
         return commands.Head(), Refusal("invalid_message", "A message is one JSON object.")
     if head.type is None:
         return head, Refusal("invalid_message", "A message has a type.")
     return head, None
-
-
-def _sentence(error: msgspec.ValidationError) -> str:
-    """Name the field first: `depth: expected int <= 500.`"""
-    text, _, path = str(error).replace("`", "").partition(" - at ")
-    field = path.removeprefix("$").removeprefix(".")
-    return f"{field}: {text[:1].lower()}{text[1:]}." if field else f"{text}."
 
 
 def _error(refusal: Refusal, message_id: Id, now: Now, *, kind: ErrorType = "error") -> bytes:
@@ -409,7 +433,12 @@ def _error(refusal: Refusal, message_id: Id, now: Now, *, kind: ErrorType = "err
         timestamp=iso_us(now.wall_us),
         **refusal.extra,
     )
-    return encode(error, message_id)
+    return _masked(encode(error), message_id)
+
+
+def _masked(payload: bytes, message_id: Id) -> bytes:
+    """Give a message that quotes its client the id it answers; keys and tokens are masked."""
+    return with_id(redact(payload.decode()).encode(), message_id)
 
 
 def _rate_warning(decision: Decision, used: int, now: Now) -> messages.RateLimitWarning:

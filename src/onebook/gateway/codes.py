@@ -31,10 +31,17 @@ ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
         "A missing field, an unknown option or a bad value; the message names it.",
     ),
     "invalid_symbol": (("error", "subscription_error"), "None of the exchanges trades the symbol."),
-    "exchange_unavailable": (("error", "subscription_error"), "All of the exchanges are unknown."),
+    "exchange_unavailable": (
+        ("error", "subscription_error"),
+        "All of the exchanges are unknown; with retry_after, their lists could not be read yet and "
+        "may have the symbol.",
+    ),
     "invalid_exchange": (("error",), "get_pairs of an unknown exchange."),
     "no_subscription": (("error",), "The symbol is not subscribed on this connection."),
-    "subscription_limit_exceeded": (("error",), "The connection has all its subscriptions."),
+    "subscription_limit_exceeded": (
+        ("error",),
+        "The connection has all its subscriptions, or the key all the views of its tier.",
+    ),
     "rate_limit_exceeded": (("error",), "Too many messages in a minute."),
 }
 
@@ -62,7 +69,7 @@ CLOSE_CODES: Final[dict[int, str]] = {
     CloseCode.PROTOCOL: "The bytes are not RFC 6455.",
     CloseCode.NOT_TEXT: "A binary message; only text is understood.",
     CloseCode.NOT_UTF8: "A text message that is not UTF-8.",
-    CloseCode.TOO_BIG: "A message over 64 KiB.",
+    CloseCode.TOO_BIG: "A message over 64 KiB, or over 4 KiB before authentication.",
     CloseCode.AUTHENTICATION_TIMEOUT: "Not authenticated in time.",
     CloseCode.INVALID_KEY: "The key is invalid, suspended or expired.",
     CloseCode.DATA_LIMIT: "The monthly data allowance is used up.",

@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from onebook.core.types import DEPTH_MAX
+from onebook.gateway.plain import MUST_BE
 from onebook.streams import FULL, OBJECT
 
 Id = str | int | float | None
@@ -17,19 +18,37 @@ NAMES_MAX: Final = 256  # exchange names in one message
 SYMBOL_CHARACTERS_MAX: Final = 64
 
 
-def about(description: str, example: Any = UNSET, **limits: Any) -> Meta:
-    """Describe a field: what it means, one example, and its limits."""
-    return Meta(description=description, examples=None if example is UNSET else [example], **limits)
+def about(description: str, example: Any = UNSET, must_be: str = "", **limits: Any) -> Meta:
+    """Describe a field: what it means, one example, its limits, and what errors say it must be."""
+    return Meta(
+        description=description,
+        examples=None if example is UNSET else [example],
+        extra={MUST_BE: must_be} if must_be else None,
+        **limits,
+    )
 
 
-MessageId = Annotated[Id, about("Comes back in the reply or the error to this message.", "r1")]
+MessageId = Annotated[
+    Id,
+    about("Comes back in the reply or the error to this message.", "r1", "text or a number"),
+]
 Symbol = Annotated[
-    str, about("Pair of the form BASE/QUOTE.", "BTC/USDT", max_length=SYMBOL_CHARACTERS_MAX)
+    str,
+    about(
+        "Pair of the form BASE/QUOTE.",
+        "BTC/USDT",
+        f'a pair such as "BTC/USDT", of at most {SYMBOL_CHARACTERS_MAX} characters',
+        max_length=SYMBOL_CHARACTERS_MAX,
+    ),
 ]
 ExchangeNames = Annotated[list[str], Meta(max_length=NAMES_MAX)] | Literal["all"]
 Exchanges = Annotated[
     ExchangeNames,
-    about('Exchange names, "all", or a list with "all" and "-name" for all but some.', ["okx"]),
+    about(
+        'Exchange names in any case, "all", or a list with "all" and "-name" for all but some.',
+        ["okx"],
+        f'a list of names or "all", with at most {NAMES_MAX} names',
+    ),
 ]
 Depth = Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)]
 IntervalMs = Annotated[
@@ -54,15 +73,17 @@ Group = Annotated[
     about(
         "Price step to bin to, bids down and asks up, as decimal text.",
         "0.5",
+        'a price step as decimal text, such as "0.5"',
     ),
 ]
+Ages = Annotated[bool, about("Add how old the data of each exchange is, in milliseconds.", False)]
 
 
 class Head(Struct):
     """What every client message has: its type and, if wanted, an id."""
 
-    type: str | None = None
-    id: Id = None
+    type: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None
+    id: MessageId = None
 
 
 class Authenticate(Struct, tag="authenticate"):
@@ -73,7 +94,7 @@ class Authenticate(Struct, tag="authenticate"):
 
 
 class Chosen(Struct, forbid_unknown_fields=True):
-    """Which book of which symbol: what subscribing and looking have in common."""
+    """Which book of which symbol."""
 
     symbol: Symbol
     exchanges: Exchanges = "all"
@@ -83,6 +104,7 @@ class Chosen(Struct, forbid_unknown_fields=True):
     levels: Levels = "object"
     split: Split = False
     group: Group = None
+    ages: Ages = False
     id: MessageId = None
 
 
@@ -90,8 +112,19 @@ class SubscribeAggregated(Chosen, tag="subscribe_aggregated"):
     """Receive the aggregated order book of a symbol; again for a symbol replaces its options."""
 
 
-class GetAggregatedOrderbook(Chosen, tag="get_aggregated_orderbook"):
-    """Look once at the aggregated order book of a symbol, subscribed or not."""
+class GetAggregatedOrderbook(Struct, forbid_unknown_fields=True, tag="get_aggregated_orderbook"):
+    """Get the aggregated order book of a symbol once; of a subscription, what is absent is its."""
+
+    symbol: Symbol
+    exchanges: Exchanges | UnsetType = UNSET
+    depth: Depth | UnsetType = UNSET
+    interval_ms: IntervalMs | UnsetType = UNSET
+    mode: Mode | UnsetType = UNSET
+    levels: Levels | UnsetType = UNSET
+    split: Split | UnsetType = UNSET
+    group: Group | UnsetType = UNSET
+    ages: Ages | UnsetType = UNSET
+    id: MessageId = None
 
 
 class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
@@ -123,7 +156,9 @@ class GetExchanges(Struct, tag="get_exchanges"):
 class GetPairs(Struct, tag="get_pairs"):
     """List the pairs of one exchange, or of all."""
 
-    exchange: Annotated[str | None, about("An exchange name; absent for all.", "kraken")] = None
+    exchange: Annotated[
+        str | None, about("An exchange name in any case; absent for all.", "kraken")
+    ] = None
     id: MessageId = None
 
 

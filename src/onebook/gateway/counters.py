@@ -20,9 +20,17 @@ MESSAGES: Final = Counter("onebook_ws_messages", "Messages received from clients
 CONFLATED: Final = Counter(
     "onebook_ws_conflated", "Updates that a client behind did not get; it gets the newest instead."
 )
+REPLACED: Final = Counter(
+    "onebook_ws_replaced", "Dead connections that were cut to make room for a new one of their key."
+)
 BEHIND: Final = Gauge("onebook_ws_behind", "Clients that do not read as fast as we write.")
 STREAMS: Final = Gauge("onebook_ws_streams", "Open streams.")
 PUBLISHED: Final = Counter("onebook_ws_published", "Updates published by all streams.")
+BACKLOG: Final = Gauge("onebook_ws_publish_backlog", "Streams that are due and not yet published.")
+SATURATED: Final = Counter(
+    "onebook_ws_publish_saturated",
+    "Turns in which more streams were due than can be published in one.",
+)
 LATENCY: Final = Histogram(
     "onebook_delivery_latency_seconds",
     "From an exchange's newest data in an update to the last socket written.",
@@ -32,6 +40,11 @@ LATENCY: Final = Histogram(
 for _tier in (*Tier, NO_TIER):
     CONNECTIONS.labels(_tier)
     SENT_BYTES.labels(_tier)
+
+
+# A counter without a sample is absent, and `increase` cannot see the first one.
+for _code in USUAL_CODES:
+    CLOSES.labels(str(_code))
 
 
 def count_close(code: int) -> None:

@@ -1,6 +1,6 @@
 """Which exchanges and pairs there are, in the form of the WebSocket replies."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -11,6 +11,7 @@ from onebook.streams import StreamKey
 
 KEPT_S: Final = 5.0  # lists are long and change hourly; encoded lists are kept so long
 SUGGESTIONS_MAX: Final = 3
+SIMILAR_MAX: Final = 12  # looked at for them: not all are traded where the client asked
 ACTIVE: Final = "active"
 
 # Base currencies by kind, for `categories` of one exchange's pairs.
@@ -33,6 +34,9 @@ class Catalogue(Protocol):
 
     def pairs(self, exchange: str) -> list[str]:
         """The symbols that an exchange trades now."""
+
+    def unread(self) -> set[str]:
+        """Exchanges in use whose list of instruments was never read."""
 
     def suggest(self, symbol: str, n: int = 3) -> list[str]:
         """Symbols like this one."""
@@ -57,15 +61,22 @@ class Directory:
         self.supported: Sequence[str] = tuple(sorted(exchanges.EXCHANGES))
         self.resolve = exchanges.resolve
         self.trading = catalogue.exchanges
+        self.unread = catalogue.unread
         self.expected_gb: Callable[[StreamKey], float | None] = lambda key: None
         self._catalogue = catalogue
         self._supervisor = supervisor
         self._monotonic = monotonic
         self._kept: dict[str | None, tuple[float, bytes]] = {}
 
-    def suggest(self, symbol: str) -> list[str]:
-        """Return symbols like this one."""
-        return self._catalogue.suggest(symbol, SUGGESTIONS_MAX)
+    def suggest(self, symbol: str, wanted: Collection[str]) -> list[str]:
+        """Return symbols like a refused one that at least one of these exchanges trades."""
+        similar = self._catalogue.suggest(symbol, SIMILAR_MAX)
+        found = [
+            each
+            for each in similar
+            if each != symbol and not set(wanted).isdisjoint(self.trading(each))
+        ]
+        return found[:SUGGESTIONS_MAX]
 
     def exchanges_json(self) -> bytes:
         """Return the data of `exchanges_data`."""

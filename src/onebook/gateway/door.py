@@ -1,22 +1,50 @@
-"""Who may connect: attempts per address, and whose address it is."""
+"""Who may connect: attempts and open sockets per address, and whose address it is."""
 
 from collections.abc import Iterable
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
-from onebook.accounts.limits import AddressLimit
+from onebook.accounts.limits import AddressLimit, network
 
 UNKNOWN: Final = "unknown"
 
 
-class Door:
-    """Counts connection attempts by address, IPv6 by /64."""
+class Seat:
+    """One open socket of an address; `leave` gives its place back, once."""
 
-    def __init__(self, connects_per_minute: int, forwarded_from: Iterable[str] = ()) -> None:
+    __slots__ = ("_address", "_door")
+
+    def __init__(self, door: "Door", address: str) -> None:
+        self._door: Door | None = door
+        self._address = address
+
+    def leave(self) -> None:
+        """The socket is closed."""
+        door, self._door = self._door, None
+        if door is not None:
+            door.left(self._address)
+
+
+class Door:
+    """Counts connection attempts and open sockets by address, IPv6 by /64.
+
+    Trusted are this machine and the proxies whose X-Forwarded-For is honoured: a proxy's own
+    sockets are not counted, those of the addresses that it names are.
+    """
+
+    def __init__(
+        self,
+        connects_per_minute: int,
+        forwarded_from: Iterable[str] = (),
+        *,
+        sockets_per_address_max: int = 0,
+    ) -> None:
         self._attempts = (
             AddressLimit("connects", connects_per_minute) if connects_per_minute else None
         )
         self._proxies = [ip_network(each, strict=False) for each in forwarded_from]
+        self._sockets_max = sockets_per_address_max
+        self._sockets: dict[str, int] = {}
 
     def knock(self, address: str, now_s: float) -> float:
         """Count an attempt; seconds until the next may succeed, 0 where this one may."""
@@ -25,15 +53,54 @@ class Door:
         decision = self._attempts.take(address, now_s)
         return 0.0 if decision.allowed else max(decision.retry_after_s, 1.0)
 
+    def headers(self, address: str, now_s: float) -> dict[str, str]:
+        """The header fields that tell an address how many attempts it has left."""
+        return self._attempts.peek(address, now_s).headers() if self._attempts else {}
+
+    def enter(self, address: str) -> Seat | None:
+        """Count an open socket of an address; None where it has as many as it may."""
+        name = network(address)
+        count = self._sockets.get(name, 0)
+        if self._sockets_max and count >= self._sockets_max:
+            return None
+        self._sockets[name] = count + 1
+        return Seat(self, name)
+
+    def socket_headers(self, retry_after_s: int) -> dict[str, str]:
+        """The header fields that tell an address how many sockets it may have open."""
+        return {
+            "RateLimit-Policy": f'"sockets";q={self._sockets_max}',
+            "RateLimit": f'"sockets";r=0;t={retry_after_s}',
+            "X-RateLimit-Limit": str(self._sockets_max),
+            "X-RateLimit-Remaining": "0",
+            "X-RateLimit-Reset": str(retry_after_s),
+        }
+
+    def left(self, name: str) -> None:
+        """A socket of an address is closed; its `Seat` says so."""
+        self._sockets[name] -= 1
+        if not self._sockets[name]:
+            del self._sockets[name]
+
     def address(self, peer: str, forwarded_for: str | None) -> str:
-        """Whose attempt it is: the peer, or whom a proxy that we believe names."""
-        if forwarded_for and self._believed(peer):
+        """The client's address: the peer, or X-Forwarded-For from a trusted proxy."""
+        if forwarded_for and self._is_proxy(peer):
             peer = forwarded_for.rpartition(",")[2].strip()
         return peer or UNKNOWN
 
-    def _believed(self, peer: str) -> bool:
-        try:
-            address = ip_address(peer)
-        except ValueError:
-            return False
-        return any(address in network for network in self._proxies)
+    def trusts(self, peer: str) -> bool:
+        """Whether a peer is on this machine or a trusted proxy."""
+        address = _parsed(peer)
+        return address is not None and (address.is_loopback or self._is_proxy(peer))
+
+    def _is_proxy(self, peer: str) -> bool:
+        address = _parsed(peer)
+        return address is not None and any(address in each for each in self._proxies)
+
+
+def _parsed(peer: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

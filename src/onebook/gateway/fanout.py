@@ -2,7 +2,7 @@
 
 Publishing is synchronous. A frame is built once for all plain and once for all compressing
 clients of a stream; per client it costs one attribute test and, at the end of the tick, one write.
-A client that is behind is skipped and owed the newest book: nobody waits for anybody.
+A client that is behind is skipped and owed the newest book: no client waits for another.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@ from typing import Self
 
 from onebook.accounts import Accounts
 from onebook.books import Books
-from onebook.config import GatewaySettings
+from onebook.config import GatewaySettings, StreamSettings
 from onebook.feeds import Catalogue, Supervisor
 from onebook.gateway.directory import Directory
 from onebook.gateway.hub import Hub
@@ -28,6 +28,7 @@ class Gateway:
         catalogue: Catalogue,
         supervisor: Supervisor,
         clock: Clock,
+        streams: StreamSettings | None = None,
     ) -> None:
         directory = Directory(catalogue, supervisor, monotonic=clock.monotonic)
         self.hub = Hub(settings, accounts=accounts, directory=directory, clock=clock)
@@ -37,6 +38,7 @@ class Gateway:
             catalogue=catalogue,
             publisher=self.hub.fanout,
             clock=clock,
+            settings=streams,
         )
         directory.expected_gb = self.streams.expected_gb
         self.keeper = Keeper(self.hub)

@@ -9,15 +9,20 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from websockets.server import ServerProtocol
 
 from onebook.accounts import Accounts, Key, UsageReport
 from onebook.config import GatewaySettings
-from onebook.errors import ApiKeyDisabled, InvalidApiKey, RateLimitExceeded
-from onebook.gateway import counters, direct, frames
+from onebook.errors import (
+    ApiKeyDisabled,
+    DatabaseUnavailable,
+    InvalidApiKey,
+    RateLimitExceeded,
+)
+from onebook.gateway import counters, direct, frames, liveness
 from onebook.gateway.client import NONE_SUBSCRIBED, Client, State
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.directory import Directory
@@ -37,6 +42,8 @@ from onebook.gateway.outputs import (
     Verify,
 )
 from onebook.gateway.protocol import Connection, library_log
+from onebook.gateway.turns import Turns
+from onebook.gateway.views import KeyViews
 from onebook.streams import Clock, StreamKey, Streams, iso_us
 
 RETRY_AFTER_MIN_S: Final = 1
@@ -77,8 +84,19 @@ class Hub:
             monotonic=clock.monotonic,
             write_each=direct.writer(io_uring_allowed=settings.io_uring_allowed),
         )
-        self._door = Door(settings.connects_per_minute, settings.forwarded_from)
+        self.door = Door(
+            settings.connects_per_minute,
+            settings.forwarded_from,
+            sockets_per_address_max=settings.sockets_per_address_max,
+        )
+        self.turns = Turns(
+            turn_s=settings.turn_s,
+            monotonic=clock.monotonic,
+            call_soon=asyncio.get_running_loop().call_soon,
+        )
+        self.views = KeyViews()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._awaited: set[asyncio.Event] = set()  # set by the next pong
         self._unverifiable = False  # the last attempt to verify a key failed
         self._extensions = [frames.SharedDeflate()] if settings.compression_allowed else []
         # A browser says where it comes from; a program says nothing and is no browser's victim.
@@ -86,6 +104,8 @@ class Hub:
         self.on_opened: Callable[[Connection], None] = _ignore
         self.on_lost: Callable[[Connection], None] = _ignore
         accounts.on_disabled = self.disabled
+        accounts.on_changed = self.changed
+        accounts.meter.collect = self.settle_all
         accounts.meter.on_over = self.over_allowance
         accounts.meter.on_warning = self.near_allowance
 
@@ -107,6 +127,7 @@ class Hub:
             tiers=self.accounts.settings.tiers,
             directory=self.directory,
             limits=self.accounts.limits,
+            views=self.views,
         )
 
     def has_room(self) -> bool:
@@ -119,8 +140,20 @@ class Hub:
 
     def knock(self, connection: Connection, forwarded_for: str | None) -> float:
         """Count a connection attempt; seconds to wait, 0 where it is welcome."""
-        connection.address = self._door.address(connection.peer(), forwarded_for)
-        return self._door.knock(connection.address, self.monotonic())
+        peer = connection.peer()
+        connection.address = self.door.address(peer, forwarded_for)
+        wait_s = self.door.knock(connection.address, self.monotonic())
+        if wait_s or connection.address == peer:
+            return wait_s  # the sockets of a peer are counted when they are accepted
+        seat = self.door.enter(connection.address)
+        if seat is None:
+            return float(self.retry_after_s())
+        connection.seats += (seat,)
+        return 0.0
+
+    def rate_headers(self, connection: Connection) -> dict[str, str]:
+        """The header fields of an answer to too many connection attempts."""
+        return self.door.headers(connection.address, self.monotonic())
 
     def refused(self, status: int) -> None:
         """An upgrade ended in an HTTP answer."""
@@ -146,11 +179,11 @@ class Hub:
         outputs = connection.client.received(text, now=self.now(), latency_ms=connection.latency_ms)
         self.carry(connection, outputs)
 
-    def control_received(self, connection: Connection) -> None:
-        """A client sent a ping, or a pong that nobody asked for."""
+    def frame_received(self, connection: Connection) -> None:
+        """A client sent a ping, an unsolicited pong, or a fragment of a message."""
         client = connection.client
         if client.state is not State.CLOSING and client.flooded(self.monotonic()):
-            self.carry(connection, client.end(CloseCode.FLOOD, "control frame flood"))
+            self.carry(connection, client.end(CloseCode.FLOOD, "frame flood"))
 
     def fell_behind(self, connection: Connection) -> None:
         """A client's buffer is full."""
@@ -175,6 +208,7 @@ class Hub:
         if connection not in self.connections:
             return  # it was refused before it was open
         self._leave(connection)
+        self.answered()
         self.connections.discard(connection)
         self.closing.pop(connection, None)
         self.on_lost(connection)
@@ -207,13 +241,35 @@ class Hub:
         connection.end(output.code, output.reason)
 
     def _subscribe(self, connection: Connection, output: Subscribe) -> None:
-        stream = self.streams.open(output.key)
+        key = connection.client.key
+        assert key is not None
+        stream = self.streams.open(output.key, key.key_id)
+        self.views.join(key.key_id, output.key)
         if output.previous is not None:
             self._stop(connection, output.previous)
         self.fanout.join(connection, stream)
+        for status in self.streams.marks(stream):
+            connection.say(status)
+        self._pace(connection)
 
     def _unsubscribe(self, connection: Connection, output: Unsubscribe) -> None:
         self._stop(connection, output.key)
+        self._pace(connection)
+
+    def _pace(self, connection: Connection) -> None:
+        """Count a change of subscriptions; after a burst of them the client has to wait."""
+        step_s = 1 / self.settings.subscription_changes_per_s
+        now_s = self.monotonic()
+        connection.changes_until_s = max(connection.changes_until_s, now_s) + step_s
+        burst_s = self.settings.subscription_changes_burst * step_s
+        wait_s = connection.changes_until_s - now_s - burst_s
+        if wait_s > 0 and not connection.resting:
+            self.rest(connection, wait_s)
+
+    def rest(self, connection: Connection, seconds: float) -> None:
+        """Act on nothing that a client sends, and read nothing of it, for a while."""
+        connection.rest(True)
+        self.clock.call_at(self.monotonic() + seconds, lambda: connection.rest(False))
 
     def _look(self, connection: Connection, output: Look) -> None:
         waiting = connection.looks = connection.looks or set()
@@ -242,6 +298,9 @@ class Hub:
         stream = self.streams.find(key)
         self.fanout.leave(connection, stream)
         self.streams.close(stream)
+        owner = connection.client.key
+        assert owner is not None
+        self.views.leave(owner.key_id, key)
 
     def _leave(self, connection: Connection) -> None:
         """End all that a client listens to and waits for."""
@@ -275,15 +334,17 @@ class Hub:
     async def _verdict(self, connection: Connection, output: Verify) -> Outputs:
         client, message_id = connection.client, output.message_id
         try:
-            async with asyncio.timeout(self.settings.verify_timeout_s):
-                key = await self.accounts.verify_key(
-                    output.api_key, self.wall_us() // 1_000, address=connection.address
-                )
+            key = await self._verified(connection, output)
+            if await self._make_room(connection, key):
+                key = await self._verified(connection, output)  # it may have changed meanwhile
         except (InvalidApiKey, ApiKeyDisabled) as error:
             return client.refused(error.code, error.message, now=self.now(), message_id=message_id)
         except RateLimitExceeded as error:
             wait_s = error.retry_after_s or 1.0
             return client.throttled(error.message, wait_s, now=self.now(), message_id=message_id)
+        except (DatabaseUnavailable, TimeoutError):
+            # The store logs when an outage begins and ends.
+            return client.unverifiable(now=self.now(), message_id=message_id)
         except Exception:
             # Whatever the store says is its own affair: the client can only come back.
             if not self._unverifiable:
@@ -297,6 +358,55 @@ class Hub:
             return ()
         return self._admit(connection, key, output)
 
+    async def _verified(self, connection: Connection, output: Verify) -> Key:
+        async with asyncio.timeout(self.settings.verify_timeout_s):
+            return await self.accounts.verify_key(
+                output.api_key, self.wall_us() // 1_000, address=connection.address
+            )
+
+    async def _make_room(self, connection: Connection, key: Key) -> bool:
+        """Where a key has all its connections, cut one that is dead; whether that took time."""
+        connections_max = self.accounts.settings.tiers.of(key.tier).connections_max
+
+        def full() -> bool:
+            group = self.groups.get(key.key_id, set())
+            return len(group) >= connections_max and connection not in group
+
+        started_s = self.monotonic()
+        wait_s = self.settings.liveness_wait_s
+        if not full() or self._give_way(key.key_id, silent_since_s=started_s - wait_s):
+            return False
+        probed = liveness.probe(self.groups[key.key_id], started_s)
+        answer = asyncio.Event()
+        self._awaited.add(answer)
+        try:
+            async with asyncio.timeout(wait_s):
+                while full() and liveness.unanswered(probed):
+                    answer.clear()
+                    await answer.wait()
+        except TimeoutError:
+            if full():
+                self._give_way(key.key_id, silent_since_s=started_s)
+        finally:
+            self._awaited.discard(answer)
+        return True
+
+    def answered(self) -> None:
+        """A client answered its ping, or is gone: who waits for that looks again."""
+        for answer in self._awaited:
+            answer.set()
+
+    def _give_way(self, key_id: str, *, silent_since_s: float) -> bool:
+        """Cut the connection of a key that has been silent for longest, if one has."""
+        dead = liveness.dead(self.groups[key_id], silent_since_s)
+        if dead is None:
+            return False
+        dead.end(CloseCode.SLOW, "no pong")
+        dead.abort()
+        counters.REPLACED.inc()
+        self._ungroup(dead)
+        return True
+
     def _admit(self, connection: Connection, key: Key, output: Verify) -> Outputs:
         client, message_id = connection.client, output.message_id
         group = self.groups.get(key.key_id, set())
@@ -307,10 +417,18 @@ class Hub:
             self._ungroup(connection)
             self.groups.setdefault(key.key_id, set()).add(connection)
             self._count_tier(client.key, key)
+            for view in client.subscriptions.values():
+                assert client.key is not None
+                self.views.leave(client.key.key_id, view)
+                self.views.join(key.key_id, view)
         self.unauthenticated.pop(connection, None)
+        client.opened_by = self.accounts.fingerprint(output.api_key)
         welcome = client.verified(key, session_id=str(uuid.uuid4()), message_id=message_id)
         if self.accounts.meter.over(key.key_id):
             return (*welcome, *self._used_up(client))
+        report = self.accounts.meter.report(key.key_id, self.wall_us() // 1_000)
+        if report.status.warning_threshold:
+            return (*welcome, Say(self._warning(report)))
         return welcome
 
     def _count_tier(self, before: Key | None, key: Key) -> None:
@@ -328,20 +446,16 @@ class Hub:
                 del self.groups[key.key_id]
 
     def settle(self, connection: Connection) -> None:
-        """Charge what one client was given since the last time; before it has a key it is free."""
+        """Charge what one client has got since the last time; before it has a key it is free."""
         self._charge(connection.client.key, (connection,))
 
     def settle_all(self) -> None:
-        """Charge what all clients were given: once per key, however many its connections."""
+        """Charge what all clients have got: once per key, however many its connections."""
         for group in self.groups.values():
             self._charge(next(iter(group)).client.key, group)
 
     def _charge(self, key: Key | None, connections: Iterable[Connection]) -> None:
-        given = 0
-        for connection in connections:
-            given += connection.sent
-            connection.total += connection.sent
-            connection.sent = 0
+        given = sum(connection.take_delivered() for connection in connections)
         if given and key is not None:
             self.accounts.meter.add(key.key_id, given)
             counters.SENT_BYTES.labels(key.tier).inc(given)
@@ -354,6 +468,17 @@ class Hub:
             )
             self.carry(connection, outputs)
 
+    def changed(self, key_id: str, opened_by: Collection[bytes]) -> None:
+        """A key was changed: connections that were opened with a text it no longer has end."""
+        for connection in tuple(self.groups.get(key_id, ())):
+            if connection.client.opened_by not in opened_by:
+                outputs = connection.client.refused(
+                    InvalidApiKey.code,
+                    "This API key was replaced; use the new one.",
+                    now=self.now(),
+                )
+                self.carry(connection, outputs)
+
     def over_allowance(self, key_id: str) -> None:
         """A key used up its allowance: its connections end."""
         for connection in tuple(self.groups.get(key_id, ())):
@@ -361,16 +486,20 @@ class Hub:
 
     def near_allowance(self, key_id: str, report: UsageReport) -> None:
         """A key used 80 % of its allowance: its connections are told."""
-        payload = encode(
+        payload = self._warning(report)
+        for connection in self.groups.get(key_id, ()):
+            connection.say(payload)
+
+    def _warning(self, report: UsageReport) -> bytes:
+        return encode(
             DataLimitWarning(
-                message="80 % of the monthly data allowance is used.",
+                message=f"{report.data_usage.usage_percentage:g} % of the monthly data allowance "
+                "is used.",
                 data_usage=report.data_usage,
                 reset_date=report.billing_period.reset_date,
                 timestamp=iso_us(self.wall_us()),
             )
         )
-        for connection in self.groups.get(key_id, ()):
-            connection.say(payload)
 
     def _used_up(self, client: Client) -> Outputs:
         assert client.key is not None

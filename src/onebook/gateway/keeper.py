@@ -25,7 +25,7 @@ log = logging.getLogger("onebook.gateway")
 
 
 class Keeper:
-    """Timeouts, pings, slow clients and settlement; an async context manager that beats."""
+    """Timeouts, pings and slow clients; an async context manager that beats."""
 
     def __init__(
         self, hub: Hub, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -37,7 +37,7 @@ class Keeper:
             set() for _ in range(max(1, round(hub.settings.ping_interval_s / BEAT_S)))
         ]
         self._beats = 0
-        self._conflated = self._messages = self._published = 0
+        self._conflated = self._messages = self._published = self._saturated = 0
         hub.on_opened = self.opened
         hub.on_lost = self.lost
 
@@ -50,7 +50,7 @@ class Keeper:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         for connection in tuple(self._hub.connections):
-            connection.transport.abort()
+            connection.abort()
             self._hub.settle(connection)
         await self._hub.stop()
 
@@ -67,7 +67,6 @@ class Keeper:
         """Do what a second brings."""
         now_s = self._hub.monotonic()
         self._beats += 1
-        self._hub.settle_all()
         self._time_out(now_s)
         self._end_slow(now_s)
         self._abort_unanswered(now_s)
@@ -107,7 +106,7 @@ class Keeper:
             if deadline > now_s:
                 break
             del closing[connection]
-            connection.transport.abort()
+            connection.abort()
 
     def _ping(self, connections: set[Connection], now_s: float) -> None:
         for connection in tuple(connections):
@@ -129,6 +128,9 @@ class Keeper:
         self._published = streams.published_total
         counters.BEHIND.set(len(hub.lagging))
         counters.STREAMS.set(len(streams))
+        counters.BACKLOG.set(streams.backlog)
+        counters.SATURATED.inc(streams.saturated_total - self._saturated)
+        self._saturated = streams.saturated_total
 
     # Draining
 
@@ -147,7 +149,7 @@ class Keeper:
         while hub.connections and hub.monotonic() < give_up_s:
             await self._sleep(DRAIN_STEP_S)
         for connection in tuple(hub.connections):
-            connection.transport.abort()
+            connection.abort()
         self._hub.settle_all()
 
     def _announce(self, drain_s: float) -> list[tuple[float, Connection]]:

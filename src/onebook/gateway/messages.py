@@ -5,6 +5,7 @@ document and for the tests that hold the documents true. Book updates are encode
 `onebook.core` from exact decimals and only described here.
 """
 
+from binascii import crc32
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from onebook.accounts.usage import DataUsage
 from onebook.gateway import commands
 from onebook.gateway.codes import ErrorType
 from onebook.gateway.commands import (
+    Ages,
     Depth,
     Group,
     Id,
@@ -24,9 +26,11 @@ from onebook.gateway.commands import (
     Symbol,
     about,
 )
+from onebook.model import Reason
 
 AVAILABLE_COMMANDS: Final = ("authenticate", "subscribe_aggregated", "get_exchanges", "get_pairs")
 WINDOW: Final = "per_minute"
+REASON_MEANINGS: Final = " ".join(f"`{each}`: {each.meaning}" for each in Reason)
 
 Timestamp = Annotated[str, about("ISO 8601, UTC, microseconds.", "2026-11-20T10:00:00.000000Z")]
 Text = Annotated[str, about("A sentence for people.")]
@@ -56,7 +60,7 @@ class Welcome(Struct, tag="welcome", frozen=True):
 class Authentication(Struct, frozen=True):
     """Which key was accepted."""
 
-    api_key: Annotated[str, about("The first 8 characters and dots.", "ob_live_...")]
+    api_key: Annotated[str, about("The first 12 characters and dots.", "ob_live_AbCd...")]
     status: Literal["authenticated"] = "authenticated"
 
 
@@ -80,12 +84,16 @@ class WelcomeSession(Struct, tag="welcome", frozen=True):
     limits: Limits
 
 
+RejectedReason = Literal["unknown_exchange", "symbol_not_traded", "exchange_unavailable"]
+
+
 class Rejected(Struct, frozen=True):
     """An exchange of a subscription that cannot be served."""
 
     exchange: Annotated[str, about("The name as it was sent.", "mtgox")]
     reason: Annotated[
-        Literal["unknown_exchange", "symbol_not_traded"], about("Why it is not served.")
+        RejectedReason,
+        about("Why it is not served; exchange_unavailable: its instruments are not known yet."),
     ]
 
 
@@ -98,6 +106,7 @@ class Options(Struct, frozen=True):
     levels: Levels
     split: Split
     group: Group
+    ages: Ages
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
@@ -204,7 +213,7 @@ class Pong(Struct, tag="pong", frozen=True, omit_defaults=True):
 
 
 class Level(Struct, frozen=True):
-    """One price of a merged book; with `levels: array` it is [price, amount] instead."""
+    """One price of a merged book, with `levels: object`."""
 
     price: float
     amount: Annotated[float, about("Exact sum over the exchanges; 0 in a delta: gone.")]
@@ -230,15 +239,71 @@ class MarketStats(Struct, frozen=True):
     crossed: Annotated[bool, about("best_bid >= best_ask across exchanges; shown as it is.")]
 
 
-class BookData(Struct, frozen=True):
-    """A merged book: only exchanges whose book is live are in it."""
+_NUMBER: Final = {"type": "number"}
+_PART: Final = {"type": "array", "prefixItems": [{"type": "string"}, _NUMBER]}
+# A level as the options `levels` and `split` ask for it.
+LEVEL_FORMS: Final = {
+    "items": {
+        "oneOf": [
+            msgspec.json.schema_components([Level])[1]["Level"],
+            {"title": "array", "type": "array", "prefixItems": [_NUMBER, _NUMBER]},
+            {
+                "title": "array with split",
+                "type": "array",
+                "prefixItems": [_NUMBER, _NUMBER, {"type": "array", "items": _PART}],
+            },
+        ]
+    }
+}
+_BID: Final = {
+    "price": 100.5,
+    "amount": 1.75,
+    "exchanges": ["kraken", "okx"],
+    "exchange_count": 2,
+    "value": 175.875,
+}
+_ASK: Final = {"price": 101, "amount": 3, "exchanges": ["okx"], "exchange_count": 1, "value": 303}
 
-    bids: Annotated[list[Any], about("Best first; see Level, or arrays of numbers.")]
-    asks: Annotated[list[Any], about("Best first; see Level, or arrays of numbers.")]
+# The rule of the checksum, and a book small enough to follow it by hand.
+CHECKSUM_BIDS: Final = (("100.5", "1.75"), ("100", "2"))
+CHECKSUM_ASKS: Final = (("101", "3"),)
+CHECKSUM_TEXT: Final = ":".join(map(":".join, CHECKSUM_BIDS + CHECKSUM_ASKS))
+CHECKSUM_RULE: Final = (
+    "CRC-32 (the one of zlib, unsigned) of a text: of the view after this delta the 25 best bids, "
+    "best first, then the 25 best asks, best first, each as `price:amount`, all joined with `:`. "
+    "Numbers are written as the messages write them: no exponent, no zeros at the end. Bids "
+    "100.5 x 1.75 and 100 x 2 with the ask 101 x 3 give "
+    f"`{CHECKSUM_TEXT}` and {crc32(CHECKSUM_TEXT.encode())}."
+)
+
+
+class BookData(Struct, frozen=True):
+    """A merged book: only exchanges whose book is live, and of the same coin, are in it."""
+
+    bids: Annotated[
+        list[Any],
+        about("Best first, in the form asked for.", [_BID], extra_json_schema=LEVEL_FORMS),
+    ]
+    asks: Annotated[
+        list[Any],
+        about("Best first, in the form asked for.", [_ASK], extra_json_schema=LEVEL_FORMS),
+    ]
     market_stats: MarketStats
     stale_exchanges: Annotated[
-        list[str], about("Left out because their book is not live.", ["kraken"])
+        list[str],
+        about(
+            "Left out because their book is not live, or of another coin (identity_conflict).",
+            ["kraken"],
+        ),
     ]
+    ages: Annotated[
+        dict[str, int] | UnsetType,
+        about(
+            "With ages: milliseconds since data last came from each live exchange, as of this "
+            "update.",
+            {"okx": 12},
+        ),
+    ] = UNSET
 
 
 class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
@@ -252,7 +317,11 @@ class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
 
 
 class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
-    """What changed since the update before; a gap in the numbers calls for resync."""
+    """What changed since the update before; a gap in the numbers calls for resync.
+
+    Each level replaces the one of its price; amount 0: it is gone. A level that left the depth of
+    the view is gone too.
+    """
 
     symbol: Symbol
     subscription_id: SubscriptionId
@@ -260,10 +329,7 @@ class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
     update_number: UpdateNumber
     timestamp: Timestamp
     data: BookData
-    checksum: Annotated[
-        int,
-        about("CRC-32 of the view's price:amount text, 25 best levels a side, bids then asks."),
-    ]
+    checksum: Annotated[int, about(CHECKSUM_RULE, crc32(CHECKSUM_TEXT.encode()))]
 
 
 class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
@@ -280,7 +346,45 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
     symbol: Symbol
     exchange: str
     state: Literal["syncing", "live", "stale", "offline"]
-    reason: Annotated[str, about("Why it is not live; empty while it is.", "gap")]
+    reason: Annotated[
+        Literal[
+            "",
+            "subscribing",
+            "gap",
+            "checksum",
+            "crossed",
+            "absurd_price",
+            "levels",
+            "protocol_error",
+            "internal_error",
+            "silent",
+            "quiet",
+            "dead_stream",
+            "no_snapshot",
+            "snapshot_failed",
+            "refused",
+            "rate_limited",
+            "maintenance",
+            "closing",
+            "disconnected",
+            "renewing",
+            "unreachable",
+            "flood",
+            "halted",
+            "not_listed",
+            "not_wanted",
+            "identity_conflict",
+            "unconfirmed_identity",
+        ],
+        about(
+            "Code of why it is not live, or of what is doubtful about a live one; otherwise empty. "
+            + REASON_MEANINGS,
+            "gap",
+        ),
+    ]
+    detail: Annotated[
+        str, about("More about the case at hand, for people; may be empty.", "5 follows 3")
+    ]
     timestamp: Timestamp
 
 
@@ -406,7 +510,11 @@ _encoder = msgspec.json.Encoder()
 
 def encode(message: Struct, message_id: Id = None) -> bytes:
     """Encode a server message, with the id of the message that it answers."""
-    payload = _encoder.encode(message)
+    return with_id(_encoder.encode(message), message_id)
+
+
+def with_id(payload: bytes, message_id: Id) -> bytes:
+    """Add the id of the message that an encoded one answers."""
     if message_id is None:
         return payload
     return b'%b,"id":%b}' % (payload[:-1], _encoder.encode(message_id))

@@ -12,6 +12,7 @@ Nothing here knows what messages mean: see `client`.
 import asyncio
 import logging
 import struct
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from urllib.parse import parse_qs
@@ -25,21 +26,59 @@ from websockets.protocol import OPEN as PARSER_OPEN
 from websockets.protocol import SERVER, Protocol
 from websockets.server import ServerProtocol
 
+from onebook import sockets
+from onebook.core import iso
 from onebook.gateway import frames
 from onebook.gateway.client import Client
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.direct import Peer
-from onebook.streams import Stream, iso_us
+from onebook.gateway.door import Seat
+from onebook.gateway.plain import shown
+from onebook.logs import redact
+from onebook.streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onebook.gateway.hub import Hub
 
-TCP_NOTSENT_LOWAT: Final = 25  # linux/tcp.h
 IPPROTO_TCP: Final = 6
 NO_STATUS: Final = 1005
 ABNORMAL: Final = 1006
+VERSION: Final = "13"  # RFC 6455 section 4.4
+REQUEST_LINE_BYTES_MAX: Final = 8_192  # of the websockets library
+
+# What the library refuses in its own words, by its status: error and message.
+REFUSALS: Final = {
+    HTTPStatus.BAD_REQUEST: ("invalid_request", "This is not a WebSocket handshake of RFC 6455."),
+    HTTPStatus.METHOD_NOT_ALLOWED: (
+        "method_not_allowed",
+        "This path does not answer that method; see the Allow header.",
+    ),
+    HTTPStatus.REQUEST_URI_TOO_LONG: (
+        "request_too_large",
+        "The path and query of a WebSocket upgrade are too long.",
+    ),
+    HTTPStatus.FORBIDDEN: (
+        "origin_not_allowed",
+        "Pages of this origin may not connect; the operator lists those that may.",
+    ),
+    HTTPStatus.UPGRADE_REQUIRED: (
+        "upgrade_required",
+        f"This path speaks WebSocket version {VERSION}; the request asks for something else.",
+    ),
+    HTTPStatus.INTERNAL_SERVER_ERROR: (
+        "internal_server_error",
+        "Something went wrong on our side; it has been logged.",
+    ),
+}
+
+# What is looked at after our close frame, in search of the peer's: then the socket is not read
+# any more. A frame counts as so many bytes, because each costs time.
+CLOSING_BYTES_MAX: Final = 65_536
+CLOSING_FRAME_BYTES: Final = 1_024
+PIECES_MAX: Final = 16  # reads without a whole frame; after them a pause between two reads
+PIECE_PAUSE_S: Final = 0.01
 
 # The library would log each connection; one line at the end is enough and is ours.
 library_log = logging.getLogger("onebook.gateway.websockets")
@@ -49,23 +88,30 @@ library_log.setLevel(logging.ERROR)
 class _Inbound:
     """A message of several frames that is not complete yet, with the parser that checks it."""
 
-    __slots__ = ("opcode", "parser", "parts")
+    __slots__ = ("begun", "opcode", "parser", "payload")
 
     def __init__(self, parser: Protocol) -> None:
         self.parser = parser
-        self.parts: list[bytes] = []
+        self.payload = bytearray()
         self.opcode = Opcode.TEXT
+        self.begun = False
 
 
 class Connection(Peer, asyncio.Protocol):
     """A connected peer. `hub` is set on the subclass that `Hub.protocol` makes."""
 
     __slots__ = (
+        "_closing_bytes",
+        "_fd",
         "_handshake",
         "_inbound",
+        "_last_bytes",
+        "_pieces",
         "_rest",
         "_server_connections",
+        "_undelivered",
         "address",
+        "changes_until_s",
         "client",
         "code",
         "held",
@@ -76,6 +122,9 @@ class Connection(Peer, asyncio.Protocol):
         "packed",
         "ping_at",
         "progress_at",
+        "queued",
+        "resting",
+        "seats",
         "slot",
         "total",
         "unread",
@@ -89,11 +138,20 @@ class Connection(Peer, asyncio.Protocol):
         self._handshake: ServerProtocol | None = self.hub.handshake()
         self._inbound: _Inbound | None = None
         self._rest = b""  # bytes that came in and are not yet acted on
+        self._fd = -1
+        self._pieces = 0  # reads since the last whole frame
+        self._closing_bytes = 0  # that came in after our close frame
+        self._last_bytes = 0  # of our close frame, the last thing that we send
+        self._undelivered: int | None = None  # at the end
         self.client: Client = self.hub.client()
         self.address = ""
         self.code = ABNORMAL
         self.lost = False
         self.held = False  # a key is being verified: nothing is acted on meanwhile
+        self.resting = False  # it changed its subscriptions too fast: the same for a while
+        self.queued = False  # there is input for the next turns of the event loop
+        self.changes_until_s = 0.0  # when the changes of subscriptions are paid for
+        self.seats: tuple[Seat, ...] = ()  # places that it takes of an address's sockets
         self.packed = False  # permessage-deflate was negotiated
         self.wanted: set[Stream] | None = None  # streams whose newest book is owed
         self.looks: set[Callable[[], None]] | None = None  # cancel unanswered looks
@@ -114,11 +172,15 @@ class Connection(Peer, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Act on what came in, as far as it is whole."""
-        if self._handshake is not None:
-            self._shake_hands(self._handshake, data)
-            return
         self._rest = self._rest + data if self._rest else data
-        self.read()
+        if self.ended:
+            self._await_close(len(data))
+            return
+        if self._pieces >= PIECES_MAX and not self.resting:
+            # Bytes that complete no frame cost as much as one: let them gather in the kernel.
+            self.hub.rest(self, PIECE_PAUSE_S)
+        self._pieces += 1
+        self.hub.turns.read(self)
 
     def eof_received(self) -> bool:
         """The peer sends no more: close."""
@@ -127,22 +189,30 @@ class Connection(Peer, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
         self._server_connections.discard(self)
+        if self._undelivered is None:
+            # Where writing failed, what the transport held is no longer known.
+            self._undelivered = (
+                self.sent if exc is not None and self.buffered else self.unacknowledged()
+            )
         self.lost = self.ended = True
         self.hub.lost(self)
+        self.hub.turns.forget(self)
+        for seat in self.seats:
+            seat.leave()
 
     def pause_writing(self) -> None:
         """The peer is behind: what is read from it waits too, so no reply can pile up."""
         self.behind = True
         self.hub.fell_behind(self)
-        self._pace_reading()
+        self.pace_reading()
 
     def resume_writing(self) -> None:
         """The peer reads again: it gets the newest of what it missed."""
         self.behind = False
         self.hub.caught_up(self)
-        self._pace_reading()
+        self.pace_reading()
         if not self.behind:
-            self.read()
+            self.hub.turns.read(self)
 
     def shutdown(self) -> None:
         """Close at once: the server stops and nobody drained this connection."""
@@ -177,38 +247,110 @@ class Connection(Peer, asyncio.Protocol):
         """Send a close frame; the socket closes with the peer's answer or in time."""
         if self.ended:
             return
-        self._give(frames.close_frame(code, reason))
+        frame = frames.close_frame(code, reason)
+        self._give(frame)
+        self._last_bytes = len(frame)
         self._ends(code)
 
     def hold(self, held: bool) -> None:
         """Stop or go on acting on what comes in."""
         self.held = held
-        self._pace_reading()
+        self.pace_reading()
         if not held:
-            self.read()
+            self.hub.turns.read(self)
+
+    def rest(self, resting: bool) -> None:
+        """The same for a client that changes its subscriptions too fast."""
+        self.resting = resting
+        if self.lost:
+            return
+        self.pace_reading()
+        if not resting:
+            self.hub.turns.read(self)
+
+    def abort(self) -> None:
+        """Cut the connection; what the peer has not got by now is not charged."""
+        if self._undelivered is None:
+            self._undelivered = self.unacknowledged()
+        self.transport.abort()
+
+    # What was delivered
+
+    def unacknowledged(self) -> int:
+        """Bytes that were written and that the peer has not acknowledged."""
+        if self._undelivered is not None:
+            return self._undelivered
+        if self._fd < 0:
+            return 0
+        unsent = self.transport.get_write_buffer_size() + sockets.unacknowledged(self._fd)
+        return max(0, unsent - self._last_bytes)
+
+    def take_delivered(self) -> int:
+        """Payload bytes that the peer has got since the last call."""
+        if not self.sent:
+            return 0
+        delivered = max(0, self.sent - self.unacknowledged())
+        self.sent -= delivered
+        self.total += delivered
+        return delivered
 
     # Reading
 
-    def read(self) -> None:
-        """Act on every whole frame that came in, unless the peer must wait."""
-        buffer, start = self._rest, 0
-        bytes_max = self.hub.settings.message_bytes_max
-        while not (self.held or self.behind or self.lost):
-            end = frames.frame_end(buffer, start, bytes_max)
+    def read(self, ends_at: float) -> bool:
+        """Act on what came in, within the budget of one turn; whether there is more."""
+        if self._handshake is not None:
+            data, self._rest = self._rest, b""
+            self._shake_hands(self._handshake, data)
+            return False
+        settings = self.hub.settings
+        buffer, start, more = self._rest, 0, False
+        for _ in range(settings.turn_frames_max):
+            more = False
+            if self.ended or not self._may_act():
+                break
+            end = frames.frame_end(buffer, start, self.client.message_bytes_max)
             if not end:
                 break
             frame = buffer[start:end]
             start = end
-            if not self.ended:
-                self._frame_received(frame)
-            elif frame[0] & 0x0F == Opcode.CLOSE:
-                self.transport.close()
+            self._pieces = 0
+            more = start < len(buffer)
+            self._frame_received(frame)
+            if start >= settings.turn_bytes_max or self.hub.monotonic() >= ends_at:
+                break
         self._rest = buffer[start:] if start else buffer
+        if self.ended:
+            self._await_close(0)
+            return False
+        return more and self._may_act()
 
-    def _pace_reading(self) -> None:
+    def _may_act(self) -> bool:
+        return not (self.held or self.resting or self.behind or self.lost)
+
+    def _await_close(self, came: int) -> None:
+        """After our close frame look for the peer's, and stop reading if it does not come soon."""
+        self._closing_bytes += came
+        buffer, start = self._rest, 0
+        while self._closing_bytes < CLOSING_BYTES_MAX:
+            end = frames.frame_end(buffer, start, self.client.message_bytes_max)
+            if not end:
+                self._rest = buffer[start:]
+                return
+            if buffer[start] & 0x0F == Opcode.CLOSE:
+                self._rest = b""
+                self.transport.close()
+                return
+            start = end
+            self._closing_bytes += CLOSING_FRAME_BYTES
+        self._rest = b""
+        self.pace_reading()
+
+    def pace_reading(self) -> None:
+        """Read from the socket, or stop, as the state of the connection asks for."""
         if self.lost or self.transport.is_closing():
             return
-        if self.held or self.behind:
+        deaf = self._closing_bytes >= CLOSING_BYTES_MAX
+        if self.queued or deaf or not self._may_act():
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -221,15 +363,16 @@ class Connection(Peer, asyncio.Protocol):
         parser = inbound.parser
         parser.receive_data(frame)
         for event in parser.events_received():
-            self._event(inbound, cast(Frame, event))
-        self._inbound = inbound if inbound.parts else None
+            if not self.ended:
+                self._event(inbound, cast(Frame, event))
+        self._inbound = inbound if inbound.begun else None
         self._write_parser(parser)
 
     def _parser(self) -> Protocol:
         parser = Protocol(
             SERVER,
             state=PARSER_OPEN,
-            max_size=self.hub.settings.message_bytes_max,
+            max_size=self.client.message_bytes_max,
             logger=library_log,
         )
         if self.packed:
@@ -238,30 +381,41 @@ class Connection(Peer, asyncio.Protocol):
 
     def _write_parser(self, parser: Protocol) -> None:
         """Send what RFC 6455 asks for: pongs, and the close after a close or an error."""
+        last = b""
         for data in parser.data_to_send():
             if self.ended:
                 break
             if data:
                 self._give(data)
+                last = data
         if parser.state is not PARSER_OPEN and not self.ended:
             sent = parser.close_sent
+            self._last_bytes = len(last)
             self._ends(sent.code if sent is not None else NO_STATUS)
             self._half_close()
 
     def _event(self, inbound: _Inbound, frame: Frame) -> None:
         if frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-            if frame.opcode is not Opcode.CONT:
-                inbound.opcode = frame.opcode
-            inbound.parts.append(bytes(frame.data))
-            if frame.fin:
-                message = b"".join(inbound.parts)
-                inbound.parts.clear()
-                self.message(message, text=inbound.opcode is Opcode.TEXT)
+            self._data_received(inbound, frame)
         elif frame.opcode is Opcode.PONG and self.ping_at and self._answered(frame.data):
             self.latency_ms = max(0.0, (self.hub.monotonic() - self.ping_at) * 1_000)
             self.ping_at = 0.0
+            self.hub.answered()
         elif frame.opcode is not Opcode.CLOSE:
-            self.hub.control_received(self)
+            self.hub.frame_received(self)
+
+    def _data_received(self, inbound: _Inbound, frame: Frame) -> None:
+        if frame.opcode is not Opcode.CONT:
+            if frame.fin:
+                self.message(bytes(frame.data), text=frame.opcode is Opcode.TEXT)
+                return
+            inbound.opcode = frame.opcode
+        inbound.payload += frame.data
+        inbound.begun = not frame.fin
+        # A fragment costs us as much as a message, and may hold nothing.
+        self.hub.frame_received(self)
+        if frame.fin and not self.ended:
+            self.message(bytes(inbound.payload), text=inbound.opcode is Opcode.TEXT)
 
     def _answered(self, payload: Any) -> bool:
         return bytes(payload) == _ping_payload(self.ping_at)
@@ -281,11 +435,16 @@ class Connection(Peer, asyncio.Protocol):
     def _ends(self, code: int) -> None:
         self.ended = True
         self.code = code
+        if self.out is not None:
+            # What this tick brought is not written after a close frame.
+            self.sent -= min(self.sent, self.out.size)
+            self.out = None
         self.hub.ending(self)
 
     def _half_close(self) -> None:
         """Send no more, but read on until the peer closes, so that it can read our close frame."""
         if self.transport.can_write_eof():
+            self._last_bytes += 1  # the kernel counts the end of the stream
             self.transport.write_eof()
         else:
             self.transport.close()
@@ -298,6 +457,9 @@ class Connection(Peer, asyncio.Protocol):
             request = cast(Request, event)
             path, _, query = request.path.partition("?")
             response = self._refusal(request, path) or handshake.accept(request)
+            status = HTTPStatus(response.status_code)
+            if status in REFUSALS:
+                response = self._problem(status, *REFUSALS[status])
             handshake.send_response(response)
             self._give(b"".join(handshake.data_to_send()))
             if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
@@ -305,13 +467,21 @@ class Connection(Peer, asyncio.Protocol):
                 self.transport.close()
                 return
             self._open(handshake, query)
-        if handshake.handshake_exc is not None:
+        if handshake.handshake_exc is not None and not self.transport.is_closing():
+            # The library could not read it: a body, too many or too long lines.
+            too_long = len(data.partition(b"\r\n")[0]) > REQUEST_LINE_BYTES_MAX
+            status = HTTPStatus.REQUEST_URI_TOO_LONG if too_long else HTTPStatus.BAD_REQUEST
+            self._give(self._problem(status, *REFUSALS[status]).serialize())
+            self.hub.refused(status)
             self.transport.close()
 
     def _refusal(self, request: Request, path: str) -> Response | None:
         """Why this upgrade is not even tried; None if it is."""
-        if path != self.hub.settings.path:
-            return self._problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no {path[:128]}.")
+        if path.removesuffix("/") != self.hub.settings.path:  # as REST ignores one slash
+            return self._problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no {shown(path)}.")
+        if _header(request.headers, "Sec-WebSocket-Version") != VERSION:
+            status = HTTPStatus.UPGRADE_REQUIRED
+            return self._problem(status, *REFUSALS[status])
         if not self.hub.has_room():
             return self._problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -326,19 +496,33 @@ class Connection(Peer, asyncio.Protocol):
                 "rate_limit_exceeded",
                 "Too many connection attempts from this address.",
                 retry_after_s=int(wait_s) + 1,
+                limit=self.hub.rate_headers(self),
             )
         return None
 
     def _problem(
-        self, status: HTTPStatus, error: str, message: str, *, retry_after_s: int = 0
+        self,
+        status: HTTPStatus,
+        error: str,
+        message: str,
+        *,
+        retry_after_s: int = 0,
+        limit: Mapping[str, str] | None = None,
     ) -> Response:
-        timestamp = iso_us(self.hub.wall_us())
-        body = msgspec.json.encode({"error": error, "message": message, "timestamp": timestamp})
-        headers = Headers({"Content-Type": "application/json", "Connection": "close"})
+        timestamp = iso(self.hub.wall_us() // 1_000)
+        fields = {"error": error, "message": redact(message), "timestamp": timestamp}
+        body = msgspec.json.encode(fields)
+        headers = {**(limit or {}), "Content-Type": "application/json", "Connection": "close"}
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = "GET"
+        if status is HTTPStatus.UPGRADE_REQUIRED:
+            headers["Connection"] = "Upgrade, close"
+            headers["Upgrade"] = "websocket"
+            headers["Sec-WebSocket-Version"] = VERSION
         headers["Content-Length"] = str(len(body))
         if retry_after_s:
             headers["Retry-After"] = str(retry_after_s)
-        return Response(status, status.phrase, headers, body)
+        return Response(status, status.phrase, Headers(headers), body)
 
     def _open(self, handshake: ServerProtocol, query: str) -> None:
         self._handshake = None
@@ -347,11 +531,12 @@ class Connection(Peer, asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=settings.write_buffer_bytes_max)
         sock = self.transport.get_extra_info("socket")
         if sock is not None:
+            self._fd = sock.fileno()
             # What the kernel has not sent yet is as stale as what we hold: keep it short.
-            sock.setsockopt(IPPROTO_TCP, TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
+            sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
             encrypted = self.transport.get_extra_info("sslcontext") is not None
             if settings.direct_send_allowed and not encrypted:
-                self.direct_fd = sock.fileno()
+                self.direct_fd = self._fd
         keys = parse_qs(query).get("api_key") if settings.query_key_allowed else None
         self.hub.opened(self, keys[-1] if keys else None)
 

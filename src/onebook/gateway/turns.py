@@ -1,0 +1,88 @@
+"""How much of what clients send is acted on in one turn of the event loop.
+
+Each connection may have a few frames acted on in a turn, and all of them together a few
+milliseconds; what is left waits for the next turns, in order, and its socket is not read
+meanwhile. So no client can keep the event loop from feeds, timers and other clients, and what it
+sends piles up in its own socket.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Reader(Protocol):
+    """A connection with input to act on."""
+
+    queued: bool
+
+    def read(self, ends_at: float) -> bool:
+        """Act on input, on some at least, until the turn ends; whether there is more."""
+
+    def pace_reading(self) -> None:
+        """Read from the socket, or stop, as the state of the connection asks for."""
+
+
+class Turns:
+    """Shares turns of the event loop among the connections that have input.
+
+    Args:
+        turn_s: How long input is acted on in one turn; at least one connection is served.
+        monotonic: Seconds that only grow.
+        call_soon: Calls back in the next turn of the event loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        turn_s: float,
+        monotonic: Callable[[], float],
+        call_soon: Callable[[Callable[[], None]], Any],
+    ) -> None:
+        self._turn_s = turn_s
+        self._monotonic = monotonic
+        self._call_soon = call_soon
+        self._waiting: deque[Reader] = deque()
+        self._armed = False  # the end of this turn is known
+        self._ends_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def read(self, reader: Reader) -> None:
+        """Act on a connection's input now, if this turn has time left; else in a later one."""
+        if reader.queued:
+            return
+        if not self._armed:
+            self._begin()
+        if self._monotonic() >= self._ends_at or reader.read(self._ends_at):
+            reader.queued = True
+            self._waiting.append(reader)
+            reader.pace_reading()
+
+    def forget(self, reader: Reader) -> None:
+        """A connection is gone."""
+        if reader.queued:
+            reader.queued = False
+            self._waiting.remove(reader)
+
+    def _begin(self) -> None:
+        self._ends_at = self._monotonic() + self._turn_s
+        self._armed = True
+        self._call_soon(self._next)
+
+    def _next(self) -> None:
+        """A new turn: connections that waited, each at most once."""
+        self._armed = False
+        if not self._waiting:
+            return
+        self._begin()
+        for _ in range(len(self._waiting)):
+            reader = self._waiting.popleft()
+            if reader.read(self._ends_at):
+                self._waiting.append(reader)
+            else:
+                reader.queued = False
+                reader.pace_reading()
+            if self._monotonic() >= self._ends_at:
+                break
