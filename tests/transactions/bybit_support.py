@@ -151,6 +151,7 @@ class World:
         settings: TransactionSettings | None = None,
         clock: Clock = CLOCK,
         with_credentials: bool = True,
+        around: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport] | None = None,
     ) -> None:
         self.exchange = exchange
         settings = settings or SETTINGS
@@ -161,9 +162,10 @@ class World:
             TransactionSettings(
                 bybit_mainnet_url="http://mainnet.simulated",
                 bybit_testnet_url="http://testnet.simulated",
+                reserve_share=settings.reserve_share,
             ),
             clock=clock,
-            transport=self.transport,
+            transport=around(self.transport) if around else self.transport,
             random=Random(7),
         )
         self.service = Transactions(

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from api.conftest import NOW_MS, PEPPER, Clock, World, bearer, client_of
 from onebook.accounts import Accounts, Admin
 from onebook.api import create_app
+from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.bybit_account import (
     Account,
@@ -32,13 +33,15 @@ PATH = "/api/v1/transactions"
 class Node(World):
     """A node whose Bybit is simulated."""
 
-    exchange: SimulatedBybit
     transport: SimulatedTransport
     vault: Vault
     app: FastAPI
 
 
-def make_node(store: Store) -> Node:
+CREDENTIALS = Credentials(KEY.api_key, KEY.secret)
+
+
+def make_node(store: Store, settings: TransactionSettings | None = None) -> Node:
     clock = Clock()
 
     async def sleep(seconds: float) -> None:
@@ -59,11 +62,12 @@ def make_node(store: Store) -> Node:
         ],
         vault,
         cursor_secret=b"c" * 32,
+        settings=settings,
         clock=clocks.Clock(clock.now_ms, clock.now_s, sleep),
     )
     accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
-    node = Node(clock, store, accounts, Admin(store, PEPPER), service)
-    node.exchange, node.transport, node.vault = exchange, transport, vault
+    node = Node(clock, store, accounts, Admin(store, PEPPER), service, exchange)
+    node.transport, node.vault = transport, vault
     node.app = create_app(node.services())
     return node
 
@@ -73,8 +77,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     async with Store(f"sqlite+aiosqlite:///{tmp_path / 'onebook.db'}") as store:
         await store.upgrade()
         node = make_node(store)
-        credentials = Credentials(KEY.api_key, KEY.secret)
-        await node.vault.put("bybit", "mainnet", credentials, now_ms=NOW_MS)
+        await node.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)
         yield node
         await node.transactions.close()
 

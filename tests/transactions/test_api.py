@@ -1,6 +1,8 @@
 """Endpoints 6 and 10 over HTTP: documented answers, documented errors, nothing asked in vain."""
 
 import asyncio
+from datetime import datetime
+from math import ceil
 from typing import Any
 
 import httpx
@@ -82,7 +84,10 @@ async def test_over_the_allowance_nothing_is_asked(node: Node, client: httpx.Asy
     assert answer.status_code == 429
     assert answer.json()["error"] == "data_limit_exceeded"
     assert answer.json()["success"] is False
-    assert "retry-after" in answer.headers
+    resets_at_ms = datetime.fromisoformat(answer.json()["reset_date"]).timestamp() * 1_000
+    assert resets_at_ms - node.clock.ms > 20 * DAY_MS, "the key was made now"
+    assert int(answer.headers["retry-after"]) == ceil((resets_at_ms - node.clock.ms) / 1_000)
+    assert "ratelimit" in answer.headers
     assert node.transport.requests == asked
 
 
@@ -122,7 +127,7 @@ BAD = [
     ({"exchange": "bybit", "start_time": NOW_MS + 1}, "invalid_date_range"),
     ({"exchange": "bybit", "start_time": 1_000_000}, "invalid_date_range"),
     (
-        {"exchange": "bybit", "transaction_types": ["ledger"], "start_time": NOW_MS - 800 * DAY_MS},
+        {"exchange": "bybit", "transaction_types": ["trades"], "start_time": NOW_MS - 800 * DAY_MS},
         "invalid_date_range",
     ),
     ({"exchange": "bybit", "cursor": "not a cursor"}, "invalid_request"),
@@ -142,6 +147,26 @@ async def test_bad_input_touches_no_upstream(
     assert (answer.status_code, found["error"]) == (400, error)
     assert found["success"] is False
     assert node.transport.requests == 0
+
+
+@pytest.mark.parametrize("field", ["start_time", "end_time"])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("2024-01-01T00:00:00Z", "Unix milliseconds"),
+        ("1700000000000", "Unix milliseconds"),
+        (1.5e12 + 0.5, "Unix milliseconds"),
+        (NOW_MS // 1_000, f"looks like seconds, which would be {NOW_MS // 1_000 * 1_000}"),
+    ],
+)
+async def test_a_time_that_is_not_in_milliseconds_is_told_so(
+    client: httpx.AsyncClient, field: str, value: Any, said: str
+) -> None:
+    answer = await client.post(PATH, json={"exchange": "bybit", field: value})
+    found = answer.json()
+    assert (answer.status_code, found["error"]) == (400, "invalid_request")
+    assert said in found["message"]
+    assert field in found["message"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"exchange":', b"null"])
@@ -192,7 +217,9 @@ async def test_a_session_is_needed(node: Node) -> None:
 async def test_endpoint_6_says_the_credentials_are_valid(client: httpx.AsyncClient) -> None:
     answer = await client.post(VALIDATE, json={"exchange": "bybit"})
     assert answer.status_code == 200
-    assert answer.json() == {
+    found = answer.json()
+    assert (found["account_info"].pop("expires_at") - NOW_MS) // DAY_MS == 80
+    assert found == {
         "success": True,
         "message": "The internal credentials are valid.",
         "exchange": "bybit",
@@ -202,6 +229,7 @@ async def test_endpoint_6_says_the_credentials_are_valid(client: httpx.AsyncClie
             "status": "active",
             "read_only": True,
             "unavailable_types": [],
+            "warnings": [],
         },
     }
 
@@ -236,7 +264,7 @@ async def test_endpoint_6_of_an_unknown_exchange(client: httpx.AsyncClient) -> N
 
 
 async def test_endpoint_6_when_the_exchange_is_down(node: Node, client: httpx.AsyncClient) -> None:
-    node.exchange.faults.rate, node.exchange.faults._kinds = 1.0, ("502",)
+    node.exchange.faults.rate, node.exchange.faults.kinds = 1.0, ("502",)
     answer = await client.post(VALIDATE, json={"exchange": "bybit"})
     assert (answer.status_code, answer.json()["error"]) == (500, "exchange_error")
 
@@ -252,7 +280,7 @@ async def test_without_credentials_endpoint_10_is_unavailable(
 async def test_a_stream_that_cannot_begin_is_an_error_status(
     node: Node, client: httpx.AsyncClient
 ) -> None:
-    node.exchange.faults.rate, node.exchange.faults._kinds = 1.0, ("502",)
+    node.exchange.faults.rate, node.exchange.faults.kinds = 1.0, ("502",)
     headers = {"Accept": "application/x-ndjson"}
     answer = await client.post(PATH, json={"exchange": "bybit"}, headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (500, "exchange_error")
@@ -306,7 +334,7 @@ async def test_when_the_client_leaves_the_exchange_is_left_in_peace(
         held.set()
         await asyncio.Event().wait()
 
-    node.exchange.faults.rate, node.exchange.faults._kinds = 1.0, ("slow",)
+    node.exchange.faults.rate, node.exchange.faults.kinds = 1.0, ("slow",)
     node.exchange._sleep = sleep
     headers = {"authorization": client.headers["authorization"], "accept": accept}
     leaving = Leaving(node.app, headers, {"exchange": "bybit"})

@@ -3,6 +3,7 @@
 import asyncio
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from onebook.transactions.budget import (
     Retries,
     Waits,
 )
+from onebook.transactions.fairness import Slots
 from transactions.bybit_support import CLOCK, loop_s, run
 
 
@@ -152,3 +154,107 @@ def test_it_is_known_how_long_everything_only_waits() -> None:
         return [*found, waits.left_s]
 
     assert [round(left_s) for left_s in run(story())] == [0, 6, 0, 50, 0]
+
+
+def test_a_key_waits_for_one_turn_of_each_other_key() -> None:
+    async def story() -> tuple[float, float]:
+        limit = Limit(Rate(10, 1.0), CLOCK)
+        greedy = [asyncio.create_task(limit.take(key="greedy")) for _ in range(500)]
+        await asyncio.sleep(0.5)
+        began_s = loop_s()
+        for _ in range(10):
+            await limit.take(key="modest")
+        modest_s = loop_s() - began_s
+        await asyncio.gather(*greedy)
+        return modest_s, loop_s()
+
+    modest_s, whole_s = run(story())
+    assert modest_s < 2.7  # half of the rate, after what is left of the first window
+    assert whole_s < 54  # and the rate is used up to the margin
+
+
+def test_a_part_of_a_minute_is_left_to_other_keys() -> None:
+    async def story() -> tuple[int, list[float]]:
+        limit, times = Limit(Rate(60, 60.0), CLOCK, reserve=0.2), []
+        greedy = [asyncio.create_task(limit.take(key="greedy")) for _ in range(500)]
+        await asyncio.sleep(1.0)
+        taken = sum(task.done() for task in greedy)
+        for _ in range(20):
+            await limit.take(key="modest")
+            times.append(loop_s())
+        for task in greedy:
+            task.cancel()
+        await asyncio.gather(*greedy, return_exceptions=True)
+        return taken, times
+
+    taken, times = run(story())
+    assert taken == 48
+    assert times[11] == 1.0  # a dozen at once
+    assert times[19] < 61.0  # its even share, as soon as the window moves on
+
+
+def test_waits_that_are_cancelled_use_nothing_up() -> None:
+    async def story() -> float:
+        limit = Limit(Rate(10, 10.0), CLOCK)
+        for _ in range(10):
+            await limit.take(key="stays")
+        for turn in range(50):
+            tasks = [asyncio.create_task(limit.take(key=f"leaves {n % 3}")) for n in range(20)]
+            await asyncio.sleep(0.0 if turn % 2 else 0.01)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await limit.take(key="stays")
+        return loop_s()
+
+    assert run(story()) == pytest.approx(10.5, abs=0.01)
+
+
+def test_a_key_holds_its_share_of_slots_and_leaves_one_free() -> None:
+    async def story() -> list[int]:
+        slots, found = Slots(20), []
+        held: dict[str, int] = {}
+        leave = asyncio.Event()
+
+        async def hold(key: str) -> None:
+            async with slots.slot(key):
+                held[key] = held.get(key, 0) + 1
+                await leave.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            for key in ("first", "second", "third"):
+                for _ in range(30):
+                    tasks.create_task(hold(key))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                found.append(held[key])
+            leave.set()
+        assert slots.held == 0
+        return [*found, *held.values()]
+
+    assert run(story()) == [10, 6, 4, 30, 30, 30]
+
+
+def test_a_slot_given_to_a_caller_that_left_goes_to_the_next() -> None:
+    async def story() -> tuple[int, int]:
+        slots = Slots(1, spare=False)
+        served = 0
+
+        async def hold() -> None:
+            nonlocal served
+            async with slots.slot("key"):
+                served += 1
+                await asyncio.sleep(0)
+
+        for turns in range(30):
+            tasks = [asyncio.create_task(hold()) for _ in range(6)]
+            for _ in range(turns % 10):
+                await asyncio.sleep(0)
+            for task in tasks[::2]:
+                task.cancel()
+            await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+        return slots.held, served
+
+    held, served = run(story())
+    assert held == 0
+    assert served >= 90

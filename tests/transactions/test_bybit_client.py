@@ -138,7 +138,7 @@ def test_success_is_decided_by_the_code_alone(message: str) -> None:
     assert envelope.result == {"list": []}
 
 
-@pytest.mark.parametrize("code", [429, 10000, 10016, 131001, 131230])
+@pytest.mark.parametrize("code", [-1, 429, 10000, 10016, 131001, 131230])
 def test_busy_answers_are_asked_again(code: int) -> None:
     envelope, here, spent_s = asked(body(code), body(code), ok({"a": 1}))
     assert envelope.result == {"a": 1}
@@ -199,7 +199,8 @@ def test_retries_of_a_whole_request_have_a_budget() -> None:
         (-2015, Reason.AUTHENTICATION_FAILED, True),
         (10024, Reason.AUTHENTICATION_FAILED, True),
         (10005, Reason.PERMISSION_DENIED, False),
-        (10017, Reason.EXCHANGE_ERROR, False),
+        (10017, Reason.NOT_OFFERED, False),
+        (100028, Reason.NOT_OFFERED, False),
         (10001, Reason.EXCHANGE_ERROR, False),
         (181010, Reason.EXCHANGE_ERROR, False),
         (987654, Reason.EXCHANGE_ERROR, False),
@@ -217,7 +218,7 @@ def test_codes_that_asking_again_does_not_cure(code: int, reason: Reason, fatal:
     [
         (400, Reason.EXCHANGE_ERROR),
         (401, Reason.AUTHENTICATION_FAILED),
-        (404, Reason.EXCHANGE_ERROR),
+        (404, Reason.NOT_OFFERED),
         (302, Reason.EXCHANGE_ERROR),
     ],
 )
@@ -270,6 +271,25 @@ def test_a_403_stops_everything_for_ten_minutes() -> None:
             return len(here.requests), loop_s()
 
     assert run(story())[0] == 2
+
+
+def test_a_403_of_the_country_is_not_a_rate_limit() -> None:
+    """CloudFront's page, as clients have reported it."""
+    page = (
+        b"<H1>403 ERROR</H1><H2>The request could not be satisfied.</H2>The Amazon CloudFront "
+        b"distribution is configured to block access from your country."
+    )
+
+    async def story() -> None:
+        async with Asked(httpx.Response(403, content=page), ok()) as here:
+            with pytest.raises(SourceFailed) as caught:
+                await here.get()
+            failure = caught.value
+            assert (failure.reason, failure.fatal) == (Reason.LOCATION_REFUSED, True)
+            assert (failure.retryable, failure.retry_after_s) == (False, None)
+            await here.get()  # nothing is blocked
+
+    run(story())
 
 
 def test_the_older_code_of_the_same_stops_everything_too() -> None:

@@ -5,11 +5,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from onebook.transactions.bybit import closings, funds, ledger, trades
 from onebook.transactions.bybit.adapter import read_row, rows_of, unavailable_types
 from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES, WORDS
 from onebook.transactions.bybit.instruments import CACHE_MAX, Markets, guess, listed
+from onebook.transactions.bybit.kinds import ledger_kind
 from onebook.transactions.bybit.rows import Context, ms
 from onebook.transactions.failures import SourceFailed
 from onebook.transactions.record import Direction, Holder, Status, View
@@ -71,6 +73,12 @@ class TestSpotFees:
             "EUR", "0.5", "0.01", "tax", "WHT",
         )  # fmt: skip
 
+    def test_the_fee_of_a_spread_s_spot_leg_has_a_field_of_its_own(self) -> None:
+        row = fill(execType="FutureSpread", execFee="-9", execFeeV2="0.3")
+        assert trades.execution(row, SPOT).fees[0].amount == "0.3"
+        assert trades.execution(row, LINEAR).fees[0].amount == "-9"
+        assert trades.execution(fill(execFeeV2="0.3"), SPOT).fees[0].amount == "0.2"
+
     @pytest.mark.parametrize("extra", ["", "not json", "{}", [5], 5])
     def test_strange_extra_fees_are_none(self, extra: Any) -> None:
         assert len(trades.execution(fill(extraFees=extra), SPOT).fees) == 1
@@ -85,7 +93,7 @@ class TestExecutions:
             ("Trade", "trade", "Trade"),
             ("BlockTrade", "trade", "Trade"),
             ("BustTrade", "liquidation", "Liquidation"),
-            ("AdlTrade", "adl", "Liquidation"),
+            ("AdlTrade", "adl", "Auto-Deleveraging"),
             ("Delivery", "delivery", "Delivery"),
             ("Settle", "delivery", "Delivery"),
             ("CorporateAction", "adjustment", "Other"),
@@ -138,11 +146,17 @@ class TestExecutions:
         }
         assert len(ids) == 4
 
-    def test_a_fill_and_its_order_and_closed_position_name_each_other(self) -> None:
-        order_id = trades.order(order(), SPOT).transactionId
-        assert trades.execution(fill(), SPOT).related == (order_id,)
+    def test_a_spot_fill_names_its_order(self) -> None:
+        record = trades.execution(fill(), SPOT)
+        assert record.related == (trades.order(order(), SPOT).transactionId,)
+        assert record.related_type == "spot_orders"
+
+    def test_a_futures_fill_and_its_closed_position_share_the_order_s_native_id(self) -> None:
+        """Orders of futures are not read: an id of theirs would lead nowhere."""
         row = {"symbol": "BTCUSDT", "orderId": "o1", "updatedTime": "5", "closedPnl": "1"}
-        assert closings.closed_pnl(row, LINEAR).related == trades.execution(fill(), LINEAR).related
+        closed, record = closings.closed_pnl(row, LINEAR), trades.execution(fill(), LINEAR)
+        assert closed.ids.order_id == record.ids.order_id == "o1"
+        assert (closed.related, record.related) == ((), ())
 
     def test_a_row_without_value_price_or_fee(self) -> None:
         record = trades.execution(fill(execValue="", execPrice="", execFee="", orderId=""), SPOT)
@@ -202,16 +216,50 @@ class TestSummaries:
 
     def test_closed_pnl_with_fees_and_nanoseconds(self) -> None:
         row = {
-            "symbol": "BTCUSD", "orderId": "o", "side": "Sell", "closedPnl": "0",
+            "symbol": "BTCUSD", "orderId": "o", "side": "Sell", "closedPnl": "-0.3",
             "createdTime": "1672214887231423699", "openFee": "0.1", "closeFee": "0.2",
         }  # fmt: skip
         record = closings.closed_pnl(row, INVERSE)
         assert record.timestamp == 1_672_214_887_231
-        assert [(f.currency, f.amount, f.native) for f in record.fees] == [
-            ("BTC", "0.1", "openFee"),
-            ("BTC", "0.2", "closeFee"),
+        assert record.position is not None
+        assert (record.position.open_fee, record.position.close_fee) == ("0.1", "0.2")
+        assert record.fees == ()  # they stand at the fills
+        assert (record.amount, record.direction) == ("0", Direction.NONE)
+
+    @pytest.mark.parametrize(
+        ("context", "side", "received", "sent"),
+        [
+            (LINEAR, "Sell", "3", None), (LINEAR, "Buy", None, "3"),
+            (INVERSE, "Sell", None, "3"), (INVERSE, "Buy", "3", None),
+        ],
+    )  # fmt: skip
+    def test_gross_pnl_is_exit_less_entry_signed_by_the_side(
+        self, context: Context, side: str, received: str | None, sent: str | None
+    ) -> None:
+        """`closedPnl` of old rows may hold funding, and fees that stand at the fills already."""
+        row = {
+            "symbol": "BTCUSDT" if context is LINEAR else "BTCUSD", "orderId": "o", "side": side,
+            "closedPnl": "99", "updatedTime": "5", "cumEntryValue": "7", "cumExitValue": "10",
+        }  # fmt: skip
+        record = closings.closed_pnl(row, context)
+        assert record.view is View.PRIMARY
+        found = [
+            getattr(m, "amount_str", None) for m in (record.receivedCurrency, record.sentCurrency)
         ]
-        assert record.direction is Direction.NONE
+        assert found == [received, sent]
+
+    def test_closed_pnl_that_does_not_tell_its_gross_says_so(self) -> None:
+        row = {"symbol": "BTCUSDT", "orderId": "o", "side": "Sell", "closedPnl": "9"}
+        record = closings.closed_pnl(row, LINEAR)
+        assert (record.amount, record.incomplete) == (None, ("amount",))
+
+    @pytest.mark.parametrize("native", ["Settle", "SessionSettlePnL", "Delivery"])
+    def test_what_was_settled_stands_in_a_list_of_its_own(self, native: str) -> None:
+        row = {
+            "symbol": "BTCPERP", "orderId": "o", "side": "Sell", "closedPnl": "9",
+            "execType": native, "cumEntryValue": "7", "cumExitValue": "10",
+        }  # fmt: skip
+        assert closings.closed_pnl(row, LINEAR).view is View.SUMMARY
 
     def test_a_delivery_with_a_loss_and_a_fee(self) -> None:
         row = {
@@ -220,9 +268,19 @@ class TestSummaries:
         }  # fmt: skip
         record = closings.delivery(row, LINEAR)
         assert record.sentCurrency.amount_str == "2"  # type: ignore[union-attr]
-        assert record.fee is not None
+        assert record.view is View.PRIMARY
+        assert record.fees == ()  # the fill of the delivery pays it
+        assert record.position is not None
+        assert record.position.close_fee == "0.1"
         assert record.instrument is not None
         assert record.instrument.expiry == 1_679_644_800_000
+
+    def test_a_session_of_a_short_position_has_an_unsigned_quantity(self) -> None:
+        row = {"symbol": "BTCPERP", "createdTime": "5", "size": "-0.5", "realisedPnl": "2"}
+        record = closings.settlement(row, LINEAR)
+        assert record.position is not None
+        assert (record.quantity, record.position.size_after) == ("0.5", "-0.5")
+        assert (record.view, record.receivedCurrency.amount_str) == (View.PRIMARY, "2")  # type: ignore[union-attr]
 
     def test_a_session_of_an_unknown_symbol(self) -> None:
         record = closings.settlement({"symbol": "?", "createdTime": "5"}, LINEAR)
@@ -255,6 +313,42 @@ class TestFunds:
             {"coin": "BTC", "amount": "1", "status": 3, "id": "9", "successAt": "99"}, SPOT
         )
         assert later.transactionId == record.transactionId
+
+    def test_a_blocked_deposit_is_not_credited(self) -> None:
+        row = {"coin": "BTC", "amount": "1", "status": 3, "successAt": "5", "depositType": "50"}
+        assert funds.deposit(row, SPOT).status is Status.PENDING
+        assert funds.deposit(row | {"depositType": "0"}, SPOT).status is Status.COMPLETED
+
+    @pytest.mark.parametrize("native", ["CancelByUser", "Reject", "Fail"])
+    def test_a_withdrawal_that_did_not_happen_moved_nothing(self, native: str) -> None:
+        row = {
+            "coin": "BTC", "amount": "1", "createTime": "5", "withdrawId": "1", "status": native,
+            "withdrawFee": "0.1", "tax": "0.02",
+        }  # fmt: skip
+        record = funds.withdrawal(row, SPOT)
+        assert record.sentCurrency is UNSET
+        assert (record.fee, record.fees, record.direction) == (None, (), Direction.NONE)
+        assert record.amount == "1"
+
+    @pytest.mark.parametrize(
+        ("uid", "direction", "sent", "received"),
+        [("1", "out", True, False), ("2", "in", False, True), ("3", "none", False, False)],
+    )
+    def test_a_transfer_between_users_moved_one_side(
+        self, uid: str, direction: str, sent: bool, received: bool
+    ) -> None:
+        row = {
+            "transferId": "t", "coin": "BTC", "amount": "1", "timestamp": "5",
+            "status": "SUCCESS", "fromMemberId": "1", "toMemberId": "2",
+        }  # fmt: skip
+        record = funds.transfer(row, Context("mainnet", Markets(), uid=uid))
+        assert record.direction == direction
+        assert (record.sentCurrency is not UNSET, record.receivedCurrency is not UNSET) == (
+            sent, received,
+        )  # fmt: skip
+        unknown = funds.transfer(row, SPOT)
+        assert unknown.incomplete == ("direction",)
+        assert unknown.direction is Direction.NONE
 
     def test_a_deposit_with_a_fee(self) -> None:
         row = {"coin": "BTC", "amount": "1", "status": 3, "successAt": "5", "depositFee": "0.1"}
@@ -327,6 +421,50 @@ def line(**fields: Any) -> dict[str, Any]:
     return base | fields
 
 
+def fund_row(**fields: Any) -> dict[str, Any]:
+    base = {
+        "memberId": "1", "currency": "USDT", "ioDirection": "I", "txnAmt": "1", "afterAmt": "2",
+        "createTime": "9", "showBusiTypeEn": "Deposit", "descriptionEn": "Deposit",
+        "currcCursor": "NTg2",
+    }  # fmt: skip
+    return base | fields
+
+
+LEDGER_TYPES = (
+    "ADL", "AIRDROP", "ALPHA_SMALL_TOKEN_REFUND", "AUTO_BUY_LIABILITY_INS_LOAN", "AUTO_DEDUCTION",
+    "AUTO_INTEREST_REPAYMENT_INS_LOAN", "AUTO_PRINCIPLE_REPAYMENT_INS_LOAN",
+    "AUTO_SOLD_COLLATERAL_INS_LOAN", "BONUS", "BONUS_RECOLLECT", "BONUS_TRANSFER_IN",
+    "BONUS_TRANSFER_OUT", "BORROW", "BORROWED_AMOUNT_INS_LOAN", "BROKER_ABACCOUNT_FEE",
+    "CLASSIC_WEALTH_MANAGEMENT_SUBSCRIPTION", "CONVERT", "CURRENCY_BUY", "CURRENCY_SELL",
+    "CUSTODY_CASH_RECOVER_TR", "CUSTODY_LOCK", "CUSTODY_NETWORK_FEE", "CUSTODY_SETTLE_FEE",
+    "CUSTODY_UNLOCK", "CUSTODY_UNLOCK_REFUND", "DBS_CASH_IN", "DBS_CASH_IN_TR", "DBS_CASH_OUT",
+    "DBS_CASH_OUT_TR", "DEFI_INVESTMENT_REDEMPTION", "DEFI_INVESTMENT_REFUND",
+    "DEFI_INVESTMENT_SUBSCRIPTION", "DELIVERY", "EARNING_REDEMPTION_BUY",
+    "EARNING_REDEMPTION_SELL", "FEE_REFUND", "FIXED_STAKING_REFUND", "FIXED_STAKING_SUBSCRIPTION",
+    "FLEXIBLE_STAKING_REDEMPTION", "FLEXIBLE_STAKING_REFUND", "FLEXIBLE_STAKING_SUBSCRIPTION",
+    "FLOATING_TO_FIXED_BORROW", "FLOATING_TO_FIXED_REPAY", "IDN_CONVERT_IN", "IDN_CONVERT_OUT",
+    "INSTITUTION_EXCHANGE_BUY", "INSTITUTION_EXCHANGE_SELL", "INSTITUTION_LIQ_INTEREST_OUT",
+    "INSTITUTION_LIQ_PRINCIPAL_OUT", "INSTITUTION_LOAN_IN", "INSTITUTION_LOAN_RESERVE_IN",
+    "INSTITUTION_LOAN_RESERVE_OUT", "INSTITUTION_LOAN_TRANSFER_IN",
+    "INSTITUTION_LOAN_TRANSFER_OUT", "INSTITUTION_LOAN_WITHOUT_WITHDRAW",
+    "INSTITUTION_PAYBACK_INTEREST_OUT", "INSTITUTION_PAYBACK_PRINCIPAL_OUT", "INTEREST",
+    "INTEREST_REPAYMENT_INS_LOAN", "LIQUIDATION", "LIQUIDITY_MINING_REFUND",
+    "LIQUIDITY_MINING_SUBSCRIPTION", "LOANS_BORROW_FUNDS", "LOANS_PLEDGE_ASSET",
+    "ONCHAINEARN_REDEMPTION", "ONCHAINEARN_REFUND", "ONCHAINEARN_SUBSCRIPTION",
+    "PEF_PROFIT_SHARE", "PEF_TRANSFER_IN", "PEF_TRANSFER_OUT",
+    "PLATFORM_TOKEN_MNT_LIQRECALLEDMMNT", "PLATFORM_TOKEN_MNT_LIQRETURNEDMNT",
+    "PREMARKET_DELIVERY_BUY_NEW_COIN", "PREMARKET_DELIVERY_PLEDGE_BACK",
+    "PREMARKET_DELIVERY_PLEDGE_PAY_SELLER", "PREMARKET_DELIVERY_SELL_NEW_COIN",
+    "PREMARKET_ROLLBACK_PLEDGE_BACK", "PREMARKET_ROLLBACK_PLEDGE_PENALTY_TO_BUYER",
+    "PREMARKET_TRANSFER_OUT", "PREMIMUM_WEALTH_MANAGEMENT_REFUND",
+    "PREMIMUM_WEALTH_MANAGEMENT_SUBSCRIPTION", "PRINCIPLE_REPAYMENT_INS_LOAN", "PWM_REFUND",
+    "PWM_SUBSCRIPTION", "REPAY", "SETTLEMENT", "SPOT_REPAYMENT_BUY", "SPOT_REPAYMENT_SELL",
+    "SPREAD_FEE_OUT", "STRUCTURE_PRODUCT_REFUND", "STRUCTURE_PRODUCT_SUBSCRIPTION",
+    "TOKENS_REDEMPTION", "TOKENS_SUBSCRIPTION", "TRADE", "TRANSFER_IN", "TRANSFER_IN_INS_LOAN",
+    "TRANSFER_OUT", "TRANSFER_OUT_INS_LOAN", "TWAP_BUDGET_AIRDROP", "TWAP_BUDGET_RECALL",
+)  # fmt: skip
+
+
 class TestLedger:
     """Lines of the wallets' own books."""
 
@@ -349,12 +487,79 @@ class TestLedger:
     def test_types(self, native: str, kind: str, label: str) -> None:
         record = ledger.ledger(line(type=native, category="", tradeId=""), SPOT)
         assert (record.kind, record.label, record.native_type) == (kind, label, native)
-        assert record.view is View.LEDGER
+
+    @pytest.mark.parametrize(
+        ("native", "category", "view"),
+        [
+            ("TRADE", "spot", View.LEDGER), ("SETTLEMENT", "linear", View.LEDGER),
+            ("DELIVERY", "inverse", View.LEDGER), ("TRANSFER_IN", "", View.LEDGER),
+            ("TOKENS_REDEMPTION", "", View.LEDGER), ("TRADE", "option", View.PRIMARY),
+            ("DELIVERY", "option", View.PRIMARY), ("INTEREST", "", View.PRIMARY),
+            ("AIRDROP", "", View.PRIMARY), ("CONVERT", "", View.PRIMARY),
+            ("TYPE_OF_NEXT_YEAR", "", View.PRIMARY),
+        ],
+    )  # fmt: skip
+    def test_a_line_is_primary_where_no_other_list_has_its_event(
+        self, native: str, category: str, view: View
+    ) -> None:
+        assert ledger.ledger(line(type=native, category=category), SPOT).view is view
+
+    @pytest.mark.parametrize(
+        ("words", "view"),
+        [("Deposit", View.LEDGER), ("Withdraw", View.LEDGER), ("Transfer in", View.LEDGER),
+         ("Earn", View.PRIMARY), ("Fiat", View.PRIMARY), ("Convert", View.PRIMARY)],
+    )  # fmt: skip
+    def test_so_is_a_line_of_the_funding_wallet(self, words: str, view: View) -> None:
+        assert ledger.funding_line(fund_row(showBusiTypeEn=words), SPOT).view is view
+
+    def test_money_is_before_fees_and_taxes(self) -> None:
+        taxes = [{"feeCoin": "USDT", "subFeeType": "IND_GST", "fee": "0.18"}]
+        record = ledger.ledger(line(cashFlow="10", change="8.82", fee="1", extraFees=taxes), SPOT)
+        assert record.receivedCurrency.amount_str == "10"  # type: ignore[union-attr]
+        assert [fee.amount for fee in record.fees] == ["1", "0.18"]
+
+    def test_taxes_that_the_fee_holds_already_are_not_taken_twice(self) -> None:
+        taxes = [{"feeCoin": "USDT", "subFeeType": "IND_GST", "fee": "0.18"}]
+        record = ledger.ledger(line(cashFlow="10", change="9", fee="1", extraFees=taxes), SPOT)
+        assert record.receivedCurrency.amount_str == "10"  # type: ignore[union-attr]
+        assert [fee.amount for fee in record.fees] == ["1"]
+
+    def test_every_type_of_bybits_enumeration_has_its_kind(self) -> None:
+        """https://bybit-exchange.github.io/docs/v5/enum#typeuta-translog, as of 2026-09."""
+        assert len(LEDGER_TYPES) > 90
+        found = {ledger_kind(native)[0] for native in LEDGER_TYPES}
+        assert "other" not in found
+        assert ledger_kind("Others") == ("other", "Other")
 
     def test_a_line_names_the_fill_that_it_books(self) -> None:
         assert ledger.ledger(line(), SPOT).related == (
             trades.execution(fill(), LINEAR).transactionId,
         )
+
+    @pytest.mark.parametrize(
+        ("category", "kind"),
+        [("spot", "spot_orders"), ("linear", "futures_linear"), ("option", None), ("", None)],
+    )
+    def test_what_a_line_names_is_marked_with_its_type(
+        self, category: str, kind: str | None
+    ) -> None:
+        record = ledger.ledger(line(category=category), SPOT)
+        assert (record.related_type, bool(record.related)) == (kind, kind is not None)
+
+    def test_the_id_of_a_funding_wallet_line_is_its_cursor(self) -> None:
+        """Bybit rewords its English: the same row is the same record in any words."""
+        reworded = fund_row(showBusiTypeEn="Deposits", descriptionEn="On-chain deposit")
+        one, other = (ledger.funding_line(row, SPOT) for row in (fund_row(), reworded))
+        assert one.transactionId == other.transactionId
+        assert one.ids.native == "NTg2"
+        twin = ledger.funding_line(fund_row(currcCursor="NTg3"), SPOT)
+        assert twin.transactionId != one.transactionId
+
+    def test_a_funding_wallet_line_without_a_cursor_is_known_by_what_it_moved(self) -> None:
+        rows = [fund_row(currcCursor=""), fund_row(currcCursor="", descriptionEn="other words"),
+                fund_row(currcCursor="", afterAmt="3")]  # fmt: skip
+        one, reworded, other = (ledger.funding_line(row, SPOT).transactionId for row in rows)
+        assert one == reworded != other
 
     def test_before_is_after_less_change_for_outflows_too(self) -> None:
         record = ledger.ledger(line(change="-0.003676", cashBalance="5086.55825002"), SPOT)
@@ -548,17 +753,15 @@ class TestTables:
 
     def test_trades_are_fills_and_orders_only_by_name(self) -> None:
         assert WORDS["trades"] == ("spot_fills", "former_spot_fills")
-        assert WORDS["spot_orders"] == ("spot_fills", "spot_orders", "former_spot_orders")
+        assert WORDS["spot_orders"] == (
+            "spot_fills", "spot_orders", "former_spot_fills", "former_spot_orders",
+        )  # fmt: skip
 
-    def test_the_default_is_safe_to_sum(self) -> None:
-        """Contract 4: every type except ledger and holdings; orders would count fills twice."""
-        assert set(ENTRY.default) <= set(WORDS)
-        assert not {"ledger", "holdings", "balances", "spot_orders"} & set(ENTRY.default)
-        sources = {name for word in ENTRY.default for name in WORDS[word]}
-        assert {SOURCES[name].type for name in sources} == set(ENTRY.types) - {
-            "ledger",
-            "holdings",
-        }
+    def test_the_default_is_every_source_of_every_type_but_two(self) -> None:
+        """Contract 4: every type except ledger and holdings."""
+        found = {name for word in ENTRY.default for name in WORDS[word]}
+        others = {"ledger", "holdings"}
+        assert found == {name for name, source in SOURCES.items() if source.type not in others}
 
     def test_a_row_that_cannot_be_read_is_shown_as_other(self) -> None:
         endpoint = ENDPOINTS["spot_fills"]

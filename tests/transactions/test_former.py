@@ -32,6 +32,7 @@ FORMER_PATHS = (
     "/v5/pre-upgrade/asset/settlement-record",
 )
 CONTRACT_LEDGER = "/v5/account/contract-transaction-log"
+FILLS = ("trade", "funding", "liquidation", "fill of a delivery")
 Answer = dict[str, Any]
 
 
@@ -64,10 +65,15 @@ def closed_of(account: Account, category: str) -> set[str]:
     return {e.facts.order_id for table in tables for e in table[category].entries}
 
 
+def kind_of(record: Answer) -> str:
+    of_delivery = record["kind"] == "delivery" and record["ids"]["trade_id"]
+    return "fill of a delivery" if of_delivery else str(record["kind"])
+
+
 def natives(answer: Answer, kind: str, *kinds: str) -> set[str]:
     found = [
         r["ids"]["native"] for r in answer["transactions"] if r["type"] == kind
-        and r["kind"] in kinds
+        and kind_of(r) in kinds
     ]  # fmt: skip
     assert len(found) == len(set(found))
     return set(found)
@@ -80,7 +86,7 @@ def test_futures_are_whole_across_the_upgrade(account: Account, category: str) -
     answer, _ = asked(account, kind)
     assert account.former_executions[category].entries
     assert account.former_closed[category].entries
-    fills = natives(answer, kind, "trade", "funding", "liquidation")
+    fills = natives(answer, kind, *FILLS)
     assert fills == fills_of(account, category)
     assert natives(answer, kind, "closed_pnl") == closed_of(account, category)
     assert coverage_of(answer)[kind]["complete"]
@@ -116,22 +122,21 @@ def test_a_record_says_which_wallet_it_was_in() -> None:
     }
 
 
-def test_spot_orders_reach_back_and_trades_say_where_they_end() -> None:
-    """Bybit shows no fills of a classic account's spot orders, only the orders."""
-    orders, _ = asked(UPGRADED, "spot_orders", verify=True)
-    done = {e.facts.order_id for e in UPGRADED.former_orders["spot"].entries if e.facts.done}
-    former = [r for r in orders["transactions"] if "fills" in r["incomplete"]]
-    assert {r["ids"]["order_id"] for r in former} == done != set()
-    assert {r["view"] for r in former} == {"summary"}
-    assert coverage_of(orders)["spot_orders"]["complete"]
-    assert orders["verification"]["holds"] is True  # no fills can be held against them
+def test_spot_is_whole_across_the_upgrade() -> None:
+    """Bybit shows a classic account's spot fills under the former path, as its page says."""
+    answer, _ = asked(UPGRADED, "spot_orders", verify=True)
+    assert UPGRADED.former_executions["spot"].entries
+    assert natives(answer, "spot_orders", "trade") == fills_of(UPGRADED, "spot")
+    tables = (UPGRADED.orders, UPGRADED.former_orders)
+    done = {e.facts.order_id for t in tables for e in t["spot"].entries if e.facts.done}
+    found = natives(answer, "spot_orders", "order")
+    assert done <= found  # orders without fills are shown for a day
+    assert coverage_of(answer)["spot_orders"]["complete"]
+    orders = next(c for c in answer["verification"]["checks"] if c["name"] == "orders")
+    assert (orders["state"], orders["checked"]) == ("holds", len(found))
     trades, _ = asked(UPGRADED, "trades")
-    covered = coverage_of(trades)["spot_orders"]
-    assert (covered["complete"], covered["reason"]) == (False, "older_not_kept")
-    newest_ms = max(
-        e.facts.updated_ms for e in UPGRADED.former_orders["spot"].entries if e.facts.done
-    )
-    assert covered["from"] == newest_ms + 1
+    assert coverage_of(trades)["spot_orders"]["complete"]
+    assert natives(trades, "spot_orders", "trade") == fills_of(UPGRADED, "spot")
     assert not [r for r in trades["transactions"] if r["kind"] == "order"]
 
 
@@ -205,7 +210,7 @@ def test_several_types_ask_for_the_same_empty_time_once() -> None:
     _, together = asked(NEVER, "futures_linear", "ledger")
     path = "/v5/pre-upgrade/execution/list"
     windows = -(-DAYS // 7)
-    assert together[path] <= alone[path] + windows  # the inverse witness; the linear is shared
+    assert together[path] <= alone[path] + 2 * windows  # two more witnesses; the linear is shared
 
 
 def test_a_classic_account_has_no_time_before() -> None:
@@ -227,12 +232,33 @@ def test_half_a_year_of_usdc_contracts_is_not_two() -> None:
     for kind in ("futures_linear", "ledger"):
         assert covered[kind]["reason"] == "older_not_kept"
         assert covered[kind]["from"] >= NOW_MS - 180 * DAY_MS
-    assert natives(answer, "futures_linear", "trade", "funding", "liquidation") == fills_of(
-        account, "linear"
-    )
+    assert natives(answer, "futures_linear", *FILLS) == fills_of(account, "linear")
 
 
-@pytest.mark.parametrize("code", [10005, 10017, 10020, 182200])
+@pytest.mark.parametrize("code", [404, 10017, 100028])
+@pytest.mark.parametrize("path", [*FORMER_PATHS, CONTRACT_LEDGER])
+def test_a_path_of_another_kind_of_account_is_not_a_failure(path: str, code: int) -> None:
+    """Bybit refuses paths of modes that an account was never in; that must not be `partial`
+    for ever.
+    """
+
+    def refuse(query: Any, key: Any) -> Any:
+        if code == 404:
+            raise LookupError(path)
+        raise Refused(code, "no")
+
+    def refusing(exchange: Any) -> None:
+        exchange._answers[path] = refuse
+
+    answer, requests = asked(NEVER, "spot_orders", "futures", "ledger", prepare=refusing)
+    whole, _ = asked(NEVER, "spot_orders", "futures", "ledger")
+    assert (answer["partial"], answer["errors"]) == (False, [])
+    assert answer["coverage"] == whole["coverage"]
+    assert answer["transactions"] == whole["transactions"]
+    assert requests.get(path, 0) <= 12  # once for each source, not once for each window
+
+
+@pytest.mark.parametrize("code", [10005, 10020, 182200])
 @pytest.mark.parametrize("path", FORMER_PATHS)
 def test_a_refusal_is_never_taken_for_completeness(path: str, code: int) -> None:
     def refuse(query: Any, key: Any) -> Any:
@@ -289,10 +315,10 @@ def test_pages_along_the_cursor_are_the_whole_and_keep_their_marks(limit: int) -
     pages = run(work())
     assert [r for page in pages for r in page["transactions"]] == whole["transactions"]
     last = coverage_of(pages[-1])
-    for kind in ("spot_orders", "ledger"):
-        assert (last[kind]["complete"], last[kind]["reason"]) == (False, "older_not_kept")
-        assert last[kind]["from"] == coverage_of(whole)[kind]["from"]
+    assert (last["ledger"]["complete"], last["ledger"]["reason"]) == (False, "older_not_kept")
+    assert last["ledger"]["from"] == coverage_of(whole)["ledger"]["from"]
     assert last["futures_linear"]["complete"]
+    assert last["spot_orders"]["complete"]
 
 
 def test_nothing_is_lost_while_everything_goes_wrong() -> None:
@@ -323,7 +349,7 @@ def test_whenever_it_changed_every_event_is_read_once(days: list[int]) -> None:
     assert all(newer >= older for newer, older in pairwise(times))
     for category in ("linear", "inverse"):
         kind = f"futures_{category}"
-        found = natives(answer, kind, "trade", "funding", "liquidation")
+        found = natives(answer, kind, *FILLS)
         assert found == fills_of(account, category)
         assert natives(answer, kind, "closed_pnl") == closed_of(account, category)
     assert answer["errors"] == []

@@ -396,7 +396,7 @@ class TestCcxt:
             r["ids"]["trade_id"]
             for r in ours
             if r["type"] == "spot_orders" and r["ids"]["trade_id"] and r["timestamp"] >= since_ms
-            and r["instrument"]["symbol"] == "BTCUSDT"
+            and r["instrument"]["symbol"] == "BTCUSDT" and r["native_type"] == "Trade"
         }  # fmt: skip
         trades = other.fetch_my_trades("BTC/USDT", since_ms, 100, params)
         assert {trade["id"] for trade in trades} == mine != set()

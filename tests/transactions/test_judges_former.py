@@ -71,6 +71,16 @@ def test_closed_positions(site: Site, pybit: Any, ours: list[Record], category: 
     assert {(row["orderId"], row["closedPnl"]) for row in rows} == mine
 
 
+def test_spot_fills(site: Site, pybit: Any, ours: list[Record]) -> None:
+    before = all_rows(site, pybit.get_pre_upgrade_trade_history, category="spot", limit=100)
+    after = all_rows(site, pybit.get_executions, category="spot", limit=100)
+    assert before
+    found = {
+        r["raw"]["execId"] for r in ours if r["type"] == "spot_orders" and r["kind"] == "trade"
+    }
+    assert once(before + after, "execId") == found
+
+
 def test_spot_orders(site: Site, pybit: Any, ours: list[Record]) -> None:
     before = all_rows(site, pybit.get_pre_upgrade_order_history, category="spot", limit=50)
     after = all_rows(site, pybit.get_order_history, category="spot", limit=50)

@@ -12,10 +12,12 @@ from onebook.config import TransactionSettings
 from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, Faults, History, SimulatedKey
+from onebook.simulator.bybit_account.keys import Refused
 from onebook.transactions.bybit.endpoints import ENDPOINTS
 from onebook.transactions.bybit.paths import RATES
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.query import Ask
+from onebook.transactions.standing import Standing
 from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated
 
 MONTH = History(NOW_MS - 30 * DAY_MS, NOW_MS, executions=400)
@@ -53,7 +55,7 @@ def test_all_types_in_one_answer_each_once() -> None:
     assert len(ids) == len(set(ids))
     assert {record["type"] for record in answer["transactions"]} == {
         "deposits", "withdrawals", "spot_orders", "futures_linear", "futures_inverse", "ledger",
-        "transfers", "holdings",
+        "transfers", "holdings", "leverage_token_trades",
     }  # fmt: skip
     assert {record["kind"] for record in answer["transactions"]} >= {
         "deposit", "withdrawal", "trade", "order", "funding", "closed_pnl", "settlement",
@@ -66,16 +68,16 @@ def test_all_types_in_one_answer_each_once() -> None:
 
 
 def test_holdings_and_the_ledger_tell_the_same_balances() -> None:
-    answer = story(lambda w: w.fetch("holdings", "ledger", limit=10_000))
-    closing: dict[tuple[str, str], str] = {}
-    held: dict[tuple[str, str], str] = {}
-    for record in answer["transactions"]:
-        place = (record["account"]["wallet"], record["asset"])
-        if record["view"] == "snapshot":
-            held[place] = record["balance"]["total"]
-        else:
-            closing.setdefault(place, record["balance"]["after"])
-    assert held == closing
+    answer = story(lambda w: w.fetch("holdings", "ledger", limit=10_000, verify=True))
+    held = {
+        (record["account"]["wallet"], record["asset"]): record["balance"]["total"]
+        for record in answer["transactions"]
+        if record["view"] == "snapshot"
+    }
+    chains = answer["verification"]["ledger"]
+    assert len(held) > 4
+    assert {(c["wallet"], c["asset"]): c["closing"] for c in chains if c["closing"] != "0"} == held
+    assert all(chain["held"] == held.get((chain["wallet"], chain["asset"])) for chain in chains)
 
 
 def test_words_are_mixed_freely_and_fetched_once() -> None:
@@ -125,7 +127,13 @@ def test_pages_along_the_cursor_are_the_whole(limit: int) -> None:
     pages = story(lambda w: w.pages(*types, limit=limit, start_time=start))
     found = [record for page in pages for record in page["transactions"]]
     expected = [r for r in whole if r["timestamp"] >= start]
-    assert [r["transactionId"] for r in found] == [r["transactionId"] for r in expected]
+    for snapshot in (False, True):
+        ids, those = (
+            [r["transactionId"] for r in records if (r["view"] == "snapshot") is snapshot]
+            for records in (found, expected)
+        )
+        # Every page takes a snapshot of its own time, in which the wallets may change places.
+        assert sorted(ids) == sorted(those) if snapshot else ids == those
     assert all(len(page["transactions"]) == limit for page in pages[:-1])
     reasons = {entry["reason"] for page in pages[:-1] for entry in page["coverage"]}
     assert reasons <= {None, "limit_reached"}
@@ -254,21 +262,74 @@ def test_the_deadline_gives_what_there_is_and_a_cursor() -> None:
 
     async def work(world: World) -> Any:
         world.exchange.faults.slow_s = 0.9
-        pages = [await world.fetch("ledger", "trades", limit=9_999)]
-        while pages[-1]["next_cursor"] and len(pages) < 40:
-            cursor = pages[-1]["next_cursor"]
-            pages.append(await world.fetch("ledger", "trades", limit=9_999, cursor=cursor))
+        pages: list[Any] = []
+        failed = 0
+        while (not pages or pages[-1]["next_cursor"]) and failed < 40:
+            cursor = pages[-1]["next_cursor"] if pages else None
+            try:
+                page = await world.fetch("ledger", "trades", limit=9_999, cursor=cursor)
+            except ExchangeFailed:  # nothing at all in this second
+                failed += 1
+            else:
+                pages.append(page)
+                assert page["transactions"] or page["next_cursor"] != cursor
         return pages
 
     faults = Faults(rate=0.2, kinds=("slow",), slow_s=0.9)
     pages = story(work, settings=settings, faults=faults)
     assert len(pages) > 1
-    reasons = {entry["reason"] for entry in pages[0]["coverage"]}
-    assert "deadline" in reasons
+    for page in pages[:-1]:
+        unread = {e["transaction_type"] for e in page["coverage"] if e["reason"] == "deadline"}
+        assert page["partial"] is True
+        assert {error["transaction_type"] for error in page["errors"]} == unread
+        assert all(error["error"] == "deadline" for error in page["errors"])
+        assert "deadline" in page["message"]
+    assert (pages[-1]["partial"], pages[-1]["errors"]) == (False, [])
     ids = [record["transactionId"] for page in pages for record in page["transactions"]]
     assert len(ids) == len(set(ids))
     whole = story(lambda w: w.fetch("ledger", "trades", limit=9_999))["transactions"]
     assert ids == [record["transactionId"] for record in whole]
+
+
+def test_a_deadline_without_any_answer_is_an_error() -> None:
+    """Bybit out of reach: neither a success of nothing nor an empty page without end."""
+
+    async def work(world: World, **fields: Any) -> Any:
+        world.exchange.faults.slow_s = 1e6
+        with pytest.raises(ExchangeFailed) as caught:
+            await world.fetch("deposits", "trades", **fields)
+        return caught.value, await world.service.standings.all(), loop_s()
+
+    faults = Faults(rate=1.0, kinds=("slow",))
+    settings = TransactionSettings(deadline_s=100.0)
+    error, standings, spent_s = story(work, settings=settings, faults=faults)
+    assert error.code == "exchange_error"
+    assert error.message == "Bybit cannot be reached."
+    assert error.details["reason"] == "exchange_unreachable"
+    assert spent_s == pytest.approx(100.0, abs=0.1)
+    assert standings == {"bybit": Standing.UNREACHABLE}
+
+
+def test_an_empty_page_before_the_deadline_goes_on_further_back() -> None:
+    """Three years of an account that did nothing: as many windows as a page has time for."""
+    account = Account(History(NOW_MS - DAY_MS, NOW_MS, executions=1))
+
+    async def work(world: World) -> Any:
+        return await world.pages("transfers", start_time=NOW_MS - 1_000 * DAY_MS, limit=5)
+
+    settings = TransactionSettings(deadline_s=30.0)
+    pages = story(work, settings=settings, account=account)
+    empty = [page for page in pages if not page["transactions"]]
+    assert len(empty) > 1
+    cursors = [page["next_cursor"] for page in pages]
+    assert len(set(cursors)) == len(cursors)
+    reached = [page["coverage"][0]["from"] for page in pages]
+    assert reached == sorted(reached, reverse=True)
+    for page in empty[:-1]:
+        assert page["partial"] is True
+        assert page["errors"][0]["error"] == "deadline"
+        assert page["errors"][0]["retryable"] is True
+    assert pages[-1]["partial"] is False
 
 
 def test_types_with_a_shorter_memory_say_so() -> None:
@@ -291,8 +352,8 @@ def test_leverage_tokens_come_from_the_ledger_whatever_the_old_path_says() -> No
     long_ago = NOW_MS - 120 * DAY_MS
     account = Account(History(long_ago, NOW_MS, executions=200))
     lines = [e for e in account.ledger.entries if e.facts.kind.startswith("TOKENS")]
-    due = [e for e in lines if e.at_ms < 1_759_276_800_000]
-    assert due
+    # What was left over when they ended is redeemed later: the ledger is asked to its end.
+    assert any(entry.at_ms > 1_759_276_800_000 for entry in lines)
     for retired in ("missing", "empty", "rows"):
         answer = story(
             lambda w: w.fetch("leverage_token_trades", start_time=long_ago),
@@ -300,7 +361,7 @@ def test_leverage_tokens_come_from_the_ledger_whatever_the_old_path_says() -> No
             retired=retired,
         )
         assert answer["partial"] is False
-        assert len(answer["transactions"]) == len(due)
+        assert len(answer["transactions"]) == len(lines)
         assert {r["kind"] for r in answer["transactions"]} == {"leverage_token"}
 
 
@@ -366,12 +427,14 @@ def test_testnet_ids_are_others_and_testnet_is_asked() -> None:
     async def work(world: World) -> Any:
         credentials = Credentials(KEY.api_key, KEY.secret)
         await world.vault.put("bybit", "testnet", credentials, now_ms=0)
-        main = await world.fetch("trades", limit=5)
-        test = await world.fetch("trades", limit=5, testnet=True)
+        main = await world.fetch("trades", limit=10_000)
+        test = await world.fetch("trades", limit=10_000, testnet=True)
         return main["transactions"], test["transactions"]
 
     main, test = story(work)
-    assert [r["ids"] for r in main] == [r["ids"] for r in test]
+    # Ties of one instant go by id, and ids contain the environment.
+    assert {r["ids"]["native"] for r in main} == {r["ids"]["native"] for r in test}
+    assert len(main) == len(test) > 5
     assert not {r["transactionId"] for r in main} & {r["transactionId"] for r in test}
     assert {r["environment"] for r in test} == {"testnet"}
 
@@ -427,8 +490,77 @@ def test_validation_tells_what_the_key_cannot_read() -> None:
     found = story(lambda w: w.service.validate("bybit", testnet=False), key=key)
     assert found.info is not None
     assert found.info.read_only is False
+    assert found.info.warnings == (
+        "The key can trade (SpotTrade); reading needs none of it: use a read-only key.",
+    )
+    assert (found.info.expires_at - NOW_MS) // DAY_MS == 80
     assert "deposits" in found.info.unavailable_types
     assert "spot_orders" not in found.info.unavailable_types
+
+
+@pytest.mark.parametrize(
+    ("days", "read_only", "says"),
+    [
+        (3, True, ("ends in 3 days",)), (1, True, ("ends in 1 day;",)), (80, True, ()),
+        (-2, True, ()), (80, False, ("can trade", "can withdraw (Withdraw)", "can move funds")),
+    ],
+)  # fmt: skip
+def test_validation_warns_of_what_a_key_should_not_do(
+    days: int, read_only: bool, says: tuple[str, ...]
+) -> None:
+    permissions = {"Spot": ("SpotTrade",), "Wallet": ("AccountTransfer", "Withdraw")}
+    key = SimulatedKey(
+        KEY.api_key, KEY.secret, permissions=permissions, read_only=read_only, days_left=days
+    )
+    info = story(lambda w: w.service.validate("bybit", testnet=False), key=key).info
+    assert len(info.warnings) == len(says)
+    assert all(words in warning for words, warning in zip(says, info.warnings, strict=True))
+    assert (info.expires_at is None) == (days < 0)
+
+
+def test_a_record_names_whose_it_is_and_what_it_belongs_to() -> None:
+    answer = story(lambda w: w.fetch(*EVERYTHING, limit=10_000))
+    ids = {record["transactionId"] for record in answer["transactions"]}
+    types = {record["type"] for record in answer["transactions"]}
+    assert {record["account"]["uid"] for record in answer["transactions"]} == {ACCOUNT.uid}
+    named = [record for record in answer["transactions"] if record["related"]]
+    assert len(named) > 100
+    for record in named:
+        assert set(record["related"]) <= ids
+        assert record["related_type"] in types
+    places = [(-r["timestamp"], r["transactionId"]) for r in answer["transactions"]]
+    assert places == sorted(places)  # holdings too
+
+
+def test_related_records_of_a_type_that_was_not_asked_are_marked_with_it() -> None:
+    answer = story(lambda w: w.fetch("ledger", limit=10_000))
+    found = {record["related_type"] for record in answer["transactions"] if record["related"]}
+    assert found == {"spot_orders", "futures_linear", "futures_inverse"}
+
+
+def test_without_a_user_id_a_transfer_between_users_says_that_its_side_is_unknown() -> None:
+    async def work(world: World) -> Any:
+        def refused(query: Any, key: Any) -> Any:
+            raise Refused(10005, "Permission denied")
+
+        world.exchange._answers["/v5/user/query-api"] = refused
+        return await world.fetch("transfers", limit=10_000)
+
+    answer = story(work)
+    assert answer["errors"] == []
+    between = [r for r in answer["transactions"] if r["native_type"] == "universal"]
+    assert between
+    assert all(r["incomplete"] == ["direction"] and "sentCurrency" not in r for r in between)
+
+
+def test_the_funding_wallets_book_has_no_floor() -> None:
+    """Rows of 2023-11 were served in 2026-09: nothing ends after two years there."""
+    began_ms = NOW_MS - 900 * DAY_MS
+    account = Account(History(began_ms, NOW_MS, executions=50, deposits=40))
+    answer = story(lambda w: w.fetch("ledger", start_time=began_ms, limit=10_000), account=account)
+    lines = [r for r in answer["transactions"] if r["account"]["wallet"] == "FUND"]
+    assert len(lines) == len(account.fund_ledger)
+    assert min(line["timestamp"] for line in lines) < NOW_MS - 800 * DAY_MS
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(1, "CLASSIC"), (3, "UNIFIED"), (6, "UNIFIED")])
@@ -469,10 +601,90 @@ def test_every_source_has_its_limit_and_its_place() -> None:
         )
 
 
-def test_time_passes_only_by_waiting() -> None:
+@pytest.mark.parametrize(("reserve", "at_least_s", "at_most_s"), [(0.0, 40, 75), (0.2, 110, 125)])
+def test_time_passes_only_by_waiting(reserve: float, at_least_s: int, at_most_s: int) -> None:
     async def work(world: World) -> float:
         await world.fetch("transfers", start_time=NOW_MS - 700 * DAY_MS)
         return loop_s()
 
-    # 101 windows at 60 a minute.
-    assert 40 < story(work) < 75
+    # 101 windows at 60 a minute, of which a share is kept for other keys.
+    settings = TransactionSettings(deadline_s=3_600.0, reserve_share=reserve)
+    assert at_least_s < story(work, settings=settings) < at_most_s
+
+
+def test_holdings_stand_in_order_of_time_and_on_one_page_each() -> None:
+    answer = story(lambda w: w.fetch("holdings", "trades", limit=9_999))
+    places = [(-r["timestamp"], r["transactionId"]) for r in answer["transactions"]]
+    assert places == sorted(places)
+    held = [r["transactionId"] for r in answer["transactions"] if r["view"] == "snapshot"]
+    assert len(held) > 3
+    pages = story(lambda w: w.pages("holdings", "trades", limit=2, start_time=NOW_MS - DAY_MS))
+    for page in pages:
+        places = [(-r["timestamp"], r["transactionId"]) for r in page["transactions"]]
+        assert places == sorted(places)
+    found = [
+        r["transactionId"] for p in pages for r in p["transactions"] if r["view"] == "snapshot"
+    ]
+    assert sorted(found) == sorted(held)
+
+
+def test_a_key_has_so_many_runs_and_leaves_the_rest_to_others() -> None:
+    settings = TransactionSettings(runs_max=3, runs_per_key_max=2)
+
+    async def work(world: World) -> Any:
+        def asked(key_id: str) -> asyncio.Task[bytes]:
+            query = world.service.plan(Ask(exchange="bybit"), key_id=key_id)
+            return asyncio.create_task(world.service.fetch(query, key_id=key_id))
+
+        tasks = [asked(key) for key in ("greedy", "greedy", "greedy", "other", "third")]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    first, second, refused, other, full = story(work, settings=settings)
+    assert all(isinstance(found, bytes) for found in (first, second, other))
+    assert (refused.status, refused.code) == (429, "rate_limit_exceeded")
+    assert refused.retry_after_s
+    assert (full.status, full.code) == (503, "service_unavailable")
+
+
+def test_a_small_limit_asks_for_small_pages_and_one_window() -> None:
+    """`limit: 5`: each source is asked once, for little, whatever the range."""
+
+    async def work(world: World) -> Any:
+        await world.fetch(limit=5, start_time=NOW_MS - 700 * DAY_MS)
+        return dict(world.exchange.requests), loop_s(), world.exchange.page_rows_max
+
+    account = Account(replace(MONTH, executions=2_000))
+    requests, spent_s, _ = story(work, account=account)
+    assert requests["/v5/asset/transfer/query-inter-transfer-list"] == 1
+    assert requests["/v5/execution/list"] == 4
+    assert sum(requests.values()) < 45
+    assert spent_s < 2.0
+
+
+def test_what_can_be_asked_is_told_as_it_is() -> None:
+    """Credentials and the last verdict of the exchange, for health and the public lists."""
+
+    async def work(world: World) -> list[Any]:
+        found = []
+
+        async def look() -> None:
+            await asyncio.sleep(6)  # stored credentials are looked up every few seconds
+            found.append((await world.service.standings.all())["bybit"])
+
+        await look()
+        await world.fetch("trades", limit=5)
+        await look()
+        credentials = Credentials("wrong0000000000000000", "x")
+        await world.vault.put("bybit", "mainnet", credentials, now_ms=0)
+        await world.service.validate("bybit", testnet=False)
+        await look()
+        await world.vault.remove("bybit", "mainnet")
+        await look()
+        return found
+
+    assert story(work) == [
+        Standing.OPERATIONAL,
+        Standing.OPERATIONAL,
+        Standing.REFUSED,
+        Standing.MISSING,
+    ]

@@ -273,8 +273,8 @@ def test_rows_without_a_time_count_at_the_end_of_their_window() -> None:
 def test_a_snapshot_stands_before_everything() -> None:
     async def story() -> list[str]:
         progress = asyncio.Event()
-        books = [Book((5, event(5, "0xevent"))), Book((0, event(0, "0xheld")))]
-        books[1].answers = lambda window, cursor: Page([event(0, "0xheld")], 1, "")
+        books = [Book((5, event(5, "0xevent"))), Book((100, event(100, "0xheld")))]
+        books[1].answers = lambda window, cursor: Page([event(100, "0xheld")], 1, "")
         sources = [source(), source(name="snapshot", window_ms=0)]
         walkers = [
             Walker(s, b, Range(0, 99), now_ms=lambda: 99, progress=progress)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from msgspec import Struct
 
 from onebook.transactions.credentials import Credentials
+from onebook.transactions.failures import SourceFailed
 from onebook.transactions.record import Record
 
 
@@ -30,7 +31,8 @@ class ExchangeEntry(Struct, frozen=True):
         display: Its name for people.
         types: Its own transaction types, in the order of the documentation.
         words: Every accepted word, its own or unified, and the sources that serve it.
-        default: The words that a request without any stands for: safe to sum.
+        default: The words that a request without any stands for: every type but `ledger`, the
+            second view of events, and `holdings`, which are no events.
     """
 
     name: str
@@ -115,16 +117,39 @@ class AccountInfo(Struct, frozen=True):
         account_type: UNIFIED or CLASSIC.
         read_only: Whether the key can only read.
         unavailable_types: Types that the key has no permission for.
+        warnings: What the key may do that reading does not need, and that it ends soon.
+        expires_at: When it ends, Unix ms; None where it does not.
     """
 
     account_type: str
     read_only: bool
     unavailable_types: tuple[str, ...]
     status: str = "active"
+    warnings: tuple[str, ...] = ()
+    expires_at: int | None = None
+
+
+class Verdict(Struct, frozen=True):
+    """What became of the last signed request to an environment of an exchange.
+
+    Args:
+        at_ms: When, Unix ms.
+        failure: Why it failed, a code; None where the exchange answered it.
+        message: The same for people.
+    """
+
+    at_ms: int
+    failure: str | None = None
+    message: str | None = None
 
 
 class Reader(Protocol):
     """Reads one account: bound to its credentials, for one request of ours."""
+
+    @property
+    def trouble(self) -> SourceFailed | None:
+        """The failure that is being tried again now; None while answers come."""
+        ...
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
         """Ask for one page.
@@ -164,8 +189,13 @@ class Adapter(Protocol):
         credentials: Credentials,
         *,
         include_raw: bool,
+        key_id: str,
     ) -> Reader:
-        """Bind an account."""
+        """Bind an account, for a request of one of our API keys."""
+        ...
+
+    def verdict(self, environment: Environment) -> Verdict | None:
+        """What became of the last signed request; None before the first."""
         ...
 
     async def close(self) -> None:

@@ -97,12 +97,13 @@ def singular(record: Record) -> str:
     return SINGULAR.get(record.type, record.type)
 
 
-def message_of(count: int, types: int) -> str:
-    """The documented sentence."""
-    return (
-        f"Successfully parsed {count} transaction{'' if count == 1 else 's'} "
-        f"from {types} transaction type{'' if types == 1 else 's'}"
-    )
+def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
+    """The documented sentence; where the deadline ended the answer, that it did."""
+    records = f"{count} transaction{'' if count == 1 else 's'}"
+    kinds = f"{types} transaction type{'' if types == 1 else 's'}"
+    if cut_off:
+        return f"Parsed {records} from {kinds} until the deadline; go on with next_cursor"
+    return f"Successfully parsed {records} from {kinds}"
 
 
 def filters_of(query: Query) -> dict[str, Any]:
@@ -165,9 +166,10 @@ def _reached(
 ) -> tuple[int | None, str | None]:
     """The oldest time from which on everything was delivered, and why not from the start."""
     if walker.failure is not None:
-        return _time_of(walker.delivered), walker.failure.reason.value
+        return _time_of(walker.delivered, query), walker.failure.reason.value
     if not walker.exhausted:
-        return _time_of(max(last, walker.delivered)), stopped
+        came = max(last, walker.came_to if stopped == DEADLINE else walker.delivered)
+        return _time_of(came, query), stopped
     if walker.kept_from_ms is not None:
         return min(walker.kept_from_ms, query.to_ms), OLDER_NOT_KEPT
     if walker.disordered:
@@ -175,9 +177,11 @@ def _reached(
     return query.from_ms, None
 
 
-def _time_of(place: Key) -> int | None:
-    """The time of a place among records; None before the first."""
-    return -place.negative_ms if place.record_id and place.negative_ms > -(1 << 60) else None
+def _time_of(place: Key, query: Query) -> int | None:
+    """The oldest time of which nothing is missing at a place; None before the first."""
+    # A place without an id stands before the records of its time.
+    at_ms = -place.negative_ms + (not place.record_id)
+    return at_ms if at_ms <= query.to_ms else None
 
 
 def _worse(left: Coverage, right: Coverage) -> Coverage:
@@ -188,8 +192,15 @@ def _worse(left: Coverage, right: Coverage) -> Coverage:
     return left if reach[0] >= reach[1] else right
 
 
-def errors_of(parts: list[Part]) -> list[ErrorEntry]:
-    """What went wrong, once for each type and reason."""
+def errors_of(
+    parts: list[Part], *, cut_off: bool = False, trouble: SourceFailed | None = None
+) -> list[ErrorEntry]:
+    """What went wrong, once for each type and reason.
+
+    Args:
+        cut_off: Whether the deadline ended the answer.
+        trouble: What was being tried again at that time.
+    """
     found: dict[tuple[str, str], ErrorEntry] = {}
     for part in parts:
         walker = part.walker
@@ -198,6 +209,8 @@ def errors_of(parts: list[Part]) -> list[ErrorEntry]:
         kind = part.source.type
         if walker.failure is not None:
             found.setdefault((kind, walker.failure.reason), _failed(kind, walker.failure))
+        elif cut_off and not walker.exhausted:
+            found.setdefault((kind, DEADLINE), _unfinished(kind, trouble))
         if walker.unreadable:
             found.setdefault((kind, UNREADABLE_RECORD), _unreadable(kind, walker.unreadable))
     return list(found.values())
@@ -206,6 +219,15 @@ def errors_of(parts: list[Part]) -> list[ErrorEntry]:
 def _failed(kind: str, failure: SourceFailed) -> ErrorEntry:
     return ErrorEntry(
         kind, failure.reason.value, failure.message, failure.exchange_code, failure.retryable
+    )
+
+
+def _unfinished(kind: str, trouble: SourceFailed | None) -> ErrorEntry:
+    message = "The deadline came before this type was read to its end; go on with next_cursor."
+    if trouble is None:
+        return ErrorEntry(kind, DEADLINE, message, None, retryable=True)
+    return ErrorEntry(
+        kind, DEADLINE, f"{trouble.message} {message}", trouble.exchange_code, retryable=True
     )
 
 

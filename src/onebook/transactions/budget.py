@@ -1,12 +1,14 @@
 """How much may be asked of an exchange, and when: limits, a circuit, retries.
 
-- `Limit`: so many requests in a rolling window, as exchanges count; follows what they say.
+- `Limit`: so many requests in a rolling window, as exchanges count; follows what they say; keys
+  take turns (`fairness`).
 - `Circuit`: after an answer that means "stop everything", nothing is asked for a while.
 - `Retries`: successes earn retries, so that a broken exchange is not hammered.
 - `Waits`: whether all of this only waits at the moment, and how long, for people to be told.
 """
 
-from collections import deque
+import asyncio
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from random import Random
@@ -15,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from onebook.transactions.clock import Clock
+from onebook.transactions.failures import SourceFailed
 
 BACKOFF_S: Final = 0.25
 BACKOFF_S_MAX: Final = 8.0
@@ -23,6 +26,8 @@ ATTEMPTS_MAX: Final = 6  # of one page
 RETRIES_START: Final = 30.0
 RETRIES_MAX: Final = 60.0
 RETRIES_EARNED: Final = 0.2  # by each success
+TIMER_S: Final = 1e-4  # how early a timer may fire
+RESERVED_FROM_S: Final = 30.0  # shorter windows free up before anybody notices
 
 
 class Rate(Struct, frozen=True):
@@ -45,33 +50,88 @@ class Rate(Struct, frozen=True):
 
 
 class Limit:
-    """A rolling-window limit: a caller reserves its turn and waits for it."""
+    """A rolling-window limit that is shared fairly: a caller waits for its turn.
 
-    def __init__(self, rate: Rate, clock: Clock) -> None:
+    Keys take turns. In a long window a key that was first could still use up all of it, so the
+    last part (`reserve`) is only given to keys that had less than an even share of the window.
+
+    Args:
+        rate: The exchange's limit.
+        reserve: Share of a long window (`RESERVED_FROM_S`) that one key leaves to others, 0 to 1.
+    """
+
+    def __init__(self, rate: Rate, clock: Clock, *, reserve: float = 0.0) -> None:
         self._rate = rate
         self._clock = clock
         self._count = rate.start or rate.count
-        self._turns: deque[float] = deque(maxlen=rate.count)
+        self._reserve = reserve if rate.period_s >= RESERVED_FROM_S else 0.0
+        self._given: deque[tuple[float, str]] = deque()  # until when it counts, and whose it is
+        self._waiting: Counter[str] = Counter()
+        self._lines: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turn = asyncio.Lock()
         self._blocked_until_s = 0.0
 
-    async def take(self, waits: "Waits | None" = None) -> None:
-        """Wait for the next turn."""
-        while (wait_s := self._reserve(self._clock.now_s())) > 0:
-            with waits.waiting(wait_s) if waits else nullcontext():
-                await self._clock.sleep(wait_s)
-            if self._clock.now_s() >= self._blocked_until_s:
-                return
-            # While we slept, the exchange said "not before": the turn we had is void.
+    async def take(self, waits: "Waits | None" = None, *, key: str = "") -> None:
+        """Wait for the next turn; a wait that is cancelled uses nothing up.
 
-    def _reserve(self, now_s: float) -> float:
-        turn_s = max(now_s, self._blocked_until_s)
-        if self._turns:
-            turn_s = max(turn_s, self._turns[-1])
-        if len(self._turns) >= self._count:
-            oldest_s = self._turns[-self._count]
-            turn_s = max(turn_s, oldest_s + self._rate.period_s + self._rate.margin_s)
-        self._turns.append(turn_s)
-        return turn_s - now_s
+        Args:
+            key: Whose request it is.
+            waits: Where the wait is seen.
+        """
+        self._waiting[key] += 1
+        try:
+            # Locks are first come, first served: in order within a key, in turn between keys.
+            async with self._lines[key]:
+                while not await self._taken(key, waits):
+                    await self._wait(self._over_share_s(key), waits)
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key], self._lines[key]
+
+    async def _taken(self, key: str, waits: "Waits | None") -> bool:
+        """Take a turn as soon as the window has one, unless it is reserved for other keys."""
+        if self._over_share_s(key) > 0:
+            return False
+        async with self._turn:
+            while (wait_s := self._full_s()) > 0:
+                await self._wait(wait_s, waits)
+            if self._over_share_s(key) > 0:
+                return False
+            counts_s = self._rate.period_s + self._rate.margin_s
+            self._given.append((self._clock.now_s() + counts_s, key))
+            return True
+
+    async def _wait(self, wait_s: float, waits: "Waits | None") -> None:
+        with waits.waiting(wait_s) if waits else nullcontext():
+            await self._clock.sleep(wait_s)
+
+    def _full_s(self) -> float:
+        """How long until the window has a turn for anybody."""
+        now_s = self._clock.now_s()
+        self._forget(now_s)
+        blocked_s = self._blocked_until_s - now_s
+        return max(blocked_s, self._freed_s(len(self._given) - self._count, now_s))
+
+    def _over_share_s(self, key: str) -> float:
+        """How long a key must leave what is left of the window to others; 0: it need not."""
+        now_s = self._clock.now_s()
+        self._forget(now_s)
+        used = Counter(who for _, who in self._given)
+        share = self._count // (len({*used, *self._waiting, key}) + 1)
+        open_to_all = self._count - round(self._count * self._reserve)
+        if used[key] < max(1, share):
+            return 0.0
+        return self._freed_s(len(self._given) - open_to_all, now_s)
+
+    def _freed_s(self, index: int, now_s: float) -> float:
+        """How long until the turn at this place of the window no longer counts."""
+        return max(0.0, self._given[index][0] - now_s) if index >= 0 else 0.0
+
+    def _forget(self, now_s: float) -> None:
+        # Timers may fire a little early; the margin is longer than that.
+        while self._given and self._given[0][0] <= now_s + TIMER_S:
+            self._given.popleft()
 
     def told(self, count: int) -> None:
         """Hear the exchange's own limit; only where it counts by the second is it in our unit."""
@@ -102,14 +162,25 @@ class Circuit:
 
 
 class Retries:
-    """The retries of one request of ours, over all its pages."""
+    """The retries of one request of ours, over all its pages.
 
-    def __init__(self, random: Random) -> None:
+    Args:
+        key: Whose request it is: budgets are shared fairly between keys.
+    """
+
+    def __init__(self, random: Random, *, key: str = "") -> None:
+        self.key = key
+        self.trouble: SourceFailed | None = None
         self._random = random
         self._left = RETRIES_START
 
+    def failed(self, failure: SourceFailed) -> None:
+        """An attempt failed: what would be said if there were no other."""
+        self.trouble = failure
+
     def succeeded(self) -> None:
         """A page came."""
+        self.trouble = None
         self._left = min(RETRIES_MAX, self._left + RETRIES_EARNED)
 
     def spend(self) -> bool:

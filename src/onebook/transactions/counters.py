@@ -35,6 +35,22 @@ RECORDS: Final = Counter(
     "onebook_transactions_records", "Records given out by type.", ["exchange", "type"]
 )
 
+REFUSED: Final = Counter(
+    "onebook_transactions_refused",
+    "Requests refused because the key (429) or the node (503) has too many under way.",
+    ["limit"],
+)
+RUNNING: Final = Gauge("onebook_transactions_running", "Requests under way.")
+UNREAD: Final = Counter(
+    "onebook_transactions_unread", "Streamed answers ended because the client read nothing."
+)
+
 OK: Final = "ok"
 TOO_OLD: Final = "too_old"
 CANCELLED: Final = "cancelled"  # who asked has gone
+KEY: Final = "key"
+NODE: Final = "node"
+
+# A counter without a sample is absent, and `increase` cannot see the first one.
+for _limit in (KEY, NODE):
+    REFUSED.labels(_limit)

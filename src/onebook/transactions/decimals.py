@@ -38,6 +38,11 @@ def subtract(left: Decimal, right: Decimal) -> Decimal:
     return EXACT.subtract(left, right)
 
 
+def negate(value: Decimal) -> Decimal:
+    """The exact negative; the sign operator would round to the context of the thread."""
+    return EXACT.minus(value)
+
+
 def multiply(left: Decimal, right: Decimal) -> Decimal:
     """The exact product."""
     return EXACT.multiply(left, right)

@@ -1,46 +1,37 @@
-"""Records as files: JSON lines, CSV, and the forms that tax tools read.
+"""Records as files: JSON lines, and the columns of CSV and Parquet, every record in them.
 
-- Koinly: https://support.koinly.io/en/articles/9489976-how-to-create-a-custom-csv-file-with-your-data
-- CoinTracking: https://cointracking.info/import/import_csv/
-
-Tax tools get only what may be summed: primary records that were completed. Fills of futures
-exchange nothing, so they appear by their fees, and the gross P&L of a closed position beside them;
-transfers between own wallets change nothing and are left out.
+The forms of tax tools are in `taxes`.
 """
 
 import csv
 import io
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from pathlib import Path
 from typing import Final, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from onebook.core import show
 from onebook.errors import InvalidRequest
-from onebook.transactions.decimals import add
-from onebook.transactions.record import Money, Record, Status, View, encode
+from onebook.transactions.record import Fee, Money, Record, encode
+from onebook.transactions.taxes import (
+    COINTRACKING,
+    KOINLY,
+    NOTHING,
+    Amount,
+    Row,
+    cointracking,
+    koinly,
+)
 
 PARQUET_ROWS: Final = 10_000
 
 COLUMNS: Final = (
     "transaction_id", "timestamp", "datetime", "exchange", "environment", "type", "kind", "label",
     "status", "view", "side", "asset", "amount", "sent_currency", "sent_amount",
-    "received_currency", "received_amount", "fee_currency", "fee_amount", "symbol", "price",
+    "received_currency", "received_amount", "fee_currency", "fee_amount", "fees", "symbol", "price",
     "quantity", "quantity_unit", "value", "realised_pnl", "funding", "balance_change",
     "balance_after", "order_id", "trade_id", "tx_hash", "description",
 )  # fmt: skip
-KOINLY: Final = (
-    "Date", "Sent Amount", "Sent Currency", "Received Amount", "Received Currency", "Fee Amount",
-    "Fee Currency", "Net Worth Amount", "Net Worth Currency", "Label", "Description", "TxHash",
-)  # fmt: skip
-COINTRACKING: Final = (
-    "Type", "Buy Amount", "Buy Currency", "Sell Amount", "Sell Currency", "Fee", "Fee Currency",
-    "Exchange", "Trade-Group", "Comment", "Date", "Tx-ID",
-)  # fmt: skip
-
-Row = tuple[str | int | None, ...]
 
 
 class Writer(Protocol):
@@ -177,6 +168,7 @@ def flat(record: Record) -> Row:
         *sent,
         *received,
         *_money(record.fee),
+        fees_text(record.fees),
         market.symbol if market else None,
         record.price,
         record.quantity,
@@ -193,82 +185,9 @@ def flat(record: Record) -> Row:
     )
 
 
-def koinly(record: Record) -> list[Row]:
-    """A record as Koinly's universal form takes it."""
-    found = taxed(record)
-    if found is None:
-        return []
-    sent, received, fee = found
-    date = f"{record.datetime[:10]} {record.datetime[11:19]} UTC"
-    description = record.description.desc
-    label = KOINLY_LABELS.get(record.kind, "")
-    if record.label in ("Airdrop", "Staking Reward"):
-        label = record.label.lower().replace("staking reward", "reward")
-    elif record.kind in GAINS:
-        label = "realized gain" if received != NOTHING else "margin fee"
-    return [
-        (date, sent[1], sent[0], received[1], received[0], fee[1], fee[0], None, None, label,
-         description, record.ids.tx_hash or record.transactionId)
-    ]  # fmt: skip
-
-
-def cointracking(record: Record) -> list[Row]:
-    """A record as CoinTracking's CSV import takes it."""
-    found = taxed(record)
-    if found is None:
-        return []
-    sent, received, fee = found
-    kind = COINTRACKING_TYPES.get(record.kind, "Other Fee")
-    if record.label in ("Airdrop", "Staking Reward"):
-        kind = "Airdrop" if record.label == "Airdrop" else "Staking"
-    elif record.kind in GAINS:
-        kind = "Margin Profit" if received != NOTHING else "Margin Loss"
-    elif sent == NOTHING and received == NOTHING:
-        # A fee alone is a sale of it.
-        kind, sent, fee = "Margin Fee", (fee[0], fee[1]), NOTHING
-    date = f"{record.datetime[:10]} {record.datetime[11:19]}"
-    return [
-        (kind, received[1], received[0], sent[1], sent[0], fee[1], fee[0], "Bybit", record.type,
-         record.description.desc, date, record.ids.tx_hash or record.transactionId)
-    ]  # fmt: skip
-
-
-Amount = tuple[str | None, str | None]
-NOTHING: Final[Amount] = (None, None)
-GAINS: Final = ("funding", "closed_pnl")
-KOINLY_LABELS: Final = {"liquidation": "margin fee", "adl": "margin fee", "bonus": "reward"}
-COINTRACKING_TYPES: Final = {
-    "deposit": "Deposit",
-    "withdrawal": "Withdrawal",
-    "trade": "Trade",
-    "leverage_token": "Trade",
-    "bonus": "Reward / Bonus",
-}
-
-
-def taxed(record: Record) -> tuple[Amount, Amount, Amount] | None:
-    """What left, what arrived, what it cost; None where a tax tool must not see the record."""
-    if record.kind == "closed_pnl":
-        return _gain(record)
-    if record.view is not View.PRIMARY or record.status is not Status.COMPLETED:
-        return None
-    if record.kind == "transfer":
-        return None
-    sent, received = _money(record.sentCurrency), _money(record.receivedCurrency)
-    fee = _money(record.fee)
-    return None if (sent, received, fee) == (NOTHING, NOTHING, NOTHING) else (sent, received, fee)
-
-
-def _gain(record: Record) -> tuple[Amount, Amount, Amount] | None:
-    """The gross P&L of a closed position: its fees stand at its fills."""
-    net = record.position.realised_pnl if record.position else None
-    if net is None or record.asset is None:
-        return None
-    gross = add(Decimal(net), *(Decimal(fee.amount) for fee in record.fees))
-    if not gross:
-        return None
-    moved = (record.asset, show(abs(gross)))
-    return (moved, NOTHING, NOTHING) if gross < 0 else (NOTHING, moved, NOTHING)
+def fees_text(fees: tuple[Fee, ...]) -> str | None:
+    """Every fee in one cell, as `0.2 BTC; 0.036 BTC`: paid, or below zero a rebate."""
+    return "; ".join(f"{fee.amount} {fee.currency or '?'}" for fee in fees) or None
 
 
 def _money(money: Money | UnsetType | None) -> Amount:

@@ -19,6 +19,8 @@ class Reason(StrEnum):
     BUDGET_SPENT = "retry_budget_spent"
     CIRCUIT_OPEN = "circuit_open"
     NO_CREDENTIALS = "no_credentials"
+    NOT_OFFERED = "not_offered"  # this kind of account has no such path
+    LOCATION_REFUSED = "location_refused"
 
 
 class SourceFailed(Exception):

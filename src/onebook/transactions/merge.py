@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from onebook.transactions.walk import NOTHING_LEFT_MS, Keyed, Walker
+from onebook.transactions.walk import NOTHING_LEFT_MS, Demand, Keyed, Walker
 
 
 async def merged(
-    walkers: Sequence[Walker], progress: asyncio.Event, *, limit: int | None
+    walkers: Sequence[Walker],
+    progress: asyncio.Event,
+    *,
+    limit: int | None,
+    demand: Demand | None = None,
 ) -> AsyncGenerator[list[Keyed]]:
     """Every record of every walker in order, in batches as they become certain.
 
@@ -25,6 +29,8 @@ async def merged(
         elif all(walker.finished and not walker.ready for walker in walkers):
             return
         else:
+            if demand is not None:
+                demand.update(walkers, left)
             await progress.wait()
 
 

@@ -21,6 +21,9 @@ LIMIT_DEFAULT: Final = 1_000
 LIMIT_MAX: Final = 10_000
 RANGE_DEFAULT_MS: Final = 30 * DAY_MS
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
+# 1973 in milliseconds, 5138 in seconds: below, seconds were meant.
+SECONDS_BELOW: Final = 100_000_000_000
+SECONDS_LIKELY: Final = 946_684_800  # 2000-01-01 in seconds
 FLOOR_TOLERANCE_MS: Final = DAY_MS  # "two years ago" to the day is no mistake
 
 
@@ -130,6 +133,11 @@ def range_of(ask: Ask, now_ms: int) -> tuple[int, int]:
     for name, value in (("start_time", ask.start_time), ("end_time", ask.end_time)):
         if value is not None and not 0 <= value <= TIME_MS_MAX:
             raise InvalidRequest(f"Field {name} must be a time in Unix milliseconds.")
+        if value is not None and SECONDS_LIKELY <= value < SECONDS_BELOW:
+            raise InvalidRequest(
+                f"Field {name} must be a time in Unix milliseconds; {value} looks like seconds, "
+                f"which would be {value * 1_000}."
+            )
     to_ms = min(now_ms if ask.end_time is None else ask.end_time, now_ms)
     from_ms = max(0, to_ms - RANGE_DEFAULT_MS) if ask.start_time is None else ask.start_time
     if from_ms > (now_ms if ask.end_time is None else ask.end_time):

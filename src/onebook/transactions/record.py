@@ -11,15 +11,17 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 
-NO_FILLS: Final = "fills"  # in `incomplete` of an order: the exchange shows none of its fills
-
 
 class View(StrEnum):
-    """Which records may be summed: only `PRIMARY`, or else only `LEDGER`."""
+    """Which records may be summed: completed records of `PRIMARY`, each event once.
+
+    Per currency, received less sent less every fee is what the account's balance changed by. The
+    lines of type `ledger`, whatever their view, sum to the same by themselves.
+    """
 
     PRIMARY = "primary"
-    SUMMARY = "summary"  # the state of an order, a closed position, a delivery: made of primaries
-    LEDGER = "ledger"  # the wallet's own book of the same events
+    SUMMARY = "summary"  # made of primary records: the state of an order, a position settled
+    LEDGER = "ledger"  # a line of a wallet's book about an event that has a record of its own
     SNAPSHOT = "snapshot"  # what is held now
 
 
@@ -32,6 +34,11 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
     REVERSED = "reversed"
     UNKNOWN = "unknown"
+
+    @property
+    def moves(self) -> bool:
+        """Whether money moved, moves or may have moved: not after a cancellation or failure."""
+        return self not in (Status.FAILED, Status.CANCELLED, Status.REVERSED)
 
 
 class Direction(StrEnum):
@@ -104,6 +111,8 @@ class Position(Struct, frozen=True, gc=False, kw_only=True):
     exit_price: str | None = None
     leverage: str | None = None
     realised_pnl: str | None = None
+    open_fee: str | None = None
+    close_fee: str | None = None
     funding: str | None = None
     funding_rate: str | None = None
     mark_price: str | None = None
@@ -111,11 +120,12 @@ class Position(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Balance(Struct, frozen=True, gc=False, kw_only=True):
-    """A wallet's balance of the record's asset."""
+    """A wallet's balance of the record's asset; `cash_flow` is the change before fees, funding."""
 
     before: str | None = None
     after: str | None = None
     change: str | None = None
+    cash_flow: str | None = None
     total: str | None = None
     available: str | None = None
     locked: str | None = None
@@ -201,6 +211,7 @@ class Record(Struct, frozen=True, gc=False, kw_only=True):
     transfer: Transfer | None = None
     ids: Ids
     related: tuple[str, ...] = ()
+    related_type: str | None = None
     incomplete: tuple[str, ...] = ()
     raw: dict[str, Any] | UnsetType = field(default=UNSET)
 

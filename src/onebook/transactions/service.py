@@ -15,8 +15,19 @@ from typing import Any, Final
 from msgspec import Struct, json
 
 from onebook.config import TransactionSettings
-from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
-from onebook.transactions.adapter import AccountInfo, Adapter, Environment, ExchangeEntry, Reader
+from onebook.errors import (
+    ExchangeFailed,
+    InvalidRequest,
+    RateLimitExceeded,
+    ServiceUnavailable,
+)
+from onebook.transactions.adapter import (
+    AccountInfo,
+    Adapter,
+    Environment,
+    ExchangeEntry,
+    Reader,
+)
 from onebook.transactions.answer import (
     DEADLINE,
     FAILED_BEFORE,
@@ -31,15 +42,17 @@ from onebook.transactions.answer import (
     message_of,
 )
 from onebook.transactions.clock import REAL, Clock
-from onebook.transactions.counters import RECORDS
+from onebook.transactions.counters import KEY, NODE, RECORDS, REFUSED, RUNNING
 from onebook.transactions.credentials import Vault
 from onebook.transactions.cursor import DONE, GIVEN_UP, Cursors, Place, State, as_key, key_digest
 from onebook.transactions.failures import Reason, SourceFailed
 from onebook.transactions.merge import merged
+from onebook.transactions.proof import Verification
 from onebook.transactions.query import Ask, Query, expand, find, plan, reach_ms
 from onebook.transactions.record import FIRST, Record, encode
-from onebook.transactions.verify import Verification, Verifier
-from onebook.transactions.walk import Range, Walker
+from onebook.transactions.standing import Standings
+from onebook.transactions.verify import Verifier
+from onebook.transactions.walk import Demand, Range, Walker, fitted
 
 UNIFIED_TYPES: Final = {
     "deposits": "Deposit transactions (incoming funds)",
@@ -83,12 +96,23 @@ class Transactions:
         self._cursors = Cursors(cursor_secret)
         self._settings = settings or TransactionSettings()
         self._clock = clock
-        self._running = 0
+        self._running: Counter[str] = Counter()
+        self.standings = Standings(self._adapters, vault.get, clock.now_s)
 
     @property
     def exchanges(self) -> tuple[ExchangeEntry, ...]:
         """What endpoints 4, 5 and 7 are answered from."""
         return tuple(adapter.entry for adapter in self._adapters.values())
+
+    @property
+    def unread_s(self) -> float:
+        """How long a stream waits for a client that reads nothing."""
+        return self._settings.unread_s
+
+    @property
+    def running(self) -> int:
+        """Answers being made now."""
+        return self._running.total()
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -121,7 +145,7 @@ class Transactions:
         sources = expand(ask.transaction_types or adapter.entry.default, adapter)
         return reach_ms(sources, adapter, self._clock.now_ms())
 
-    async def validate(self, exchange: str, *, testnet: bool) -> Validation:
+    async def validate(self, exchange: str, *, testnet: bool, key_id: str = "") -> Validation:
         """Ask the exchange whether the operator's credentials are good.
 
         Raises:
@@ -134,7 +158,8 @@ class Transactions:
         if credentials is None:
             return Validation(exchange, _no_credentials(adapter.entry, environment), None)
         try:
-            info = await adapter.reader(environment, credentials, include_raw=False).account()
+            reader = adapter.reader(environment, credentials, include_raw=False, key_id=key_id)
+            info = await reader.account()
         except SourceFailed as failure:
             if failure.reason is Reason.AUTHENTICATION_FAILED:
                 return Validation(exchange, failure.message, None)
@@ -142,28 +167,46 @@ class Transactions:
         return Validation(exchange, "The internal credentials are valid.", info)
 
     @asynccontextmanager
-    async def run(self, query: Query) -> AsyncIterator["Run"]:
+    async def run(self, query: Query, *, key_id: str) -> AsyncIterator["Run"]:
         """Begin to carry a query out; leaving the block stops all asking.
 
         Raises:
             InvalidRequest: There are no testnet credentials.
+            RateLimitExceeded: The key has as many requests under way as it may.
             ServiceUnavailable: There are no credentials, or too much is being asked at once.
         """
-        reader = await self._reader(query)
-        if self._running >= self._settings.runs_max:
+        reader = await self._reader(query, key_id)
+        self._refuse_beyond(key_id)
+        self._running[key_id] += 1
+        RUNNING.inc()
+        try:
+            run = Run(query, self._adapters[query.ask.exchange], reader, self._clock)
+            try:
+                yield run
+            finally:
+                await run.close()
+        finally:
+            self._running[key_id] -= 1
+            RUNNING.dec()
+            if not self._running[key_id]:
+                del self._running[key_id]
+
+    def _refuse_beyond(self, key_id: str) -> None:
+        if self._running[key_id] >= self._settings.runs_per_key_max:
+            REFUSED.labels(KEY).inc()
+            raise RateLimitExceeded(
+                f"This API key has {self._running[key_id]} transaction requests under way, which "
+                "is its limit; wait for one to end.",
+                retry_after_s=BUSY_RETRY_S,
+            )
+        if self._running.total() >= self._settings.runs_max:
+            REFUSED.labels(NODE).inc()
             raise ServiceUnavailable(
                 "Too many transaction requests are being answered; try again shortly.",
                 retry_after_s=BUSY_RETRY_S,
             )
-        self._running += 1
-        run = Run(query, self._adapters[query.ask.exchange], reader, self._clock)
-        try:
-            yield run
-        finally:
-            self._running -= 1
-            await run.close()
 
-    async def _reader(self, query: Query) -> Reader:
+    async def _reader(self, query: Query, key_id: str) -> Reader:
         adapter = self._adapters[query.ask.exchange]
         credentials = await self._vault.get(query.ask.exchange, query.environment)
         if credentials is None:
@@ -171,7 +214,9 @@ class Transactions:
             if query.environment is Environment.TESTNET:
                 raise InvalidRequest(message)
             raise ServiceUnavailable(message)
-        return adapter.reader(query.environment, credentials, include_raw=query.ask.include_raw)
+        return adapter.reader(
+            query.environment, credentials, include_raw=query.ask.include_raw, key_id=key_id
+        )
 
     async def fetch(self, query: Query, *, key_id: str) -> bytes:
         """The JSON answer of endpoint 10.
@@ -183,7 +228,7 @@ class Transactions:
         started_s = self._clock.now_s()
         parts: list[bytes] = []
         async with (
-            self.run(query) as run,
+            self.run(query, key_id=key_id) as run,
             aclosing(run.records(self._settings.deadline_s)) as batches,
         ):
             async for batch in batches:
@@ -205,7 +250,7 @@ class Transactions:
         """
         started_s = self._clock.now_s()
         async with (
-            self.run(query) as run,
+            self.run(query, key_id=key_id) as run,
             aclosing(run.records(self._settings.stream_deadline_s)) as batches,
         ):
             async for batch in batches:
@@ -227,7 +272,7 @@ class Transactions:
         coverage, state = run.coverage(), run.state(key_id)
         head = {
             "success": True,
-            "message": message_of(totals.count, len(coverage)),
+            "message": message_of(totals.count, len(coverage), cut_off=run.cut_off),
             "exchange": query.ask.exchange,
             "total_transactions": totals.count,
             "processing_time": round(spent_s, 3),
@@ -257,9 +302,15 @@ class Run:
         self._progress = asyncio.Event()
         self._last = FIRST
         self._stopped = LIMIT_REACHED
+        self._reader = reader
+        self._demand = Demand(query.limit)
         self._parts = [self._part(name, reader) for name in query.sources]
         if query.ask.verify:
-            self.verifier = Verifier(below_ms=self._top_ms if query.state else query.to_ms + 1)
+            self.verifier = Verifier(
+                below_ms=self._top_ms if query.state else query.to_ms + 1,
+                asked={part.source.type for part in self._parts},
+                orders="spot_orders" in query.words,
+            )
 
     @property
     def display(self) -> str:
@@ -278,8 +329,8 @@ class Run:
         return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
 
     def _part(self, name: str, reader: Reader) -> Part:
-        source, state = self._adapter.sources[name], self.query.state
-        place: Place = state.place(name) if state else (FIRST.negative_ms, FIRST.record_id)
+        source, state = fitted(self._adapter.sources[name], self.query.limit), self.query.state
+        place = self._begun_at(name)
         lost_before_ms = state.kept.get(name) if state else None
         if place in (DONE, GIVEN_UP):
             return Part(source, None, given_up=place == GIVEN_UP, lost_before_ms=lost_before_ms)
@@ -291,16 +342,22 @@ class Run:
             wanted,
             now_ms=self._clock.now_ms,
             progress=self._progress,
+            demand=self._demand,
             long=limit is None or limit >= LONG_ANSWER,
             lost_before_ms=lost_before_ms,
         )
         return Part(source, walker)
 
+    def _begun_at(self, name: str) -> Place:
+        """Where this page of a source begins."""
+        state = self.query.state
+        return state.place(name) if state else (FIRST.negative_ms, FIRST.record_id)
+
     async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
         """The records in order, in batches, until the limit, the end or the deadline."""
         until_s = self._clock.now_s() + deadline_s
         async with aclosing(
-            merged(self.walkers, self._progress, limit=self.query.limit)
+            merged(self.walkers, self._progress, limit=self.query.limit, demand=self._demand)
         ) as batches:
             while True:
                 try:
@@ -351,7 +408,27 @@ class Run:
         asked = [walker for walker in self.walkers if walker.pages or walker.failure]
         if failures and len(failures) == len(asked) and not self.totals.count:
             return failures[0]
+        if self.cut_off and not self.totals.count and not self._came_further():
+            return self._reader.trouble or SourceFailed(
+                Reason.UNREACHABLE,
+                f"{self.display} gave nothing within the time of one answer.",
+                retryable=True,
+            )
         return None
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the deadline ended this answer."""
+        return self._stopped == DEADLINE
+
+    def _came_further(self) -> bool:
+        """Whether a page that begins where this one ended would begin further on."""
+        return any(
+            part.walker is not None
+            and part.walker.failure is None
+            and self._place(part) > self._begun_at(part.source.name)
+            for part in self._parts
+        )
 
     def raise_if_nothing(self) -> None:
         """Raise if there is nothing to show but failure.
@@ -375,13 +452,17 @@ class Run:
 
     def errors(self) -> list[ErrorEntry]:
         """What went wrong, by type."""
-        return errors_of(self._parts)
+        trouble = self._reader.trouble if self.cut_off else None
+        return errors_of(self._parts, cut_off=self.cut_off, trouble=trouble)
 
     def verification(self) -> Verification | None:
         """What was proven, where it was asked for."""
         if self.verifier is None:
             return None
-        return self.verifier.report(cut=not all(w.exhausted for w in self.walkers))
+        return self.verifier.report(
+            cut=not all(walker.exhausted for walker in self.walkers),
+            covered={entry.transaction_type: entry.from_ms for entry in self.coverage()},
+        )
 
     def state(self, key_id: str) -> State | None:
         """Where the next page begins; None when every source has come to its end."""
@@ -411,7 +492,10 @@ class Run:
             return DONE
         if walker.failure is not None and not walker.failure.retryable:
             return GIVEN_UP
-        came = walker.delivered if walker.failure else max(self._last, walker.came_to)
+        if walker.failure or not part.source.window_ms:  # a snapshot goes by its own ids
+            came = walker.delivered
+        else:
+            came = max(self._last, walker.came_to)
         return came.negative_ms, came.record_id
 
     async def close(self) -> None:

@@ -1,203 +1,230 @@
 """Proof that nothing is missing, from what the exchange itself says: pure, one pass, any length.
 
-Three identities, each of which a lost record breaks:
+What an exchange says twice is compared, and each loss or falsification on one side breaks a check;
+`proof.CHECKS` names them all. A check that finds something that may be a loss, or may be how the
+exchange books it, is `open`: neither proven nor broken. What no data of the exchange can prove is
+listed as `unproven`, with the reason.
 
-1. ledger chain: per wallet and coin, every balance is the one before plus the change;
-2. fills make orders: quantities and values of an order's fills add up to what it executed;
-3. opening + changes = closing, per wallet and coin.
-
-Records come newest first. Memory: one balance per coin, one sum per order still open.
+Records come newest first. Memory: one balance per coin, and what has not found its counterpart.
 """
 
-from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from onebook.core import show
+from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
+from onebook.transactions.chains import BREAKS_MAX, Break, Chain, ChainReport, place_of
 from onebook.transactions.decimals import ZERO, add, subtract
-from onebook.transactions.record import NO_FILLS, Record, View
+from onebook.transactions.pairs import Closings, Left, Moves, Trades, legs_of, net_of
+from onebook.transactions.proof import (
+    ALWAYS_UNPROVEN,
+    CHECKS,
+    CLOSED_PNL,
+    DEPOSITS,
+    FUTURES_FILLS,
+    HOLDINGS,
+    HOLDINGS_UNPROVEN,
+    LEDGER_ARITHMETIC,
+    LEDGER_CHAIN,
+    LEVERAGE_TOKENS,
+    MOVE_LEFT,
+    OLD_BOOKS_UNPROVEN,
+    ORDER_LEFT,
+    ORDERS,
+    PNL_UNPROVEN,
+    SETTLEMENTS,
+    SPOT_FILLS,
+    TRANSFERS,
+    WITHDRAWALS,
+    Check,
+    OrderReport,
+    State,
+    Unproven,
+    Verification,
+    judged,
+    settled,
+    verdict,
+)  # fmt: skip
+from onebook.transactions.record import Record, Status, View
 
-BREAKS_MAX: Final = 100  # named in an answer; the rest is counted
 OPEN_ORDERS_MAX: Final = 100_000
-
-
-class Break(Struct, frozen=True):
-    """Where an identity does not hold."""
-
-    transactionId: str  # noqa: N815
-    expected: str
-    found: str
-    difference: str
-
-
-class ChainReport(Struct, frozen=True):
-    """One wallet's coin over the range."""
-
-    wallet: str
-    asset: str
-    records: int
-    opening: str
-    changes: str
-    closing: str
-    difference: str
-    holds: bool
-    breaks: tuple[Break, ...]
-
-
-class OrderReport(Struct, frozen=True):
-    """Orders against their fills."""
-
-    checked: int
-    holds: bool
-    breaks: tuple[Break, ...]
-    fills_without_order: int
-
-
-class Verification(Struct, frozen=True):
-    """What was proven."""
-
-    holds: bool
-    ledger: tuple[ChainReport, ...]
-    orders: OrderReport
-
-
-class _Chain:
-    """One wallet's coin on the way back in time."""
-
-    def __init__(self, wallet: str, asset: str) -> None:
-        self.wallet = wallet
-        self.asset = asset
-        self.records = 0
-        self.changes = ZERO
-        self.closing: Decimal | None = None
-        self.before: Decimal | None = None  # what the next older line must end with
-        self.breaks: list[Break] = []
-        self._rounds: list[list[Record]] = []
-
-    def take(self, lines: list[Record]) -> None:
-        """Take the lines of one instant: their order is not known, the chain itself gives it."""
-        newest = _newest_balance(lines) if self.before is None else self.before
-        if newest is None:
-            # They end where they began: where that is, the next older instant tells.
-            self._rounds.append(lines)
-            return
-        self._take_rounds(newest)
-        if all(_after(line) != newest for line in lines):
-            # A break is before these lines, not between them.
-            newest = _newest_balance(lines) or _after(lines[0])
-        for line in chained(lines, newest):
-            self._append(line)
-
-    def _take_rounds(self, balance: Decimal) -> None:
-        for lines in self._rounds:
-            for line in chained(lines, balance):
-                self._append(line)
-        self._rounds = []
-
-    def _append(self, line: Record) -> None:
-        after, change = _after(line), _change(line)
-        if self.before is not None and after != self.before and len(self.breaks) < BREAKS_MAX:
-            self.breaks.append(
-                Break(
-                    line.transactionId,
-                    expected=show(self.before),
-                    found=show(after),
-                    difference=show(subtract(self.before, after)),
-                )
-            )
-        if self.closing is None:
-            self.closing = after
-        self.before = subtract(after, change)
-        self.changes = add(self.changes, change)
-        self.records += 1
-
-    def report(self) -> ChainReport:
-        """What was found."""
-        if self._rounds:
-            self._take_rounds(_after(self._rounds[0][0]))
-        opening, closing = self.before or ZERO, self.closing or ZERO
-        difference = subtract(closing, add(opening, self.changes))
-        return ChainReport(
-            self.wallet,
-            self.asset,
-            self.records,
-            opening=show(opening),
-            changes=show(self.changes),
-            closing=show(closing),
-            difference=show(difference),
-            holds=not self.breaks and not difference,
-            breaks=tuple(self.breaks),
-        )
+EDGE_MS: Final = 10 * SECOND_MS  # two clocks of one event: nearer to an end is not judged
+TRANSFER_MS: Final = MINUTE_MS  # how far apart the times of one event may be
+DEPOSIT_MS: Final = 60 * MINUTE_MS
+WITHDRAWAL_MS: Final = DAY_MS  # a withdrawal can wait for its approval
+SNAPSHOT_LAG_MS: Final = MINUTE_MS  # a snapshot this much later than the range proves nothing
+HELD_WALLETS: Final = frozenset({"UNIFIED", "FUND"})  # whose holdings are read
+FUND_WALLET: Final = "FUND"
+CATEGORIES: Final = {
+    "spot": "spot_orders", "linear": "futures_linear", "inverse": "futures_inverse",
+}  # fmt: skip
+CLOSING_LINES: Final = frozenset({"trade", "liquidation", "adl"})
 
 
 class _Fills:
     """What the fills of one order add up to."""
 
-    __slots__ = ("quantity", "value")
+    __slots__ = ("newest", "quantity", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, newest: Record) -> None:
+        self.newest = newest
         self.quantity = ZERO
         self.value = ZERO
+
+
+class Span(NamedTuple):
+    """The time over which two types are both whole; older or newer is not judged."""
+
+    from_ms: int
+    below_ms: int
+
+    def holds(self, at_ms: int, margin_ms: int) -> bool:
+        """Whether an event has room on both sides for its counterpart."""
+        return self.from_ms + margin_ms <= at_ms < self.below_ms - margin_ms
+
+
+NOWHEN: Final = Span(1 << 62, 0)
 
 
 class Verifier:
     """Hears every record of an answer and says at the end what holds.
 
-    An answer can begin and end in the middle of an instant (pages do): such an instant is not
-    the whole of what happened then, and proves nothing.
-
     Args:
-        below_ms: Everything in the answer is below this time, exclusive, or at it and partial.
+        below_ms: Records from here on may have company that an earlier page had.
+        asked: The types of the answer.
+        orders: Whether the state of spot orders was asked for beside their fills.
     """
 
-    def __init__(self, *, below_ms: int) -> None:
+    def __init__(self, *, below_ms: int, asked: Iterable[str] = (), orders: bool = True) -> None:
         self._below_ms = below_ms
-        self._chains: dict[tuple[str, str], _Chain] = {}
+        self._asked = frozenset(asked)
+        self._orders_asked = orders
+        self._chains: dict[tuple[str, str], Chain] = {}
+        self._wallets: set[str] = set()
         self._instant: list[Record] = []
         self._orders: list[Record] = []  # of one instant: their fills may bear the same time
         self._open: dict[str, _Fills] = {}
         self._overflowed = False
         self._checked = 0
         self._breaks: list[Break] = []
+        self._lines = 0
+        self._wrong_lines: list[Left] = []
+        self._holdings: dict[tuple[str, str], Record] = {}
+        self._spot = Trades()
+        self._futures = Trades()
+        self._closings = Closings()
+        self._settlements = Moves(EDGE_MS)
+        self._deposits = Moves(DEPOSIT_MS)
+        self._withdrawals = Moves(WITHDRAWAL_MS)
+        self._transfers = Moves(TRANSFER_MS)
+        self._tokens = Moves(0)
+        self._given_up: list[tuple[tuple[str, ...], Record]] = []
+        self._covered: dict[str, int | None] = {}
+
+    # Hearing --------------------------------------------------------------------------
 
     def heard(self, record: Record) -> None:
         """Take one record."""
-        if record.view is View.LEDGER and record.type == "ledger":
+        if record.type == "ledger":
+            self._arithmetic(record)
             self._ledger(record)
+            self._line(record)
         elif record.type == "spot_orders":
-            if self._orders and self._orders[0].timestamp != record.timestamp:
-                self._close_orders()
-            if record.kind == "order":
-                if NO_FILLS not in record.incomplete:
-                    self._orders.append(record)
-            else:
-                self._fill(record)
+            self._of_orders(record)
+            if record.kind != "order" and self._both("spot_orders"):
+                self._spot.event(record)
+        elif record.type == "holdings":
+            self._holdings[place_of(record)] = record
+        elif self._both(record.type):
+            self._event(record)
 
-    def report(self, *, cut: bool) -> Verification:
-        """What was proven of all records heard; `cut`: more would have come."""
-        if cut:
-            self._instant, self._orders = [], []
-        self._close_instant()
-        self._close_orders()
-        chains = tuple(chain.report() for _, chain in sorted(self._chains.items()))
-        orders = OrderReport(
-            self._checked,
-            holds=not self._breaks,
-            breaks=tuple(self._breaks),
-            fills_without_order=len(self._open),
-        )
-        return Verification(
-            holds=orders.holds and all(chain.holds for chain in chains),
-            ledger=chains,
-            orders=orders,
-        )
+    def _both(self, kind: str) -> bool:
+        return "ledger" in self._asked and kind in self._asked
+
+    def _arithmetic(self, line: Record) -> None:
+        balance = line.balance
+        if balance is None or balance.change is None or balance.cash_flow is None:
+            return
+        self._lines += 1
+        funding = line.position.funding if line.position else None
+        parts = [Decimal(balance.cash_flow), Decimal(funding or 0)]
+        fees = add(*(Decimal(fee.amount) for fee in line.fees))
+        expected = subtract(add(*parts), fees)
+        if expected != Decimal(balance.change) and len(self._wrong_lines) < OPEN_ORDERS_MAX:
+            what = "its change is not its cash flow, funding and fee"
+            self._wrong_lines.append(Left(line, what, show(expected), balance.change))
+
+    def _line(self, line: Record) -> None:
+        """Give a line to the check that its event belongs to."""
+        kind, change = line.kind, (line.balance.change if line.balance else None) or "0"
+        wallet, coin = place_of(line)
+        key = (wallet, coin, change)
+        if kind == "transfer":
+            self._transfers.line(key, line)
+        elif kind == "deposit" and self._both("deposits"):
+            self._deposits.line((coin, change), line)
+        elif kind == "withdrawal" and self._both("withdrawals"):
+            self._withdrawals.line((coin, change), line)
+        elif kind == "leverage_token" and self._both("leverage_token_trades"):
+            self._tokens.line((line.transactionId,), line)
+        elif line.instrument is not None:
+            self._contract_line(line)
+
+    def _contract_line(self, line: Record) -> None:
+        market = line.instrument
+        assert market is not None
+        kind = CATEGORIES.get(market.category, "")
+        if not self._both(kind):
+            return
+        if line.related:
+            (self._spot if market.category == "spot" else self._futures).line(line)
+        if market.category == "spot":
+            return
+        cash_flow = line.balance.cash_flow if line.balance else None
+        if line.kind in CLOSING_LINES:
+            self._closings.line(line)
+        elif cash_flow not in (None, "0"):  # of a session or a delivery
+            self._settlements.line((market.symbol, cash_flow or "0"), line)
+
+    def _event(self, record: Record) -> None:
+        kind, moved = record.kind, show(net_of(record))
+        if record.type in CATEGORIES.values():
+            self._contract_event(record)
+        elif kind == "transfer":
+            for key in legs_of(record):
+                self._transfers.event(key, record)
+        elif kind == "leverage_token":
+            if record.view is View.PRIMARY:
+                for related in record.related:
+                    self._tokens.event((related,), record)
+        elif record.status is not Status.COMPLETED:
+            self._given_up.append(((record.asset or "", record.amount or "0"), record))
+            del self._given_up[:-OPEN_ORDERS_MAX]
+        elif kind == "deposit":
+            self._deposits.event((record.asset or "", moved), record)
+        elif kind == "withdrawal":
+            self._withdrawals.event((record.asset or "", moved), record)
+
+    def _contract_event(self, record: Record) -> None:
+        symbol = record.instrument.symbol if record.instrument else ""
+        if record.kind == "closed_pnl":
+            if record.view is View.PRIMARY:
+                self._closings.event(record)
+        elif record.ids.trade_id is not None:
+            self._futures.event(record)
+        elif (gained := net_of(record)) or record.kind == "delivery":
+            self._settlements.event((symbol, show(gained)), record)
+
+    # The ledger's chain and the orders -------------------------------------------------
 
     def _ledger(self, record: Record) -> None:
         if record.balance is None or record.balance.after is None:
             return
+        self._wallets.add(place_of(record)[0])
         if record.timestamp >= self._below_ms:
             return
         if self._instant and self._instant[0].timestamp != record.timestamp:
@@ -205,13 +232,21 @@ class Verifier:
         self._instant.append(record)
 
     def _close_instant(self) -> None:
-        lines = sorted(self._instant, key=_place)
+        lines = sorted(self._instant, key=place_of)
         self._instant = []
-        for place, group in groupby(lines, key=_place):
+        for place, group in groupby(lines, key=place_of):
             chain = self._chains.get(place)
             if chain is None:
-                chain = self._chains[place] = _Chain(*place)
+                chain = self._chains[place] = Chain(*place)
             chain.take(list(group))
+
+    def _of_orders(self, record: Record) -> None:
+        if self._orders and self._orders[0].timestamp != record.timestamp:
+            self._close_orders()
+        if record.kind != "order":
+            self._fill(record)
+        else:
+            self._orders.append(record)
 
     def _fill(self, record: Record) -> None:
         order_id = record.ids.order_id
@@ -220,7 +255,7 @@ class Verifier:
         if len(self._open) >= OPEN_ORDERS_MAX:
             self._overflowed = True
             return
-        fills = self._open.setdefault(order_id, _Fills())
+        fills = self._open.setdefault(order_id, _Fills(record))
         fills.quantity = add(fills.quantity, Decimal(record.quantity or 0))
         fills.value = add(fills.value, Decimal(record.value or 0))
 
@@ -230,7 +265,7 @@ class Verifier:
         self._orders = []
 
     def _order(self, order: Record) -> None:
-        fills = self._open.pop(order.ids.order_id or "", None) or _Fills()
+        fills = self._open.pop(order.ids.order_id or "", None) or _Fills(order)
         if self._overflowed or (order.updated_at or order.timestamp) >= self._below_ms:
             return  # not all of its fills were heard
         self._checked += 1
@@ -238,61 +273,240 @@ class Verifier:
             expected = Decimal(said or 0)
             if found != expected and len(self._breaks) < BREAKS_MAX:
                 difference = show(subtract(expected, found))
+                what = "its fills do not add up to it"
                 self._breaks.append(
-                    Break(order.transactionId, show(expected), show(found), difference)
+                    Break(order.transactionId, show(expected), show(found), difference, what)
                 )
 
+    # The report -----------------------------------------------------------------------
 
-def _place(record: Record) -> tuple[str, str]:
-    wallet = record.account.wallet if record.account else None
-    return wallet or "", record.asset or ""
+    def report(self, *, cut: bool, covered: Mapping[str, int | None] | None = None) -> Verification:
+        """What was proven of all records heard.
+
+        Args:
+            cut: More would have come.
+            covered: For each type, from when on the answer is whole; null: it is not at all.
+        """
+        self._covered.update(dict.fromkeys(self._asked, 0) if covered is None else covered)
+        if cut:
+            self._instant, self._orders = [], []
+        self._close_instant()
+        self._close_orders()
+        chains = tuple(self._held(chain.report()) for _, chain in sorted(self._chains.items()))
+        orders = OrderReport(
+            self._checked,
+            holds=not self._breaks,
+            breaks=tuple(self._breaks),
+            fills_without_order=len(self._open),
+        )
+        checks = tuple(self._results(chains, orders))
+        return Verification(verdict(checks), checks, self._unproven(), chains, orders)
+
+    def _results(self, chains: tuple[ChainReport, ...], orders: OrderReport) -> Iterable[Check]:
+        makers: dict[str, Callable[[], Check]] = {
+            LEDGER_ARITHMETIC: lambda: judged(LEDGER_ARITHMETIC, self._lines, self._wrong_lines),
+            LEDGER_CHAIN: lambda: _chain_check(chains),
+            HOLDINGS: lambda: self._holdings_check(chains),
+            ORDERS: lambda: self._order_check(orders),
+            SPOT_FILLS: lambda: self._trades_check(SPOT_FILLS, self._spot),
+            FUTURES_FILLS: lambda: self._trades_check(FUTURES_FILLS, self._futures),
+            CLOSED_PNL: self._closings_check,
+            SETTLEMENTS: self._settlements_check,
+            TRANSFERS: self._transfers_check,
+            DEPOSITS: lambda: self._funds_check(DEPOSITS, self._deposits),
+            WITHDRAWALS: lambda: self._funds_check(WITHDRAWALS, self._withdrawals),
+            LEVERAGE_TOKENS: lambda: self._funds_check(LEVERAGE_TOKENS, self._tokens),
+        }
+        for name, needed in CHECKS.items():
+            missing = [kind for kind in needed if not self._has(kind)]
+            if missing and self._asked:
+                reason = f"It needs {' and '.join(needed)} in one request."
+                yield Check(name, State.NOT_CHECKED, 0, 0, 0, (), reason)
+            else:
+                yield makers[name]()
+
+    def _has(self, kind: str) -> bool:
+        if kind == "futures":
+            return bool(self._asked & {"futures_linear", "futures_inverse"})
+        return kind in self._asked
+
+    def _span(self, *kinds: str) -> Span:
+        """Where all of these types are whole."""
+        starts = [self._covered.get(kind) for kind in kinds]
+        known = [start for start in starts if start is not None]
+        whole = len(known) == len(starts)
+        return Span(max(known, default=0), self._below_ms) if whole else NOWHEN
+
+    def _judged(self, left: Iterable[Left]) -> list[Left]:
+        """Those that have room for their counterpart in the range."""
+        return [o for o in left if self._span_of(o.record).holds(o.record.timestamp, EDGE_MS)]
+
+    def _span_of(self, record: Record) -> Span:
+        """Where both the ledger and the type of an event are whole."""
+        kind = record.type
+        if kind == "ledger":
+            market = record.instrument
+            kind = CATEGORIES.get(market.category, kind) if market else kind
+        return self._span("ledger", kind)
+
+    def _order_check(self, orders: OrderReport) -> Check:
+        if not self._orders_asked:
+            reason = "It needs spot_orders, not trades alone."
+            return Check(ORDERS, State.NOT_CHECKED, 0, 0, 0, (), reason)
+        span = self._span(*(["spot_orders"] if self._asked else []))
+        left = [
+            fills.newest for fills in self._open.values() if fills.newest.timestamp < span.below_ms
+        ]
+        opened = [
+            Left(fill, "its order is not in the range", "1", "0", sure=False) for fill in left
+        ]
+        found = judged(ORDERS, orders.checked, opened, ORDER_LEFT, overflowed=self._overflowed)
+        if not orders.breaks:
+            return found
+        breaks = (*orders.breaks, *found.breaks)[:BREAKS_MAX]
+        return replace(found, state=State.BROKEN, broken=len(orders.breaks), breaks=breaks)
+
+    def _trades_check(self, name: str, trades: Trades) -> Check:
+        left = self._judged(trades.left())
+        return judged(name, trades.checked, left, MOVE_LEFT, overflowed=trades.overflowed)
+
+    def _closings_check(self) -> Check:
+        closings = self._closings
+        left = self._judged(closings.left())
+        reason = "The order began before the range: what it gained there is not in the ledger's."
+        checked = closings.checked + len(closings.wrong)
+        return judged(
+            CLOSED_PNL, checked, [*closings.wrong, *left], reason, overflowed=closings.overflowed
+        )
+
+    def _settlements_check(self) -> Check:
+        events, lines = self._settlements.left()
+        left = [
+            Left(r, "the ledger has no line of this amount", key[-1], "none", r.kind != "delivery")
+            for key, r in events
+        ] + [
+            Left(r, "no session or delivery of this amount", key[-1], "none", r.kind != "delivery")
+            for key, r in lines
+        ]
+        left = self._judged(left)
+        reason = "Bybit does not say whether `deliveryRpl` is before fees."
+        return judged(
+            SETTLEMENTS, self._settlements.checked, left, reason,
+            overflowed=self._settlements.overflowed,
+        )  # fmt: skip
+
+    def _transfers_check(self) -> Check:
+        moves, span = self._transfers, self._span("ledger", "transfers")
+        events, lines = moves.left()
+        left = [
+            Left(record, f"the book of {key[0]} has no line of it", key[2], "none")
+            for key, record in events
+            if key[0] in self._wallets and span.holds(record.timestamp, TRANSFER_MS)
+        ]
+        left += [
+            one for one in _unlisted(lines) if span.holds(one.record.timestamp, TRANSFER_MS)
+        ]  # fmt: skip
+        return judged(TRANSFERS, moves.checked, left, MOVE_LEFT, overflowed=moves.overflowed)
+
+    def _funds_check(self, name: str, moves: Moves) -> Check:
+        """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
+        kind = CHECKS[name][1]
+        span, margin_ms = self._span("ledger", kind), max(EDGE_MS, moves.tolerance_ms)
+        events, lines = moves.left()
+        left: list[Left] = []
+        for key, record in events:
+            # Credited to the trading wallet at once, or sent from it, it is a transfer there.
+            if self._transfers.take_line(("UNIFIED", *key), record.timestamp) is not None:
+                continue
+            left.append(Left(record, "no book has a line of it", key[-1], "none"))
+        refunds = {key for key, _ in self._given_up}
+        for key, line in lines:
+            undone = (key[0], key[-1].removeprefix("-")) in refunds
+            left.append(Left(line, f"none of the {kind} is this", key[-1], "none", not undone))
+        left = [one for one in left if span.holds(one.record.timestamp, margin_ms)]
+        return judged(name, moves.checked, left, MOVE_LEFT, overflowed=moves.overflowed)
+
+    # Holdings --------------------------------------------------------------------------
+
+    def _held(self, chain: ChainReport) -> ChainReport:
+        holding = self._holdings.get((chain.wallet, chain.asset))
+        if holding is None or holding.balance is None:
+            return chain
+        return replace(chain, held=holding.balance.total)
+
+    def _holdings_check(self, chains: tuple[ChainReport, ...]) -> Check:
+        why_not = self._no_holdings()
+        if why_not is not None:
+            return Check(HOLDINGS, State.NOT_CHECKED, 0, 0, 0, (), why_not)
+        breaks, checked = [], 0
+        for chain in chains:
+            if chain.wallet not in HELD_WALLETS:
+                continue
+            checked += 1
+            holding = self._holdings.get((chain.wallet, chain.asset))
+            total, told = ZERO, [ZERO]
+            if holding is not None and holding.balance is not None:
+                total = Decimal(holding.balance.total or 0)
+                # Bybit's figure of a wallet may hold what was borrowed, its book does not.
+                told = [total, subtract(total, Decimal(holding.balance.borrowed or 0))]
+            closing = Decimal(chain.closing)
+            if closing not in told:
+                name = holding.transactionId if holding else f"{chain.wallet}:{chain.asset}"
+                what = f"{chain.asset} in {chain.wallet} is not what its book ends with"
+                difference = show(subtract(closing, total))
+                breaks.append(Break(name, chain.closing, show(total), difference, what))
+        return settled(HOLDINGS, checked, breaks)
+
+    def _no_holdings(self) -> str | None:
+        """Why holdings prove nothing here."""
+        if self._covered.get("holdings") is None or self._covered.get("ledger") is None:
+            return "They, or the ledger, could not be read."
+        seen_ms = max((holding.timestamp for holding in self._holdings.values()), default=None)
+        if seen_ms is None:
+            return "There are none in this answer."
+        if seen_ms - self._below_ms > SNAPSHOT_LAG_MS:
+            return "The range ends before now."
+        return None
+
+    def _unproven(self) -> tuple[Unproven, ...]:
+        found = list(ALWAYS_UNPROVEN)
+        if self._wallets - HELD_WALLETS:
+            found.append(HOLDINGS_UNPROVEN)
+        if self._has("futures"):
+            found.append(PNL_UNPROVEN)
+        if "ledger" in self._asked:
+            found.append(OLD_BOOKS_UNPROVEN)
+        return tuple(found)
 
 
-def _after(record: Record) -> Decimal:
-    assert record.balance is not None
-    return Decimal(record.balance.after or 0)
+def _chain_check(chains: tuple[ChainReport, ...]) -> Check:
+    breaks = [one for chain in chains for one in chain.breaks]
+    return settled(LEDGER_CHAIN, sum(chain.records for chain in chains), breaks)
 
 
-def _change(record: Record) -> Decimal:
-    assert record.balance is not None
-    return Decimal(record.balance.change or 0)
+def _unlisted(lines: list[tuple[tuple[str, ...], Record]]) -> list[Left]:
+    """Lines of transfers that no list has.
 
-
-def _before(line: Record) -> Decimal:
-    return subtract(_after(line), _change(line))
-
-
-def _newest_balance(lines: list[Record]) -> Decimal | None:
-    """The balance after the last line of an instant: more lines end there than begin there.
-
-    None where they make a round.
+    One out of a wallet and one into another of the same amount are a move of the account's own.
+    The lists have every one that involves the funding wallet; of those between trading wallets
+    the moves of an upgrade are in none.
     """
-    surplus = Counter(_after(line) for line in lines)
-    surplus.subtract(_before(line) for line in lines)
-    return next((balance for balance, count in surplus.items() if count > 0), None)
+    left: list[Left] = []
+    waiting: dict[tuple[str, str], list[tuple[str, Record]]] = {}
+    for (wallet, coin, change), line in lines:
+        opposite = change[1:] if change[0] == "-" else f"-{change}"
+        others = waiting.get((coin, opposite), [])
+        near = [o for o in others if o[0] != wallet and _near(o[1], line, TRANSFER_MS)]
+        if not near:
+            waiting.setdefault((coin, change), []).append((wallet, line))
+            continue
+        others.remove(near[0])
+        if FUND_WALLET in (wallet, near[0][0]):
+            left.append(Left(line, "the transfer that it books is missing", change, "none"))
+    single = [line for found in waiting.values() for _, line in found]
+    what = "no transfer has this amount"
+    return left + [Left(r, what, r.amount or "", "none", sure=False) for r in single]
 
 
-def chained(lines: list[Record], start: Decimal) -> list[Record]:
-    """Lines of one instant, newest first, so that each begins where the next older one ends.
-
-    Balances are the nodes of a graph and lines its edges: the order is a path that takes every
-    edge once (Hierholzer 1873). Where there is none, the lines come as they are.
-    """
-    if len(lines) == 1:
-        return lines
-    ends_at: dict[Decimal, list[Record]] = {}
-    for line in lines:
-        ends_at.setdefault(_after(line), []).append(line)
-    path: list[Record] = []
-    stack: list[tuple[Decimal, Record | None]] = [(start, None)]
-    while stack:
-        balance, newer = stack[-1]
-        if onward := ends_at.get(balance):
-            older = onward.pop()
-            stack.append((_before(older), older))
-        else:
-            stack.pop()
-            if newer is not None:
-                path.append(newer)
-    path.reverse()
-    return path if len(path) == len(lines) else lines
+def _near(one: Record, other: Record, tolerance_ms: int) -> bool:
+    return abs(one.timestamp - other.timestamp) <= tolerance_ms

@@ -5,6 +5,9 @@ exchange's cursor; it hands records on in order, and only when nothing newer can
 it has reached is its *frontier*: all records with a later time have been handed on, so a merge of
 many walkers need not wait for one that has nothing to say.
 
+What an answer does not need is not asked for: pages are no larger than its limit wants, and a
+walker stops where enough later records are at hand (`Demand`).
+
 Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, `READY_MAX` records. For a short
 answer little is read ahead, as most of it would be thrown away.
 """
@@ -12,8 +15,10 @@ answer little is read ahead, as most of it would be thrown away.
 import asyncio
 import heapq
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from onebook.transactions.adapter import NOT_ASKED, SNAPSHOT, Page, Reader, Source, Window
 from onebook.transactions.failures import Reason, SourceFailed, TooOld
@@ -26,6 +31,11 @@ PAGES_AHEAD_SHORT: Final = 1
 PAGES_SPARSE: Final = 1  # windows with no more pages than this are read ahead in any case
 READY_MAX: Final = 500
 PAGES_MAX: Final = 5_000  # of one window: half a million rows a week
+SMALL_ANSWER: Final = 100  # up to here nothing is read ahead before every source has spoken
+DEMAND_MAX: Final = 1_000  # records for which it is worth finding out how far back they reach
+PAGE_ROWS_MIN: Final = 10
+PAGE_ROWS_SPARE: Final = 5  # rows that are read and not wanted: of the second of the window's end
+SMALL_PAGE_LAG_MS: Final = 1_000  # beyond, the rows of a page do not say what is still to come
 RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
 NOTHING_LEFT_MS: Final = -(1 << 61)
 NOT_STARTED_MS: Final = 1 << 61
@@ -57,23 +67,29 @@ class Sorter:
         self._wanted = wanted
         self._held: list[Keyed] = []
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._last = wanted.after
+        self._last = FIRST
         self.disordered = 0
         self.duplicates = 0
 
     def push(self, records: list[Record], *, snapshot: bool) -> None:
         """Take records in; those out of range or already delivered fall away."""
         for record in records:
-            key = Key(NOTHING_LEFT_MS, record.transactionId) if snapshot else key_of(record)
-            if not snapshot and not self._wanted.from_ms <= record.timestamp <= self._wanted.to_ms:
-                continue
-            if key <= self._wanted.after:
+            key = key_of(record)
+            if not (self._snapshot_wanted(key) if snapshot else self._in_range(key)):
                 continue
             if record.transactionId in self._seen:
                 self.duplicates += 1
                 continue
             self._seen[record.transactionId] = None
             heapq.heappush(self._held, (key, record))
+
+    def _in_range(self, key: Key) -> bool:
+        wanted = self._wanted
+        return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
+
+    def _snapshot_wanted(self, key: Key) -> bool:
+        """Every page takes a snapshot of its own time, so what was given out goes by id."""
+        return key.record_id > self._wanted.after.record_id
 
     def release(self, frontier_ms: int) -> Iterator[Keyed]:
         """Every held record that is later than the frontier, in order."""
@@ -88,6 +104,45 @@ class Sorter:
             self._seen.popitem(last=False)
 
 
+class Demand:
+    """How far back an answer reaches at most: what is older is not read.
+
+    Args:
+        limit: Records of the answer; None for all.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._horizon_ms = NOTHING_LEFT_MS
+        self._bounded = limit is not None and limit <= DEMAND_MAX
+        self._open = limit is None or limit > SMALL_ANSWER
+        self._changed = asyncio.Event()
+
+    def update(self, walkers: Sequence["Walker"], left: int | None) -> None:
+        """Look at what is at hand; `left` more records are wanted."""
+        if not self._bounded or left is None:
+            return
+        begun = self._open or all(walker.begun or walker.finished for walker in walkers)
+        horizon_ms = self._horizon_ms
+        if sum(len(walker.ready) for walker in walkers) >= left:
+            # Two sources of one event count once.
+            keys = {keyed[0] for walker in walkers for keyed in walker.ready}
+            if len(keys) >= left:
+                horizon_ms = -heapq.nsmallest(left, keys)[-1].negative_ms
+        if (begun, horizon_ms) != (self._open, self._horizon_ms):
+            self._open, self._horizon_ms = begun, horizon_ms
+            self._changed.set()
+
+    def wants(self, newest_ms: int) -> bool:
+        """Whether records of this time and older may still be in the answer."""
+        return self._open and newest_ms >= self._horizon_ms
+
+    async def wanted(self, newest_ms: int) -> None:
+        """Wait until records of this time and older are wanted."""
+        while not self.wants(newest_ms):
+            self._changed.clear()
+            await self._changed.wait()
+
+
 class Walker:
     """One source of one request on its way back in time. Owned: `close` it."""
 
@@ -99,12 +154,14 @@ class Walker:
         *,
         now_ms: Callable[[], int],
         progress: asyncio.Event,
+        demand: Demand | None = None,
         long: bool = True,
         lost_before_ms: int | None = None,
     ) -> None:
         self.source = source
         self.ready: deque[Keyed] = deque()
         self.frontier_ms = NOT_STARTED_MS
+        self.begun = False
         self.finished = False
         self.failure: SourceFailed | None = None
         self.defect: Exception | None = None
@@ -121,6 +178,8 @@ class Walker:
         self._room = asyncio.Event()
         self._sorter = Sorter(wanted)
         self._streams: deque[_WindowStream] = deque()
+        self._demand = demand or Demand()
+        self._next: Window | None = None
         self._ahead_max = 1
         self._long = long
         self._task = asyncio.create_task(self._run(), name=f"walk {source.name}")
@@ -208,8 +267,7 @@ class Walker:
 
     async def _read_next(self, windows: Iterator[Window], cutter: Cutter | None) -> bool:
         """Read the newest window that is left to its end; say whether there was one."""
-        while len(self._streams) < self._ahead_max and (window := next(windows, None)):
-            self._streams.append(_WindowStream(self, window, long=self._long))
+        await self._begin(windows)
         if not self._streams:
             return False
         assert cutter is not None
@@ -228,6 +286,25 @@ class Walker:
         await self._hand_on(min(self.frontier_ms, self._oldest_ahead(stream.window)))
         return True
 
+    async def _begin(self, windows: Iterator[Window]) -> None:
+        """Begin as many windows as may be read side by side, if they are wanted."""
+        while len(self._streams) < self._ahead_max:
+            self._next = self._next or next(windows, None)
+            if self._next is None:
+                return
+            newest_ms = self._next.to_ms - 1 + self.source.lag_ms
+            if self.begun and not self._demand.wants(newest_ms):
+                if self._streams:
+                    return
+                await self._demand.wanted(newest_ms)
+            self._streams.append(_WindowStream(self, self._next, long=self._long))
+            self._next = None
+
+    async def wanted(self, newest_ms: int) -> None:
+        """Wait until rows of this time and older are wanted."""
+        if not self.source.untimed:
+            await self._demand.wanted(newest_ms + self.source.lag_ms)
+
     def _frontier_of(self, page: Page, window: Window) -> int:
         """Later pages hold what Bybit's own time puts before this page's last row; a record's
         time is at most `lag_ms` later than that.
@@ -241,6 +318,7 @@ class Walker:
         return window.from_ms - 1 + self.source.lag_ms
 
     async def _accept(self, page: Page, frontier_ms: int, *, snapshot: bool = False) -> None:
+        self.begun = True
         self.pages += page is not NOT_ASKED
         self.unreadable += page.unreadable
         if page.kept_from_ms is not None:
@@ -315,7 +393,18 @@ class _WindowStream:
             if cursor in seen or is_last(source, page.rows, full_page=full_page):
                 return
             seen.add(cursor)
+            await self._walker.wanted(unread_ms - 1)
         raise SourceFailed(Reason.EXCHANGE_ERROR, "A window has more pages than believable.")
+
+
+def fitted(source: Source, limit: int | None) -> Source:
+    """A source with pages no larger than an answer of `limit` records can use."""
+    if limit is None or not source.window_ms or source.untimed:
+        return source
+    rows = max(PAGE_ROWS_MIN, limit + PAGE_ROWS_SPARE)
+    if rows >= source.page_rows or source.lag_ms > SMALL_PAGE_LAG_MS:
+        return source
+    return replace(source, page_rows=rows, page_rows_least=min(rows, source.page_rows_least))
 
 
 def is_last(source: Source, rows: int, *, full_page: bool) -> bool:

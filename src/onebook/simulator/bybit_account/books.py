@@ -30,16 +30,17 @@ class Books:
         cash: int,
         *,
         fee: int = 0,
+        tax: int = 0,
         fill: Fill | None = None,
         size: int = 0,
         funding: int | None = None,
-        kind: str = "TRADE",
+        kind: str = "",
         wallet: str = "",
     ) -> None:
         """Book one line, in the wallet that the account's mode has for it."""
         wallet = wallet or self._modes.wallet(at_ms, fill.market if fill else None)
         held = self.held[wallet]
-        change = cash + (funding or 0) - fee
+        change = cash + (funding or 0) - fee - tax
         held[coin] += change
         if fill is None:
             line = Line(
@@ -50,9 +51,9 @@ class Books:
             spot = fill.market.category == "spot"
             line = Line(
                 f"{UID}_{fill.market.symbol}_{seq}", fill.market.symbol, fill.market.category,
-                fill.side, "SETTLEMENT" if funding is not None else "TRADE",
+                fill.side, kind or ("SETTLEMENT" if funding is not None else "TRADE"),
                 cash if spot else fill.quantity, size, coin, fill.price, funding, fee, cash,
-                change, held[coin], fill.rate, fill.execution_id, fill.order_id, fill.link_id,
+                change, held[coin], fill.rate, fill.execution_id, fill.order_id, fill.link_id, tax,
             )  # fmt: skip
         self.tables[wallet].append(at_ms, seq, line)
 

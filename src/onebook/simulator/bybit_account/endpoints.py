@@ -55,11 +55,11 @@ class Listing(NamedTuple):
     shows_ms: int | None = None  # older rows are left out without a word
 
 
-def _by_category(tables: str, *, but: str = "") -> Callable[[Account, Query], Table]:
+def _by_category(tables: str) -> Callable[[Account, Query], Table]:
     def table(account: Account, query: Query) -> Table:
         category = query.get("category", "")
         found = getattr(account, tables).get(category)
-        if found is None or category == but:
+        if found is None:
             raise Refused(181001, "category only support linear, inverse or spot")
         assert isinstance(found, Table)
         return found
@@ -190,8 +190,8 @@ LISTINGS: Final = {
         keeps_ms=TWO_YEARS_MS, permission=CONTRACT, wanted=_line_wanted,
     ),
     "/v5/pre-upgrade/execution/list": Listing(
-        _by_category("former_executions", but="spot"), _pure(rows.former_execution), WEEK_MS, 50,
-        100, TOKEN, keeps_ms=TWO_YEARS_MS, wanted=_fill_wanted,
+        _by_category("former_executions"), _pure(rows.former_execution), WEEK_MS, 50, 100, TOKEN,
+        keeps_ms=TWO_YEARS_MS, wanted=_fill_wanted,
     ),
     "/v5/pre-upgrade/order/history": Listing(
         _by_category("former_orders"), _pure(rows.former_order), WEEK_MS, 20, 50, TOKEN,

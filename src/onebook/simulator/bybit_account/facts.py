@@ -1,5 +1,6 @@
 """What the simulated account remembers of each event; amounts are integers of 10^-12."""
 
+from collections import Counter
 from typing import NamedTuple
 
 
@@ -35,6 +36,7 @@ class Fill(NamedTuple):
     maker: bool
     closed: int
     left: int
+    tax: int = 0  # on the fee, in its coin
 
 
 class Order:
@@ -47,7 +49,7 @@ class Order:
         "done_value",
         "entry_value",
         "fee",
-        "fee_coin",
+        "fees",
         "fills",
         "link_id",
         "market",
@@ -73,7 +75,7 @@ class Order:
         self.done = 0
         self.done_value = 0
         self.fee = 0
-        self.fee_coin = ""
+        self.fees: Counter[str] = Counter()
         self.fills = 0
         self.closing = False
         self.entry_value = 0
@@ -101,6 +103,7 @@ class Line(NamedTuple):
     trade_id: str
     order_id: str
     link_id: str
+    tax: int = 0
 
 
 class FundLine(NamedTuple):
@@ -140,10 +143,19 @@ class Closed(NamedTuple):
 class Deposit:
     """A row of a deposit list; its status can still change."""
 
-    __slots__ = ("amount", "coin", "created_ms", "credited_ms", "internal", "status", "tx_id")
+    __slots__ = (
+        "amount", "blocked", "coin", "created_ms", "credited_ms", "internal", "status", "tx_id",
+    )  # fmt: skip
 
     def __init__(
-        self, coin: str, amount: int, created_ms: int, tx_id: str, *, internal: bool
+        self,
+        coin: str,
+        amount: int,
+        created_ms: int,
+        tx_id: str,
+        *,
+        internal: bool,
+        blocked: bool = False,
     ) -> None:
         self.coin = coin
         self.amount = amount
@@ -151,13 +163,16 @@ class Deposit:
         self.credited_ms = 0
         self.tx_id = tx_id
         self.internal = internal
+        self.blocked = blocked
         self.status = 1
 
 
 class Withdrawal:
     """A row of `/v5/asset/withdraw/query-record`; its status can still change."""
 
-    __slots__ = ("amount", "coin", "created_ms", "fee", "internal", "status", "tx_id", "updated_ms")
+    __slots__ = (
+        "amount", "coin", "created_ms", "fee", "internal", "status", "tax", "tx_id", "updated_ms",
+    )  # fmt: skip
 
     def __init__(
         self, coin: str, amount: int, fee: int, created_ms: int, tx_id: str, *, internal: bool
@@ -165,6 +180,7 @@ class Withdrawal:
         self.coin = coin
         self.amount = amount
         self.fee = fee
+        self.tax = 0
         self.created_ms = created_ms
         self.updated_ms = created_ms
         self.tx_id = tx_id

@@ -7,8 +7,11 @@ from typing import Final
 KINDS: Final = (
     "10000",  # server timeout, HTTP 200
     "10016",  # server error, HTTP 200
+    "-1",  # "request expired", HTTP 200
     "10006",  # the limit of the path, HTTP 200
     "429",  # system-level protection
+    "403",  # the country of the address is refused, an HTML page of the edge
+    "404",  # the account's mode does not have the path
     "502",  # the edge, with an HTML body
     "truncated",  # half of the body
     "reset",  # the connection is gone
@@ -33,7 +36,7 @@ class Faults:
         self.rate = rate
         self.slow_s = slow_s
         self.served: Counter[tuple[str, str]] = Counter()
-        self._kinds = kinds
+        self.kinds = kinds
         self._random = Random(seed)  # noqa: S311  # a simulation
         self._queued: dict[str, deque[str]] = defaultdict(deque)
 
@@ -50,6 +53,6 @@ class Faults:
         return kind
 
     def _drawn(self) -> str:
-        if not self._kinds or self._random.random() >= self.rate:
+        if not self.kinds or self._random.random() >= self.rate:
             return ""
-        return self._random.choice(self._kinds)
+        return self._random.choice(self.kinds)

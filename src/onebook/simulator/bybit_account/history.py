@@ -1,8 +1,9 @@
 """An account's history of years, generated: deterministic, and true to the identities Bybit keeps.
 
 What holds by construction, and what a reader can therefore prove: per coin every ledger balance is
-the one before plus the change; `change = cashFlow + funding - fee`; the fills of an order add up
-to it; `closedPnl` is exit less entry less fees; ids grow with time. Several events share a
+the one before plus the change; `change = cashFlow + funding - fee` less taxes; the fills of an
+order add up to it; `closedPnl` is exit less entry less fees, and exit less entry what the ledger
+booked; what is held is what all events add up to; ids grow with time. Several events share a
 millisecond, deliberately.
 """
 
@@ -10,6 +11,7 @@ import hashlib
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -43,6 +45,7 @@ RATES: Final = {
 }
 RATE_TEXTS: Final = {"spot": SPOT_RATE, "linear": LINEAR_RATE, "inverse": INVERSE_RATE}
 MAKER_REBATE: Final = UNIT // 10_000
+GST: Final = UNIT * 18 // 100
 
 TENTH, CENT, MILLI, MICRO = UNIT // 10, UNIT // 100, UNIT // 1_000, UNIT // 1_000_000
 TEN_THOUSANDTH, HUNDRED_THOUSANDTH = UNIT // 10_000, UNIT // 100_000
@@ -57,6 +60,11 @@ MARKETS: Final = (
     Market("linear", "BTCPERP", "BTC", "USDC", "USDC", 60_000 * UNIT, TENTH, MILLI),
     Market("inverse", "BTCUSD", "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
 )
+FUND_TEXTS: Final = {
+    "Earn": "Easy Earn | Flexible Interest Distribution",
+    "Convert": "Convert",
+    "Airdrop": "Airdrop Bonus",
+}
 WEIGHTS: Final = (22, 14, 5, 9, 24, 14, 5, 7)
 COINS: Final = ("USDT", "BTC", "ETH", "USDC")
 
@@ -135,6 +143,7 @@ class Account:
         self._holdings: dict[Market, Holding] = defaultdict(Holding)
         self._queue: list[tuple[int, int, Callable[[int], None]]] = []
         self._fills = 0
+        self._closed: set[str] = set()
         self._generate()
 
     @property
@@ -157,6 +166,8 @@ class Account:
         for tables in (self.orders, self.closed):
             for table in tables.values():
                 table.entries.sort(key=lambda entry: (entry.at_ms, entry.seq))
+            if tables is self.orders:
+                self._close_open_orders()
         self.deposits.entries.sort(key=lambda entry: (entry.at_ms, entry.seq))
         self._split()
 
@@ -203,12 +214,13 @@ class Account:
         for at_ms in range(first, self.history.to_ms, FUNDING_MS):
             self._at(at_ms, self._funding)
         for at_ms in range(first + 90 * DAY_MS, self.history.to_ms, 90 * DAY_MS):
-            self._at(at_ms, self._deliver)
+            self._at(at_ms, self._buy_dated)
 
     def _schedule_odds(self) -> None:
         """What the ledger also knows: interest, airdrops, leverage tokens, types yet unknown."""
         kinds = ("INTEREST", "AIRDROP", "FEE_REFUND", "FLEXIBLE_STAKING_REDEMPTION",
-                 "SOMETHING_NEW", "TOKENS_SUBSCRIPTION", "TOKENS_REDEMPTION")  # fmt: skip
+                 "SOMETHING_NEW", "TOKENS_SUBSCRIPTION", "TOKENS_REDEMPTION", "CURRENCY_SELL",
+                 "Earn", "Convert", "Airdrop")  # fmt: skip
         first = self.history.from_ms + DAY_MS + 17
         for index, at_ms in enumerate(range(first, self.history.to_ms, 3 * DAY_MS)):
             self._at(at_ms, partial(self._odd, kind=kinds[index % len(kinds)]))
@@ -273,18 +285,19 @@ class Account:
         if order.closing:  # another order may have closed it in between
             size = min(size, abs(holding.size))
         if not size:
-            return self._cancel_rest(at_ms, order)
+            self._cancel_rest(at_ms, order)
+            return self._close(at_ms, order)
         price = self._walk(market)
         value = quotient(size, price) if market.category == "inverse" else product(price, size)
         seq = self._next()
         if market.category == "spot":
-            fill = self._spot_fill(order, seq, price, size, value)
+            fill = self._spot_fill(at_ms, order, seq, price, size, value)
         else:
-            fill = self._contract_fill(order, holding, seq, price, size, value)
+            fill = self._contract_fill(at_ms, order, holding, seq, price, size, value)
         order.done += size
         order.done_value += value
         order.fee += fill.fee
-        order.fee_coin = fill.fee_coin
+        order.fees[fill.fee_coin] += fill.fee
         order.fills += 1
         order.updated_ms = at_ms
         order.status = "Filled" if order.done == order.quantity else "PartiallyFilled"
@@ -293,7 +306,7 @@ class Account:
         self._book_fill(at_ms, fill, holding)
         if ended and order.status == "PartiallyFilled":
             order.status = "Cancelled"
-        if ended and order.closing:
+        if ended:
             self._close(at_ms, order)
 
     def _walk(self, market: Market) -> int:
@@ -302,7 +315,14 @@ class Account:
         self._prices[market] = min(high, max(low, moved)) // market.price_step * market.price_step
         return self._prices[market]
 
-    def _spot_fill(self, order: Order, seq: int, price: int, size: int, value: int) -> Fill:
+    def _tax(self, at_ms: int, market: Market, fee: int, *, due: bool) -> int:
+        """What is taken on a fee; the former modes knew no taxes."""
+        taxed = due and fee > 0 and self.modes.wallet(at_ms, market) == UNIFIED
+        return product(fee, GST) if taxed else 0
+
+    def _spot_fill(
+        self, at_ms: int, order: Order, seq: int, price: int, size: int, value: int
+    ) -> Fill:
         market, buy = order.market, order.side == "Buy"
         maker = self._random.random() < 0.4
         rebate = maker and self._random.random() < 0.05
@@ -323,14 +343,22 @@ class Account:
             market.base if in_base else market.quote,
             self._random.random() < 0.5,
             "-0.0001" if rebate else SPOT_RATE,
-            "Trade",
+            "FutureSpread" if seq % 53 == 0 else "Trade",
             maker,
             0,
             order.quantity - order.done - size,
+            self._tax(at_ms, market, fee, due=seq % 41 == 0),
         )
 
     def _contract_fill(
-        self, order: Order, holding: Holding, seq: int, price: int, size: int, value: int
+        self,
+        at_ms: int,
+        order: Order,
+        holding: Holding,
+        seq: int,
+        price: int,
+        size: int,
+        value: int,
     ) -> Fill:
         market = order.market
         fee = product(value, RATES[market.category])
@@ -371,21 +399,32 @@ class Account:
             self._random.random() < 0.3,
             closed,
             order.quantity - order.done - size,
+            self._tax(at_ms, market, fee, due=seq % 43 == 0),
         )
 
     def _book_fill(self, at_ms: int, fill: Fill, holding: Holding) -> None:
         market = fill.market
         if market.category != "spot":
             return self._book(
-                at_ms, market.settle, self._gross, fee=fill.fee, fill=fill, size=holding.size
-            )
+                at_ms, market.settle, self._gross, fee=fill.fee, tax=fill.tax, fill=fill,
+                size=holding.size,
+            )  # fmt: skip
         sign = 1 if fill.side == "Buy" else -1
-        base_fee = fill.fee if fill.fee_coin == market.base else 0
-        self._book(at_ms, market.base, sign * fill.quantity, fee=base_fee, fill=fill, size=0)
-        quote_fee = fill.fee if fill.fee_coin == market.quote else 0
-        self._book(at_ms, market.quote, -sign * fill.value, fee=quote_fee, fill=fill, size=0)
+        for coin, cash in ((market.base, sign * fill.quantity), (market.quote, -sign * fill.value)):
+            charged = {"fee": fill.fee, "tax": fill.tax} if fill.fee_coin == coin else {}
+            self._book(at_ms, coin, cash, fill=fill, size=0, **charged)
+
+    def _close_open_orders(self) -> None:
+        """What an order has closed so far is shown before it has ended."""
+        for table in self.orders.values():
+            for entry in table.entries:
+                self._close(entry.facts.updated_ms, entry.facts)
 
     def _close(self, at_ms: int, order: Order) -> None:
+        """Show what an order realised, once."""
+        if not order.closing or not order.done or order.order_id in self._closed:
+            return
+        self._closed.add(order.order_id)
         closed = Closed(
             order.market,
             order.order_id,
@@ -397,7 +436,7 @@ class Account:
             order.fee,
             order.fills,
             order.created_ms,
-            at_ms + 5,
+            min(at_ms + 5, self.history.to_ms),
         )
         self.closed[order.market.category].append(order.created_ms, self._next(), closed)
 
@@ -419,15 +458,55 @@ class Account:
                         market.settle, False, text, "Funding", False, 0, 0)  # fmt: skip
             self.executions[market.category].append(at_ms, seq, fill)
             self._fills += 1
-            self._book(at_ms, market.settle, 0, fill=fill, size=holding.size, funding=-paid)
-            if market.settle == "USDC":
-                facts = Delivered(market, side, size, price, -paid, 0)
-                self.sessions.append(at_ms, self._next(), facts)
+            session = self._session(at_ms, market, holding, side, price, value)
+            self._book(at_ms, market.settle, session, fill=fill, size=holding.size, funding=-paid)
 
-    def _deliver(self, at_ms: int) -> None:
-        for market in (MARKETS[5], MARKETS[7]):
-            facts = Delivered(market, "Buy", UNIT, self._prices[market], UNIT * 3 // 2, CENT)
-            self.deliveries[market.category].append(at_ms, self._next(), facts)
+    def _session(
+        self, at_ms: int, market: Market, holding: Holding, side: str, price: int, value: int
+    ) -> int:
+        """Settle a session of a contract in USDC: its position goes on at today's price."""
+        if market.settle != "USDC":
+            return 0
+        gained = (value - holding.entry_value) * (1 if holding.size > 0 else -1)
+        holding.entry_value = value
+        size = holding.size  # of a short position it is negative
+        facts = Delivered(market, side, size, price, gained, 0)
+        self.sessions.append(at_ms, self._next(), facts)
+        return gained
+
+    def _buy_dated(self, at_ms: int) -> None:
+        """Buy contracts that expire a day later."""
+        for market in _dated(at_ms + DAY_MS):
+            size = 1_000 * UNIT if market.category == "inverse" else UNIT
+            bought = self._dated_fill(at_ms, market, "Buy", "Trade", size, market.price)
+            self._book(at_ms, market.settle, 0, fee=bought.fee, fill=bought, size=size)
+            deliver = partial(self._deliver, market=market, bought=bought)
+            self._at(at_ms + DAY_MS, deliver)
+
+    def _deliver(self, at_ms: int, market: Market, bought: Fill) -> None:
+        kind = "Settle" if market.category == "inverse" else "Delivery"
+        price = market.price + market.price // 100
+        sold = self._dated_fill(at_ms, market, "Sell", kind, bought.quantity, price)
+        gained = sold.value - bought.value
+        gained = -gained if market.category == "inverse" else gained
+        self._book(at_ms, market.settle, gained, fee=sold.fee, fill=sold, kind="DELIVERY")
+        facts = Delivered(market, "Buy", sold.quantity, price, gained, sold.fee)
+        self.deliveries[market.category].append(at_ms, self._next(), facts)
+
+    def _dated_fill(
+        self, at_ms: int, market: Market, side: str, kind: str, size: int, price: int
+    ) -> Fill:
+        seq = self._next()
+        value = quotient(size, price) if market.category == "inverse" else product(price, size)
+        closed = size if side == "Sell" else 0
+        fill = Fill(
+            market, _uuid(seq), _uuid(seq + 1), "", side, price, size, value,
+            product(value, RATES[market.category]), market.settle, True,
+            RATE_TEXTS[market.category], kind, False, closed, 0,
+        )  # fmt: skip
+        self.executions[market.category].append(at_ms, seq, fill)
+        self._fills += 1
+        return fill
 
     # Wallets --------------------------------------------------------------------------
 
@@ -478,23 +557,51 @@ class Account:
         self.fund_ledger.append(at_ms, self._next(), line)
 
     def _odd(self, at_ms: int, kind: str) -> None:
-        coin = "BTC3L" if kind.startswith("TOKENS") else "USDT"
+        """Book something that no list but a wallet's book has."""
         amount = self._random.randrange(1, 10_000) * MILLI
-        if kind == "TOKENS_SUBSCRIPTION":
-            self._book(at_ms, "USDT", -amount, kind=kind)
-        self._book(at_ms, coin, -amount if kind == "INTEREST" else amount, kind=kind)
+        if kind.startswith("TOKENS"):
+            return self._odd_token(at_ms, kind, amount)
+        if kind in FUND_TEXTS:
+            self._book_fund(at_ms, "USDT", amount, kind, FUND_TEXTS[kind])
+            if kind == "Convert":
+                self._book_fund(at_ms, "USDC", -amount, kind, FUND_TEXTS[kind])
+            return None
+        if kind == "CURRENCY_SELL":
+            self._book(at_ms, "USDC", amount, kind="CURRENCY_BUY")
+        paid = kind in ("INTEREST", "CURRENCY_SELL")
+        self._book(at_ms, "USDT", -amount if paid else amount, kind=kind)
+        return None
+
+    def _odd_token(self, at_ms: int, kind: str, amount: int) -> None:
+        bought = kind == "TOKENS_SUBSCRIPTION"
+        held = self.books.held[self.modes.wallet(at_ms, None)]["BTC3L"]
+        amount = amount if bought else min(amount, held)
+        if amount:
+            sign = 1 if bought else -1
+            self._book(at_ms, "USDT", -sign * amount, kind=kind)
+            self._book(at_ms, "BTC3L", sign * amount, kind=kind)
 
     def _some_deposit(self, at_ms: int, index: int) -> None:
         coin = COINS[index % len(COINS)]
         amount = self._random.randrange(1, 100_000) * MILLI
         wait_ms = self._random.choice((0, 90_000, 20 * 60_000, 2 * HOUR_MS, 30 * HOUR_MS))
-        self._deposit(at_ms, coin=coin, amount=amount, wait_ms=wait_ms, internal=index % 7 == 3)
+        internal, blocked = index % 7 == 3, index % 17 == 5
+        self._deposit(
+            at_ms, coin=coin, amount=amount, wait_ms=wait_ms, internal=internal, blocked=blocked
+        )
 
     def _deposit(
-        self, at_ms: int, *, coin: str, amount: int, wait_ms: int = 0, internal: bool = False
+        self,
+        at_ms: int,
+        *,
+        coin: str,
+        amount: int,
+        wait_ms: int = 0,
+        internal: bool = False,
+        blocked: bool = False,
     ) -> None:
         seq = self._next()
-        deposit = Deposit(coin, amount, at_ms, _hash(seq), internal=internal)
+        deposit = Deposit(coin, amount, at_ms, _hash(seq), internal=internal, blocked=blocked)
         if internal:
             deposit.status, deposit.credited_ms = 2, at_ms
             self.internal_deposits.append(at_ms // 1_000 * 1_000, seq, deposit)
@@ -507,6 +614,9 @@ class Account:
     def _credit(self, at_ms: int, deposit: Deposit) -> None:
         deposit.credited_ms = at_ms // 1_000 * 1_000
         deposit.status = 3 if self._random.random() > 0.02 else 70012
+        if deposit.blocked:
+            deposit.status = 3
+            return
         self._book_fund(at_ms, deposit.coin, deposit.amount, "Deposit", "On-chain deposit")
 
     def _withdraw(self, at_ms: int, index: int) -> None:
@@ -516,9 +626,11 @@ class Account:
         withdrawal = Withdrawal(coin, amount, fee, at_ms, _hash(self._seq), internal=internal)
         withdrawal.status = "success" if index % 9 else "CancelByUser"
         withdrawal.updated_ms = at_ms + 60_000
+        withdrawal.tax = MILLI if index % 11 == 5 else 0
         self.withdrawals.append(at_ms, self._next(), withdrawal)
         if withdrawal.status == "success":
-            self._book_fund(at_ms, coin, -(amount + fee), "Withdraw", "Withdrawal")
+            left = amount + fee + withdrawal.tax
+            self._book_fund(at_ms, coin, -left, "Withdraw", "Withdrawal")
 
     def _some_transfer(self, at_ms: int, index: int) -> None:
         amount = self._random.randrange(1, 1_000) * MILLI
@@ -537,14 +649,17 @@ class Account:
         self._book(at_ms, coin, sign * amount, kind="TRANSFER_IN" if sign > 0 else "TRANSFER_OUT")
 
     def _give(self, at_ms: int, index: int) -> None:
-        """To another user of the family."""
+        """Between users of the family: from this one, to it, or past it."""
         seq, coin = self._next(), COINS[index % len(COINS)]
         amount = self._random.randrange(1, 100) * MILLI
+        source, target = ((UID, "7654399"), ("7654399", UID), ("7654398", "7654399"))[index % 3]
         moved = Moved(
-            f"universalTransfer_{_uuid(seq)}", coin, amount, "UNIFIED", "UNIFIED", UID, "7654399"
+            f"universalTransfer_{_uuid(seq)}", coin, amount, "UNIFIED", "UNIFIED", source, target
         )
         self.universal.append(at_ms, seq, moved)
-        self._book(at_ms, coin, -amount, kind="TRANSFER_OUT")
+        if UID in (source, target):
+            kind, sign = ("TRANSFER_OUT", -1) if source == UID else ("TRANSFER_IN", 1)
+            self._book(at_ms, coin, sign * amount, kind=kind)
 
     # What tests do to it ---------------------------------------------------------------
 
@@ -566,6 +681,17 @@ class Account:
         deposit = Deposit("USDT", UNIT, at_ms, _hash(seq), internal=False)
         self.deposits.insert(at_ms, seq, deposit)
         return deposit
+
+
+def _dated(expires_ms: int) -> tuple[Market, Market]:
+    """A linear and an inverse contract of a date."""
+    day = datetime.fromtimestamp(expires_ms / 1_000, UTC)
+    linear = f"ETHUSDT-{day:%d%b%y}".upper()
+    inverse = f"BTCUSD{'FGHJKMNQUVXZ'[day.month - 1]}{day:%y}"
+    return (
+        Market("linear", linear, "ETH", "USDT", "USDT", 3_000 * UNIT, CENT, CENT),
+        Market("inverse", inverse, "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
+    )
 
 
 def _uuid(seq: int) -> str:

@@ -31,6 +31,7 @@ class SimulatedKey:
     ips: tuple[str, ...] = ()
     expires_ms: int | None = None
     read_only: bool = True
+    days_left: int = 80
 
     def grants(self, names: tuple[str, ...]) -> bool:
         """Whether one of the permissions is there; none asked for is always granted."""

@@ -4,6 +4,7 @@ One function for each endpoint; the shapes are those of the pages under
 https://bybit-exchange.github.io/docs/v5/.
 """
 
+from base64 import b64encode
 from typing import Any
 
 from onebook.simulator.bybit_account.amounts import UNIT, shown
@@ -56,12 +57,21 @@ def execution(entry: Entry) -> Row:
         "underlyingPrice": "",
         "blockTradeId": "",
         "closedSize": shown(fill.closed) if fill.closed else "",
-        "extraFees": "",
+        "extraFees": _taxes(fill.tax, fill.fee_coin),
         "seq": entry.seq,
     }
+    if fill.kind == "FutureSpread":  # whose fee has a field of its own
+        row |= {"execFee": "0", "execFeeV2": shown(fill.fee)}
     if fill.market.category == "spot":
         del row["createType"]
     return row
+
+
+def _taxes(tax: int, coin: str) -> str | list[Row]:
+    if not tax:
+        return ""
+    one = {"feeCoin": coin, "feeType": "GST", "subFeeType": "IND_GST", "feeRate": "0.18"}
+    return [one | {"fee": shown(tax)}]
 
 
 def order(entry: Entry) -> Row:
@@ -93,7 +103,7 @@ def order(entry: Entry) -> Row:
         "createdTime": str(one.created_ms),
         "updatedTime": str(one.updated_ms),
         "extraFees": "",
-        "cumFeeDetail": {one.fee_coin: shown(one.fee)} if one.fee_coin else {},
+        "cumFeeDetail": {coin: shown(fee) for coin, fee in one.fees.items()},
         "marketUnit": "",
         "reduceOnly": one.closing,
     }
@@ -157,7 +167,7 @@ def ledger(entry: Entry) -> Row:
         "tradeId": line.trade_id,
         "orderId": line.order_id,
         "orderLinkId": line.link_id,
-        "extraFees": "",
+        "extraFees": _taxes(line.tax, line.coin),
     }
 
 
@@ -193,7 +203,7 @@ def _without(row: Row, *names: str) -> Row:
 
 
 def fund_line(entry: Entry, uid: str) -> Row:
-    """A row of `/v5/asset/fundinghistory`; its time is in seconds, and it has no id."""
+    """A row of `/v5/asset/fundinghistory`; its time is in seconds, its cursor is its id."""
     line: FundLine = entry.facts
     return {
         "memberId": uid,
@@ -206,6 +216,7 @@ def fund_line(entry: Entry, uid: str) -> Row:
         "showBusiTypeEn": line.kind,
         "description": line.text,
         "descriptionEn": line.text,
+        "currcCursor": b64encode(str(entry.seq).encode()).decode(),
     }
 
 
@@ -226,7 +237,7 @@ def deposit(entry: Entry) -> Row:
         "txIndex": "0",
         "blockHash": "",
         "batchReleaseLimit": "-1",
-        "depositType": "0",
+        "depositType": "50" if one.blocked else "0",
         "fromAddress": "",
         "taxDepositRecordsId": "0",
         "taxStatus": 0,
@@ -270,7 +281,7 @@ def withdrawal(entry: Entry) -> Row:
         "withdrawId": str(entry.seq),
         "withdrawType": 1 if one.internal else 0,
         "fee": "",
-        "tax": "",
+        "tax": shown(one.tax) if one.tax else "",
         "taxRate": "",
         "taxType": "",
     }

@@ -34,6 +34,12 @@ RETIRED: Final = "/v5/spot-lever-token/order-record"
 JSON: Final = "application/json; charset=utf-8"
 NO_PERMISSION: Final = "Permission denied, please check your API key permissions."
 TOO_MANY: Final = "Too many visits! You've exceeded the API rate limit."
+BUSY: Final = {"10000": "Server Timeout", "10016": "Server Timeout", "-1": "request expired: o@0"}
+COUNTRY_PAGE: Final = (
+    "<html><head><title>ERROR: The request could not be satisfied</title></head><body>"
+    "<h1>403 ERROR</h1>The Amazon CloudFront distribution is configured to block access from your "
+    "country.</body></html>"
+)
 GATEWAY_PAGE: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
@@ -134,8 +140,8 @@ class SimulatedBybit:
             return broken
         headers: dict[str, str] = {}
         try:
-            if fault in ("10000", "10016"):
-                raise Refused(int(fault), "Server Timeout")
+            if fault in BUSY:
+                raise Refused(int(fault), BUSY[fault])
             result = self._result(request, path, address, headers, fault)
         except Refused as refused:
             return self._envelope(refused.code, refused.message, {}, headers)
@@ -153,6 +159,10 @@ class SimulatedBybit:
             raise ConnectionResetError("the simulated connection was reset")
         if fault == "429":
             return Response("too many requests", 429, media_type="text/plain")
+        if fault == "403":
+            return Response(COUNTRY_PAGE, 403, media_type="text/html")
+        if fault == "404":
+            return Response("404 page not found", 404, media_type="text/plain")
         if fault == "502":
             return Response(GATEWAY_PAGE, 502, media_type="text/html")
         return None
@@ -287,7 +297,7 @@ class SimulatedBybit:
             "permissions": {name: list(group) for name, group in key.permissions.items()},
             "ips": list(key.ips) or ["*"],
             "type": 1,
-            "deadlineDay": 80,
+            "deadlineDay": key.days_left,
             "uta": 1,
             "unified": 0,
             "userID": int(self.account.uid),

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
+from functools import lru_cache
 from random import Random
 from typing import Any, Final
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from onebook.transactions.adapter import (
     ExchangeEntry,
     Page,
     Source,
+    Verdict,
     Window,
 )
 from onebook.transactions.budget import Retries
@@ -28,6 +30,7 @@ from onebook.transactions.bybit.client import Client, Envelope, Host
 from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES
 from onebook.transactions.bybit.former import CLASSIC
 from onebook.transactions.bybit.instruments import Markets
+from onebook.transactions.bybit.key import expires_at, granted_of, warnings_of
 from onebook.transactions.bybit.paths import (
     ACCOUNT,
     API_KEY,
@@ -37,11 +40,11 @@ from onebook.transactions.bybit.paths import (
     WEEK_MS,
     Endpoint,
 )
-from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id
+from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id, text
 from onebook.transactions.clock import REAL, Clock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import Reason, SourceFailed
-from onebook.transactions.record import Description, Ids, Record, Status
+from onebook.transactions.record import Description, Holder, Ids, Record, Status
 from onebook.transactions.windows import floor_ms
 
 MARKET_PAGES_MAX: Final = 20
@@ -62,10 +65,11 @@ class Bybit:
         random: Random | None = None,
     ) -> None:
         settings = settings or TransactionSettings()
-        self._client = Client(clock, transport=transport, random=random)
+        reserve = settings.reserve_share
+        self._client = Client(clock, transport=transport, random=random, spare=reserve > 0)
         self._places = {
-            Environment.MAINNET: Place(self._client, settings.bybit_mainnet_url),
-            Environment.TESTNET: Place(self._client, settings.bybit_testnet_url),
+            Environment.MAINNET: Place(self._client, settings.bybit_mainnet_url, reserve=reserve),
+            Environment.TESTNET: Place(self._client, settings.bybit_testnet_url, reserve=reserve),
         }
 
     @property
@@ -89,6 +93,7 @@ class Bybit:
         credentials: Credentials,
         *,
         include_raw: bool,
+        key_id: str = "",
     ) -> "BybitReader":
         """Bind an account of an environment."""
         return BybitReader(
@@ -97,7 +102,12 @@ class Bybit:
             environment,
             credentials,
             include_raw=include_raw,
+            key_id=key_id,
         )
+
+    def verdict(self, environment: Environment) -> Verdict | None:
+        """What became of the last signed request; None before the first."""
+        return self._places[environment].host.verdict
 
     async def close(self) -> None:
         """Close every connection."""
@@ -107,8 +117,8 @@ class Bybit:
 class Place:
     """An environment: its host, and the markets that are traded there."""
 
-    def __init__(self, client: Client, base_url: str) -> None:
-        self.host = Host(base_url, clock=client.clock)
+    def __init__(self, client: Client, base_url: str, *, reserve: float = 0.0) -> None:
+        self.host = Host(base_url, clock=client.clock, reserve=reserve)
         self.markets = Markets()
         self._client = client
         self._loaded_ms: dict[str, int] = {}
@@ -126,7 +136,6 @@ class Place:
         return at_ms is None or self._client.clock.now_ms() - at_ms > MARKETS_MAX_AGE_MS
 
     async def _load(self, category: str, retries: Retries) -> None:
-        self._loaded_ms[category] = self._client.clock.now_ms()
         cursor = ""
         try:
             for _ in range(MARKET_PAGES_MAX):
@@ -141,6 +150,8 @@ class Place:
         except (SourceFailed, LookupError, TypeError, ValueError) as error:
             # Names tell nearly everything: a missing list costs the odd delisted symbol.
             log.warning("Bybit's %s markets could not be loaded: %s", category, _why(error))
+        # Not before the end: a load that is cancelled has to be done again.
+        self._loaded_ms[category] = self._client.clock.now_ms()
 
 
 class BybitReader:
@@ -154,18 +165,26 @@ class BybitReader:
         credentials: Credentials,
         *,
         include_raw: bool,
+        key_id: str,
     ) -> None:
         self._client = client
         self._place = place
         self._environment = environment
         self._credentials = credentials
         self._include_raw = include_raw
-        self._retries = Retries(client.random)
+        self._retries = Retries(client.random, key=key_id)
         self._absent: set[str] = set()
         self._mode: int | None = None
+        self._key: Row | None = None
+        self._snapshot_ms: int | None = None
         self._traded: dict[tuple[str, Window], set[str]] = {}
         self._empty: set[tuple[str, str]] = set()  # paths and queries without rows
         self._locks: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def trouble(self) -> SourceFailed | None:
+        """The failure that is being tried again now."""
+        return self._retries.trouble
 
     async def page(self, source: Source, window: Window, cursor: str) -> Page:
         """Ask for one page of a source; see `adapter.Reader`."""
@@ -176,20 +195,29 @@ class BybitReader:
             return NOT_ASKED
         if endpoint.category:
             await self._place.load(endpoint.category, self._retries)
+        await self._learn_uid()
         try:
             if endpoint.by_symbol:
                 return await self._by_symbol(endpoint, window)
-            return await self._asked(endpoint, window, cursor)
+            return await self._asked(endpoint, window, cursor, rows=source.page_rows)
         except SourceFailed as failure:
-            if not endpoint.optional or failure.fatal or failure.retryable:
+            # A path of a mode that the account was never in is refused, not empty.
+            of_another_mode = endpoint.not_in and failure.reason is Reason.NOT_OFFERED
+            if not (endpoint.optional or of_another_mode) or failure.fatal or failure.retryable:
                 raise
             self._absent.add(source.name)
             return NOT_ASKED
 
     async def _asked(
-        self, endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = ""
+        self,
+        endpoint: Endpoint,
+        window: Window,
+        cursor: str,
+        *,
+        symbol: str = "",
+        rows: int | None = None,
     ) -> Page:
-        query = query_of(endpoint, window, cursor, symbol=symbol)
+        query = query_of(endpoint, window, cursor, symbol=symbol, rows=rows)
         if not endpoint.not_in:
             return self._page(endpoint, window, await self._get(endpoint.path, query))
         # Several sources ask for the same rows of a former mode, and most accounts have none.
@@ -252,6 +280,29 @@ class BybitReader:
         pages = self._pages(endpoint, Window(from_ms, to_ms, to_ms))
         return {r.instrument.symbol async for p in pages for r in p.records if r.instrument}
 
+    async def _learn_uid(self) -> None:
+        """See that the account's user id is known: it tells our side of a transfer."""
+        try:
+            await self._key_info()
+        except SourceFailed as failure:
+            if failure.fatal:
+                raise
+            self._key = {}
+
+    async def _key_info(self) -> Row:
+        """What `query-api` says of the key, asked for once."""
+        async with self._locks[API_KEY]:
+            if self._key is None:
+                result = (await self._get(API_KEY, "")).result
+                if not isinstance(result, dict):
+                    raise _unreadable()
+                self._key = result
+            return self._key
+
+    @property
+    def _uid(self) -> str | None:
+        return text(self._key or {}, "userID")
+
     async def _account_mode(self) -> int:
         """The account's `unifiedMarginStatus`, asked for once."""
         async with self._locks[ACCOUNT]:
@@ -270,25 +321,34 @@ class BybitReader:
             environment=self._environment.value,
             markets=self._place.markets,
             category="" if endpoint.category == "*" else endpoint.category,
-            asked_at_ms=window.seen_ms or envelope.time,
+            asked_at_ms=window.seen_ms or self._snapshot_at(envelope.time),
+            uid=self._uid,
         )
         records, unreadable = [], 0
         for row in rows:
             record, read = read_row(row, endpoint, context)
             unreadable += not read
+            record = owned(record, context.uid)
             records.append(replace(record, raw=row) if self._include_raw else record)
         return Page(records, len(rows), cursor, unreadable)
 
+    def _snapshot_at(self, at_ms: int) -> int:
+        """One time for every wallet of a request: their order then goes by id, as all ties do."""
+        if self._snapshot_ms is None:
+            self._snapshot_ms = at_ms
+        return self._snapshot_ms
+
     async def account(self) -> AccountInfo:
         """Ask who the key belongs to, and what it may read."""
-        key = (await self._get(API_KEY, "")).result
+        key = await self._key_info()
         mode = await self._account_mode()
         try:
-            granted = {name for group in key["permissions"].values() for name in group}
             return AccountInfo(
                 account_type="CLASSIC" if mode in CLASSIC else "UNIFIED",
                 read_only=key["readOnly"] == 1,
-                unavailable_types=unavailable_types(granted),
+                unavailable_types=unavailable_types(granted_of(key)),
+                warnings=tuple(warnings_of(key)),
+                expires_at=expires_at(key, self._client.clock.now_ms()),
             )
         except (LookupError, TypeError, AttributeError):
             raise _unreadable() from None
@@ -299,8 +359,10 @@ class BybitReader:
         )
 
 
-def query_of(endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = "") -> str:
-    """The query string of a page: both bounds always, the page size always."""
+def query_of(
+    endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = "", rows: int | None = None
+) -> str:
+    """The query string of a page: both bounds always, the page size (full for None) always."""
     parameters = [f"{name}={value}" for name, value in endpoint.fixed]
     source, times = endpoint.source, endpoint.times
     if symbol:
@@ -313,7 +375,7 @@ def query_of(endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = "
             f"{times.end}={last_ms // times.unit_ms}",
         ]
     if source.window_ms:
-        parameters.append(f"limit={source.page_rows}")
+        parameters.append(f"limit={rows or source.page_rows}")
     return "&".join(parameters) + _cursor_parameter(cursor)
 
 
@@ -351,6 +413,19 @@ def read_row(row: Row, endpoint: Endpoint, context: Context) -> tuple[Record, bo
         return endpoint.mapper(row, context), True
     except (LookupError, TypeError, ValueError, AttributeError):
         return _unread(row, endpoint, context), False
+
+
+def owned(record: Record, uid: str | None) -> Record:
+    """A record whose holder is named."""
+    holder = record.account
+    if uid is None or (holder is not None and holder.uid is not None):
+        return record
+    return replace(record, account=_holder(holder.wallet if holder else None, uid))
+
+
+@lru_cache(maxsize=64)
+def _holder(wallet: str | None, uid: str) -> Holder:
+    return Holder(wallet, uid)
 
 
 def _unread(row: Row, endpoint: Endpoint, context: Context) -> Record:

@@ -18,17 +18,21 @@ from typing import Any, Final
 import httpx
 from msgspec import MsgspecError, Struct, json
 
+from onebook.rest import Answer, BodyTooLarge, Wire
 from onebook.transactions import counters
+from onebook.transactions.adapter import Verdict
 from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Limit, Retries, Waits
 from onebook.transactions.bybit.paths import IP_RATE, RATES
 from onebook.transactions.bybit.signing import signed
 from onebook.transactions.clock import Clock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import Reason, SourceFailed, TooOld
+from onebook.transactions.fairness import Slots
 
 NAME: Final = "bybit"  # in what is counted
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0
+TOTAL_S: Final = 30.0  # one attempt with its whole body, however slowly it comes
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024  # instruments of a category are about 1 MB
 CIRCUIT_S: Final = 600.0  # "terminate all sessions and wait for at least 10 minutes"
 CONNECTIONS_MAX: Final = 20
@@ -63,10 +67,19 @@ _REGION = Refusal(
 _EXPIRED = Refusal(Reason.AUTHENTICATION_FAILED, "The API key has expired at Bybit.", fatal=True)
 _REFUSED = Refusal(Reason.EXCHANGE_ERROR, "Bybit refused the request.")
 _WRONG_MODE = Refusal(Reason.EXCHANGE_ERROR, "Bybit does not offer this to the account's mode.")
-_GONE = Refusal(Reason.EXCHANGE_ERROR, "Bybit no longer offers this.")
+_NOT_OFFERED = Refusal(Reason.NOT_OFFERED, "Bybit does not offer this to this kind of account.")
+_LOCATION = Refusal(
+    Reason.LOCATION_REFUSED,
+    "Bybit does not serve the country that this server's address is in.",
+    fatal=True,
+)
+_CLOCK_OFF = Refusal(
+    Reason.EXCHANGE_ERROR, "Bybit did not accept the time of the request.", retryable=True
+)
 
 LIMITED: Final = 10006
 CLOCK_OFF: Final = 10002
+REQUEST_EXPIRED: Final = -1  # "request expired: o@0, now[] diff[]"
 BAD_PARAMETER: Final = 10001
 IP_LIMITED: Final = 10018  # since 2025-09 an HTTP 403
 REFUSALS: Final[Mapping[int, Refusal]] = {
@@ -78,9 +91,8 @@ REFUSALS: Final[Mapping[int, Refusal]] = {
     131200: _BUSY,
     131201: _BUSY,
     131230: _BUSY,
-    CLOCK_OFF: Refusal(
-        Reason.EXCHANGE_ERROR, "Bybit did not accept the time of the request.", retryable=True
-    ),
+    CLOCK_OFF: _CLOCK_OFF,
+    REQUEST_EXPIRED: _CLOCK_OFF,
     LIMITED: Refusal(Reason.RATE_LIMITED, "Bybit's rate limit is used up.", retryable=True),
     10003: _BAD_KEY,
     10004: Refusal(Reason.AUTHENTICATION_FAILED, "Bybit did not accept the signature.", fatal=True),
@@ -95,16 +107,17 @@ REFUSALS: Final[Mapping[int, Refusal]] = {
         fatal=True,
     ),
     10005: Refusal(Reason.PERMISSION_DENIED, "The API key has no permission for this."),
-    10017: _GONE,
+    10017: _NOT_OFFERED,
     10020: _WRONG_MODE,
     10028: _WRONG_MODE,
-    100028: _WRONG_MODE,
+    100028: _NOT_OFFERED,
     182200: _WRONG_MODE,
     33004: _EXPIRED,
     -2015: _EXPIRED,
 }
 HTTP_FORBIDDEN, HTTP_NOT_FOUND, HTTP_UNAUTHORIZED, HTTP_TOO_MANY = 403, 404, 401, 429
 
+_COUNTRY = re.compile(rb"from your country", re.IGNORECASE)  # CloudFront's page
 _TOO_OLD = re.compile(r"2 years", re.IGNORECASE)
 _SERVER_TIME = re.compile(r"server_timestamp\[(\d{13})\]")
 
@@ -141,22 +154,31 @@ class Offset:
 class Host:
     """One environment of Bybit: its address, its clock, and how much we may ask."""
 
-    def __init__(self, base_url: str, *, clock: Clock) -> None:
+    def __init__(self, base_url: str, *, clock: Clock, reserve: float = 0.0) -> None:
         self.base_url = base_url.rstrip("/")
         self.offset = Offset()
+        self.verdict: Verdict | None = None
         self._clock = clock
+        self._reserve = reserve
         self._limits: dict[tuple[str, str], Limit] = {}
 
     def limit(self, path: str, account: str) -> Limit:
         """The limit of a path: Bybit counts by user, we by key."""
         key = (path, account)
         if key not in self._limits:
-            self._limits[key] = Limit(RATES[path], self._clock)
+            self._limits[key] = Limit(RATES[path], self._clock, reserve=self._reserve)
         return self._limits[key]
 
 
 class Client:
-    """The way to Bybit: one connection pool, one circuit and one limit by address for all hosts."""
+    """The way to Bybit: one connection pool, one circuit and one limit by address for all hosts.
+
+    Args:
+        clock: Wall clock, monotonic clock and waiting.
+        transport: In place of the connection pool.
+        random: For jitter.
+        spare: Whether connections are kept free for API keys that are not asking yet.
+    """
 
     def __init__(
         self,
@@ -164,12 +186,14 @@ class Client:
         *,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
+        spare: bool = True,
     ) -> None:
         self.clock = clock
         self.random = random or Random()  # noqa: S311  # jitter
         self.circuit = Circuit(CIRCUIT_S, clock)
         self.waits = Waits(clock)
         self._ip_limit = Limit(IP_RATE, clock)
+        self._slots = Slots(CONNECTIONS_MAX, spare=spare)
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
             limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
@@ -178,10 +202,16 @@ class Client:
             headers={"Accept": "application/json", "User-Agent": "onebook"},
             trust_env=False,
         )
+        self._wire = Wire(self._http)
+
+    @property
+    def connections_in_use(self) -> int:
+        """How many connections are assigned to a request."""
+        return self._wire.in_use
 
     async def close(self) -> None:
-        """Close every connection."""
-        await self._http.aclose()
+        """Cancel what is under way and close every connection."""
+        await self._wire.close()
 
     async def get(
         self,
@@ -198,10 +228,26 @@ class Client:
             SourceFailed: There is no answer to be had.
             TooOld: The range reaches further back than Bybit keeps.
         """
+        try:
+            envelope = await self._tried(host, path, query, credentials, retries)
+        except SourceFailed as failure:
+            if credentials is not None and (failure.fatal or failure.retryable):
+                host.verdict = self._verdict(failure)
+            raise
+        if credentials is not None:
+            host.verdict = self._verdict()
+        return envelope
+
+    async def _tried(
+        self, host: Host, path: str, query: str, credentials: Credentials | None, retries: Retries
+    ) -> Envelope:
         for attempt in range(ATTEMPTS_MAX):
             try:
-                envelope = await self._attempt(host, path, query, credentials)
+                envelope = await self._attempt(host, path, query, credentials, key=retries.key)
             except Retry as retry:
+                retries.failed(retry.failure)
+                if attempt:  # twice is no accident, and whoever asked may leave before the last
+                    host.verdict = self._verdict(retry.failure)
                 if attempt == ATTEMPTS_MAX - 1:
                     raise retry.failure from None
                 if not retries.spend():
@@ -214,18 +260,26 @@ class Client:
                 return envelope
         raise AssertionError("the last attempt returns or raises")
 
+    def _verdict(self, failure: SourceFailed | None = None) -> Verdict:
+        at_ms = self.clock.now_ms()
+        if failure is None:
+            return Verdict(at_ms)
+        return Verdict(at_ms, failure.reason.value, failure.message)
+
     async def _attempt(
-        self, host: Host, path: str, query: str, credentials: Credentials | None
+        self, host: Host, path: str, query: str, credentials: Credentials | None, *, key: str
     ) -> Envelope:
         limit = host.limit(path, credentials.api_key if credentials else "")
         came_s = self.clock.now_s()
-        await limit.take(self.waits)
-        await self._ip_limit.take(self.waits)
+        await limit.take(self.waits, key=key)
+        await self._ip_limit.take(self.waits, key=key)
         counters.WAITED.labels(NAME).inc(max(0.0, self.clock.now_s() - came_s))
         if (left_s := self.circuit.left_s()) > 0:
             raise _circuit_open(left_s)
-        with _counted(), self.waits.asking():
-            return await self._ask(host, path, query, credentials, limit=limit)
+        with self.waits.asking():
+            async with self._slots.slot(key):
+                with _counted():
+                    return await self._ask(host, path, query, credentials, limit=limit)
 
     async def _ask(
         self,
@@ -266,27 +320,28 @@ class Client:
             request.headers.update(signed(credentials, wire, at_ms=at_ms))
         return request
 
-    async def _send(self, request: httpx.Request) -> tuple[int, httpx.Headers, bytes]:
+    async def _send(self, request: httpx.Request) -> Answer:
         try:
-            response = await self._http.send(request, stream=True)
-            try:
-                body = await _bounded(response)
-            finally:
-                await response.aclose()
-        except httpx.TransportError as error:
+            return await self._wire.answer(request, bytes_max=BODY_BYTES_MAX, total_s=TOTAL_S)
+        except (httpx.TransportError, httpx.DecodingError, TimeoutError) as error:
             log.debug("%s: %s", request.url.path, type(error).__name__)
             raise Retry(_unreachable()) from None
-        return response.status_code, response.headers, body
+        except BodyTooLarge:
+            raise SourceFailed(
+                Reason.UNREADABLE, "Bybit's answer is larger than believable."
+            ) from None
 
     def _open(self, status: int, body: bytes) -> Envelope:
         """The envelope of an answer, or what its HTTP status means."""
+        if status == HTTP_FORBIDDEN and _COUNTRY.search(body):
+            raise _failed(_LOCATION, status)
         if status == HTTP_FORBIDDEN:
             log.warning("Bybit answered 403: nothing is asked for %d s", CIRCUIT_S)
             raise self._tripped()
         if status == HTTP_TOO_MANY or status >= 500:
             raise Retry(_failed(_BUSY, status))
         if status == HTTP_NOT_FOUND:
-            raise _failed(_GONE, status)
+            raise _failed(_NOT_OFFERED, status)
         if status == HTTP_UNAUTHORIZED:
             raise _failed(_BAD_KEY, status)
         if status != 200:
@@ -359,16 +414,6 @@ def obey(limit: Limit, headers: Mapping[str, str], envelope: Envelope) -> None:
         limit.block(wait_s if wait_s > 0 else 1.0)
     elif _digits(headers, "x-bapi-limit-status") == 0 and wait_s > 0:
         limit.block(wait_s)
-
-
-async def _bounded(response: httpx.Response) -> bytes:
-    parts, size = [], 0
-    async for part in response.aiter_bytes():
-        size += len(part)
-        if size > BODY_BYTES_MAX:
-            raise SourceFailed(Reason.UNREADABLE, "Bybit's answer is larger than believable.")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _digits(headers: Mapping[str, str], name: str) -> int | None:

@@ -4,12 +4,18 @@
 - Deliveries: https://bybit-exchange.github.io/docs/v5/asset/delivery
 - USDC sessions: https://bybit-exchange.github.io/docs/v5/asset/settlement
 
-Their view is `summary`: the fills and wallet changes that they are made of are the ones to sum.
+They are what futures gained or lost: a fill of a future moves nothing but its fee. What a closed
+position gained is `cumExitValue - cumEntryValue`, signed by its side: `closedPnl` is net of fees
+that stand at the fills already, and in old rows it may include funding
+(https://www.bybit.com/en/help-center/article/Closed-P-L-Calculations). What a delivery or a session
+gained stands in its own list, so a closed position of that kind is a `summary`.
 """
+
+from typing import Final
 
 from msgspec import UNSET
 
-from onebook.core import iso
+from onebook.core import canonicals, iso, show
 from onebook.transactions.bybit.rows import (
     EXCHANGE,
     Context,
@@ -17,11 +23,9 @@ from onebook.transactions.bybit.rows import (
     as_money,
     digits,
     direction_of,
-    first_fee,
     make_id,
     ms,
     nonzero,
-    order_id_of,
     plain,
     text,
 )
@@ -32,15 +36,18 @@ from onebook.transactions.bybit.trades import (
     UNIFIED_WALLET,
     unit_of,
 )
-from onebook.transactions.decimals import unsigned
+from onebook.transactions.decimals import add, number, subtract, unsigned
 from onebook.transactions.record import (
     Description,
-    Fee,
     Ids,
+    Money,
     Position,
     Record,
     View,
 )
+
+# `execType` of closed positions that have a record of their own in another list.
+LISTED_APART: Final = frozenset({"Delivery", "SessionSettlePnL", "Settle"})
 
 
 def closed_pnl(row: Row, context: Context) -> Record:
@@ -48,18 +55,17 @@ def closed_pnl(row: Row, context: Context) -> Record:
     market = context.markets.find(context.category, row["symbol"])
     at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.asked_at_ms
     realised = digits(row, "closedPnl") or "0"
-    fees = tuple(
-        Fee(market.settle, charged, None, "trading", name)
-        for name in ("openFee", "closeFee")
-        if (charged := digits(row, name)) is not None
-    )
-    order_id = plain(row, "orderId")
+    open_fee, close_fee = canonicals(row.get("openFee"), row.get("closeFee"))
+    gross = gross_pnl(row, context.category)
+    sent, received = _gained(market.settle, gross)
+    native_type, order_id = text(row, "execType"), plain(row, "orderId")
     native_key = f"{context.category}:{row['symbol']}:{order_id}:{at_ms}"
     return Record(
         transactionId=make_id(context, "closed_pnl", native_key),
         timestamp=at_ms,
         label="Realised PnL",
-        fee=first_fee(fees),
+        sentCurrency=sent or UNSET,
+        receivedCurrency=received or UNSET,
         description=Description(
             "Bybit Closed Position",
             f"Realised {realised} {market.settle or ''} on {row['symbol']}",
@@ -71,30 +77,54 @@ def closed_pnl(row: Row, context: Context) -> Record:
         type=TYPES.get(context.category, context.category),
         unified_type=UNIFIED_TYPES.get(context.category),
         kind="closed_pnl",
-        native_type=text(row, "execType"),
-        view=View.SUMMARY,
+        native_type=native_type,
+        view=View.SUMMARY if native_type in LISTED_APART else View.PRIMARY,
         account=UNIFIED_WALLET,
-        direction=direction_of(realised),
+        direction=direction_of(gross or "0"),
         side=SIDES.get(plain(row, "side")),
         asset=market.settle,
-        amount=unsigned(realised),
+        amount=None if gross is None else unsigned(gross),
         instrument=market,
         price=digits(row, "avgExitPrice"),
         quantity=digits(row, "closedSize"),
         quantity_unit=unit_of(context.category),
         value=digits(row, "cumExitValue"),
-        fees=fees,
         position=Position(
             closed_size=digits(row, "closedSize"),
             entry_price=digits(row, "avgEntryPrice"),
             exit_price=digits(row, "avgExitPrice"),
             leverage=digits(row, "leverage"),
             realised_pnl=realised,
+            open_fee=open_fee,
+            close_fee=close_fee,
         ),
         ids=Ids(native=order_id, order_id=order_id),
-        related=order_id_of(context.environment, context.category, order_id),
-        incomplete=("instrument",) if market.settle is None else (),
+        incomplete=("instrument",) * (market.settle is None) + ("amount",) * (gross is None),
     )
+
+
+def gross_pnl(row: Row, category: str) -> str | None:
+    """What a closed position gained before fees; None where the row does not tell.
+
+    A long position is closed by selling. The value of an inverse contract is in its coin, and
+    falls while the price rises.
+    """
+    left, entered = number(row.get("cumExitValue")), number(row.get("cumEntryValue"))
+    if left is not None and entered is not None:
+        rising = (plain(row, "side") == "Sell") != (category == "inverse")
+        return show(subtract(left, entered) if rising else subtract(entered, left))
+    net, *fees = (number(row.get(name)) for name in ("closedPnl", "openFee", "closeFee"))
+    if net is None or None in fees:
+        return None
+    return show(add(net, *(fee for fee in fees if fee is not None)))
+
+
+def _gained(currency: str | None, amount: str | None) -> tuple[Money | None, Money | None]:
+    """A gain as received, a loss as sent."""
+    if amount is None or amount == "0":
+        return None, None
+    moved = as_money(currency, amount)
+    return (moved, None) if amount[0] == "-" else (None, moved)
 
 
 def delivery(row: Row, context: Context) -> Record:
@@ -114,6 +144,7 @@ def delivery(row: Row, context: Context) -> Record:
             exit_price=digits(row, "deliveryPrice"),
             closed_size=digits(row, "position"),
             realised_pnl=realised,
+            close_fee=nonzero(row, "fee"),  # the fill of the delivery pays it
         ),
     )
 
@@ -128,7 +159,7 @@ def settlement(row: Row, context: Context) -> Record:
         native_key=f"{row['symbol']}:{at_ms}:{plain(row, 'side')}",
         at_ms=at_ms,
         realised=realised,
-        quantity=digits(row, "size"),
+        quantity=unsigned(digits(row, "size") or "0"),
         position=Position(
             size_after=digits(row, "size"),
             mark_price=digits(row, "markPrice"),
@@ -150,18 +181,14 @@ def _expired(
     position: Position,
 ) -> Record:
     market = context.markets.find(context.category, row["symbol"])
-    moved = as_money(market.settle, realised) if realised != "0" else None
-    charged = nonzero(row, "fee")
-    fees = (Fee(market.settle, charged, None, "trading", "fee"),) if charged else ()
-    loss = realised[0] == "-"
+    sent, received = _gained(market.settle, realised)
     word = source.capitalize()
     return Record(
         transactionId=make_id(context, source, native_key),
         timestamp=at_ms,
         label=word,
-        sentCurrency=moved if moved and loss else UNSET,
-        receivedCurrency=moved if moved and not loss else UNSET,
-        fee=first_fee(fees),
+        sentCurrency=sent or UNSET,
+        receivedCurrency=received or UNSET,
         description=Description(
             f"Bybit {word}", f"Realised {realised} {market.settle or ''} on {row['symbol']}"
         ),
@@ -171,7 +198,6 @@ def _expired(
         type=TYPES.get(context.category, context.category),
         unified_type=UNIFIED_TYPES.get(context.category),
         kind=source,
-        view=View.SUMMARY,
         account=UNIFIED_WALLET,
         direction=direction_of(realised),
         side=SIDES.get(plain(row, "side")),
@@ -181,7 +207,6 @@ def _expired(
         price=position.exit_price or position.mark_price,
         quantity=quantity,
         quantity_unit=unit_of(context.category),
-        fees=fees,
         position=position,
         ids=Ids(native=native_key),
         incomplete=("instrument",) if market.settle is None else (),

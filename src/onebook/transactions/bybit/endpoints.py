@@ -35,7 +35,9 @@ from onebook.transactions.bybit.paths import (
 )
 from onebook.transactions.bybit.rows import EXCHANGE
 
-LEVER_ENDED_MS: Final = 1_759_276_800_000  # 2025-10-01: leverage tokens ended 2025-07-04
+# 2025-10-01: leverage tokens ended on 2025-07-04, and their list of orders with them. Lines of the
+# ledger go on: what was left over is redeemed.
+LEVER_ENDED_MS: Final = 1_759_276_800_000
 # Bybit filters deposits by their creation and shows only when they were credited.
 DEPOSIT_LAG_MS: Final = WEEK_MS
 
@@ -88,7 +90,7 @@ def _tokens(name: str, ledger_type: str) -> Endpoint:
     return Endpoint(
         source=Source(
             name=name, type="leverage_token_trades", window_ms=WEEK_MS, keeps_ms=TWO_YEARS_MS,
-            begins_ms=BEGAN_MS, ends_ms=LEVER_ENDED_MS,
+            begins_ms=BEGAN_MS,
         ),
         path=LEDGER,
         fixed=(("accountType", "UNIFIED"), ("type", ledger_type)),
@@ -202,8 +204,7 @@ _ENDPOINTS: Final = (
     Endpoint(
         source=Source(
             name="funding_ledger", type="ledger", window_ms=WEEK_MS, grain_ms=SECOND_MS,
-            lag_ms=SECOND_MS, keeps_ms=TWO_YEARS_MS, begins_ms=BEGAN_MS, page_rows=100,
-            page_rows_least=10,
+            lag_ms=SECOND_MS, begins_ms=BEGAN_MS, page_rows=100, page_rows_least=10,
         ),
         path=FUND_LEDGER,
         fixed=(),
@@ -248,13 +249,9 @@ def _of(*types: str) -> tuple[str, ...]:
     return tuple(name for name, source in SOURCES.items() if source.type in types)
 
 
-# `trades` are fills only: with the orders that they make up, a sum would count them twice.
-# Where Bybit shows orders alone, they prove that the fills are not all.
-_WITNESS: Final = "former_spot_fills"
-_FILLS: Final = ("spot_fills", _WITNESS)
+_FILLS: Final = ("spot_fills", "former_spot_fills")  # without the state of their orders
 _FUTURES: Final = _of("futures_linear", "futures_inverse")
 WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
-    "spot_orders": tuple(name for name in _of("spot_orders") if name != _WITNESS),
     "trades": _FILLS,
     "spot_trades": _FILLS,
     "futures": _FUTURES,
@@ -269,7 +266,7 @@ ENTRY: Final = ExchangeEntry(
     default=(
         "deposits",
         "withdrawals",
-        "trades",
+        "spot_orders",
         "futures",
         "leverage_token_trades",
         "transfers",

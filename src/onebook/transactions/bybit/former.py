@@ -9,10 +9,9 @@ An upgraded account's fills, closed positions and orders of the time before stan
 says what mode an account is in (`unifiedMarginStatus`), not which ones it was in nor when it
 changed: so every account that could have rows is asked, and most answer with none.
 
-Some of it Bybit shows nowhere: fills of spot orders and the books of spot and USDT contracts of a
-classic account, and, after the upgrade to UTA 2.0, the book of inverse contracts. What it does
-show proves that they were there. Such a *witness* brings no record; its newest row is the time
-before which the coverage of its type ends.
+Some of it Bybit shows nowhere: the books of spot and USDT contracts of a classic account, and,
+after the upgrade to UTA 2.0, the book of inverse contracts. Fills prove that they were there. Such
+a *witness* brings no record; its newest row is the time before which the coverage of its type ends.
 
 What the pages leave open, and the careful answer:
 
@@ -49,7 +48,7 @@ from onebook.transactions.bybit.paths import (
     Endpoint,
 )
 from onebook.transactions.bybit.rows import Context, Row
-from onebook.transactions.record import NO_FILLS, Holder, Record
+from onebook.transactions.record import Holder, Record
 
 CLASSIC: Final = frozenset({1})
 BEFORE_UTA_2: Final = frozenset({1, 3, 4})
@@ -80,10 +79,14 @@ def usdc_line(row: Row, context: Context) -> Record:
     return replace(ledger.ledger(row, context), account=USDC_WALLET)
 
 
+def spot_fill(row: Row, context: Context) -> Record:
+    """A fill of a spot order, in the wallet that spot then had."""
+    return replace(trades.execution(row, context), account=SPOT_WALLET)
+
+
 def order(row: Row, context: Context) -> Record:
-    """An order whose fills Bybit does not show."""
-    found = trades.order(row, context)
-    return replace(found, account=SPOT_WALLET, incomplete=(*found.incomplete, NO_FILLS))
+    """A spot order."""
+    return replace(trades.order(row, context), account=SPOT_WALLET)
 
 
 def _of_contract(record: Record) -> Record:
@@ -121,17 +124,9 @@ def _closed_pnl(name: str, kind: str, category: str) -> Endpoint:
     )
 
 
-def _spot_orders(name: str, kind: str, **differs: Any) -> Endpoint:
-    return Endpoint(
-        source=_source(name, kind, page_rows_least=20),
-        path=FORMER_ORDERS,
-        fixed=(("category", "spot"),),
-        mapper=order,
-        category="spot",
-        permission=SPOT_PERMISSION,
-        not_in=CLASSIC,
-        **differs,
-    )
+def _spot_fills(name: str, kind: str, **differs: Any) -> Endpoint:
+    facts: dict[str, Any] = {"mapper": spot_fill, "permission": SPOT_PERMISSION}
+    return _fills(name, kind, "spot", **(facts | differs))
 
 
 def _book(name: str, category: str) -> Endpoint:
@@ -140,8 +135,16 @@ def _book(name: str, category: str) -> Endpoint:
 
 
 FORMER: Final = (
-    _spot_orders("former_spot_orders", "spot_orders"),
-    _spot_orders("former_spot_fills", "spot_orders", witness=True),
+    _spot_fills("former_spot_fills", "spot_orders"),
+    Endpoint(
+        source=_source("former_spot_orders", "spot_orders", page_rows_least=20),
+        path=FORMER_ORDERS,
+        fixed=(("category", "spot"),),
+        mapper=order,
+        category="spot",
+        permission=SPOT_PERMISSION,
+        not_in=CLASSIC,
+    ),
     _fills("former_linear_fills", "futures_linear", "linear"),
     _closed_pnl("former_linear_closed_pnl", "futures_linear", "linear"),
     Endpoint(
@@ -178,7 +181,7 @@ FORMER: Final = (
         not_in=CLASSIC,
         sure_ms=HALF_YEAR_MS,
     ),
-    _spot_orders("former_spot_book", "ledger", witness=True, optional=True),
+    _spot_fills("former_spot_book", "ledger", witness=True, optional=True),
     _book("former_linear_book", "linear"),
     _book("former_inverse_book", "inverse"),
 )

@@ -7,7 +7,8 @@
 - https://bybit-exchange.github.io/docs/v5/asset/transfer/unitransfer-list
 - https://bybit-exchange.github.io/docs/v5/account/wallet-balance
 
-A withdrawal's `amount` is what arrives: `withdrawFee` comes on top of it.
+A withdrawal's `amount` is what arrives: `withdrawFee` and `tax` come on top of it. What was
+cancelled, refused or taken back moved nothing: such a record has no money and no fee.
 """
 
 from collections.abc import Mapping
@@ -84,6 +85,7 @@ TRANSFER_STATUSES: Final = {
     "PENDING": Status.PENDING,
     "FAILED": Status.FAILED,
 }
+BLOCKED: Final = "50"  # a `depositType`: arrived on the chain, not credited
 TOKEN_STATUSES: Final = {"1": Status.COMPLETED, "2": Status.PENDING, "3": Status.FAILED}
 PURCHASE: Final = "1"
 OFF_CHAIN: Final = "1"  # withdrawType
@@ -111,11 +113,12 @@ def deposit(row: Row, context: Context) -> Record:
         "toAddress", "tag",
     )  # fmt: skip
     key = native or ":".join(plain(row, name) for name in ("txID", "txIndex", "coin", "toAddress"))
+    pattern = _chain_pattern("deposit", context.environment, coin, native_type, status, charged)
     return replace(
-        _chain_pattern("deposit", context.environment, coin, native_type, status, charged),
+        pattern,
         transactionId=make_id(context, "deposit", key),
         timestamp=at_ms,
-        receivedCurrency=as_money(coin, amount) or UNSET,
+        receivedCurrency=as_money(coin, amount) or UNSET if pattern.status.moves else UNSET,
         sender=Sender(walletId=sender) if sender else None,
         description=Description("Bybit Deposit", f"Deposit {amount} {coin}"),
         datetime=iso(at_ms),
@@ -167,7 +170,12 @@ def _chain_pattern(
 ) -> Record:
     """A fee is a tariff, the same for all that moves one coin over one chain: it is in here."""
     way = _WAYS[kind]
-    fees = () if charged in (None, "0") else (Fee(coin, charged, None, "network", way.fee),)
+    status = way.statuses.get(native_status or "", Status.UNKNOWN)
+    if kind == "deposit" and native_type == BLOCKED and status is Status.COMPLETED:
+        status = Status.PENDING
+    fees: tuple[Fee, ...] = ()
+    if charged is not None and charged != "0" and status.moves:
+        fees = (Fee(coin, charged, None, "network", way.fee),)
     return replace(
         BLANK,
         label=way.label,
@@ -177,9 +185,9 @@ def _chain_pattern(
         unified_type=f"{kind}s",
         kind=kind,
         native_type=native_type,
-        status=way.statuses.get(native_status or "", Status.UNKNOWN),
+        status=status,
         native_status=native_status,
-        direction=way.direction,
+        direction=way.direction if status.moves else Direction.NONE,
         asset=coin,
         fees=fees,
     )
@@ -190,11 +198,12 @@ def internal_deposit(row: Row, context: Context) -> Record:
     at_ms = seconds(row, "createdTime") or context.asked_at_ms
     coin, amount = row["coin"], digits(row, "amount") or "0"
     uid, address = text(row, "fromMemberId"), text(row, "address")
+    status = INTERNAL_DEPOSIT_STATUSES.get(plain(row, "status"), Status.UNKNOWN)
     return Record(
         transactionId=make_id(context, "deposit", f"i:{row['id']}"),
         timestamp=at_ms,
         label="Deposit",
-        receivedCurrency=as_money(coin, amount) or UNSET,
+        receivedCurrency=as_money(coin, amount) or UNSET if status.moves else UNSET,
         sender=Sender(name=uid, walletId=address) if uid or address else None,
         description=Description("Bybit Deposit", f"Deposit {amount} {coin} from a Bybit user"),
         datetime=iso(at_ms),
@@ -204,9 +213,9 @@ def internal_deposit(row: Row, context: Context) -> Record:
         unified_type="deposits",
         kind="deposit",
         native_type=text(row, "type"),
-        status=INTERNAL_DEPOSIT_STATUSES.get(plain(row, "status"), Status.UNKNOWN),
+        status=status,
         native_status=text(row, "status"),
-        direction=Direction.IN,
+        direction=Direction.IN if status.moves else Direction.NONE,
         asset=coin,
         amount=amount,
         transfer=Transfer(None, None, from_uid=uid),
@@ -224,14 +233,15 @@ def withdrawal(row: Row, context: Context) -> Record:
     )
     amount, native, off_chain = amount or "0", native or "", native_type == OFF_CHAIN
     pattern = _chain_pattern("withdrawal", context.environment, coin, native_type, status, charged)
-    if tax is not None and tax != "0":
+    moves = pattern.status.moves
+    if tax is not None and tax != "0" and moves:
         fees = (*pattern.fees, Fee(coin, tax, digits(row, "taxRate"), "tax", "tax"))
         pattern = replace(pattern, fee=first_fee(fees), fees=fees)
     return replace(
         pattern,
         transactionId=make_id(context, "withdrawal", native),
         timestamp=at_ms,
-        sentCurrency=as_money(coin, amount) or UNSET,
+        sentCurrency=as_money(coin, amount) or UNSET if moves else UNSET,
         description=Description(
             "Bybit Withdrawal",
             f"Withdraw {amount} {coin} to a Bybit user"
@@ -256,7 +266,10 @@ def withdrawal(row: Row, context: Context) -> Record:
 
 
 def transfer(row: Row, context: Context) -> Record:
-    """A transfer between wallets of one user, or between two users of one family."""
+    """A transfer between wallets of one user, or between two users of one family.
+
+    Between users only our side of it moved: which one that is, the key's own user id tells.
+    """
     at_ms, coin = int(row["timestamp"]), row["coin"]
     amount = digits(row, "amount") or "0"
     moved = as_money(coin, amount) or UNSET
@@ -265,12 +278,16 @@ def transfer(row: Row, context: Context) -> Record:
         "toMemberId",
     )  # fmt: skip
     native = native or ""
+    pattern = _transfer_pattern(
+        context.environment, coin, status, context.uid, source, target, from_uid, to_uid
+    )
+    direction = pattern.direction
     return replace(
-        _transfer_pattern(context.environment, coin, status, source, target, from_uid, to_uid),
+        pattern,
         transactionId=make_id(context, "transfer", native),
         timestamp=at_ms,
-        sentCurrency=moved,
-        receivedCurrency=moved,
+        sentCurrency=moved if direction in (Direction.OUT, Direction.BOTH) else UNSET,
+        receivedCurrency=moved if direction in (Direction.IN, Direction.BOTH) else UNSET,
         description=Description("Bybit Transfer", f"{amount} {coin} from {source} to {target}"),
         datetime=iso(at_ms),
         amount=amount,
@@ -280,9 +297,11 @@ def transfer(row: Row, context: Context) -> Record:
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def _transfer_pattern(
-    environment: str, coin: str, native_status: str | None, *parties: str | None
+    environment: str, coin: str, native_status: str | None, uid: str | None, *parties: str | None
 ) -> Record:
     transfer = Transfer(*parties)
+    status = TRANSFER_STATUSES.get(native_status or "", Status.UNKNOWN)
+    between_users = transfer.from_uid is not None or transfer.to_uid is not None
     return replace(
         BLANK,
         label="Transfer",
@@ -290,13 +309,29 @@ def _transfer_pattern(
         type="transfers",
         unified_type="transfers",
         kind="transfer",
-        native_type="universal" if transfer.from_uid else "internal",
-        status=TRANSFER_STATUSES.get(native_status or "", Status.UNKNOWN),
+        native_type="universal" if between_users else "internal",
+        status=status,
         native_status=native_status,
-        direction=Direction.BOTH,
+        direction=_side_of(transfer, uid) if status.moves else Direction.NONE,
         asset=coin,
         transfer=transfer,
+        incomplete=("direction",) if between_users and uid is None else (),
     )
+
+
+def _side_of(transfer: Transfer, uid: str | None) -> Direction:
+    """What a transfer was to the account: between two other users it was nothing."""
+    if transfer.from_uid is None and transfer.to_uid is None:
+        return Direction.BOTH
+    if uid is None:
+        return Direction.NONE
+    ways = {
+        (True, True): Direction.BOTH,
+        (True, False): Direction.OUT,
+        (False, True): Direction.IN,
+        (False, False): Direction.NONE,
+    }
+    return ways[transfer.from_uid == uid, transfer.to_uid == uid]
 
 
 def leverage_token(row: Row, context: Context) -> Record:

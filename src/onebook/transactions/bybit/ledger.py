@@ -7,8 +7,13 @@
 In the unified book `change = cashFlow + funding - fee`, and per coin every balance follows from
 the one before: that is how a hole in what was fetched can be proven. In the contract book of
 UTA 1.0 funding has the opposite sign, and so does its mapping.
+
+A line about an event that has a record of its own (a fill, a transfer, a deposit) is a second view
+of it; one that only the book knows (interest, an airdrop, a conversion, an option) is the primary
+record of its event. Either way `receivedCurrency` less `sentCurrency` less fees is the change.
 """
 
+from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
@@ -16,6 +21,12 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from onebook.core import canonicals, iso, show, texts
+from onebook.transactions.bybit.kinds import (
+    COVERED_EVENTS,
+    COVERED_MOVES,
+    funding_kind,
+    ledger_kind,
+)
 from onebook.transactions.bybit.rows import (
     BLANK,
     EXCHANGE,
@@ -33,8 +44,15 @@ from onebook.transactions.bybit.rows import (
     seconds,
     text,
 )
-from onebook.transactions.bybit.trades import EXECUTION, SIDES, UNIFIED_WALLET, unit_of
-from onebook.transactions.decimals import number, subtract, unsigned
+from onebook.transactions.bybit.trades import (
+    EXECUTION,
+    SIDES,
+    TYPES,
+    UNIFIED_WALLET,
+    extra_fees,
+    unit_of,
+)
+from onebook.transactions.decimals import ZERO, add, number, subtract, unsigned
 from onebook.transactions.record import (
     Balance,
     Description,
@@ -48,59 +66,6 @@ from onebook.transactions.record import (
     View,
 )
 
-# kind and label of a ledger type; the first prefix that fits decides for those not listed.
-LEDGER_KINDS: Final = {
-    "TRANSFER_IN": ("transfer", "Transfer"),
-    "TRANSFER_OUT": ("transfer", "Transfer"),
-    "TRADE": ("trade", "Trade"),
-    "SETTLEMENT": ("funding", "Funding"),
-    "DELIVERY": ("delivery", "Delivery"),
-    "LIQUIDATION": ("liquidation", "Liquidation"),
-    "ADL": ("adl", "Liquidation"),
-    "AIRDROP": ("bonus", "Airdrop"),
-    "BONUS": ("bonus", "Bonus"),
-    "BONUS_RECOLLECT": ("bonus", "Bonus"),
-    "FEE_REFUND": ("fee_refund", "Fee Refund"),
-    "INTEREST": ("interest", "Interest"),
-    "CURRENCY_BUY": ("convert", "Convert"),
-    "CURRENCY_SELL": ("convert", "Convert"),
-    "CONVERT": ("convert", "Convert"),
-    "BORROW": ("borrow", "Borrow"),
-    "REPAY": ("repay", "Repay"),
-    "TOKENS_SUBSCRIPTION": ("leverage_token", "Buy"),
-    "TOKENS_REDEMPTION": ("leverage_token", "Sell"),
-}
-LEDGER_PREFIXES: Final = (
-    ("SPOT_REPAYMENT", ("repay", "Repay")),
-    ("MANUAL_BORROW", ("borrow", "Borrow")),
-    ("MANUAL_REPAY", ("repay", "Repay")),
-    ("BORROWED_AMOUNT", ("borrow", "Borrow")),
-    ("FLEXIBLE_STAKING", ("earn", "Other")),
-    ("FIXED_STAKING", ("earn", "Other")),
-    ("ONCHAINEARN", ("earn", "Other")),
-    ("LIQUIDITY_MINING", ("earn", "Other")),
-    ("STRUCTURE_PRODUCT", ("earn", "Other")),
-    ("DEFI_INVESTMENT", ("earn", "Other")),
-    ("PWM", ("earn", "Other")),
-    ("LOANS", ("loan", "Other")),
-    ("INSTITUTION", ("loan", "Other")),
-)
-UNKNOWN_KIND: Final = ("other", "Other")
-
-# The funding wallet's English words, by what they begin with.
-FUNDING_KINDS: Final = (
-    ("deposit", ("deposit", "Deposit")),
-    ("withdraw", ("withdrawal", "Withdrawal")),
-    ("transfer", ("transfer", "Transfer")),
-    ("convert", ("convert", "Convert")),
-    ("airdrop", ("bonus", "Airdrop")),
-    ("bonus", ("bonus", "Bonus")),
-    ("reward", ("bonus", "Bonus")),
-    ("earn", ("earn", "Other")),
-    ("loan", ("loan", "Other")),
-    ("crypto loan", ("loan", "Other")),
-)
-REWARD_WORDS: Final = ("interest", "reward", "yield", "distribution")
 FUND_WALLET: Final = "FUND"
 CONTRACT_WALLET: Final = Holder("CONTRACT", None)
 TITLE: Final = "Bybit Ledger Entry"
@@ -146,6 +111,7 @@ def token_line(row: Row, context: Context) -> Record:
         fees=line.fees,
         ids=line.ids,
         related=(line.transactionId,),
+        related_type="ledger",
     )
 
 
@@ -162,21 +128,29 @@ def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Re
     category, side, native_id, order_id, client_order_id, trade_id = texts(
         row, "category", "side", "id", "orderId", "orderLinkId", "tradeId"
     )
-    change, after, charged, rate = canonicals(
-        get("change"), get("cashBalance"), get("fee"), get("feeRate")
+    change, after, charged, rate, cash_flow = canonicals(
+        get("change"), get("cashBalance"), get("fee"), get("feeRate"), get("cashFlow")
     )
     change, settled = change or "0", native == "SETTLEMENT"
+    fees = _line_fees(coin, charged, rate)
+    if extra := get("extraFees"):
+        gross = _sum(cash_flow, funding)
+        # Bybit does not say whether `fee` holds them: the change itself does.
+        if gross != _sum(change, charged):
+            fees += tuple(fee for fee in extra_fees(extra) if fee.currency == coin)
     pattern = _line_pattern(
         context.environment, native, coin, category, side,
         context.markets.find(category, row["symbol"]) if category and get("symbol") else None,
         direction_of(change),
-        settled and funding is None and nonzero(row, "cashFlow") is not None,
+        settled and funding is None and cash_flow not in (None, "0"),
     )  # fmt: skip
     line = _booked(
         pattern,
         record_id=make_id(context, source, ledger_key(row)),
         at_ms=int(row["transactionTime"]),
         change=change,
+        moved=_before_fees(change, fees) if fees else change,
+        cash_flow=cash_flow,
         after=after,
         desc=f"{pattern.description.desc} {change} {coin}",
         ids=Ids(
@@ -186,14 +160,15 @@ def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Re
             trade_id=trade_id,
         ),
     )
-    fees: tuple[Fee, ...] = ()
-    if charged is not None and charged != "0":
-        fees = (Fee(coin, charged, rate, "trading", "fee"),)
+    if fees:
         line = replace(line, fee=first_fee(fees), fees=fees)
     if category is None:
         return line
     related: tuple[str, ...] = ()
-    if trade_id is not None:  # the execution that the line books: its id follows from the line
+    kind = TYPES.get(category)
+    if (
+        trade_id is not None and kind is not None
+    ):  # the execution that the line books: its id follows from the line
         key = f"{category}:{trade_id}:{order_id or ''}:{side or ''}"
         related = (make_id(context, EXECUTION, key),)
     price, quantity = canonicals(get("tradePrice"), get("qty"))
@@ -205,11 +180,12 @@ def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Re
         if category == "spot"
         else Position(
             size_after=digits(row, "size"),
-            realised_pnl=nonzero(row, "cashFlow"),
+            realised_pnl=None if cash_flow == "0" else cash_flow,
             funding=funding,
             funding_rate=rate if settled else None,
         ),
         related=related,
+        related_type=kind if related else None,
     )
 
 
@@ -236,8 +212,28 @@ def _line_pattern(
         account=UNIFIED_WALLET,
         side=side,
         instrument=market,
+        view=View.LEDGER if _covered(kind, category) else View.PRIMARY,
         quantity_unit=unit_of(category) if category else None,
     )
+
+
+def _covered(kind: str, category: str | None) -> bool:
+    """Whether the event of a line has a record of its own: none of an option has."""
+    return kind in COVERED_MOVES or (kind in COVERED_EVENTS and category in TYPES)
+
+
+def _line_fees(coin: str, charged: str | None, rate: str | None) -> tuple[Fee, ...]:
+    if charged is None or charged == "0":
+        return ()
+    return (Fee(coin, charged, rate, "trading", "fee"),)
+
+
+def _before_fees(change: str, fees: tuple[Fee, ...]) -> str:
+    return show(_sum(change, *(fee.amount for fee in fees)))
+
+
+def _sum(*texts: str | None) -> Decimal:
+    return add(*(number(text) or ZERO for text in texts))
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -253,33 +249,24 @@ def _book_pattern(
         type="ledger",
         kind=kind,
         native_type=native or None,
-        view=View.LEDGER,
+        view=View.LEDGER if kind in COVERED_MOVES else View.PRIMARY,
         direction=direction,
         asset=coin,
     )
 
 
-def ledger_kind(native: str) -> tuple[str, str]:
-    """Our kind and label of a ledger type; new types pass as `other`."""
-    found = LEDGER_KINDS.get(native)
-    if found is not None:
-        return found
-    if native.endswith("_INS_LOAN"):
-        return "loan", "Other"
-    return next((k for prefix, k in LEDGER_PREFIXES if native.startswith(prefix)), UNKNOWN_KIND)
-
-
 def funding_line(row: Row, context: Context) -> Record:
-    """A line of the funding wallet's book: it has no id, so all that it says is its key."""
+    """A line of the funding wallet's book; `currcCursor` is its id."""
     at_ms = seconds(row, "createTime") or context.asked_at_ms
     coin, amount = row["currency"], digits(row, "txnAmt") or "0"
     change = amount if row["ioDirection"] == "I" else opposite(amount) or "0"
     words, desc = plain(row, "showBusiTypeEn"), plain(row, "descriptionEn")
     kind, label = funding_kind(words, desc, incoming=change[0] != "-")
-    uid = text(row, "memberId")
-    native_key = ":".join(
+    uid, native = text(row, "memberId"), text(row, "currcCursor")
+    # A row without an id is known by what it moved: its English is reworded over time.
+    native_key = native or ":".join(
         (plain(row, "memberId"), coin, row["ioDirection"], amount,
-         digits(row, "afterAmt") or "", str(at_ms), words, desc)
+         digits(row, "afterAmt") or "", str(at_ms))
     )  # fmt: skip
     line = _booked(
         _book_pattern(
@@ -289,20 +276,13 @@ def funding_line(row: Row, context: Context) -> Record:
         record_id=make_id(context, "funding_wallet", native_key),
         at_ms=at_ms,
         change=change,
+        moved=change,
+        cash_flow=None,
         after=digits(row, "afterAmt"),
         desc=desc or words,
-        ids=Ids(),
+        ids=Ids(native=native),
     )  # fmt: skip
     return replace(line, account=Holder(FUND_WALLET, uid))
-
-
-def funding_kind(words: str, desc: str, *, incoming: bool) -> tuple[str, str]:
-    """Our kind and label of a funding wallet line, from Bybit's English."""
-    lower = words.lower()
-    kind, label = next((k for start, k in FUNDING_KINDS if lower.startswith(start)), UNKNOWN_KIND)
-    if kind == "earn" and incoming and any(word in desc.lower() for word in REWARD_WORDS):
-        label = "Staking Reward"
-    return kind, label
 
 
 def _booked(
@@ -311,23 +291,27 @@ def _booked(
     record_id: str,
     at_ms: int,
     change: str,
+    moved: str,
+    cash_flow: str | None,
     after: str | None,
     desc: str,
     ids: Ids,
 ) -> Record:
-    """A line of either book: what moved, and the balance around it."""
-    moved = (as_money(pattern.asset, change) or UNSET) if change != "0" else UNSET
-    outgoing = change[0] == "-"
+    """A line of either book: what moved before fees, and the balance around it."""
+    money = (as_money(pattern.asset, moved) or UNSET) if moved != "0" else UNSET
+    outgoing = moved[0] == "-"
     return replace(
         pattern,
         transactionId=record_id,
         timestamp=at_ms,
-        sentCurrency=moved if outgoing else UNSET,
-        receivedCurrency=UNSET if outgoing else moved,
+        sentCurrency=money if outgoing else UNSET,
+        receivedCurrency=UNSET if outgoing else money,
         description=Description(TITLE, desc),
         datetime=iso(at_ms),
         amount=unsigned(change),
-        balance=Balance(before=_before(after, change), after=after, change=change),
+        balance=Balance(
+            before=_before(after, change), after=after, change=change, cash_flow=cash_flow
+        ),
         ids=ids,
         incomplete=() if after is not None else ("balance",),
     )

@@ -63,12 +63,14 @@ class Context(Struct, frozen=True):
         markets: Base, quote and settle coin of every symbol.
         category: spot, linear, inverse or option, where the endpoint has one.
         asked_at_ms: When a row without a time counts as seen: the end of its window, or now.
+        uid: The user id of the account; None where Bybit did not tell.
     """
 
     environment: str
     markets: Markets
     category: str = ""
     asked_at_ms: int = 0
+    uid: str | None = None
 
 
 Mapper = Callable[[Row, Context], Record]
@@ -81,7 +83,7 @@ def make_id(context: Context, source: str, native_key: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def order_id_of(environment: str, category: str, order_id: str) -> tuple[str, ...]:
-    """The id that an order, its fills and its closed position share, as `related` takes it."""
+    """The id of an order, as `related` takes it."""
     return (record_id(EXCHANGE, environment, ORDER, f"{category}:{order_id}"),)
 
 

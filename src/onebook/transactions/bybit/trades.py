@@ -73,7 +73,7 @@ LABELS: Final = {
     "trade": "Trade",
     "funding": "Funding",
     "liquidation": "Liquidation",
-    "adl": "Liquidation",
+    "adl": "Auto-Deleveraging",
     "delivery": "Delivery",
 }
 ORDER_STATUSES: Final = {
@@ -137,7 +137,8 @@ def _fill(row: Row, context: Context, pattern: Record) -> Record:
     assert market is not None
     side, at_ms, category = row["side"], int(row["execTime"]), market.category
     price, quantity, value, charged, rate, closed, mark = canonicals(
-        row["execPrice"], row["execQty"], get("execValue"), get("execFee"), get("feeRate"),
+        row["execPrice"], row["execQty"], get("execValue"), charged_of(row, category),
+        get("feeRate"),
         get("closedSize"), get("markPrice"),
     )  # fmt: skip
     value = value or _product(price, quantity)
@@ -159,11 +160,17 @@ def _fill(row: Row, context: Context, pattern: Record) -> Record:
         value=value,
         fees=fees,
         ids=_execution_ids(row),
-        related=order_id_of(context.environment, category, order_id) if order_id else (),
     )
-    if category == "spot":
+    if category == "spot":  # orders of futures are not read
         sent, received = _exchanged(market, side, quantity, value)
-        return replace(fill, sentCurrency=sent, receivedCurrency=received)
+        related = order_id_of(context.environment, category, order_id) if order_id else ()
+        return replace(
+            fill,
+            sentCurrency=sent,
+            receivedCurrency=received,
+            related=related,
+            related_type=TYPES[category] if related else None,
+        )
     return replace(fill, position=_touched(closed, mark))
 
 
@@ -237,6 +244,12 @@ def _execution_ids(row: Row) -> Ids:
     )
 
 
+def charged_of(row: Row, category: str) -> Any:
+    """The field that has the fee: of the spot leg of a futures spread it is `execFeeV2`."""
+    spread = category == "spot" and row.get("execType") == "FutureSpread"
+    return row.get("execFeeV2") or row.get("execFee") if spread else row.get("execFee")
+
+
 def execution_fees(
     row: Row, market: Market, charged: str | None, rate: str | None
 ) -> tuple[Fee, ...]:
@@ -246,7 +259,7 @@ def execution_fees(
         currency = row.get("feeCurrency") or _fee_currency(row, market, charged)
         fees = (Fee(currency, charged, rate, "trading", "execFee"),)
     extra = row.get("extraFees")
-    return (*fees, *_extra_fees(extra)) if extra else fees
+    return (*fees, *extra_fees(extra)) if extra else fees
 
 
 def _fee_currency(row: Row, market: Market, charged: str) -> str | None:
@@ -263,7 +276,7 @@ def spot_fee_currency(market: Market, side: str, charged: str, *, maker: bool) -
     return market.base if (side == "Buy") != rebate else market.quote
 
 
-def _extra_fees(extra: Any) -> tuple[Fee, ...]:
+def extra_fees(extra: Any) -> tuple[Fee, ...]:
     """Regional taxes: a list, or the text of one."""
     if isinstance(extra, str):
         try:

@@ -1,0 +1,183 @@
+"""What a verification says: its checks, what each came to, and what nothing can prove."""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from onebook.core import show
+from onebook.transactions.chains import BREAKS_MAX, Break, ChainReport
+from onebook.transactions.decimals import subtract
+from onebook.transactions.pairs import Left
+
+LEDGER_ARITHMETIC: Final = "ledger_arithmetic"
+LEDGER_CHAIN: Final = "ledger_chain"
+HOLDINGS: Final = "holdings"
+ORDERS: Final = "orders"
+SPOT_FILLS: Final = "spot_fills"
+FUTURES_FILLS: Final = "futures_fills"
+CLOSED_PNL: Final = "closed_pnl"
+SETTLEMENTS: Final = "settlements"
+DEPOSITS: Final = "deposits"
+WITHDRAWALS: Final = "withdrawals"
+TRANSFERS: Final = "transfers"
+LEVERAGE_TOKENS: Final = "leverage_tokens"
+# Each check and the types that must be asked for together; futures are either of two.
+CHECKS: Final[Mapping[str, tuple[str, ...]]] = {
+    LEDGER_ARITHMETIC: ("ledger",),
+    LEDGER_CHAIN: ("ledger",),
+    HOLDINGS: ("ledger", "holdings"),
+    ORDERS: ("spot_orders",),
+    SPOT_FILLS: ("ledger", "spot_orders"),
+    FUTURES_FILLS: ("ledger", "futures"),
+    CLOSED_PNL: ("ledger", "futures"),
+    SETTLEMENTS: ("ledger", "futures"),
+    DEPOSITS: ("ledger", "deposits"),
+    WITHDRAWALS: ("ledger", "withdrawals"),
+    TRANSFERS: ("ledger", "transfers"),
+    LEVERAGE_TOKENS: ("ledger", "leverage_token_trades"),
+}
+
+
+class State(StrEnum):
+    """What a check came to."""
+
+    HOLDS = "holds"
+    BROKEN = "broken"
+    OPEN = "open"  # something is left over that the exchange's data cannot decide
+    NOT_CHECKED = "not_checked"
+
+
+class Check(Struct, frozen=True):
+    """One check.
+
+    Args:
+        name: One of `CHECKS`.
+        checked: How many comparisons were made.
+        broken: How many of them fail, and how many stay open; `breaks` names the first hundred.
+        reason: Why nothing was checked, or why something stays open.
+    """
+
+    name: str
+    state: State
+    checked: int
+    broken: int
+    open: int
+    breaks: tuple[Break, ...]
+    reason: str | None = None
+
+
+class Unproven(Struct, frozen=True):
+    """What no answer of the exchange can prove, and why."""
+
+    what: str
+    why: str
+
+
+class OrderReport(Struct, frozen=True):
+    """Orders against their fills."""
+
+    checked: int
+    holds: bool
+    breaks: tuple[Break, ...]
+    fills_without_order: int
+
+
+class Verification(Struct, frozen=True):
+    """What was proven.
+
+    Args:
+        holds: Whether everything that was compared agrees; null where nothing was compared, or
+            something stays open.
+    """
+
+    holds: bool | None
+    checks: tuple[Check, ...]
+    unproven: tuple[Unproven, ...]
+    ledger: tuple[ChainReport, ...]
+    orders: OrderReport
+
+
+ALWAYS_UNPROVEN: Final = (
+    Unproven(
+        "the opening balances",
+        "Bybit says what is held now, never what was; a range that begins with the account opens "
+        "with zero.",
+    ),
+    Unproven(
+        "oldest lines of what only the ledger knows (interest, airdrops, conversions, earn), if "
+        "they are lost together",
+        "Nothing stands before them in their chain, and no other list has their events.",
+    ),
+    Unproven("orders without a fill", "They leave no trace in fills or books."),
+    Unproven(
+        "what is pending, cancelled or failed",
+        "Only completed events are in the books, and only they are compared.",
+    ),
+)
+HOLDINGS_UNPROVEN: Final = Unproven(
+    "the closing balance of the wallets CONTRACT, SPOT and OPTION",
+    "Their holdings are not read; only their chains are proven.",
+)
+PNL_UNPROVEN: Final = Unproven(
+    "`closedPnl` of positions without `openFee` and `closeFee`",
+    "Bybit did not show them before 2025-06-24; what was gained before fees is compared instead.",
+)
+OLD_BOOKS_UNPROVEN: Final = Unproven(
+    "events before the ledger's coverage begins",
+    "Bybit no longer shows the books of wallets that an upgrade closed.",
+)
+ORDER_LEFT: Final = (
+    "Their orders are older than the range, or lost: Bybit finds orders by their creation."
+)
+MOVE_LEFT: Final = (
+    "Bybit also books moves that no list has: at an upgrade, to and from bots, copy trading and "
+    "other products; or the transfer between users is lost."
+)
+OVERFLOWED: Final = "More is left over than can be held; ask for a shorter range."
+
+
+def judged(
+    name: str, checked: int, left: list[Left], reason: str = "", *, overflowed: bool = False
+) -> Check:
+    """A check from what is left over."""
+    if overflowed:
+        return Check(name, State.OPEN, checked, 0, 0, (), OVERFLOWED)
+    unsure = [one for one in left if not one.sure]
+    breaks = [
+        Break(o.record.transactionId, o.expected, o.found, _difference(o), o.what)
+        for o in sorted(left, key=lambda one: not one.sure)
+    ]
+    found = settled(name, checked + len(left), breaks)
+    if not unsure:
+        return found
+    broken = len(left) - len(unsure)
+    state = State.BROKEN if broken else State.OPEN
+    return replace(found, state=state, broken=broken, open=len(unsure), reason=reason)
+
+
+def _difference(left: Left) -> str:
+    try:
+        return show(subtract(Decimal(left.expected), Decimal(left.found)))
+    except ArithmeticError:  # one of them is no figure
+        return ""
+
+
+def settled(name: str, checked: int, breaks: list[Break]) -> Check:
+    """A check from its breaks alone."""
+    if not checked:
+        reason = "There was nothing to compare."
+        return Check(name, State.NOT_CHECKED, 0, 0, 0, (), reason)
+    state = State.BROKEN if breaks else State.HOLDS
+    return Check(name, state, checked, len(breaks), 0, tuple(breaks[:BREAKS_MAX]))
+
+
+def verdict(checks: Iterable[Check]) -> bool | None:
+    """Whether all of it holds: null where nothing was compared, or something stays open."""
+    states = {check.state for check in checks}
+    if State.BROKEN in states:
+        return False
+    return True if State.OPEN not in states and State.HOLDS in states else None

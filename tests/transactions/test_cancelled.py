@@ -1,0 +1,89 @@
+"""Requests that are cancelled at any moment give their connection back: over real sockets.
+
+A transport without a pool cannot show a leak, so the simulated account is served on loopback here
+and asked through httpx's own pool. Cancellation comes after 0, 1, 2 ... turns of the loop, so it
+lands at every await of a request, the release of its connection among them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from random import Random
+
+import pytest
+
+from onebook.exchanges.limits import Limit
+from onebook.model import DAY_MS
+from onebook.rest import Rest
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.transactions.budget import Retries
+from onebook.transactions.bybit.client import CONNECTIONS_MAX, Client, Host
+from onebook.transactions.bybit.paths import EXECUTIONS
+from onebook.transactions.clock import REAL, Clock
+from onebook.transactions.credentials import Credentials
+from transactions.bybit_support import KEY, Served
+
+CANCELLATIONS = 400
+TURNS_MAX = 60  # a whole request takes fewer turns of the loop
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    now_ms = REAL.now_ms()
+    account = Account(History(now_ms - 20 * DAY_MS, now_ms, executions=100))
+    with Served(SimulatedBybit(account, [KEY], limited=False)) as url:
+        yield url
+
+
+async def cancelled_everywhere(ask: Callable[[], Awaitable[object]]) -> int:
+    """Cancel many requests, each a turn of the loop later; how many came to their end before."""
+    finished = 0
+    for turns in range(CANCELLATIONS):
+        tasks = [asyncio.ensure_future(ask()) for _ in range(2)]
+        for _ in range(turns % TURNS_MAX):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.002 * (turns % 3))  # the server is another thread
+        for task in tasks:
+            task.cancel()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        finished += sum(not isinstance(one, BaseException) for one in found)
+    return finished
+
+
+async def test_a_cancelled_request_to_bybit_gives_its_connection_back(url: str) -> None:
+    client = Client(Clock(REAL.now_ms, lambda: 1e9 * asyncio.get_running_loop().time()))
+    host, credentials = Host(url, clock=client.clock), Credentials(KEY.api_key, KEY.secret)
+
+    async def ask() -> object:
+        return await client.get(
+            host, EXECUTIONS, "category=spot", credentials=credentials, retries=Retries(Random(1))
+        )
+
+    try:
+        finished = await cancelled_everywhere(ask)
+        assert 0 < finished < 2 * CANCELLATIONS
+        assert client.connections_in_use == 0
+        whole = await asyncio.gather(*(ask() for _ in range(2 * CONNECTIONS_MAX)))
+        assert all(envelope.retCode == 0 for envelope in whole)  # type: ignore[attr-defined]
+        assert client.connections_in_use == 0
+    finally:
+        await client.close()
+
+
+async def test_a_cancelled_request_to_any_host_gives_its_connection_back(url: str) -> None:
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 60.0  # every budget is full again
+        return now[0]
+
+    async with Rest(clock=clock) as rest:
+        rest.budget(url, (Limit(10**9, 60.0),))
+
+        async def ask() -> bytes:
+            return await rest.get(f"{url}/v5/market/time", total_s=600.0)
+
+        finished = await cancelled_everywhere(ask)
+        assert 0 < finished < 2 * CANCELLATIONS
+        assert rest.connections_in_use == 0
+        assert all(await asyncio.gather(*(ask() for _ in range(100))))
+        assert rest.connections_in_use == 0

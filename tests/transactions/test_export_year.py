@@ -1,0 +1,199 @@
+"""A year of an account, exported and imported by the rules of each reader: its true balances.
+
+The importers here know nothing of how files are written, only what the readers document:
+
+- CSV, Parquet: `docs/explanation/transactions.md`: of completed primary rows, received less sent
+  less fees.
+- Koinly, articles 9489976, 9490022: what is received is added, what is sent and the fee taken off.
+- CoinTracking, article 29000007202: amounts are what arrived and left; the fee informs.
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onebook.model import DAY_MS
+from onebook.simulator.bybit_account import Account, History
+from onebook.simulator.bybit_account.amounts import shown
+from onebook.transactions.export import writer
+from onebook.transactions.query import Ask
+from onebook.transactions.record import Record
+from transactions.bybit_support import CALLER, NOW_MS, World, run, simulated
+
+YEAR_MS = 365 * DAY_MS
+FROM_MS = NOW_MS - YEAR_MS
+ACCOUNT = Account(History(FROM_MS - 30 * DAY_MS, NOW_MS, executions=4_500))
+TYPES = (
+    "deposits", "withdrawals", "spot_orders", "futures", "transfers", "leverage_token_trades",
+    "ledger", "holdings",
+)  # fmt: skip
+Balances = dict[str, Decimal]
+Cells = dict[str, Any]
+
+
+def records_since(account: Account, from_ms: int) -> list[Record]:
+    """Every record of the account, as the command line gets them."""
+
+    async def told() -> list[Record]:
+        async with World(simulated(account)) as world:
+            ask = Ask(exchange="bybit", transaction_types=TYPES, start_time=from_ms)
+            query = world.service.plan(ask, key_id=CALLER, streamed=True)
+            async with world.service.run(query, key_id=CALLER) as found:
+                batches = [batch async for batch in found.records(36_000.0)]
+                assert all(entry.complete for entry in found.coverage())
+        return [record for batch in batches for record in batch]
+
+    return run(told())
+
+
+def quiet_ms(account: Account, from_ms: int) -> int:
+    """A moment from which on no order is open that closes a position: its P&L is one record."""
+    spans = []
+    for table in account.closed.values():
+        spans += [(entry.facts.created_ms, entry.facts.updated_ms) for entry in table.entries]
+    while any(start <= from_ms <= end for start, end in spans):
+        from_ms += 60_000
+    return from_ms
+
+
+def held_before(account: Account, at_ms: int) -> Balances:
+    """What all wallets held, from the simulator's own books."""
+    held: Counter[str] = Counter()
+    for table in (account.fund_ledger, *account.books.tables.values()):
+        for entry in table.entries:
+            if entry.at_ms < at_ms:
+                held[entry.facts.coin] += entry.facts.change
+    return {coin: Decimal(shown(units)) for coin, units in held.items()}
+
+
+def held_now(account: Account) -> Balances:
+    held = Counter(account.fund)
+    for wallet in account.books.held.values():
+        held.update(wallet)
+    return {coin: Decimal(shown(units)) for coin, units in held.items() if units}
+
+
+def csv_rows(path: Path) -> Iterable[Cells]:
+    with path.open(newline="") as lines:
+        yield from csv.DictReader(lines)
+
+
+def parquet_rows(path: Path) -> Iterable[Cells]:
+    return pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()  # type: ignore[no-any-return]
+
+
+def add_columns(balances: Counter[str], row: Cells) -> None:
+    if row["view"] != "primary" or row["status"] != "completed":
+        return
+    _move(balances, row["received_currency"], row["received_amount"], 1)
+    _move(balances, row["sent_currency"], row["sent_amount"], -1)
+    for fee in filter(None, (row["fees"] or "").split("; ")):
+        amount, currency = fee.split(" ")
+        _move(balances, currency, amount, -1)
+
+
+def add_koinly(balances: Counter[str], row: Cells) -> None:
+    assert row["Sent Amount"] or row["Received Amount"], "Koinly takes no row without an amount"
+    if not row["Sent Amount"]:
+        assert not row["Fee Amount"], "a deposit has no fee"
+    _move(balances, row["Received Currency"], row["Received Amount"], 1)
+    _move(balances, row["Sent Currency"], row["Sent Amount"], -1)
+    _move(balances, row["Fee Currency"], row["Fee Amount"], -1)
+
+
+def add_cointracking(balances: Counter[str], row: Cells) -> None:
+    assert (row["Type"] == "Trade") == bool(row["Buy Amount"] and row["Sell Amount"])
+    _move(balances, row["Buy Currency"], row["Buy Amount"], 1)
+    _move(balances, row["Sell Currency"], row["Sell Amount"], -1)
+
+
+def _move(balances: Counter[str], currency: str, amount: str, sign: int) -> None:
+    if amount:
+        assert Decimal(amount) > 0 or "-" in amount
+        balances[currency] += sign * Decimal(amount)  # type: ignore[assignment]
+
+
+FORMS: dict[str, tuple[Callable[[Path], Iterable[Cells]], Callable[[Counter[str], Cells], None]]]
+FORMS = {
+    "csv": (csv_rows, add_columns),
+    "parquet": (parquet_rows, add_columns),
+    "koinly": (csv_rows, add_koinly),
+    "cointracking": (csv_rows, add_cointracking),
+}
+
+
+def imported(form: str, records: list[Record], opening: Balances, folder: Path) -> Balances:
+    path = folder / "export"
+    file = writer(form, path)
+    file.write(records)
+    file.close()
+    read, count = FORMS[form]
+    balances: Counter[str] = Counter(opening)  # type: ignore[arg-type]
+    for row in read(path):
+        count(balances, row)
+    return {coin: Decimal(amount) for coin, amount in balances.items() if amount}
+
+
+@pytest.fixture(scope="module")
+def year() -> tuple[int, list[Record]]:
+    from_ms = quiet_ms(ACCOUNT, FROM_MS)
+    return from_ms, records_since(ACCOUNT, from_ms)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_import_yields_what_the_account_holds(
+    form: str, year: tuple[int, list[Record]], tmp_path: Path
+) -> None:
+    from_ms, records = year
+    assert imported(form, records, held_before(ACCOUNT, from_ms), tmp_path) == held_now(ACCOUNT)
+
+
+def test_the_year_has_what_exports_used_to_lose(year: tuple[int, list[Record]]) -> None:
+    _, records = year
+    fills = [record for record in records if record.kind == "trade" and record.type != "ledger"]
+    assert any(len(fill.fees) > 1 for fill in fills if fill.type == "spot_orders")
+    assert any(len(fill.fees) > 1 for fill in fills if fill.type == "futures_linear")
+    assert any(fill.native_type == "FutureSpread" for fill in fills)
+    assert any(fee.amount[0] == "-" for fill in fills for fee in fill.fees)
+    assert any(len(r.fees) > 1 for r in records if r.kind == "withdrawal")
+    ways = {r.direction.value for r in records if r.native_type == "universal"}
+    assert ways == {"in", "out", "none"}
+    for kind in ("closed_pnl", "delivery", "settlement", "funding", "interest", "bonus", "convert"):
+        assert any(r.kind == kind for r in records), kind
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_without_the_ledger_only_what_it_alone_knows_is_missing(
+    form: str, year: tuple[int, list[Record]], tmp_path: Path
+) -> None:
+    from_ms, records = year
+    alone = [r for r in records if r.type == "ledger" and r.view == "primary"]
+    rest = [r for r in records if r.type != "ledger"]
+    opening = held_before(ACCOUNT, from_ms)
+    left = imported(form, rest, opening, tmp_path)
+    assert left != held_now(ACCOUNT)
+    assert imported(form, alone, left, tmp_path) == held_now(ACCOUNT)
+
+
+def test_the_lines_of_the_ledger_sum_to_the_same_by_themselves(
+    year: tuple[int, list[Record]],
+) -> None:
+    from_ms, records = year
+    balances: Counter[str] = Counter(held_before(ACCOUNT, from_ms))  # type: ignore[arg-type]
+    for line in (record for record in records if record.type == "ledger"):
+        row = {
+            "Received Currency": getattr(line.receivedCurrency, "currency", ""),
+            "Received Amount": getattr(line.receivedCurrency, "amount_str", ""),
+            "Sent Currency": getattr(line.sentCurrency, "currency", ""),
+            "Sent Amount": getattr(line.sentCurrency, "amount_str", ""),
+        }
+        _move(balances, row["Received Currency"], row["Received Amount"], 1)
+        _move(balances, row["Sent Currency"], row["Sent Amount"], -1)
+        for fee in line.fees:
+            _move(balances, fee.currency or "", fee.amount, -1)
+    assert {coin: amount for coin, amount in balances.items() if amount} == held_now(ACCOUNT)
