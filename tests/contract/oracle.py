@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from decimal import Decimal
 
-from onebook.core import LEVELS_MAX, Book
+from onebook.core import LEVELS_MAX, Book, ChecksumLayout
 from onebook.exchanges.contract import (
-    TEXT_25,
     Delta,
     Exchange,
     Gap,
@@ -53,9 +52,9 @@ class Reader:
     def read(self, outputs: Iterable[Output]) -> None:
         for output in outputs:
             match output:
-                case Snapshot(instrument, bids, asks, shape):
+                case Snapshot(instrument, bids, asks, shape, levels_asked):
                     book = self.live[instrument] = Book(self.levels_max)
-                    book.replace(bids, asks, shape)
+                    book.replace(bids, asks, shape, levels_asked)
                 case Delta(instrument, bids, asks, shape):
                     if instrument in self.live:
                         self.live[instrument].apply(bids, asks, shape)
@@ -79,12 +78,11 @@ class Reader:
             {Decimal(price): Decimal(amount) for price, amount in asks},
         )
 
-    def _verify(self, instrument: Instrument, layout: str, expected: int) -> None:
+    def _verify(self, instrument: Instrument, layout: ChecksumLayout, expected: int) -> None:
         book = self.live.get(instrument)
         if book is None:
             return
-        actual = book.crc_text(25) if layout == TEXT_25 else book.crc_digits(10)
-        if actual != expected:
+        if book.crc(layout) != expected & 0xFFFFFFFF:
             self.doubt(instrument, "checksum")
 
     def _check_uncrossed(self, output: Output) -> None:

@@ -4,14 +4,21 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-FRAME = re.compile(r"\d+\.\d+: (.*)")
-BODY = re.compile(r"https://\S+[?&]symbol=(\w+)\S* -> [\d.]+: (\{.*?\})(?: header: .*)?$")
+FRAME = re.compile(r"(\d+\.\d+): (.*)")
+BODY = re.compile(
+    r"https://\S+[?&](?:symbol|currency_pair)=([\w-]+)\S* -> [\d.]+: (\{.*?\})(?: header: .*)?$"
+)
 
 
 def frames(samples: Path, name: str) -> list[bytes]:
     """What the exchange sent, in order."""
+    return [frame for _, frame in timed_frames(samples, name)]
+
+
+def timed_frames(samples: Path, name: str) -> list[tuple[float, bytes]]:
+    """What the exchange sent and when it arrived, in Unix seconds."""
     lines = (samples / "exchange_frames" / name).read_text().splitlines()
-    return [match[1].encode() for match in map(FRAME.match, lines) if match]
+    return [(float(match[1]), match[2].encode()) for match in map(FRAME.match, lines) if match]
 
 
 def bodies(samples: Path, name: str) -> Iterator[tuple[str, bytes]]:

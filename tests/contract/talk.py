@@ -1,14 +1,15 @@
-"""A conversation between a connector and a small exchange, without a network."""
+"""A conversation between a connector and the dialect of its exchange, without a network."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from contract.makers import MAKERS, Maker
 from contract.oracle import Reader
-from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Fetch, Gap, Output, ProtocolError, Send
+from contract.venue import CHANNELS, Venue, greeted
+from onebook.exchanges.contract import Fetch, Gap, Guard, Output, ProtocolError, Send
 from onebook.model import Instrument
+
+PACE_S = 1.0  # between two frames of ours: feeds keep to the limits of the exchange
 
 
 class Step(NamedTuple):
@@ -27,9 +28,9 @@ class Talk:
     """
 
     def __init__(self, name: str, *, seed: int = 1, count: int = 2, heal: bool = True) -> None:
-        self.exchange = EXCHANGES[name]
-        self.maker: Maker = MAKERS[name](seed)
-        self.instruments = self.maker.instruments[:count]
+        self.exchange = CHANNELS[name]
+        self.venue = Venue(name, seed)
+        self.instruments = self.venue.instruments[:count]
         self.connector = self.exchange.connector(self.instruments)
         self.reader = Reader(self.exchange)
         self.heal = heal
@@ -38,8 +39,21 @@ class Talk:
         self._owed: deque[Callable[[], None]] = deque()
 
     def open(self) -> "Talk":
-        self.act(self.connector.opened())
+        self.act(self.begun())
+        self.settle()
         return self
+
+    def settle(self) -> None:
+        """Where books are whole in every frame, the first may come with the next change only."""
+        if self.exchange.guard is Guard.WHOLE:
+            for instrument in self.instruments:
+                if instrument not in self.reader.live:
+                    self.change(instrument.native)
+
+    def begun(self) -> list[Output]:
+        """What the connector says once it is connected and greeted."""
+        self.script += [Step("frame", "", frame) for frame in self.venue.greeting]
+        return list(greeted(self.connector, self.venue.greeting))
 
     def act(self, outputs: Iterable[Output]) -> list[Output]:
         """Carry out outputs and everything that follows from them."""
@@ -54,11 +68,13 @@ class Talk:
         return self.act(self._received(frame))
 
     def change(self, native: str) -> list[Output]:
-        return self.deliver(self.maker.changed(native), native)
+        return self.deliver(self.venue.changed(native), native)
 
     def resync(self, instrument: Instrument) -> list[Output]:
         self.reader.live.pop(instrument, None)
-        return self.act(self.connector.resync(instrument))
+        outputs = self.act(self.connector.resync([instrument]))
+        self.settle()
+        return outputs
 
     def check(self, *, live: bool = True) -> None:
         """Every book equals the exchange's, or is not shown."""
@@ -66,7 +82,7 @@ class Talk:
             sides = self.reader.sides(instrument)
             assert sides is not None or not live, f"{instrument.native} is not live"
             if sides is not None:
-                assert sides == self.maker.sides(instrument.native), instrument.native
+                assert sides == self.venue.sides(instrument.native), instrument.native
 
     def _received(self, frame: bytes) -> list[Output]:
         try:
@@ -82,14 +98,15 @@ class Talk:
         for output in outputs:
             match output:
                 case Send(frame):
-                    answers = self.maker.answers(frame)
+                    self.venue.wait(PACE_S)
+                    answers = self.venue.answers(frame)
                     self._owed.extend(self._telling(answer) for answer in answers)
                 case Fetch(instrument, path):
                     self._owed.append(self._fetching(instrument, path))
         if self.heal:
             doubted = dict.fromkeys(one for one, _ in self.reader.doubts[doubts:])
             for instrument in doubted:
-                self._take(list(self.connector.resync(instrument)))
+                self._take(list(self.connector.resync([instrument])))
 
     def _telling(self, frame: bytes) -> Callable[[], None]:
         def tell() -> None:
@@ -100,7 +117,7 @@ class Talk:
 
     def _fetching(self, instrument: Instrument, path: str) -> Callable[[], None]:
         def fetch() -> None:
-            body = self.maker.body(path)
+            body = self.venue.body(path)
             self.script.append(Step("body", instrument.native, body))
             self._take(list(self.connector.fetched(instrument, body)))
 

@@ -1,11 +1,20 @@
 """Binance, as conversations: what it says, what we answer."""
 
 import json
+from collections.abc import Iterable
+from functools import partial
+from random import Random
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from onebook.exchanges.binance import EXCHANGE, Binance
+from core.both import EACH
+from onebook.exchanges.binance import BOOKS, EXCHANGE, join, parse_instruments
 from onebook.exchanges.contract import (
+    EXPECTED,
     Acknowledged,
     Closing,
     Delta,
@@ -16,18 +25,30 @@ from onebook.exchanges.contract import (
     Refused,
     Send,
     Snapshot,
+    Standing,
+    Unnamed,
 )
+from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.sync import FETCHES_MAX, HELD_MAX
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("binance", "BTC/USDT", "BTCUSDT")
 ETH = Instrument("binance", "ETH/USDT", "ETHUSDT")
 FETCH_BTC = Fetch(BTC, "/api/v3/depth?symbol=BTCUSDT&limit=1000", 50)
+SPARE_BTC = replace(FETCH_BTC, spare=True)
 ACK = b'{"result":null,"id":1}'
 
+# Messages of other channels, and what changes no book.
+UNKNOWN_FRAMES = (
+    b'{"stream":"btcusdt@trade","data":{"e":"trade","s":"BTCUSDT","p":"1","q":"2"}}',
+    b'{"stream":"!ticker@arr","data":[{"e":"24hrTicker","s":"BTCUSDT"}]}',
+    b'{"result":["btcusdt@depth@100ms"],"id":99}',
+    b"{}",
+)
 
-def event(first: int, final: int, native: str = "BTCUSDT") -> bytes:
-    data = {"e": "depthUpdate", "E": 1, "s": native, "U": first, "u": final}
+
+def event(first: int, final: int, native: str = "BTCUSDT", *, at: int = 1) -> bytes:
+    data = {"e": "depthUpdate", "E": at, "s": native, "U": first, "u": final}
     data |= {"b": [["1.0", f"{final}"]], "a": []}
     return json.dumps({"stream": f"{native.lower()}@depth@100ms", "data": data}).encode()
 
@@ -36,14 +57,18 @@ def body(sequence: int) -> bytes:
     return json.dumps({"lastUpdateId": sequence, "bids": [["1.0", "9"]], "asks": []}).encode()
 
 
-def acknowledged(*instruments: Instrument) -> Binance:
-    connector = Binance(instruments or (BTC,))
+def seeded(levels: int) -> SeededEngine:
+    return SeededEngine(replace(BOOKS, track=partial(join, levels=levels)), [BTC])
+
+
+def acknowledged(*instruments: Instrument) -> SeededEngine:
+    connector = SeededEngine(BOOKS, instruments or (BTC,))
     connector.opened()
     connector.received(ACK)
     return connector
 
 
-def joined(sequence: int = 100) -> Binance:
+def joined(sequence: int = 100) -> SeededEngine:
     connector = acknowledged()
     connector.fetched(BTC, body(sequence))
     return connector
@@ -59,7 +84,11 @@ def told(outputs: tuple[Output, ...]) -> list[object]:
 
 def test_subscribes_many_in_one_frame_and_no_more_than_200() -> None:
     instruments = [Instrument("binance", f"C{rank}/USDT", f"C{rank}USDT") for rank in range(401)]
-    frames = [json.loads(out.frame) for out in Binance(instruments).opened() if type(out) is Send]
+    frames = [
+        json.loads(out.frame)
+        for out in SeededEngine(BOOKS, instruments).opened()
+        if type(out) is Send
+    ]
     assert [len(frame["params"]) for frame in frames] == [200, 200, 1]
     assert [frame["id"] for frame in frames] == [1, 2, 3]
     assert frames[0]["method"] == "SUBSCRIBE"
@@ -67,16 +96,16 @@ def test_subscribes_many_in_one_frame_and_no_more_than_200() -> None:
 
 
 def test_the_body_is_asked_for_when_the_stream_is_confirmed() -> None:
-    connector = Binance([BTC])
+    connector = SeededEngine(BOOKS, [BTC])
     (asked,) = connector.opened()
     assert asked == Send(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":1}')
     assert connector.received(ACK) == (Acknowledged(BTC), FETCH_BTC)
-    assert connector.received(ACK) == (), "an answer counts once"
+    assert connector.received(ACK) == EXPECTED, "an answer counts once"
 
 
 def test_a_native_of_any_script_is_quoted_in_the_path() -> None:
     coin = Instrument("binance", "币安/USDT", "币安USDT")
-    connector = Binance([coin])
+    connector = SeededEngine(BOOKS, [coin])
     connector.opened()
     _, fetch = connector.received(ACK)
     assert fetch == Fetch(coin, "/api/v3/depth?symbol=%E5%B8%81%E5%AE%89USDT&limit=1000", 50)
@@ -89,6 +118,16 @@ def test_deltas_are_held_until_the_body_and_those_it_contains_are_dropped() -> N
     assert told(connector.fetched(BTC, body(102))) == [Snapshot, "105", "106"]
     assert told(connector.received(event(107, 109))) == ["109"]
     assert connector.fetched(BTC, body(200)) == (), "a late answer changes nothing"
+
+
+def test_the_time_of_an_event_stays_with_it_while_it_is_held() -> None:
+    connector = acknowledged()
+    times = (1_672_515_782_136, 1_672_515_782_236)
+    for sequence, at in zip((101, 102), times, strict=True):
+        assert connector.received(event(sequence, sequence, at=at)) == ()
+    snapshot, *held = connector.fetched(BTC, body(100))
+    (last,) = connector.received(event(103, 103, at=1_672_515_782_336))
+    assert [out.at_ms for out in (snapshot, *held, last)] == [0, *times, 1_672_515_782_336]
 
 
 def test_a_body_that_ends_where_the_first_held_delta_starts_joins() -> None:
@@ -125,7 +164,7 @@ def test_a_body_older_than_the_deltas_is_fetched_again_then_given_up() -> None:
         assert connector.fetched(BTC, body(99)) == (FETCH_BTC,)
     (gap,) = connector.fetched(BTC, body(99))
     assert isinstance(gap, Gap)
-    assert connector.resync(BTC) == (FETCH_BTC,)
+    assert connector.resync([BTC]) == (FETCH_BTC,)
     assert told(connector.fetched(BTC, body(100))) == [Snapshot, "105"]
 
 
@@ -134,7 +173,7 @@ def test_a_hole_is_a_gap_and_what_showed_it_is_held() -> None:
     assert told(connector.received(event(101, 103))) == ["103"]
     (gap,) = connector.received(event(105, 106))
     assert gap == Gap(BTC, "the book is at 103, the delta starts at 105")
-    assert connector.resync(BTC) == (FETCH_BTC,)
+    assert connector.resync([BTC]) == (FETCH_BTC,)
     assert connector.fetched(BTC, body(103)) == (FETCH_BTC,), "104 is still missing"
     assert told(connector.fetched(BTC, body(104))) == [Snapshot, "106"]
 
@@ -165,25 +204,253 @@ def test_held_deltas_have_a_bound_and_the_oldest_go() -> None:
 def test_a_resync_of_a_live_book_refuses_a_body_older_than_the_book_was() -> None:
     connector = joined(100)
     connector.received(event(101, 105))
-    assert connector.resync(BTC) == (FETCH_BTC,)
+    assert connector.resync([BTC]) == (FETCH_BTC,)
     assert connector.fetched(BTC, body(104)) == (FETCH_BTC,)
     assert told(connector.fetched(BTC, body(105))) == [Snapshot]
 
 
 def test_a_resync_before_the_confirmation_asks_for_the_stream_again() -> None:
-    connector = Binance([BTC])
+    connector = SeededEngine(BOOKS, [BTC])
     connector.opened()
-    (asked,) = connector.resync(BTC)
+    (asked,) = connector.resync([BTC])
     assert asked == Send(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
     assert connector.received(b'{"result":null,"id":2}') == (Acknowledged(BTC), FETCH_BTC)
-    assert connector.received(ACK) == (), "the book is on its way already"
+    assert connector.received(ACK) == EXPECTED, "the book is on its way already"
+
+
+def test_a_body_says_how_many_levels_were_asked_for() -> None:
+    (snapshot,) = acknowledged().fetched(BTC, body(100))
+    assert isinstance(snapshot, Snapshot)
+    assert snapshot.levels_asked == 1_000
+
+
+# Seeding a live book again
+
+
+def test_a_live_book_follows_its_stream_until_the_body_and_then_from_it() -> None:
+    connector = joined(100)
+    connector.received(event(101, 103))
+    assert connector.reseed(BTC) == (SPARE_BTC,)
+    for first, final in ((104, 105), (106, 107), (108, 108)):
+        assert told(connector.received(event(first, final))) == [str(final)]
+    assert told(connector.fetched(BTC, body(106))) == [Snapshot, "107", "108"]
+    assert told(connector.received(event(109, 110))) == ["110"]
+    assert connector.fetched(BTC, body(200)) == (), "a late answer changes nothing"
+
+
+def test_a_second_body_newer_than_the_stream_stands_alone_and_the_stream_catches_up() -> None:
+    connector = joined(100)
+    connector.received(event(101, 103))
+    connector.reseed(BTC)
+    assert connector.standing(BTC) is Standing.CURRENT
+    assert told(connector.fetched(BTC, body(107))) == [Snapshot]
+    assert connector.standing(BTC) is Standing.BEHIND
+    assert connector.received(event(104, 106)) == ()
+    assert connector.standing(BTC) is Standing.BEHIND
+    assert told(connector.received(event(107, 108))) == ["108"], "the first may overlap the body"
+    assert connector.standing(BTC) is Standing.CURRENT
+
+
+def test_a_stream_that_ends_exactly_at_the_body_is_not_behind() -> None:
+    connector = joined(100)
+    connector.received(event(101, 103))
+    connector.reseed(BTC)
+    connector.fetched(BTC, body(105))
+    assert connector.received(event(104, 105)) == ()
+    assert connector.standing(BTC) is Standing.CURRENT
+
+
+def test_a_second_body_older_than_the_book_is_asked_for_again_then_left_alone() -> None:
+    connector = joined(100)
+    connector.received(event(101, 105))
+    connector.reseed(BTC)
+    for _ in range(FETCHES_MAX - 1):
+        assert connector.fetched(BTC, body(104)) == (SPARE_BTC,)
+    assert connector.fetched(BTC, body(104)) == ()
+    assert told(connector.received(event(106, 107))) == ["107"], "the book has stayed"
+    assert connector.fetched(BTC, body(107)) == ()
+
+
+def test_a_gap_while_a_body_is_awaited_is_a_gap_and_the_body_seeds_the_book() -> None:
+    connector = joined(100)
+    connector.reseed(BTC)
+    connector.received(event(101, 103))
+    assert told(connector.received(event(105, 106))) == [Gap]
+    assert connector.resync([BTC]) == (FETCH_BTC,)
+    assert told(connector.fetched(BTC, body(104))) == [Snapshot, "106"]
+
+
+def test_an_abandoned_body_changes_nothing_and_its_copies_are_dropped() -> None:
+    connector = joined(100)
+    connector.reseed(BTC)
+    connector.received(event(101, 103))
+    connector.abandon(BTC)
+    assert connector.fetched(BTC, body(103)) == ()
+    assert told(connector.received(event(104, 104))) == ["104"]
+
+
+def test_a_book_that_is_not_live_is_not_seeded_again() -> None:
+    assert acknowledged().reseed(BTC) == ()
+    assert joined().reseed(ETH) == ()
+
+
+# A stream that delivers nothing
+
+
+def test_a_stream_that_never_delivered_owes_what_a_second_body_shows() -> None:
+    connector = joined(100)
+    assert connector.standing(BTC) is Standing.UNPROVEN
+    connector.reseed(BTC)
+    connector.fetched(BTC, body(100))
+    assert connector.standing(BTC) is Standing.UNPROVEN, "a quiet market moves nothing"
+    connector.reseed(BTC)
+    connector.fetched(BTC, body(105))
+    assert connector.standing(BTC) is Standing.BEHIND
+
+
+def test_deltas_that_came_before_the_first_body_prove_the_stream() -> None:
+    connector = acknowledged()
+    connector.received(event(90, 100))
+    connector.fetched(BTC, body(100))
+    assert connector.standing(BTC) is Standing.CURRENT
+    connector = acknowledged()
+    connector.received(event(90, 100))
+    connector.fetched(BTC, body(104))
+    assert connector.standing(BTC) is Standing.BEHIND
+
+
+def test_a_resync_does_not_forget_how_far_the_stream_had_delivered() -> None:
+    connector = joined(100)
+    connector.received(event(101, 103))
+    connector.resync([BTC])
+    connector.fetched(BTC, body(109))
+    assert connector.standing(BTC) is Standing.BEHIND
+
+
+def test_a_dead_stream_is_left_and_subscribed_anew() -> None:
+    connector = joined(100)
+    (left,) = connector.distrust(BTC)
+    assert left == Send(b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
+    assert connector.received(b'{"result":null,"id":2}') == EXPECTED
+    (asked,) = connector.resync([BTC])
+    assert asked == Send(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":3}')
+    assert connector.received(b'{"result":null,"id":3}') == (Acknowledged(BTC), FETCH_BTC)
+    connector.fetched(BTC, body(120))
+    assert connector.standing(BTC) is Standing.UNPROVEN
+
+
+# Against full knowledge: random seeds, price walks and re-seeds
+
+moves = st.tuples(st.just("move"), st.integers(-6, 6), st.integers(1, 3))
+reads = st.tuples(st.just("read"), st.integers(1, 5), st.just(0))  # frames delivered
+asks = st.tuples(st.just("reseed"), st.just(0), st.just(0))
+bodies = st.tuples(st.just("body"), st.integers(0, 6), st.just(0))  # how old the answer is
+
+
+class Exchange:
+    """Every state there ever was, so that a body may be as old as it likes."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.mid = 1_000
+        self.sides: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        self.states = [(0, ({}, {}))]
+        self.sequence = 0
+        self.waiting: list[bytes] = []
+        self.move(0, 40)
+
+    def move(self, step: int, changes: int) -> None:
+        self.mid += step
+        changed: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        for at, side in enumerate(self.sides):
+            gone = [p for p in side if (p >= self.mid if at == 0 else p <= self.mid)]
+            changed[at].update(dict.fromkeys(gone, 0))
+        for _ in range(changes):
+            distance, amount = self.random.randint(1, 30), self.random.randint(0, 3)
+            at = self.random.randrange(2)
+            changed[at][self.mid + (distance if at else -distance)] = amount
+        for side, news in zip(self.sides, changed, strict=True):
+            side.update(news)
+            for price in [price for price, amount in side.items() if not amount]:
+                del side[price]
+        first = self.sequence + 1
+        self.sequence += self.random.randint(1, 3)
+        self.states.append((self.sequence, (dict(self.sides[0]), dict(self.sides[1]))))
+        data = {"e": "depthUpdate", "s": "BTCUSDT", "U": first, "u": self.sequence}
+        data |= {"b": rows_of(changed[0].items()), "a": rows_of(changed[1].items())}
+        self.waiting.append(json.dumps({"stream": "x", "data": data}).encode())
+
+    def body(self, age: int, levels: int) -> bytes:
+        sequence, sides = self.states[max(0, len(self.states) - 1 - age)]
+        bids, asks = (rows_of(best(sides, side)[:levels]) for side in (0, 1))
+        return json.dumps({"lastUpdateId": sequence, "bids": bids, "asks": asks}).encode()
+
+
+def best(sides: tuple[dict[int, int], ...], side: int) -> list[tuple[int, int]]:
+    return sorted(sides[side].items(), reverse=not side)
+
+
+def rows_of(levels: Iterable[tuple[int, int]]) -> list[list[str]]:
+    return [[str(price), str(amount)] for price, amount in levels]
+
+
+@pytest.mark.parametrize("core", EACH)
+@given(
+    script=st.lists(st.one_of(moves, moves, reads, reads, asks, bodies), max_size=60),
+    levels=st.integers(1, 10),
+    seed=st.integers(0, 2**32),
+)
+def test_what_a_live_book_shows_is_a_state_of_the_exchange_down_to_its_last_level(
+    core: Any, script: list[tuple[str, int, int]], levels: int, seed: int
+) -> None:
+    exchange, book = Exchange(Random(seed)), core.Book()
+    connector = seeded(levels)
+    connector.opened()
+    connector.received(ACK)
+    tracker = connector._books.trackers["BTCUSDT"]
+    live = False
+
+    def carry(outputs: Iterable[Output]) -> None:
+        nonlocal live
+        for output in outputs:
+            if isinstance(output, Snapshot):
+                live = (
+                    book.replace(output.bids, output.asks, output.shape, output.levels_asked)
+                    is None
+                )
+            elif isinstance(output, Delta):
+                assert live
+                assert book.apply(output.bids, output.asks) is None
+            else:
+                assert isinstance(output, Fetch) or not live, "nothing is lost here"
+
+    def check() -> None:
+        if not live:
+            return
+        (true,) = [sides for at, sides in exchange.states if at == tracker.last]
+        for side, shown in enumerate(book.top(99)):
+            assert shown == [(str(p), str(a)) for p, a in best(true, side)[: len(shown)]]
+
+    for action, count, changes in script:
+        if action == "move":
+            exchange.move(count, changes)
+        elif action == "read":
+            for frame in exchange.waiting[:count]:
+                carry(connector.received(frame))
+                check()
+            del exchange.waiting[:count]
+        elif action == "reseed":
+            carry(connector.reseed(BTC))
+        else:
+            carry(connector.fetched(BTC, exchange.body(count, levels)))
+        check()
 
 
 def test_removing_unsubscribes_and_its_answer_says_nothing() -> None:
     connector = acknowledged(BTC, ETH)
     (asked,) = connector.remove([BTC])
     assert asked == Send(b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
-    assert connector.received(b'{"result":null,"id":2}') == ()
+    assert connector.received(b'{"result":null,"id":2}') == EXPECTED
     assert connector.received(event(1, 2)) == ()
     assert connector.fetched(BTC, body(1)) == ()
     assert told(connector.fetched(ETH, body(1))) == [Snapshot]
@@ -197,12 +464,11 @@ def test_removing_unsubscribes_and_its_answer_says_nothing() -> None:
     ],
 )
 def test_an_error_refuses_what_its_request_asked_for(frame: bytes) -> None:
-    connector = Binance([BTC, ETH])
+    connector = SeededEngine(BOOKS, [BTC, ETH])
     connector.opened()
     reason = "Invalid request: no such stream"
     assert connector.received(frame) == (Refused(BTC, reason), Refused(ETH, reason))
-    with pytest.raises(ProtocolError, match="no such stream"):
-        connector.received(frame)
+    assert connector.received(frame) == (Unnamed(reason),)
 
 
 @pytest.mark.parametrize(
@@ -267,3 +533,25 @@ def test_instruments_are_read_row_by_row() -> None:
         ("OLD/USDT", "OLDUSDT", "", ""),
     ]
     assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]
+
+
+def test_another_exchange_s_list_and_seeds_are_its_own() -> None:
+    row = {"symbol": "XYZUSDT", "baseAsset": "XYZ", "quoteAsset": "USDT", "status": "TRADING"}
+    body = json.dumps({"symbols": [row | {"isSpotTradingAllowed": True}]}).encode()
+    (found,) = parse_instruments(body, exchange="another")
+    assert found.exchange == "another"
+    (fetch,) = join(found, weight=7).restart()
+    assert fetch == Fetch(found, "/api/v3/depth?symbol=XYZUSDT&limit=1000", 7)
+
+
+def test_rows_of_derivatives_are_no_instruments() -> None:
+    row = {
+        "symbol": "BTCUSDT",
+        "pair": "BTCUSDT",
+        "contractType": "PERPETUAL",
+        "status": "TRADING",
+        "baseAsset": "BTC",
+        "quoteAsset": "USDT",
+    }
+    margin = row | {"isSpotTradingAllowed": False}
+    assert EXCHANGE.parse_instruments(json.dumps({"symbols": [row, margin]}).encode()) == []

@@ -5,21 +5,34 @@ from typing import Any
 
 import pytest
 
-from onebook.exchanges.bybit import EXCHANGE, Bybit
+from onebook.exchanges.bybit import EXCHANGE
 from onebook.exchanges.contract import (
+    EXPECTED,
     Acknowledged,
+    Connector,
     Delta,
     Gap,
     ProtocolError,
     Refused,
     Send,
+    SlowDown,
     Snapshot,
+    Unnamed,
 )
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("bybit", "BTC/USDT", "BTCUSDT")
 ETH = Instrument("bybit", "ETH/USDT", "ETHUSDT")
 SOL = Instrument("bybit", "SOL/USDT", "SOLUSDT")
+
+# Messages of other channels, and what changes no book.
+UNKNOWN_FRAMES = (
+    b'{"success":true,"ret_msg":"pong","conn_id":"a","op":"ping"}',
+    b'{"topic":"publicTrade.BTCUSDT","type":"snapshot","ts":1,"data":[{"s":"BTCUSDT"}]}',
+    b'{"topic":"orderbook.50.BTCUSDT","type":"delta","ts":1,"data":{"s":"BTCUSDT","b":[],'
+    b'"a":[],"u":5,"seq":1}}',
+    b"{}",
+)
 
 
 def book(kind: str, sequence: int, native: str = "BTCUSDT", **more: Any) -> bytes:
@@ -34,8 +47,8 @@ def reply(number: str, *, success: bool, words: str = "subscribe", op: str = "su
     ).encode()
 
 
-def live(*, at: int = 10) -> Bybit:
-    connector = Bybit([BTC, ETH, SOL])
+def live(*, at: int = 10) -> Connector:
+    connector = EXCHANGE.connector([BTC, ETH, SOL])
     connector.opened()
     connector.received(book("snapshot", at))
     return connector
@@ -47,18 +60,18 @@ def kinds(outputs: tuple[object, ...]) -> list[type]:
 
 def test_subscribes_ten_topics_a_frame() -> None:
     instruments = [Instrument("bybit", f"C{rank}/USDT", f"C{rank}USDT") for rank in range(21)]
-    frames = [json.loads(out.frame) for out in Bybit(instruments).opened()]  # type: ignore[union-attr]
+    frames = [json.loads(out.frame) for out in EXCHANGE.connector(instruments).opened()]  # type: ignore[union-attr]
     assert [len(frame["args"]) for frame in frames] == [10, 10, 1]
     assert [frame["req_id"] for frame in frames] == ["1", "2", "3"]
     assert frames[0]["args"][0] == "orderbook.200.C0USDT"
 
 
 def test_an_answer_accepts_what_its_request_asked_for() -> None:
-    connector = Bybit([BTC, ETH])
+    connector = EXCHANGE.connector([BTC, ETH])
     connector.opened()
     answer = reply("1", success=True)
     assert connector.received(answer) == (Acknowledged(BTC), Acknowledged(ETH))
-    assert connector.received(answer) == ()
+    assert connector.received(answer) == EXPECTED
 
 
 def test_deltas_rise_by_one() -> None:
@@ -78,8 +91,17 @@ def test_a_snapshot_replaces_the_book_at_any_time_and_u_1_is_one(kind: str, sequ
     assert kinds(connector.received(book("delta", sequence + 1))) == [Delta]
 
 
+def test_the_time_of_a_frame_is_when_it_was_made_and_not_that_of_the_matching() -> None:
+    connector = live()
+    times = b'"ts": 1672304484978', b'"cts": 1672304484976'
+    for kind, sequence in (("delta", 11), ("snapshot", 12)):
+        frame = book(kind, sequence).replace(b'"ts": 1', times[0]).replace(b'"cts": 1', times[1])
+        assert times[1] in frame
+        assert [out.at_ms for out in connector.received(frame)] == [1_672_304_484_978]
+
+
 def test_a_refusal_names_its_topic_and_the_others_are_asked_for_again() -> None:
-    connector = Bybit([BTC, ETH, SOL])
+    connector = EXCHANGE.connector([BTC, ETH, SOL])
     connector.opened()
     words = "Invalid symbol :[orderbook.200.ETHUSDT]"
     assert connector.received(reply("1", success=False, words=words)) == (
@@ -93,27 +115,43 @@ def test_a_refusal_names_its_topic_and_the_others_are_asked_for_again() -> None:
 
 
 def test_already_subscribed_is_no_refusal() -> None:
-    connector = Bybit([BTC])
+    connector = EXCHANGE.connector([BTC])
     connector.opened()
     words = "error:already subscribed,topic:orderbook.200.BTCUSDT"
     assert connector.received(reply("1", success=False, words=words)) == (Acknowledged(BTC),)
 
 
 def test_a_refusal_that_names_no_topic_is_of_the_whole_request() -> None:
-    connector = Bybit([BTC, ETH])
+    connector = EXCHANGE.connector([BTC, ETH])
     connector.opened()
     answer = reply("1", success=False, words="args is empty")
     assert kinds(connector.received(answer)) == [Refused, Refused]
-    with pytest.raises(ProtocolError, match="args is empty"):
-        connector.received(answer)
+    assert connector.received(answer) == (Unnamed("args is empty"),)
+
+
+def test_a_refusal_without_a_request_number_touches_no_live_book() -> None:
+    frame = b'{"success":false,"ret_msg":"args is empty","conn_id":"a","op":"subscribe"}'
+    assert live().received(frame) == (Unnamed("args is empty"),)
+    slower = frame.replace(b"args is empty", b"Too many visits!")
+    assert live().received(slower) == (SlowDown("Too many visits!"),)
+
+
+def test_rows_of_derivatives_are_no_instruments() -> None:
+    row = {"symbol": "BTCUSDT", "baseCoin": "BTC", "quoteCoin": "USDT", "status": "Trading"}
+    linear = row | {"contractType": "LinearPerpetual", "settleCoin": "USDT"}
+    body = {"result": {"category": "spot", "list": [linear]}}
+    assert EXCHANGE.parse_instruments(json.dumps(body).encode()) == []
+    body["result"] = {"category": "linear", "list": [row]}
+    with pytest.raises(ProtocolError, match="linear"):
+        EXCHANGE.parse_instruments(json.dumps(body).encode())
 
 
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live(at=10)
-    frames = [json.loads(out.frame) for out in connector.resync(BTC)]  # type: ignore[union-attr]
+    frames = [json.loads(out.frame) for out in connector.resync([BTC])]  # type: ignore[union-attr]
     assert [frame["op"] for frame in frames] == ["unsubscribe", "subscribe"]
     assert [frame["args"] for frame in frames] == [["orderbook.200.BTCUSDT"]] * 2
-    assert connector.received(reply("2", success=True, op="unsubscribe")) == ()
+    assert connector.received(reply("2", success=True, op="unsubscribe")) == EXPECTED
     assert connector.received(book("delta", 11)) == ()
     assert connector.received(reply("3", success=True)) == (Acknowledged(BTC),)
 
@@ -122,7 +160,7 @@ def test_the_answer_to_a_ping_says_nothing() -> None:
     assert EXCHANGE.heartbeat is not None
     assert EXCHANGE.heartbeat.frame == b'{"op":"ping"}'
     pong = b'{"success":true,"ret_msg":"pong","conn_id":"a","op":"ping"}'
-    assert live().received(pong) == ()
+    assert live().received(pong) == EXPECTED, "it proves a socket and no data"
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from onebook.exchanges.coinbase import EXCHANGE, Coinbase
+from onebook.core import PAIRS
+from onebook.exchanges.coinbase import CHANGES, EXCHANGE
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    PAIRS,
-    SIDED,
     Acknowledged,
     Alive,
     Delta,
@@ -16,12 +15,20 @@ from onebook.exchanges.contract import (
     Refused,
     Send,
     Snapshot,
+    Unnamed,
 )
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("coinbase", "BTC/USD", "BTC-USD")
 ETH = Instrument("coinbase", "ETH/USD", "ETH-USD")
 SOL = Instrument("coinbase", "SOL/USD", "SOL-USD")
+
+# Messages of other channels, and what changes no book.
+UNKNOWN_FRAMES = (
+    b'{"type":"ticker","product_id":"BTC-USD","price":"1"}',
+    b'{"type":"status","products":[],"currencies":[]}',
+    b"{}",
+)
 
 SNAPSHOT = b'{"type":"snapshot","product_id":"BTC-USD","bids":[["1","2"]],"asks":[["3","4"]]}'
 UPDATE = b'{"type":"l2update","product_id":"BTC-USD","time":"t","changes":[["buy","1","0.00"]]}'
@@ -48,39 +55,48 @@ def error(reason: str) -> bytes:
 
 
 def test_subscribes_to_books_and_to_signs_of_life() -> None:
-    assert Coinbase([BTC, ETH]).opened() == (asked("subscribe", "BTC-USD", "ETH-USD"),)
+    assert EXCHANGE.connector([BTC, ETH]).opened() == (asked("subscribe", "BTC-USD", "ETH-USD"),)
 
 
 def test_a_snapshot_then_changes_with_their_side() -> None:
-    connector = Coinbase([BTC])
+    connector = EXCHANGE.connector([BTC])
     assert connector.received(UPDATE) == (), "before the snapshot"
     (snapshot,) = connector.received(SNAPSHOT)
     assert isinstance(snapshot, Snapshot)
     assert (bytes(snapshot.bids), bytes(snapshot.asks)) == (b'[["1","2"]]', b'[["3","4"]]')
-    assert snapshot.shape == PAIRS
+    assert snapshot.shape is PAIRS
     (delta,) = connector.received(UPDATE)
     assert isinstance(delta, Delta)
     assert (bytes(delta.bids), delta.asks) == (b'[["buy","1","0.00"]]', NO_LEVELS)
-    assert delta.shape == SIDED
+    assert delta.shape is CHANGES
+
+
+def test_changes_have_the_time_that_they_name_and_a_snapshot_has_none() -> None:
+    connector = EXCHANGE.connector([BTC])
+    (snapshot,) = connector.received(SNAPSHOT)
+    update = UPDATE.replace(b'"t"', b'"2026-08-14T20:42:27.265999Z"')
+    (delta,) = connector.received(update)
+    (unreadable,) = connector.received(UPDATE)
+    assert [out.at_ms for out in (snapshot, delta, unreadable)] == [0, 1_786_740_147_265, 0]
 
 
 def test_a_heartbeat_is_a_sign_of_life_of_one_product() -> None:
     frame = b'{"type":"heartbeat","sequence":90,"last_trade_id":20,"product_id":"BTC-USD"}'
-    assert Coinbase([BTC, ETH]).received(frame) == (Alive(BTC),)
-    assert Coinbase([BTC]).received(frame.replace(b"90", b"2")) == (Alive(BTC),)
+    assert EXCHANGE.connector([BTC, ETH]).received(frame) == (Alive(BTC),)
+    assert EXCHANGE.connector([BTC]).received(frame.replace(b"90", b"2")) == (Alive(BTC),)
 
 
 def test_the_list_of_subscriptions_confirms_each_product_once() -> None:
-    connector = Coinbase([BTC, ETH, SOL])
+    connector = EXCHANGE.connector([BTC, ETH, SOL])
     assert connector.received(subscriptions("BTC-USD")) == (Acknowledged(BTC),)
     assert connector.received(subscriptions("BTC-USD", "ETH-USD", "X-Y")) == (Acknowledged(ETH),)
 
 
 def test_resync_leaves_the_heartbeat_alone() -> None:
-    connector = Coinbase([BTC])
+    connector = EXCHANGE.connector([BTC])
     connector.received(subscriptions("BTC-USD"))
     connector.received(SNAPSHOT)
-    assert connector.resync(BTC) == (
+    assert connector.resync([BTC]) == (
         asked("unsubscribe", "BTC-USD", channels='["level2_batch"]'),
         asked("subscribe", "BTC-USD"),
     )
@@ -89,7 +105,7 @@ def test_resync_leaves_the_heartbeat_alone() -> None:
 
 
 def test_an_error_refuses_the_product_it_names_and_the_others_are_asked_for_again() -> None:
-    connector = Coinbase([BTC, ETH, SOL])
+    connector = EXCHANGE.connector([BTC, ETH, SOL])
     connector.received(subscriptions("SOL-USD"))
     refused, again = connector.received(error("BTC-USD is not a valid product"))
     assert refused == Refused(BTC, "Failed to subscribe: BTC-USD is not a valid product")
@@ -99,9 +115,23 @@ def test_an_error_refuses_the_product_it_names_and_the_others_are_asked_for_agai
 
 
 def test_an_error_that_names_no_product_may_be_about_any() -> None:
-    with pytest.raises(ProtocolError, match="authentication") as caught:
-        Coinbase([BTC]).received(error("level2 requires authentication"))
-    assert caught.value.instrument is None
+    (unnamed,) = EXCHANGE.connector([BTC]).received(error("level2 requires authentication"))
+    assert isinstance(unnamed, Unnamed)
+    (unnamed,) = EXCHANGE.connector([BTC]).received(
+        b'{"type":"error","message":"too many L2 streams requested in a single session"}'
+    )
+    assert isinstance(unnamed, Unnamed)
+
+
+def test_rows_of_derivatives_are_no_instruments() -> None:
+    row = {
+        "id": "BIT-28NOV25-CDE",
+        "base_currency": "BTC",
+        "quote_currency": "USD",
+        "status": "online",
+        "product_type": "FUTURE",
+    }
+    assert EXCHANGE.parse_instruments(json.dumps([row]).encode()) == []
 
 
 @pytest.mark.parametrize(
@@ -115,7 +145,7 @@ def test_an_error_that_names_no_product_may_be_about_any() -> None:
 )
 def test_a_damaged_frame_names_its_product_where_it_has_one(frame: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
-        Coinbase([BTC]).received(frame)
+        EXCHANGE.connector([BTC]).received(frame)
     assert caught.value.instrument is (BTC if b"product_id" in frame else None)
 
 

@@ -2,13 +2,14 @@
 
 import pytest
 
-from onebook.core import OBJECTS, PAIRS, SIDED
-from onebook.exchanges import contract
-from onebook.exchanges.frames import TEXT_MAX_CHARS, batches, short, step_of, symbol_of
-
-
-def test_contract_and_core_mean_the_same_shapes() -> None:
-    assert (contract.PAIRS, contract.OBJECTS, contract.SIDED) == (PAIRS, OBJECTS, SIDED)
+from onebook.exchanges.frames import (
+    TEXT_MAX_CHARS,
+    batches,
+    short,
+    step_of,
+    symbol_of,
+    text_in,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,9 @@ def test_the_words_of_an_exchange_are_cut() -> None:
 def test_a_frame_that_names_none_or_several_has_no_symbol(items: object) -> None:
     assert symbol_of(items) == ""
     assert symbol_of([{"symbol": "A", "more": 1}]) == "A"
+
+
+@pytest.mark.parametrize("value", [None, [], "A", {}, {"symbol": 1}, {"other": "A"}])
+def test_a_member_that_is_no_text_is_empty(value: object) -> None:
+    assert text_in(value, "symbol") == ""
+    assert text_in({"symbol": "A", "more": 1}, "symbol") == "A"

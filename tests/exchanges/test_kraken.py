@@ -5,21 +5,35 @@ import json
 import pytest
 
 from onebook.exchanges.contract import (
-    DIGITS_10,
-    OBJECTS,
+    EXPECTED,
+    UNKNOWN,
     Acknowledged,
+    Alive,
+    Connector,
     Delta,
     ProtocolError,
     Refused,
     Send,
+    SlowDown,
     Snapshot,
+    Trading,
+    Unnamed,
     Verify,
 )
-from onebook.exchanges.kraken import EXCHANGE, Kraken
+from onebook.exchanges.kraken import CHECKSUM, EXCHANGE, LEVELS
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("kraken", "BTC/USD", "BTC/USD")
 DOGE = Instrument("kraken", "DOGE/EUR", "DOGE/EUR")
+
+# Messages of other channels, and what changes no book.
+UNKNOWN_FRAMES = (
+    b'{"channel":"heartbeat"}',
+    b'{"channel":"status","type":"update","data":[{"system":"online","api_version":"v2"}]}',
+    b'{"method":"pong","req_id":1,"time_in":"now","time_out":"now"}',
+    b'{"channel":"trade","type":"update","data":[{"symbol":"BTC/USD","price":1.0}]}',
+    b"{}",
+)
 
 
 def item(symbol: str = "BTC/USD", checksum: str = "42") -> str:
@@ -37,15 +51,23 @@ def asked(method: str, *natives: str) -> Send:
     return Send(f'{{"method":"{method}","params":{params}}}'.encode())
 
 
-def live() -> Kraken:
-    connector = Kraken([BTC, DOGE])
+def live() -> Connector:
+    connector = EXCHANGE.connector([BTC, DOGE])
     connector.received(book("snapshot", item()))
     return connector
 
 
 def test_subscribes_at_the_depth_that_the_book_is_cut_to() -> None:
-    assert Kraken([BTC, DOGE]).opened() == (asked("subscribe", "BTC/USD", "DOGE/EUR"),)
+    assert EXCHANGE.connector([BTC, DOGE]).opened() == (asked("subscribe", "BTC/USD", "DOGE/EUR"),)
     assert (EXCHANGE.depth, EXCHANGE.truncate) == (100, True)
+
+
+def test_a_frame_has_the_time_that_its_item_names() -> None:
+    connector = live()
+    timed = item()[:-1] + ',"timestamp":"2023-10-06T17:35:55.440295Z"}'
+    for kind in ("update", "snapshot"):
+        assert connector.received(book(kind, timed))[0].at_ms == 1_696_613_755_440
+    assert connector.received(book("update", item()))[0].at_ms == 0
 
 
 def test_each_symbol_is_confirmed_by_itself() -> None:
@@ -53,23 +75,26 @@ def test_each_symbol_is_confirmed_by_itself() -> None:
         b'{"method":"subscribe","result":{"channel":"book","symbol":"DOGE/EUR","depth":100,'
         b'"snapshot":true},"success":true,"time_in":"a","time_out":"b"}'
     )
-    assert Kraken([BTC, DOGE]).received(frame) == (Acknowledged(DOGE),)
-    assert Kraken([BTC]).received(frame) == ()
-    assert Kraken([DOGE]).received(frame.replace(b'"subscribe"', b'"unsubscribe"')) == ()
+    assert EXCHANGE.connector([BTC, DOGE]).received(frame) == (Acknowledged(DOGE),)
+    assert EXCHANGE.connector([BTC]).received(frame) == EXPECTED
+    assert (
+        EXCHANGE.connector([DOGE]).received(frame.replace(b'"subscribe"', b'"unsubscribe"'))
+        == EXPECTED
+    )
 
 
 def test_every_book_frame_brings_its_checksum() -> None:
-    connector = Kraken([BTC, DOGE])
+    connector = EXCHANGE.connector([BTC, DOGE])
     assert connector.received(book("update", item())) == (), "before the snapshot"
     snapshot, verify = connector.received(book("snapshot", item()))
     assert isinstance(snapshot, Snapshot)
     assert bytes(snapshot.bids) == b'[{"price":45283.5,"qty":0.10000000}]'
-    assert snapshot.shape == OBJECTS
-    assert verify == Verify(BTC, DIGITS_10, 42)
+    assert snapshot.shape is LEVELS
+    assert verify == Verify(BTC, CHECKSUM, 42)
     delta, verify = connector.received(book("update", item(checksum="4294967295")))
     assert isinstance(delta, Delta)
-    assert delta.shape == OBJECTS
-    assert verify == Verify(BTC, DIGITS_10, 4_294_967_295)
+    assert delta.shape is LEVELS
+    assert verify == Verify(BTC, CHECKSUM, 4_294_967_295)
 
 
 def test_several_items_of_one_frame_are_taken_in_order() -> None:
@@ -78,12 +103,15 @@ def test_several_items_of_one_frame_are_taken_in_order() -> None:
 
 
 def test_a_frame_of_the_same_shape_from_another_channel_is_ignored() -> None:
-    assert live().received(book("update", item()).replace(b'"book"', b'"level3"')) == ()
+    assert live().received(book("update", item()).replace(b'"book"', b'"level3"')) == UNKNOWN
 
 
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live()
-    assert connector.resync(BTC) == (asked("unsubscribe", "BTC/USD"), asked("subscribe", "BTC/USD"))
+    assert connector.resync([BTC]) == (
+        asked("unsubscribe", "BTC/USD"),
+        asked("subscribe", "BTC/USD"),
+    )
     assert connector.received(book("update", item())) == ()
 
 
@@ -102,14 +130,37 @@ def test_a_refusal_names_its_symbol(frame: dict[str, str]) -> None:
 
 
 def test_a_refusal_that_names_no_symbol_may_be_about_any() -> None:
-    with pytest.raises(ProtocolError, match="depth") as caught:
-        live().received(b'{"error":"Invalid depth","method":"subscribe","success":false}')
-    assert caught.value.instrument is None
+    words = "Subscription depth not supported"
+    frame = {"error": words, "method": "subscribe", "success": False}
+    assert live().received(json.dumps(frame).encode()) == (Unnamed(words),)
+
+
+def test_a_rate_limit_asks_for_patience_and_refuses_nothing() -> None:
+    words = "Exceeded msg rate"
+    assert live().received(json.dumps({"Error": words}).encode()) == (SlowDown(words),)
+
+
+@pytest.mark.parametrize("system", ["online", "maintenance", "cancel_only", "post_only"])
+def test_the_status_says_whether_orders_are_matched(system: str) -> None:
+    frame = {"channel": "status", "type": "update", "data": [{"system": system}]}
+    assert live().received(json.dumps(frame).encode()) == (
+        Trading(open=system == "online", reason=system),
+    )
+
+
+def test_a_heartbeat_is_one_of_the_connection() -> None:
+    assert live().received(b'{"channel":"heartbeat"}') == (Alive(),)
+
+
+def test_rows_of_derivatives_are_no_instruments() -> None:
+    row = {"symbol": "PF_XBTUSD", "type": "flexible_futures", "tradeable": True, "tickSize": 0.5}
+    body = {"error": [], "result": {"PF_XBTUSD": row}}
+    assert EXCHANGE.parse_instruments(json.dumps(body).encode()) == []
 
 
 def test_crossed_requests_are_no_refusal() -> None:
     frame = b'{"error":"Already subscribed","method":"subscribe","success":false}'
-    assert live().received(frame) == ()
+    assert live().received(frame) == EXPECTED
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,37 @@ from typing import Any
 import pytest
 
 from onebook.exchanges.contract import (
-    TEXT_25,
+    EXPECTED,
     Acknowledged,
+    Alive,
     Closing,
+    Connector,
     Delta,
     Gap,
     ProtocolError,
     Refused,
     Send,
+    SlowDown,
     Snapshot,
+    Unnamed,
     Verify,
 )
-from onebook.exchanges.okx import EXCHANGE, Okx
+from onebook.exchanges.okx import CHECKSUM, EXCHANGE, parse_instruments
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("okx", "BTC/USDT", "BTC-USDT")
 ETH = Instrument("okx", "ETH/USDT", "ETH-USDT")
+
+# Messages of other channels, and what changes no book.
+UNKNOWN_FRAMES = (
+    b"pong",
+    b'{"event":"channel-conn-count","channel":"books","connCount":"1","connId":"a"}',
+    b'{"event":"notice","code":"1","msg":"hello"}',
+    b'{"arg":{"channel":"tickers","instId":"BTC-USDT"},"data":[{"last":"1"}]}',
+    b'{"arg":{"channel":"bbo-tbt","instId":"BTC-USDT"},"action":"snapshot","data":[{"asks":[],'
+    b'"bids":[]}]}',
+    b"{}",
+)
 
 
 def book(action: str, *items: dict[str, Any], native: str = "BTC-USDT") -> bytes:
@@ -35,8 +50,8 @@ def item(previous: int | None, sequence: int | None, checksum: int | None = 0) -
     return rows | {name: number for name, number in numbers.items() if number is not None}
 
 
-def live(*, at: int = 10) -> Okx:
-    connector = Okx([BTC, ETH])
+def live(*, at: int = 10) -> Connector:
+    connector = EXCHANGE.connector([BTC, ETH])
     connector.received(book("snapshot", item(-1, at)))
     return connector
 
@@ -46,23 +61,23 @@ def kinds(outputs: tuple[object, ...]) -> list[type]:
 
 
 def test_subscribes_and_hears_it_accepted() -> None:
-    connector = Okx([BTC])
+    connector = EXCHANGE.connector([BTC])
     asked = b'{"op":"subscribe","args":[{"channel":"books","instId":"BTC-USDT"}]}'
     assert connector.opened() == (Send(asked),)
     frame = b'{"event":"subscribe","arg":{"channel":"books","instId":"BTC-USDT"},"connId":"a"}'
     assert connector.received(frame) == (Acknowledged(BTC),)
     other = b'{"event":"subscribe","arg":{"channel":"trades","instId":"BTC-USDT"},"connId":"a"}'
-    assert connector.received(other) == ()
+    assert connector.received(other) == EXPECTED
 
 
 def test_a_hundred_arguments_share_a_frame() -> None:
     instruments = [Instrument("okx", f"C{rank}/USDT", f"C{rank}-USDT") for rank in range(150)]
-    frames = [json.loads(out.frame) for out in Okx(instruments).opened()]  # type: ignore[union-attr]
+    frames = [json.loads(out.frame) for out in EXCHANGE.connector(instruments).opened()]  # type: ignore[union-attr]
     assert [len(frame["args"]) for frame in frames] == [100, 50]
 
 
 def test_levels_are_handed_on_as_they_came() -> None:
-    (snapshot,) = Okx([BTC]).received(book("snapshot", item(-1, 10)))
+    (snapshot,) = EXCHANGE.connector([BTC]).received(book("snapshot", item(-1, 10)))
     assert isinstance(snapshot, Snapshot)
     assert snapshot.instrument is BTC
     assert bytes(snapshot.bids) == b'[["1", "2", "0", "1"]]'
@@ -74,6 +89,25 @@ def test_updates_follow_by_the_previous_id_even_downwards() -> None:
     for previous, sequence in ((10, 17), (17, 17), (17, 3), (3, 4)):
         outputs = connector.received(book("update", item(previous, sequence)))
         assert kinds(outputs) == [Delta]
+
+
+def test_an_update_without_levels_is_the_heartbeat_of_its_book_and_no_data() -> None:
+    connector, empty = live(at=10), item(10, 10) | {"bids": []}
+    assert connector.received(book("update", empty)) == (Alive(BTC),)
+    assert kinds(connector.received(book("update", item(10, 11)))) == [Delta]
+    later = book("update", empty | {"prevSeqId": 12, "seqId": 12})
+    assert kinds(connector.received(later)) == [Gap], "something was lost before it"
+    assert connector.received(later) == ()
+
+
+def test_a_frame_has_the_time_that_its_item_names() -> None:
+    connector = live()
+    timed = item(10, 11) | {"ts": "1597026383085"}
+    assert [out.at_ms for out in connector.received(book("update", timed))] == [1_597_026_383_085]
+    whole = item(-1, 20) | {"ts": "1597026383086"}
+    assert [out.at_ms for out in connector.received(book("snapshot", whole))] == [1_597_026_383_086]
+    untimed = {name: value for name, value in item(20, 21).items() if name != "ts"}
+    assert [out.at_ms for out in connector.received(book("update", untimed))] == [0]
 
 
 def test_a_broken_chain_is_a_gap_and_then_silence_until_the_snapshot() -> None:
@@ -97,7 +131,7 @@ def test_several_items_of_one_frame_are_taken_in_order() -> None:
 def test_a_checksum_is_checked_where_it_is_not_zero() -> None:
     connector = live(at=10)
     outputs = connector.received(book("update", item(10, 11, -855196043)))
-    assert outputs[1] == Verify(BTC, TEXT_25, -855196043)
+    assert outputs[1] == Verify(BTC, CHECKSUM, -855196043)
     assert kinds(connector.received(book("update", item(11, 12, 0)))) == [Delta]
     assert kinds(connector.received(book("update", item(12, 13, None)))) == [Delta]
     assert kinds(connector.received(book("update", item(99, 100, 5)))) == [Gap]
@@ -107,7 +141,7 @@ def test_a_checksum_is_checked_where_it_is_not_zero() -> None:
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live()
     args = b'"args":[{"channel":"books","instId":"BTC-USDT"}]}'
-    assert connector.resync(BTC) == (
+    assert connector.resync([BTC]) == (
         Send(b'{"op":"unsubscribe",' + args),
         Send(b'{"op":"subscribe",' + args),
     )
@@ -117,14 +151,24 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 def test_an_error_refuses_the_instrument_it_names() -> None:
     words = "Wrong URL or channel:books,instId:BTC-USDT doesn't exist. Please use the correct URL"
     frame = json.dumps({"event": "error", "code": "60018", "msg": words}).encode()
-    assert Okx([BTC, ETH]).received(frame) == (Refused(BTC, words),)
+    assert EXCHANGE.connector([BTC, ETH]).received(frame) == (Refused(BTC, words),)
 
 
 def test_an_error_that_names_nobody_may_be_about_anybody() -> None:
     frame = b'{"event":"error","code":"60012","msg":"Illegal request"}'
-    with pytest.raises(ProtocolError, match="Illegal request") as caught:
-        live().received(frame)
-    assert caught.value.instrument is None
+    assert live().received(frame) == (Unnamed("Illegal request"),)
+
+
+def test_a_rate_limit_asks_for_patience_and_refuses_nothing() -> None:
+    frame = b'{"event":"error","code":"60014","msg":"Requests too frequent","connId":"a"}'
+    assert live().received(frame) == (SlowDown("Requests too frequent"),)
+
+
+@pytest.mark.parametrize("kind", ["SWAP", "FUTURES", "OPTION", "MARGIN"])
+def test_rows_of_derivatives_are_no_instruments(kind: str) -> None:
+    row = {"instType": kind, "instId": "BTC-USDT-SWAP", "state": "live", "tickSz": "0.1"}
+    body = {"code": "0", "data": [row, row | {"instId": "BTC-USDT"}]}
+    assert EXCHANGE.parse_instruments(json.dumps(body).encode()) == []
 
 
 def test_the_notice_of_an_upgrade_is_passed_on() -> None:
@@ -135,7 +179,7 @@ def test_the_notice_of_an_upgrade_is_passed_on() -> None:
 def test_the_heartbeat_is_a_text_and_so_is_its_answer() -> None:
     assert EXCHANGE.heartbeat is not None
     assert EXCHANGE.heartbeat.frame == b"ping"
-    assert live().received(b"pong") == ()
+    assert live().received(b"pong") == EXPECTED, "it proves a socket and no data"
 
 
 @pytest.mark.parametrize(
@@ -170,6 +214,12 @@ def test_instruments_are_named_by_their_id() -> None:
         ("NEW/USDT", "NEW-USDT", "", ""),
     ]
     assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]
+
+
+def test_another_exchange_s_list_is_its_own() -> None:
+    body = b'{"code":"0","data":[{"instId":"BTC-USD","instType":"SPOT","state":"live"}]}'
+    (found,) = parse_instruments(body, exchange="another")
+    assert (found.exchange, found.symbol) == ("another", "BTC/USD")
 
 
 def test_a_list_with_an_error_code_is_refused() -> None:

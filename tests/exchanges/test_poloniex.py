@@ -6,19 +6,32 @@ from typing import Any
 import pytest
 
 from onebook.exchanges.contract import (
+    EXPECTED,
+    UNKNOWN,
     Acknowledged,
+    Connector,
     Delta,
     Gap,
     ProtocolError,
     Refused,
     Send,
     Snapshot,
+    Unnamed,
 )
-from onebook.exchanges.poloniex import EXCHANGE, Poloniex
+from onebook.exchanges.poloniex import EXCHANGE
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("poloniex", "BTC/USDT", "BTC_USDT")
 ETH = Instrument("poloniex", "ETH/USDT", "ETH_USDT")
+
+# Messages of other channels, and what changes no book.
+UNKNOWN_FRAMES = (
+    b'{"event":"pong"}',
+    b'{"channel":"trades","data":[{"symbol":"BTC_USDT","price":"1"}]}',
+    b'{"event":"subscribe","channel":"trades","symbols":["BTC_USDT"]}',
+    b'{"event":"unsubscribe","channel":"book_lv2","symbols":["BTC_USDT"]}',
+    b"{}",
+)
 
 
 def item(previous: int, sequence: int, native: str = "BTC_USDT") -> dict[str, Any]:
@@ -35,8 +48,8 @@ def asked(event: str, *natives: str) -> Send:
     return Send(f'{{"event":"{event}","channel":["book_lv2"],"symbols":{symbols}}}'.encode())
 
 
-def live(*, at: int = 10) -> Poloniex:
-    connector = Poloniex([BTC, ETH])
+def live(*, at: int = 10) -> Connector:
+    connector = EXCHANGE.connector([BTC, ETH])
     connector.received(book("snapshot", item(at - 1, at)))
     return connector
 
@@ -46,11 +59,11 @@ def kinds(outputs: tuple[object, ...]) -> list[type]:
 
 
 def test_subscribes_and_hears_it_accepted() -> None:
-    connector = Poloniex([BTC, ETH])
+    connector = EXCHANGE.connector([BTC, ETH])
     assert connector.opened() == (asked("subscribe", "BTC_USDT", "ETH_USDT"),)
     frame = b'{"event":"subscribe","channel":"book_lv2","symbols":["BTC_USDT","X_Y",7]}'
     assert connector.received(frame) == (Acknowledged(BTC),)
-    assert connector.received(b'{"event":"subscribe","channel":"book_lv2"}') == ()
+    assert connector.received(b'{"event":"subscribe","channel":"book_lv2"}') == EXPECTED
 
 
 def test_updates_follow_by_the_last_id() -> None:
@@ -61,8 +74,16 @@ def test_updates_follow_by_the_last_id() -> None:
     )
 
 
+def test_the_time_of_a_frame_is_when_it_was_sent() -> None:
+    connector = live(at=10)
+    timed = {"createTime": 1_648_052_239_156, "ts": 1_648_052_239_192}
+    for action in ("update", "snapshot"):
+        (out,) = connector.received(book(action, item(10, 11) | timed))
+        assert out.at_ms == 1_648_052_239_192
+
+
 def test_an_update_before_the_snapshot_is_ignored() -> None:
-    assert Poloniex([BTC]).received(book("update", item(9, 10))) == ()
+    assert EXCHANGE.connector([BTC]).received(book("update", item(9, 10))) == ()
 
 
 def test_every_snapshot_starts_anew() -> None:
@@ -80,13 +101,13 @@ def test_several_items_of_one_frame_are_taken_in_order() -> None:
 
 def test_a_frame_of_the_same_shape_from_another_channel_is_ignored() -> None:
     frame = book("update", item(10, 11)).replace(b'"book_lv2"', b'"book"')
-    assert live(at=10).received(frame) == ()
+    assert live(at=10).received(frame) == UNKNOWN
 
 
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live(at=10)
     again = (asked("unsubscribe", "BTC_USDT"), asked("subscribe", "BTC_USDT"))
-    assert connector.resync(BTC) == again
+    assert connector.resync([BTC]) == again
     assert connector.received(book("update", item(10, 11))) == ()
 
 
@@ -94,14 +115,28 @@ def test_an_error_refuses_the_symbol_it_names() -> None:
     words = "Invalid symbol: BTC_USDT."
     frame = json.dumps({"event": "error", "message": words}).encode()
     assert live().received(frame) == (Refused(BTC, words),)
-    with pytest.raises(ProtocolError, match="Bad request"):
-        live().received(b'{"event":"error","message":"Bad request"}')
+
+
+@pytest.mark.parametrize("words", ["Bad request", "no valid symbols"])
+def test_an_error_that_names_no_symbol_touches_no_live_book(words: str) -> None:
+    frame = json.dumps({"message": words, "event": "error"}).encode()
+    assert live().received(frame) == (Unnamed(words),)
+
+
+def test_rows_of_derivatives_are_no_instruments() -> None:
+    row = {
+        "symbol": "BTC_USDT_PERP",
+        "baseCurrencyName": "BTC",
+        "quoteCurrencyName": "USDT",
+        "state": "NORMAL",
+    }
+    assert EXCHANGE.parse_instruments(json.dumps([row]).encode()) == []
 
 
 def test_the_heartbeat_comes_before_the_thirty_seconds() -> None:
     assert EXCHANGE.heartbeat is not None
     assert (EXCHANGE.heartbeat.frame, EXCHANGE.heartbeat.every_s) == (b'{"event":"ping"}', 20.0)
-    assert live().received(b'{"event":"pong"}') == ()
+    assert live().received(b'{"event":"pong"}') == EXPECTED
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Self
 
 import httpx
 import websockets
 from websockets.asyncio.client import ClientConnection
 
-from onebook.core import Book
+from onebook.core import Book, ChecksumLayout
 from onebook.exchanges.contract import (
-    DIGITS_10,
     Acknowledged,
     Delta,
     Exchange,
     Fetch,
+    FrameForm,
     Gap,
     Output,
     ProtocolError,
@@ -23,9 +24,11 @@ from onebook.exchanges.contract import (
     Snapshot,
     Verify,
 )
+from onebook.feeds.inflate import inflated
 from onebook.model import Instrument
 
 PATIENCE_S = 30.0
+FRAME_BYTES_MAX = 1 << 24
 
 
 class Follower:
@@ -38,7 +41,7 @@ class Follower:
         self.acknowledged: set[str] = set()
         self.faults: list[Gap | Refused | ProtocolError | str] = []
         self.frames = 0
-        self.frame_log: list[str] = []
+        self.frame_log: list[str | bytes] = []
 
     async def __aenter__(self) -> Self:
         async with httpx.AsyncClient() as http:
@@ -64,19 +67,22 @@ class Follower:
                 await self.read()
 
     async def read(self) -> None:
-        frame = await self.ws.recv(decode=False)
-        assert isinstance(frame, bytes)
+        frame = await self.ws.recv()
+        if self.exchange.frames is FrameForm.COMPRESSED:
+            assert isinstance(frame, bytes)
+            frame = inflated(frame, FRAME_BYTES_MAX).decode()
         self.frames += 1
-        self.frame_log.append(frame.decode())
+        self.frame_log.append(frame)
+        message = frame.encode() if isinstance(frame, str) else frame
         try:
-            await self._act(self.connector.received(frame))
+            await self._act(self.connector.received(message))
         except ProtocolError as error:
             self.faults.append(error)
 
     async def resync(self, symbol: str) -> None:
         self.books.pop(symbol, None)
         self.faults.clear()
-        await self._act(self.connector.resync(self.instruments[symbol]))
+        await self._act(self.connector.resync([self.instruments[symbol]]))
 
     def book(self, symbol: str) -> tuple[dict[str, str], dict[str, str]]:
         book = self.books.get(symbol)
@@ -96,9 +102,13 @@ class Follower:
                 case Gap() | Refused():
                     self.faults.append(output)
                 case Snapshot(instrument, bids, asks, shape):
-                    self._book(instrument).replace(bids, asks, shape)
+                    self._change(
+                        instrument, partial(self._book(instrument).replace, bids, asks, shape)
+                    )
                 case Delta(instrument, bids, asks, shape):
-                    self._apply(instrument, output)
+                    self._change(
+                        instrument, partial(self._book(instrument).apply, bids, asks, shape)
+                    )
                 case Verify(instrument, layout, expected):
                     self._verify(instrument, layout, expected)
 
@@ -106,17 +116,15 @@ class Follower:
         most = self.exchange.depth if self.exchange.truncate else 20_000
         return self.books.setdefault(instrument.symbol, Book(most))
 
-    def _apply(self, instrument: Instrument, delta: Delta) -> None:
-        book = self._book(instrument)
+    def _change(self, instrument: Instrument, change: Callable[[], object]) -> None:
         try:
-            book.apply(delta.bids, delta.asks, delta.shape)
+            change()
         except ValueError as error:
             self.faults.append(str(error))
-        if book.crossed:
+        if self._book(instrument).crossed:
             self.faults.append("crossed")
 
-    def _verify(self, instrument: Instrument, layout: str, expected: int) -> None:
+    def _verify(self, instrument: Instrument, layout: ChecksumLayout, expected: int) -> None:
         book = self.books[instrument.symbol]
-        actual = book.crc_digits(10) if layout == DIGITS_10 else book.crc_text(25)
-        if actual & 0xFFFFFFFF != expected & 0xFFFFFFFF:
+        if book.crc(layout) != expected & 0xFFFFFFFF:
             self.faults.append("checksum")

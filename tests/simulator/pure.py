@@ -3,13 +3,18 @@
 import json
 from typing import Any
 
-from onebook.simulator.board import Board, Now, Session
+from onebook.simulator.board import Board, Frame, Now, Session
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, Case
-from onebook.simulator.listings import LISTINGS
 from onebook.simulator.market import Market
+from onebook.simulator.windows import Windows
 
 START = Now(1_000.0, 1_700_000_000_000)
+
+
+def main_pair(name: str) -> str:
+    """The first pair that a simulated exchange lists: BTC in its usual currency."""
+    return DIALECTS[name].listings[0].symbol
 
 
 class Desk:
@@ -17,12 +22,13 @@ class Desk:
 
     def __init__(self, name: str, path: str = "/", *, seed: int = 3) -> None:
         self.name = name
-        self.market = Market([name], seed=seed)
+        self.market = Market({name: DIALECTS[name]}, seed=seed)
         kind = DIALECTS[name]
-        self.board = Board(LISTINGS[name], self.market.books(name), rules=kind.rules)
+        self.board = Board(kind.listings, self.market.books(name), rules=kind.rules)
         self.dialect = kind(self.board)
         self.now = START
         self.session = Session(path, now_s=self.now.s)
+        self.session.requests = Windows(kind.rules.requests)
         self.board.sessions.append(self.session)
         self.greeting = [json.loads(f) for f in self.dialect.opened(self.session, self.now)]
 
@@ -37,16 +43,17 @@ class Desk:
         answer = self.dialect.get(path, query, self.now)
         return answer if answer is None else (answer.status, json.loads(answer.body))
 
-    def step(self, fault: str = "") -> list[str]:
-        """Move the market; the frames of every followed window, as text."""
+    def step(self, fault: str = "") -> list[Frame]:
+        """Move the market; the frames of every followed window."""
         self.market.move()
         followed = self.board.followed()
         for _ in self.market.step(self.name, {c.listing.symbol for c in followed}):
             pass
-        frames: list[str] = []
+        frames: list[Frame] = []
         for channel in followed:
-            changes = channel.advance()
-            if changes is not None:
+            while (changes := channel.advance()) is not None:
                 case = Case(self.dialect, channel, changes, self.board.listings, self.now)
                 frames += FAULTS[fault](case) if fault else [case.frame()]
+                if fault:
+                    break
         return frames

@@ -1,5 +1,8 @@
 """What an exchange publishes: windows, numbers, clients."""
 
+from collections import deque
+from itertools import count
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,15 +16,17 @@ from onebook.simulator.board import (
     Rules,
     Session,
     Spelling,
+    TextChanges,
     loaded,
 )
-from onebook.simulator.listings import LISTINGS
+from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.market import Market
+from onebook.simulator.windows import Most, Windows
 
 
 def board_of(name: str, rules: Rules, *, seed: int = 1) -> tuple[Market, Board]:
-    market = Market([name], seed=seed)
-    return market, Board(LISTINGS[name], market.books(name), rules=rules)
+    market = Market({name: DIALECTS[name]}, seed=seed)
+    return market, Board(DIALECTS[name].listings, market.books(name), rules=rules)
 
 
 def best(book: dict[str, str], depth: int, *, highest: bool) -> dict[str, str]:
@@ -128,12 +133,23 @@ def test_unknown_muted_and_refused_symbols() -> None:
 
 def test_one_frame_too_many_in_a_second_ends_the_connection() -> None:
     session = Session("/", now_s=0)
+    session.messages = Windows([Most(3)])
     for moment in (0.0, 0.2, 0.4, 1.1):
-        session.heard(moment, frames_per_s_max=3)
+        session.heard(moment)
     with pytest.raises(Dropped, match="Too many") as dropped:
-        session.heard(1.15, frames_per_s_max=3)
+        session.heard(1.15)
     assert dropped.value.code == 1008
     assert session.heard_s == 1.15
+
+
+def test_connections_of_one_address_share_its_windows_and_nothing_else() -> None:
+    address: dict[Most, deque[float]] = {}
+    limits = (Most(2, 1.0), Most(3, 10.0, per_address=True))
+    one, other = Windows(limits, address), Windows(limits, address)
+    assert [one.takes(0.0) for _ in range(3)] == [True, True, False]
+    assert [other.takes(5.0) for _ in range(2)] == [True, False]
+    assert one.takes(9.9) is False
+    assert other.takes(10.0) is True
 
 
 def test_times_are_printed_with_microseconds() -> None:
@@ -143,3 +159,51 @@ def test_times_are_printed_with_microseconds() -> None:
 def test_only_objects_are_loaded() -> None:
     assert loaded('{"a":1}') == {"a": 1}
     assert loaded("[1]") is loaded("ping") is None
+
+
+def test_levels_that_change_one_by_one_lead_to_the_same_window_and_never_cross() -> None:
+    rules = Rules(single_levels=True)
+    market, board = board_of("okx", rules)
+    key = Key("BTC-USDT", 20)
+    plain = Board(board.listings.values(), market.books("okx"), rules=Rules())
+    one_by_one, at_once = board.channel(key), plain.channel(key)
+    assert one_by_one is not None
+    assert at_once is not None
+    for _ in range(60):
+        market.move()
+        for _ in market.step("okx", {"BTC/USDT"}):
+            pass
+        at_once.advance()
+        while (changes := one_by_one.advance()) is not None:
+            assert len(changes.bids) + len(changes.asks) == 1
+            bids, asks = one_by_one.levels()
+            assert max(bids, default=0) < min(asks, default=10**9)
+            assert [*bids] == sorted(bids, reverse=True)
+        assert one_by_one.levels() == at_once.levels()
+
+
+def test_a_frame_that_is_lost_was_given_its_form_before() -> None:
+    session = Session("/", now_s=0.0)
+    assert session.told(["a"], "a") == ["a"]
+    numbers = count(1)
+    session.form = lambda frame: f"{frame}{next(numbers)}"
+    assert session.told(["a"], "a") == ["a1"]
+    assert session.told([], "b") == []
+    assert session.told(["c", "d"], "c") == ["c3", "d4"]
+
+
+def test_a_whole_window_has_what_changed_and_what_a_fault_made_of_it() -> None:
+    market, board = board_of("kraken", Rules(spelling=Spelling(amount_places=None)))
+    channel = board.channel(Key("BTC/USD", 10))
+    assert channel is not None
+    gone = 0
+    for _ in range(20):
+        market.move()
+        list(market.step("kraken", ["BTC/USD"]))
+        changes = channel.advance()
+        if changes is not None:
+            gone += sum(float(amount) == 0 for _, amount in (*changes.bids, *changes.asks))
+            assert channel.whole(changes) == channel.top(10)
+    assert gone, "what is gone is not in the window"
+    faulty = channel.whole(TextChanges([("NaN", "1")], []))
+    assert faulty == ([*channel.top(10).bids, ("NaN", "1")], channel.top(10).asks)

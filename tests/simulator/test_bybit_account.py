@@ -97,7 +97,7 @@ class TestAccount:
         balances: dict[str, int] = defaultdict(int)
         for entry in ACCOUNT.ledger.entries:
             line = entry.facts
-            assert line.change == line.cash + (line.funding or 0) - line.fee
+            assert line.change == line.cash + (line.funding or 0) - line.fee - line.tax
             balances[line.coin] += line.change
             assert line.balance == balances[line.coin]
         assert balances == ACCOUNT.unified

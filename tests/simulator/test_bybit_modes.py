@@ -37,7 +37,7 @@ def test_the_balances_of_every_wallet_chain(account: Account) -> None:
         assert len(table) > 5
         for entry in table.entries:
             line = entry.facts
-            assert line.change == line.cash + (line.funding or 0) - line.fee
+            assert line.change == line.cash + (line.funding or 0) - line.fee - line.tax
             balances[line.coin] += line.change
             assert line.balance == balances[line.coin]
         assert balances == account.books.held[wallet]
@@ -73,6 +73,7 @@ def test_a_mode_has_its_wallets() -> None:
     [
         ("execution/list", "category=linear"),
         ("execution/list", "category=inverse"),
+        ("execution/list", "category=spot"),
         ("order/history", "category=spot"),
         ("order/history", "category=linear"),
         ("position/closed-pnl", "category=linear&symbol=BTCUSDT"),
@@ -96,8 +97,8 @@ async def test_what_came_before_is_on_the_former_path_alone(
 async def test_parameters_that_must_be_there(asker: Asker) -> None:
     closed = await asker.ask("/v5/pre-upgrade/position/closed-pnl", f"category=linear&{window()}")
     assert (closed["retCode"], "symbol" in closed["retMsg"]) == (10001, True)
-    spot = await asker.ask("/v5/pre-upgrade/execution/list", f"category=spot&{window()}")
-    assert spot["retCode"] == 181001
+    strange = await asker.ask("/v5/pre-upgrade/execution/list", f"category=nfts&{window()}")
+    assert strange["retCode"] == 181001
     long = await asker.ask("/v5/pre-upgrade/account/transaction-log", window(8, 8))
     assert long["retCode"] == 10001
     old = await asker.ask("/v5/pre-upgrade/execution/list", f"category=linear&{window(740)}")

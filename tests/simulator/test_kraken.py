@@ -87,14 +87,35 @@ def test_ping_and_errors() -> None:
         assert desk.say(bad)[0]["success"] is False
 
 
-def test_a_heartbeat_a_second_only_when_subscribed_and_nothing_else_is_said() -> None:
+def test_a_heartbeat_a_second_when_subscribed_whatever_else_is_said() -> None:
     desk = Desk("kraken")
     later = Now(START.s + 1, START.ms)
     assert desk.dialect.heartbeat(desk.session, later) == []
     desk.say(SUBSCRIBE)
     assert desk.dialect.heartbeat(desk.session, later) == ['{"channel":"heartbeat"}']
     desk.session.said_s = START.s + 0.5
-    assert desk.dialect.heartbeat(desk.session, later) == []
+    assert desk.dialect.heartbeat(desk.session, later) == ['{"channel":"heartbeat"}']
+
+
+def test_a_refusal_can_name_no_symbol_and_a_rate_limit_never_does() -> None:
+    desk = Desk("kraken")
+    desk.board.refused.add("BTC/USD")
+    desk.board.nameless = True
+    subscribe = {"channel": "book", "symbol": ["BTC/USD"], "depth": 100}
+    [failed] = desk.say({"method": "subscribe", "params": subscribe})
+    assert (failed["error"], failed["symbol"]) == ("Subscription depth not supported", "")
+    desk.board.limited = 1
+    assert desk.say(SUBSCRIBE) == [{"Error": "Exceeded msg rate"}]
+    desk.board.refused.clear()
+    assert desk.say(SUBSCRIBE)[0]["success"] is True
+
+
+def test_the_greeting_tells_the_state_of_the_trading_engine() -> None:
+    desk = Desk("kraken")
+    assert desk.greeting[0]["data"][0]["system"] == "online"
+    desk.board.system = "maintenance"
+    [greeting] = desk.dialect.opened(desk.session, desk.now)
+    assert '"system":"maintenance"' in greeting
 
 
 def test_rest_lists_the_pairs_in_the_old_codes() -> None:

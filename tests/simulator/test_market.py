@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onebook.simulator.listings import LISTINGS, PROFILES, Listing, step_text
+from onebook.simulator.dialects import DIALECTS
+from onebook.simulator.listings import Listing, step_text
 from onebook.simulator.market import Book, Market, Side, decimal_text, units
 
-NAMES = list(LISTINGS)
+NAMES = list(DIALECTS)
+
+
+def made(names: list[str], seed: int) -> Market:
+    return Market({name: DIALECTS[name] for name in names}, seed=seed)
 
 
 def levels(book: Book) -> tuple[dict[int, int], dict[int, int]]:
@@ -19,14 +24,14 @@ def levels(book: Book) -> tuple[dict[int, int], dict[int, int]]:
 @settings(max_examples=15)
 @given(seed=st.integers(0, 10**9), name=st.sampled_from(NAMES))
 def test_a_book_is_never_crossed_and_keeps_its_depth(seed: int, name: str) -> None:
-    market = Market([name], seed=seed)
+    market = made([name], seed)
     for _ in range(20):
         market.move()
         for symbol, _ in market.step(name):
             book = market.books(name)[symbol]
             assert book.bids.price(0) < book.asks.price(0)
             for side in (book.bids, book.asks):
-                assert len(side) == PROFILES[name].depth
+                assert len(side) == DIALECTS[name].profile.depth
                 assert side.price(0) > 0
                 assert side.price(-1) > 0
                 assert all(amount > 0 for amount in side.amounts.values())
@@ -40,7 +45,7 @@ def test_a_book_is_never_crossed_and_keeps_its_depth(seed: int, name: str) -> No
 def test_the_changes_of_a_step_lead_from_the_book_before_to_the_book_after(
     seed: int, name: str
 ) -> None:
-    market = Market([name], seed=seed)
+    market = made([name], seed)
     books = market.books(name)
     copies = {symbol: levels(book) for symbol, book in books.items()}
     for _ in range(10):
@@ -57,7 +62,7 @@ def test_the_changes_of_a_step_lead_from_the_book_before_to_the_book_after(
 
 def test_the_same_seed_gives_the_same_market_whatever_else_runs() -> None:
     def walk(names: list[str], seed: int) -> list[object]:
-        market = Market(names, seed=seed)
+        market = made(names, seed)
         out: list[object] = []
         for _ in range(5):
             market.move()
@@ -69,24 +74,24 @@ def test_the_same_seed_gives_the_same_market_whatever_else_runs() -> None:
 
 
 def test_a_step_of_some_symbols_leaves_the_others() -> None:
-    market = Market(["okx"], seed=1)
+    market = made(["okx"], 1)
     before = levels(market.books("okx")["ETH/USDT"])
     assert [symbol for symbol, _ in market.step("okx", ["BTC/USDT"])] == ["BTC/USDT"]
     assert levels(market.books("okx")["ETH/USDT"]) == before
 
 
 def test_a_book_that_slept_catches_up_without_crossing() -> None:
-    market = Market(["okx"], seed=1)
+    market = made(["okx"], 1)
     for _ in range(500):
         market.move()
     book = market.books("okx")["BTC/USDT"]
     list(market.step("okx"))
     assert book.bids.price(0) < book.asks.price(0)
-    assert len(book.bids) == PROFILES["okx"].depth
+    assert len(book.bids) == DIALECTS["okx"].profile.depth
 
 
 def test_books_of_different_exchanges_meet_at_equal_prices_and_cross_at_times() -> None:
-    market = Market(["binance", "bybit"], seed=2)
+    market = made(["binance", "bybit"], 2)
     shared = crossed = apart = 0
     for _ in range(300):
         market.move()
@@ -102,12 +107,12 @@ def test_books_of_different_exchanges_meet_at_equal_prices_and_cross_at_times() 
     assert apart > 100
 
 
-def test_btc_usdt_is_on_all_six_and_every_listing_is_distinct() -> None:
-    assert len(LISTINGS) == 6
-    for rows in LISTINGS.values():
-        assert "BTC/USDT" in {row.symbol for row in rows}
+def test_bitcoin_is_everywhere_and_first_and_every_listing_is_distinct() -> None:
+    listed = [dialect.listings for dialect in DIALECTS.values()]
+    for rows in listed:
+        assert rows[0].symbol in ("BTC/USDT", "BTC/USD")
         assert len({row.symbol for row in rows}) == len({row.native for row in rows}) == len(rows)
-    everywhere = {row.symbol for rows in LISTINGS.values() for row in rows}
+    everywhere = {row.symbol for rows in listed for row in rows}
     assert everywhere >= {"BTC/USDT", "ETH/USDT", "SOL/USDT", "BTC/USD", "ETH/USD", "ETH/BTC"}
 
 

@@ -70,6 +70,32 @@ def test_heartbeat_and_errors() -> None:
     assert desk.dialect.heartbeat(desk.session, desk.now) == []
 
 
+def test_an_unchanged_book_sends_an_empty_update_each_minute() -> None:
+    desk = Desk("okx")
+    desk.say({"op": "subscribe", "args": [ARG]})
+    desk.step()
+    last = desk.board.followed()[0].sequence
+    seen = []
+    for second in range(1, 190):
+        later = desk.now._replace(s=desk.now.s + second)
+        seen += [
+            (second, json.loads(f)["data"][0]) for f in desk.dialect.heartbeat(desk.session, later)
+        ]
+    assert [second for second, _ in seen] == [61, 121, 181]
+    for _, data in seen:
+        assert (data["bids"], data["asks"]) == ([], [])
+        assert data["prevSeqId"] == data["seqId"] == last
+
+
+def test_more_requests_than_an_hour_allows_are_answered_by_an_error_without_a_name() -> None:
+    desk = Desk("okx")
+    answers = [desk.say({"op": "unsubscribe", "args": [ARG]})[0] for _ in range(481)]
+    assert [answer["event"] for answer in answers[:480]] == ["unsubscribe"] * 480
+    assert (answers[480]["code"], "instId" in answers[480]["msg"]) == ("60014", False)
+    desk.now = desk.now._replace(s=desk.now.s + 3_601)
+    assert desk.say({"op": "unsubscribe", "args": [ARG]})[0]["event"] == "unsubscribe"
+
+
 def test_rest_lists_the_instruments() -> None:
     status, body = Desk("okx").get("/api/v5/public/instruments", instType="SPOT")
     assert (status, body["code"]) == (200, "0")

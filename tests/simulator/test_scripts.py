@@ -1,13 +1,16 @@
 """Recordings become scripts, or one clear error."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from onebook.exchanges import EXCHANGES
 from onebook.feeds.recording import RecordingError
-from onebook.simulator.listings import LISTINGS
+from onebook.simulator.board import Key
+from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.scripts import exchange_of, listing_of, scripts
+from simulator.pure import Desk
 
 OKX = "wss://ws.okx.com:8443/ws/v5/public <-> 1.0\n"
 FRAME = '{"arg":{"channel":"books","instId":"BTC-USDT"},"data":[]}'
@@ -48,16 +51,25 @@ def test_a_recording_of_the_simulator_is_known_by_its_path_and_port(tmp_path: Pa
     text = f"ws://127.0.0.1:5000/stream <-> 1.0\n{rest} -> 1.5: one\n2.0: {delta}\n"
     script = scripts(file(tmp_path, text))["binance"]
     assert (script.bodies, len(script.lines)) == ({"BTCUSDT": b"one"}, 1)
-    for name, exchange in EXCHANGES.items():
-        path = exchange.ws_url.split("/", 3)[3:]
-        assert exchange_of("ws://127.0.0.1:1/" + "".join(path), "f") == name
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_where_a_path_is_shared_the_frames_tell_the_exchange(name: str) -> None:
+    desk = Desk(name)
+    listing = desk.dialect.listings[0]
+    window = desk.board.channel(Key(listing.native, 500))
+    assert window is not None
+    frame = desk.dialect.delta(window, window.top(1), desk.now)
+    path = urlsplit(EXCHANGES[name].ws_url).path
+    found = exchange_of(f"ws://127.0.0.1:1{path}", "f", ['{"id":1}', frame])
+    assert DIALECTS[found].native_of is DIALECTS[name].native_of, "one protocol may have two names"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("wss://ws.kraken.com <-> 1.0\n", r"rec cannot be replayed: it was recorded from / of ws"),
-        ("wss://ws.bitget.com/x <-> 1.0\n", r"ws.bitget.com is none of binance, okx"),
+        ("wss://ws.example.com/x <-> 1.0\n", r"ws.example.com is none of binance, okx"),
         ("1.0: x\n", "rec has frames before any connection was opened"),
         (OKX + "1.0: pong\n", "the recording of okx has no order-book frame of a spot pair"),
         (OKX + f"1.0: {FRAME.replace('USDT', 'USD-SWAP')}\n", "no order-book frame of a spot"),
@@ -70,8 +82,8 @@ def test_what_cannot_be_replayed_is_one_clear_error(tmp_path: Path, text: str, w
 
 
 def test_natives_are_split_into_the_symbols_of_the_simulator() -> None:
-    for name, rows in LISTINGS.items():
-        for row in rows:
+    for name, dialect in DIALECTS.items():
+        for row in dialect.listings:
             listing = listing_of(name, row.native)
             assert listing is not None
             assert listing.symbol == row.symbol

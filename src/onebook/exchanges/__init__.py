@@ -1,17 +1,48 @@
-"""The exchanges we know: a registry that is written out, and nothing that happens on import."""
+"""The exchanges we know: one line each; what else belongs to one is found by its name.
 
+`onebook.exchanges.<name>.EXCHANGE` are its facts, `onebook.simulator.<name>.DIALECT` is its side of
+the protocol. Importing these modules does nothing but define them.
+"""
+
+from importlib import import_module
 from typing import Final
 
-from onebook.exchanges import binance, bybit, coinbase, kraken, okx, poloniex
+from onebook.errors import ConfigError
 from onebook.exchanges.contract import Exchange
 
+NAMES: Final = (
+    "binance",
+    "okx",
+    "bybit",
+    "coinbase",
+    "kraken",
+    "poloniex",
+    "kucoin",
+    "htx",
+    "mexc",
+    "bitfinex",
+    "binanceus",
+    "okxus",
+    "hitbtc",
+    "bequant",
+    "gate",
+    "gemini",
+    "bitstamp",
+    "upbit",
+    "bithumb",
+    "bitflyer",
+    "bitvavo",
+    "whitebit",
+    "bitget",
+    "cryptocom",
+    "backpack",
+    "bingx",
+    "deribit",
+    "independentreserve",
+)
+
 EXCHANGES: Final[dict[str, Exchange]] = {
-    "binance": binance.EXCHANGE,
-    "okx": okx.EXCHANGE,
-    "bybit": bybit.EXCHANGE,
-    "coinbase": coinbase.EXCHANGE,
-    "kraken": kraken.EXCHANGE,
-    "poloniex": poloniex.EXCHANGE,
+    name: import_module(f"onebook.exchanges.{name}").EXCHANGE for name in NAMES
 }
 
 _FORMER: Final = {
@@ -23,3 +54,20 @@ def resolve(name: str) -> str | None:
     """Find the name we use for an exchange, from any name it goes or went by; None if unknown."""
     name = name.strip().lower()
     return name if name in EXCHANGES else _FORMER.get(name)
+
+
+def channel_of(exchange: Exchange, channel: str) -> Exchange:
+    """Return the facts of one of an exchange's book channels; "" is its usual one.
+
+    Raises:
+        ConfigError: It has no channel of this name.
+    """
+    if not channel:
+        return exchange
+    if channel not in exchange.channels:
+        known = ", ".join(exchange.channels) or "none but the usual one"
+        raise ConfigError(
+            f"feeds.overrides.{exchange.name}.channel: there is no channel {channel!r}; "
+            f"known are {known}."
+        )
+    return exchange.channels[channel]

@@ -17,11 +17,15 @@ Frames of the combined stream:
 
 REST body, `/api/v3/depth`: {"lastUpdateId":160,"bids":[["0.0024","10"]],"asks":[["0.0026","100"]]}
 
-The server's pings every 20 s are protocol frames, which the feed's socket answers. Levels beyond
-the 1000 of the body stay unknown until they change: limit 5000 would cost five times the budget.
+The server's pings every 20 s are protocol frames, which the feed's socket answers; a book that does
+not change is silent. Levels beyond
+the 1000 of the body are unknown (limit 5000 would cost five times the budget), so the book ends
+there and is seeded again before the price comes near. A misspelt stream is acknowledged and
+delivers nothing: a body newer than the stream shows it.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -30,30 +34,33 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    NOTHING,
-    Acknowledged,
+    ROWS_MAX,
     Closing,
     Exchange,
     Fetch,
+    Ignored,
+    Instruments,
     Output,
-    ProtocolError,
-    Refused,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    SeededEngine,
 )
 from onebook.exchanges.frames import (
-    UNREADABLE,
     Sequence64,
-    batches,
     decode,
     instrument_of,
     instruments_of,
-    send,
-    short,
 )
-from onebook.exchanges.roster import Requests, Roster
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
-PARAMS_PER_FRAME_MAX: Final = 200
 SEED_LEVELS: Final = 1_000
 SEED_WEIGHT: Final = 50
 
@@ -66,6 +73,7 @@ class Change(Struct, gc=False, tag_field="e", tag="depthUpdate"):
     final: Sequence64 = field(name="u")
     bids: Raw = field(name="b")
     asks: Raw = field(name="a")
+    at: int = field(name="E", default=UNTIMED)
 
 
 class Update(Struct, gc=False):
@@ -124,132 +132,67 @@ class Listings(Struct):
     symbols: list[Raw]
 
 
-_update = Reader(Update).read
+_read = Reader(Update).read
 _control = msgspec.json.Decoder(Control).decode
-_depth = msgspec.json.Decoder(Depth).decode
 _listings = msgspec.json.Decoder(Listings).decode
 
 
-def _join(instrument: Instrument) -> Join:
-    path = f"/api/v3/depth?symbol={quote(instrument.native)}&limit={SEED_LEVELS}"
-    return Join(Fetch(instrument, path, SEED_WEIGHT))
+def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a delta."""
+    change: Change = _read(frame).data
+    book = books.get(change.native)
+    if book is None:
+        return None
+    return book.delta(change.first, change.final, change.bids, change.asks, change.at)
 
 
-class Binance:
-    """The protocol state of one connection."""
-
-    def __init__(self, instruments: Sequence[Instrument]) -> None:
-        self._roster = Roster(instruments, _join)
-        self._books = self._roster.trackers
-        self._requests = Requests()
-        self._streaming: set[str] = set()  # natives whose stream the exchange has confirmed
-
-    def opened(self) -> tuple[Output, ...]:
-        """Subscribe to everything."""
-        return self._subscribe(self._roster.all())
-
-    def received(self, frame: bytes) -> tuple[Output, ...]:
-        """Act on one frame."""
-        try:
-            change = _update(frame).data
-        except UNREADABLE:
-            return self._control(frame)
-        book = self._books.get(change.native)
-        if book is None:
-            return self._roster.absent(change.native)
-        return book.delta(change.first, change.final, change.bids, change.asks)
-
-    def fetched(self, instrument: Instrument, body: bytes) -> tuple[Output, ...]:
-        """Start a book at its REST body."""
-        try:
-            depth = _depth(body)
-        except UNREADABLE as error:
-            reason = f"the depth of {instrument.native} cannot be read: {short(error)}"
-            raise ProtocolError(reason, instrument) from None
-        book = self._roster.find(instrument)
-        return book.seeded(depth.bids, depth.asks, depth.sequence) if book else NOTHING
-
-    def resync(self, instrument: Instrument) -> tuple[Output, ...]:
-        """Fetch the book again; the stream itself is asked for only if it never was confirmed."""
-        book = self._roster.find(instrument)
-        if book is None:
-            return NOTHING
-        if instrument.native in self._streaming:
-            return book.restart()
-        return self._subscribe([instrument])
-
-    def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Subscribe to more."""
-        return self._subscribe(self._roster.add(instruments))
-
-    def remove(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Unsubscribe."""
-        gone = self._roster.remove(instruments)
-        self._streaming.difference_update(one.native for one in gone)
-        return self._requested("UNSUBSCRIBE", gone, awaited=())
-
-    def _subscribe(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        return self._requested("SUBSCRIBE", instruments, awaited=instruments)
-
-    def _requested(
-        self, method: str, instruments: Sequence[Instrument], *, awaited: Sequence[Instrument]
-    ) -> tuple[Output, ...]:
-        return tuple(
-            send(
-                {
-                    "method": method,
-                    "params": [f"{one.native.lower()}@depth@100ms" for one in batch],
-                    "id": self._requests.issue(batch if awaited else ()),
-                }
-            )
-            for batch in batches(instruments, PARAMS_PER_FRAME_MAX)
-        )
-
-    def _control(self, frame: bytes) -> tuple[Output, ...]:
-        message = decode(_control, frame, what="a frame")
-        data = message.data if isinstance(message.data, dict) else {"e": message.e}
-        if data.get("e") == "serverShutdown":
-            return (Closing("the exchange announced a shutdown of this server"),)
-        if data.get("e") == "depthUpdate":
-            native = str(data.get("s"))
-            raise ProtocolError(
-                f"a delta of {short(native)!r} is damaged", self._roster.known(native)
-            )
-        problem = message.error.msg if message.error else message.msg
-        if message.error or message.code is not None:
-            return self._refused(message.id, problem)
-        return self._acknowledged(message.id)
-
-    def _acknowledged(self, number: int | str | None) -> tuple[Output, ...]:
-        outputs: list[Output] = []
-        for instrument in self._answered(number):
-            if instrument.native not in self._streaming:  # else it was asked for twice
-                self._streaming.add(instrument.native)
-                outputs += (Acknowledged(instrument), *self._books[instrument.native].restart())
-        return tuple(outputs)
-
-    def _refused(self, number: int | str | None, problem: str) -> tuple[Output, ...]:
-        refused = self._answered(number)
-        if not refused:
-            raise ProtocolError(f"the exchange refuses a request: {short(problem)}")
-        return tuple(Refused(one, short(problem)) for one in refused)
-
-    def _answered(self, number: int | str | None) -> list[Instrument]:
-        """Whom an answer is about, without those removed meanwhile."""
-        return [one for one in self._requests.answered(number) if self._roster.find(one)]
+def control(frame: bytes) -> Event:
+    """Read a frame that is not a delta."""
+    message = decode(_control, frame, what="a frame")
+    event = message.data if isinstance(message.data, dict) else {"e": message.e}
+    if event.get("e") == "serverShutdown":
+        return Closing("the exchange announced a shutdown of this server")
+    if event.get("e") == "depthUpdate":
+        return BookFrame(str(event.get("s")))
+    if message.error or message.code is not None:
+        return Rejected(message.error.msg if message.error else message.msg, message.id)
+    return Accepted(number=message.id) if message.id else Ignored(known=False)
 
 
-def parse_instruments(body: bytes) -> list[Instrument]:
-    """Read `/api/v3/exchangeInfo`; what is not spot is left out."""
-    return instruments_of(decode(_listings, body, what="exchangeInfo").symbols, Listing, _listed)
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for streams."""
+    return {"method": "SUBSCRIBE", "params": [_stream(name) for name in names], "id": number}
 
 
-def _listed(row: Listing) -> Instrument | None:
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for them no longer."""
+    return {"method": "UNSUBSCRIBE", "params": [_stream(name) for name in names], "id": number}
+
+
+def _stream(native: str) -> str:
+    return f"{native.lower()}@depth@100ms"
+
+
+def join(instrument: Instrument, *, levels: int = SEED_LEVELS, weight: int = SEED_WEIGHT) -> Join:
+    """Seed a book with so many levels a side, by a request of this weight."""
+    path = f"/api/v3/depth?symbol={quote(instrument.native)}&limit={levels}"
+    return Join(Fetch(instrument, path, weight), levels)
+
+
+def parse_instruments(
+    body: bytes, *, rows_max: int = ROWS_MAX, exchange: str = "binance"
+) -> Instruments:
+    """Read `/api/v3/exchangeInfo` of an exchange; what is not spot is left out."""
+    rows = decode(_listings, body, what="exchangeInfo").symbols
+    return instruments_of(rows, Listing, partial(_listed, exchange), rows_max=rows_max)
+
+
+def _listed(exchange: str, row: Listing) -> Instrument | None:
     if not row.is_spot_trading_allowed:
         return None
     rules = {rule.kind: rule for rule in row.filters}
     return instrument_of(
-        "binance",
+        exchange,
         row.symbol,
         base=row.base_asset,
         quote=row.quote_asset,
@@ -259,6 +202,16 @@ def _listed(row: Listing) -> Instrument | None:
     )
 
 
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=join,
+    names_per_request=200,
+    seed=msgspec.json.Decoder(Depth).decode,
+)
+
 EXCHANGE: Final = Exchange(
     name="binance",
     display="Binance",
@@ -266,13 +219,16 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.binance.com",
     instruments_path="/api/v3/exchangeInfo?showPermissionSets=false",
     parse_instruments=parse_instruments,
-    connector=Binance,
+    connector=partial(SeededEngine, BOOKS),
     depth=0,
-    instruments_per_socket=200,  # of 1024: a lost socket must not cost an hour of REST budget
-    frames_per_s=4.0,  # of 5, our pongs count too; over it is a disconnect, then a ban
-    connects_per_minute=60.0,  # 300 in 5 minutes
-    fetches_per_minute=5_000.0,  # of 6000; the rest is for the instruments and for others
-    silence_max_s=30.0,  # the server pings every 20 s
+    limits=Limits(
+        topics=200,  # of 1024: a lost socket must not cost an hour of REST budget
+        messages=(Limit(5, 1.0),),  # over it is a disconnect, repeated a ban
+        connects=(Limit(300, 300.0, Scope.ADDRESS),),
+        # Of 6000; the rest is for the instruments and for others.
+        fetches=(Limit(5_000, 60.0, Scope.ADDRESS),),
+    ),
+    silence_max_s=30.0,  # the server pings every 20 s; data is promised only on a change
     snapshot_s=300.0,  # the books of a full socket are two minutes of the REST budget
     lifetime_s=86_000.0,  # it ends connections after 24 h
 )

@@ -14,11 +14,18 @@ Frames:
     {"success":false,"ret_msg":"Invalid symbol :[orderbook.200.XY]","req_id":"1","op":"subscribe"}
     {"success":true,"ret_msg":"pong","conn_id":"2324","op":"ping"}
 
+The time of a frame is `ts`, when it was made: what the other exchanges give too. `cts`, when the
+matching engine produced its data, is a little earlier and compares with the times of trades.
+
+A book that does not change is silent: only `orderbook.1` is repeated after 3 s. A refusal may lack
+`req_id`.
+
 Why 200: 50 levels come five times as often and are fewer than a view may show; 1000 come every
 200 ms, slower than our default beat. `seq` belongs to the engine and is not consecutive.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -26,32 +33,38 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    NOTHING,
-    Acknowledged,
+    ROWS_MAX,
     Exchange,
     Heartbeat,
+    Ignored,
+    Instruments,
     Output,
     ProtocolError,
-    Refused,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
 )
 from onebook.exchanges.frames import (
-    UNREADABLE,
     Sequence64,
-    batches,
     decode,
     instrument_of,
     instruments_of,
-    send,
     short,
 )
-from onebook.exchanges.roster import Requests, Roster
-from onebook.exchanges.subscriptions import Subscriptions
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 DEPTH: Final = 200
 TOPIC_PREFIX: Final = f"orderbook.{DEPTH}."
-ARGS_PER_FRAME_MAX: Final = 10
+OPERATIONS: Final = ("unsubscribe", "ping", "pong")
+SPOT: Final = "spot"
 RESTARTED: Final = 1  # `u` of a snapshot after a restart of the service
 
 
@@ -70,6 +83,7 @@ class Data(Struct, gc=False):
     topic: str
     type: str
     data: Book
+    ts: int = UNTIMED
 
 
 class Control(Struct):
@@ -101,6 +115,7 @@ class Listing(Struct, rename="camel"):
     base_coin: str
     quote_coin: str
     status: str
+    contract_type: str = ""  # of derivatives
     price_filter: PriceFilter = PriceFilter()
     lot_size_filter: LotFilter = LotFilter()
 
@@ -109,6 +124,7 @@ class Rows(Struct):
     """The rows of the instrument list."""
 
     list: list[Raw]
+    category: str = SPOT
 
 
 class Listings(Struct):
@@ -117,7 +133,7 @@ class Listings(Struct):
     result: Rows
 
 
-_data = Reader(Data).read
+_read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 
@@ -127,90 +143,58 @@ def topic(instrument: Instrument) -> str:
     return TOPIC_PREFIX + instrument.native
 
 
-class Bybit:
-    """The protocol state of one connection."""
-
-    def __init__(self, instruments: Sequence[Instrument]) -> None:
-        self._roster = Roster(instruments, Chain, key=topic)
-        self._books = self._roster.trackers
-        asked = Subscriptions(self._roster, self._requested)
-        self.opened, self.fetched, self.resync = asked.opened, asked.fetched, asked.resync
-        self.add, self.remove = asked.add, asked.remove
-        self._requests = Requests()
-
-    def received(self, frame: bytes) -> tuple[Output, ...]:
-        """Act on one frame."""
-        try:
-            message = _data(frame)
-        except UNREADABLE as error:
-            return self._control(frame, error)
-        book = self._books.get(message.topic)
-        if book is None:
-            return self._foreign(message.topic)
-        data = message.data
-        if data.native != book.instrument.native:
-            raise ProtocolError(f"{message.topic} brings {short(data.native)!r}", book.instrument)
-        sequence = data.sequence
-        if message.type == "delta" and sequence != RESTARTED:
-            return book.delta(data.bids, data.asks, sequence - 1, sequence)
-        if message.type in ("snapshot", "delta"):
-            return book.snapshot(data.bids, data.asks, sequence)
-        raise ProtocolError(f"{message.topic} has no type {short(message.type)!r}", book.instrument)
-
-    def _requested(self, operation: str, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        return tuple(
-            send(
-                {
-                    "op": operation,
-                    "args": [topic(one) for one in batch],
-                    "req_id": str(self._requests.issue(batch)),
-                }
-            )
-            for batch in batches(instruments, ARGS_PER_FRAME_MAX)
-        )
-
-    def _foreign(self, name: str) -> tuple[Output, ...]:
-        return self._roster.absent(name) if name.startswith(TOPIC_PREFIX) else NOTHING
-
-    def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
-        message = decode(_control, frame, what="a frame")
-        name = str(message.topic)
-        if name.startswith(TOPIC_PREFIX):
-            reason = f"a frame of {short(name)} is damaged: {short(error)}"
-            raise ProtocolError(reason, self._roster.known(name))
-        if message.op not in ("subscribe", "unsubscribe"):
-            return NOTHING
-        asked = self._asked(message.req_id)
-        if message.op == "unsubscribe":
-            return NOTHING
-        if message.success:
-            return tuple(Acknowledged(one) for one in asked)
-        return self._refused(message.ret_msg, asked)
-
-    def _asked(self, number: str) -> list[Instrument]:
-        """Whom an answer is about, without those removed meanwhile."""
-        return [one for one in self._requests.answered(number) if self._roster.find(one)]
-
-    def _refused(self, words: str, asked: list[Instrument]) -> tuple[Output, ...]:
-        """One bad topic costs the whole request: the others are asked for again."""
-        named = self._roster.named_in(words) or asked
-        if not named:
-            raise ProtocolError(f"the exchange refuses a request: {short(words)}")
-        rest = [one for one in asked if one not in named]
-        if "already subscribed" in words:
-            verdicts: tuple[Output, ...] = tuple(Acknowledged(one) for one in named)
-        else:
-            verdicts = tuple(Refused(one, short(words)) for one in named)
-        return verdicts + self._requested("subscribe", rest)
+def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book."""
+    message: Data = _read(frame)
+    book = books.get(message.topic)
+    if book is None:
+        return None
+    change = message.data
+    if change.native != book.instrument.native:
+        raise ProtocolError(f"{message.topic} brings {short(change.native)!r}", book.instrument)
+    sequence = change.sequence
+    if message.type == "delta" and sequence != RESTARTED:
+        return book.delta(change.bids, change.asks, sequence - 1, sequence, message.ts)
+    if message.type in ("snapshot", "delta"):
+        return book.snapshot(change.bids, change.asks, sequence, message.ts)
+    raise ProtocolError(f"{message.topic} has no type {short(message.type)!r}", book.instrument)
 
 
-def parse_instruments(body: bytes) -> list[Instrument]:
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    name = str(message.topic)
+    if name.startswith(TOPIC_PREFIX):
+        return BookFrame(name)
+    if message.op != "subscribe":
+        return Ignored(known=message.op in OPERATIONS)
+    if message.success:
+        return Accepted(number=message.req_id)
+    repeated = "already subscribed" in message.ret_msg
+    return Rejected(message.ret_msg, message.req_id, whole=True, repeated=repeated)
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for books."""
+    return {"op": "subscribe", "args": names, "req_id": str(number)}
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for them no longer."""
+    return {"op": "unsubscribe", "args": names, "req_id": str(number)}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/v5/market/instruments-info`."""
-    rows = decode(_listings, body, what="the instruments").result.list
-    return instruments_of(rows, Listing, _listed)
+    result = decode(_listings, body, what="the instruments").result
+    if result.category != SPOT:
+        raise ProtocolError(f"the list is of {short(result.category)}, not of {SPOT}")
+    return instruments_of(result.list, Listing, _listed, rows_max=rows_max)
 
 
 def _listed(row: Listing) -> Instrument | None:
+    if row.contract_type:
+        return None
     return instrument_of(
         "bybit",
         row.symbol,
@@ -222,6 +206,16 @@ def _listed(row: Listing) -> Instrument | None:
     )
 
 
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=Chain,
+    names_per_request=10,  # arguments of one frame
+    key=topic,
+)
+
 EXCHANGE: Final = Exchange(
     name="bybit",
     display="Bybit",
@@ -229,12 +223,14 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.bybit.com",
     instruments_path="/v5/market/instruments-info?category=spot",
     parse_instruments=parse_instruments,
-    connector=Bybit,
+    connector=partial(Engine, BOOKS),
     depth=DEPTH,
-    instruments_per_socket=200,  # 6 KB of the 21,000 characters that arguments may have
-    frames_per_s=10.0,
-    connects_per_minute=60.0,  # of 500 in 5 minutes
-    fetches_per_minute=600.0,
+    limits=Limits(
+        topics=200,  # 6 KB of the 21,000 characters that arguments may have
+        messages=(Limit(10, 1.0),),  # ours: the page states none
+        connects=(Limit(500, 300.0, Scope.ADDRESS),),
+        fetches=(Limit(600, 60.0, Scope.ADDRESS),),
+    ),
     heartbeat=Heartbeat(b'{"op":"ping"}', every_s=20.0),
     silence_max_s=30.0,  # a healthy socket answers each ping
 )

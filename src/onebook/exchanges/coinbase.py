@@ -20,40 +20,41 @@ Frames:
 frame of several MB. An error costs its whole request: what is not yet settled is asked again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
+from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    NOTHING,
-    SIDED,
-    Acknowledged,
+    ROWS_MAX,
     Alive,
     Exchange,
+    Guard,
+    Ignored,
+    Instruments,
     Output,
     ProtocolError,
 )
+from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
 from onebook.exchanges.frames import (
     UNREADABLE,
-    batches,
     decode,
     instrument_of,
     instruments_of,
-    send,
     short,
 )
-from onebook.exchanges.roster import Roster
+from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
 
 CHANNEL: Final = "level2_batch"
 CHANNELS: Final = (CHANNEL, "heartbeat")
-PRODUCTS_PER_FRAME: Final = 50
+CHANGES: Final = LevelShape.rows(side=0, price=1, amount=2)
+SPOT: Final = "SPOT"
 
 
 class Change(Struct, gc=False, tag_field="type", tag="l2update"):
@@ -61,6 +62,7 @@ class Change(Struct, gc=False, tag_field="type", tag="l2update"):
 
     product_id: str
     changes: Raw
+    time: str = ""
 
 
 class Book(Struct, gc=False, tag_field="type", tag="snapshot"):
@@ -69,6 +71,7 @@ class Book(Struct, gc=False, tag_field="type", tag="snapshot"):
     product_id: str
     bids: Raw
     asks: Raw
+    time: str = ""
 
 
 class Heartbeat(Struct, gc=False, tag_field="type", tag="heartbeat"):
@@ -102,114 +105,75 @@ class Listing(Struct):
     quote_currency: str
     status: str
     trading_disabled: bool = False
+    product_type: str = SPOT
     quote_increment: str = ""
     base_increment: str = ""
 
 
-_data: Callable[[bytes], Change | Heartbeat | Book] = Reader(Change | Heartbeat | Book).read
+_read = Reader(Change | Heartbeat | Book).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(list[Raw]).decode
 
 
-class Coinbase:
-    """The protocol state of one connection."""
-
-    def __init__(self, instruments: Sequence[Instrument]) -> None:
-        self._roster = Roster(instruments, partial(Unnumbered, delta_shape=SIDED))
-        self._books = self._roster.trackers
-        self._settled: set[str] = set()  # natives that were confirmed or refused
-
-    def opened(self) -> tuple[Output, ...]:
-        """Subscribe to everything."""
-        return _requested("subscribe", self._roster.all(), channels=CHANNELS)
-
-    def received(self, frame: bytes) -> tuple[Output, ...]:
-        """Act on one frame."""
-        try:
-            message = _data(frame)
-        except UNREADABLE as error:
-            return self._control(frame, error)
-        book = self._books.get(message.product_id)
-        if book is None:
-            return self._roster.absent(message.product_id)
-        if type(message) is Change:
-            return book.delta(message.changes, NO_LEVELS)
-        if type(message) is Book:
-            return book.snapshot(message.bids, message.asks)
-        return (Alive(book.instrument),)
-
-    def fetched(self, instrument: Instrument, body: bytes) -> tuple[Output, ...]:
-        """Ignore a body: this connector asks for none."""
-        return NOTHING
-
-    def resync(self, instrument: Instrument) -> tuple[Output, ...]:
-        """Subscribe again: the only way to another snapshot."""
-        again = self._roster.restarted(instrument)
-        self._settled.difference_update(one.native for one in again)
-        return (
-            *_requested("unsubscribe", again, channels=(CHANNEL,)),
-            *_requested("subscribe", again, channels=CHANNELS),
-        )
-
-    def add(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Subscribe to more."""
-        return _requested("subscribe", self._roster.add(instruments), channels=CHANNELS)
-
-    def remove(self, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-        """Unsubscribe."""
-        gone = self._roster.remove(instruments)
-        self._settled.difference_update(one.native for one in gone)
-        return _requested("unsubscribe", gone, channels=CHANNELS)
-
-    def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
-        message = decode(_control, frame, what="a frame")
-        match message.type:
-            case "subscriptions":
-                return self._acknowledged(message.channels)
-            case "error":
-                return self._refused(f"{message.message}: {message.reason}")
-            case "l2update" | "snapshot" | "heartbeat":
-                native = str(message.product_id)
-                reason = f"a frame of {short(native)} is damaged: {short(error)}"
-                raise ProtocolError(reason, self._roster.known(native))
-        return NOTHING
-
-    def _acknowledged(self, channels: Any) -> tuple[Output, ...]:
-        """Read the list of everything subscribed, which comes after each request."""
-        try:
-            listed = msgspec.convert(channels, list[Channel])
-        except UNREADABLE as error:
-            raise ProtocolError(f"the subscriptions cannot be read: {short(error)}") from None
-        names = (name for channel in listed if channel.name == CHANNEL for name in channel.products)
-        new = [name for name in names if name in self._books and name not in self._settled]
-        self._settled.update(new)
-        return tuple(Acknowledged(self._books[name].instrument) for name in new)
-
-    def _refused(self, words: str) -> tuple[Output, ...]:
-        """Give up the products that are named, ask again for the others of the request."""
-        refused = self._roster.refused(words)
-        self._settled.update(one.instrument.native for one in refused)
-        rest = [one for one in self._roster.all() if one.native not in self._settled]
-        return (*refused, *_requested("subscribe", rest, channels=CHANNELS))
+def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book, or note that it is alive."""
+    message: Change | Heartbeat | Book = _read(frame)
+    book = books.get(message.product_id)
+    if book is None:
+        return None
+    if type(message) is Change:
+        return book.delta(message.changes, NO_LEVELS, message.time)
+    if type(message) is Book:
+        return book.snapshot(message.bids, message.asks, message.time)
+    return (Alive(book.instrument),)
 
 
-def _requested(
-    kind: str, instruments: Sequence[Instrument], *, channels: Sequence[str]
-) -> tuple[Output, ...]:
-    return tuple(
-        send(
-            {"type": kind, "product_ids": [one.native for one in batch], "channels": channels},
-        )
-        for batch in batches(instruments, PRODUCTS_PER_FRAME)
-    )
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    match message.type:
+        case "subscriptions":
+            return Accepted(_subscribed(message.channels))
+        case "error":
+            return Rejected(f"{message.message}: {message.reason}", whole=True)
+        case "l2update" | "snapshot" | "heartbeat":
+            return BookFrame(str(message.product_id))
+    return Ignored(known=False)
 
 
-def parse_instruments(body: bytes) -> list[Instrument]:
+def _subscribed(channels: Any) -> list[str]:
+    """Read the list of everything subscribed, which comes after each request."""
+    try:
+        listed = msgspec.convert(channels, list[Channel])
+    except UNREADABLE as error:
+        raise ProtocolError(f"the subscriptions cannot be read: {short(error)}") from None
+    return [name for channel in listed if channel.name == CHANNEL for name in channel.products]
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for books and for heartbeats."""
+    return {"type": "subscribe", "product_ids": names, "channels": CHANNELS}
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for neither any longer."""
+    return {"type": "unsubscribe", "product_ids": names, "channels": CHANNELS}
+
+
+def pause(names: Sequence[str], number: int) -> object:
+    """Leave the books alone: heartbeats go on while they are subscribed again."""
+    return {"type": "unsubscribe", "product_ids": names, "channels": [CHANNEL]}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/products`."""
-    return instruments_of(decode(_listings, body, what="the products"), Listing, _listed)
+    rows = decode(_listings, body, what="the products")
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 
 
 def _listed(row: Listing) -> Instrument | None:
+    if row.product_type != SPOT:
+        return None
     return instrument_of(
         "coinbase",
         row.id,
@@ -221,6 +185,16 @@ def _listed(row: Listing) -> Instrument | None:
     )
 
 
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    pause=pause,
+    track=partial(Unnumbered, delta_shape=CHANGES),
+    names_per_request=50,
+)
+
 EXCHANGE: Final = Exchange(
     name="coinbase",
     display="Coinbase",
@@ -228,13 +202,19 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.exchange.coinbase.com",
     instruments_path="/products",
     parse_instruments=parse_instruments,
-    connector=Coinbase,
+    connector=partial(Engine, BOOKS),
     depth=0,
-    instruments_per_socket=50,  # each brings its whole book and a heartbeat a second
-    frames_per_s=8.0,
-    connects_per_minute=60.0,
-    fetches_per_minute=300.0,
-    silence_max_s=5.0,  # heartbeats come every second
+    guard=Guard.ORDER,
+    limits=Limits(
+        topics=50,  # each brings its whole book and a heartbeat a second
+        messages=(Limit(100, 1.0, Scope.ADDRESS),),
+        # 8 requests a second and address; connections or subscriptions is not said, so both.
+        requests=(Limit(8, 1.0, Scope.ADDRESS),),
+        connects=(Limit(8, 1.0, Scope.ADDRESS),),
+        fetches=(Limit(300, 60.0, Scope.ADDRESS),),
+    ),
+    silence_max_s=5.0,
+    heartbeat_max_s=5.0,  # heartbeats of each product come every second
     quiet_max_s=5.0,  # and for every product: nothing else shows that one of them died
     former_names=("coinbasepro", "coinbaseexchange", "gdax"),
 )

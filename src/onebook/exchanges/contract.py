@@ -2,24 +2,19 @@
 
 A connector knows one exchange's protocol on one connection. The feed owns the socket: it hands
 frames to `received`, REST bodies to `fetched`, and carries out what comes back. Design:
-ARCHITECTURE.md, "The walk of a frame".
+ARCHITECTURE.md, "Data path".
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from enum import Enum, auto
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from onebook.core.types import PAIRS, ChecksumLayout, LevelShape
+from onebook.exchanges.limits import Limits
+from onebook.exchanges.moments import UNTIMED, Moment, milliseconds
 from onebook.model import Instrument
-
-# Shapes of level text that the core can scan.
-PAIRS: Final = 0  # [["price","amount",...],...]; what follows the amount is ignored
-OBJECTS: Final = 1  # [{"price":...,"qty":...},...]
-SIDED: Final = 2  # [["buy"|"sell","price","amount"],...], both sides in one list
-
-# Layouts of book checksums that exchanges send.
-DIGITS_10: Final = "digits_10"  # kraken: 10 asks then 10 bids, digits only, unsigned CRC-32
-TEXT_25: Final = "text_25"  # okx until 2026: 25 interleaved bid:ask `price:size`, signed CRC-32
 
 NO_LEVELS: Final = b"[]"
 
@@ -27,29 +22,50 @@ NO_LEVELS: Final = b"[]"
 class Snapshot(Struct, frozen=True, gc=False):
     """The whole book of an instrument: replaces what was there and makes it live.
 
-    Level text is as it came: bytes, or msgspec's `Raw`, which types as bytes.
+    Level text is as it came, in a shape that the connector states once: bytes, or msgspec's `Raw`,
+    which types as bytes. `levels_asked` is
+    the limit of the request: a side with so many levels goes on beyond its last one, unknown to
+    us (coverage horizon); 0 where there was none, or where the exchange keeps a window in step by
+    sending what enters and leaves it. `at` is the exchange's own time of the message as it came,
+    `UNTIMED` where it names none; `at_ms` converts it.
     """
 
     instrument: Instrument
     bids: bytes
     asks: bytes = NO_LEVELS
-    shape: int = PAIRS
+    shape: LevelShape = PAIRS
+    levels_asked: int = 0
+    at: Moment = UNTIMED
+
+    @property
+    def at_ms(self) -> int:
+        """The exchange's time of the message in Unix milliseconds; 0 where it names none."""
+        return milliseconds(self.at)
 
 
 class Delta(Struct, frozen=True, gc=False):
-    """Changed levels with absolute amounts; 0 removes. For `SIDED`, all are in `bids`."""
+    """Changed levels with absolute amounts; 0 removes. `LevelShape` says when all are in `bids`.
+
+    `at` and `at_ms` are those of a `Snapshot`.
+    """
 
     instrument: Instrument
     bids: bytes
     asks: bytes = NO_LEVELS
-    shape: int = PAIRS
+    shape: LevelShape = PAIRS
+    at: Moment = UNTIMED
+
+    @property
+    def at_ms(self) -> int:
+        """The exchange's time of the message in Unix milliseconds; 0 where it names none."""
+        return milliseconds(self.at)
 
 
 class Verify(Struct, frozen=True, gc=False):
     """The checksum the book must have now, after the values before it."""
 
     instrument: Instrument
-    layout: str
+    layout: ChecksumLayout
     expected: int
 
 
@@ -61,20 +77,27 @@ class Gap(Struct, frozen=True, gc=False):
 
 
 class Send(Struct, frozen=True, gc=False):
-    """A text frame to send; the feed paces it."""
+    """A text frame to send; the feed paces it.
+
+    An `urgent` one goes ahead of everything that is queued: the answer to a ping of the exchange.
+    """
 
     frame: bytes
+    urgent: bool = False
 
 
 class Fetch(Struct, frozen=True, gc=False):
     """A REST body that is needed: GET `path` below the exchange's REST address.
 
     `weight` is what it costs of the exchange's request budget. The body comes back by `fetched`.
+    A `spare` one is for a book that is live: it yields to every other request, and where it
+    brings nothing the book stays as it is.
     """
 
     instrument: Instrument
     path: str
     weight: int = 1
+    spare: bool = False
 
 
 class Acknowledged(Struct, frozen=True, gc=False):
@@ -90,10 +113,38 @@ class Refused(Struct, frozen=True, gc=False):
     reason: str
 
 
-class Alive(Struct, frozen=True, gc=False):
-    """A sign of life for one instrument, without data: its book stays fresh."""
+class Unnamed(Struct, frozen=True, gc=False):
+    """An error that names no instrument: about requests that are not acknowledged, no live book."""
 
-    instrument: Instrument
+    reason: str
+
+
+class SlowDown(Struct, frozen=True, gc=False):
+    """The exchange got too many requests: nothing is refused, ask again after a pause."""
+
+    reason: str
+
+
+class Trading(Struct, frozen=True, gc=False):
+    """Whether the exchange matches orders; while it does not, no book may be shown."""
+
+    open: bool
+    reason: str = ""
+
+
+class Ignored(Struct, frozen=True, gc=False):
+    """A message without consequences: `known` is False where it is none of this protocol."""
+
+    known: bool
+
+
+class Alive(Struct, frozen=True, gc=False):
+    """A heartbeat of the exchange: of one instrument, or of the whole connection where None.
+
+    Only what the exchange sends of its own accord; an answer to our ping proves a socket.
+    """
+
+    instrument: Instrument | None = None
 
 
 class Closing(Struct, frozen=True, gc=False):
@@ -102,8 +153,33 @@ class Closing(Struct, frozen=True, gc=False):
     reason: str
 
 
-Output = Snapshot | Delta | Verify | Gap | Send | Fetch | Acknowledged | Refused | Alive | Closing
+Output = (
+    Snapshot
+    | Delta
+    | Verify
+    | Gap
+    | Send
+    | Fetch
+    | Acknowledged
+    | Refused
+    | Unnamed
+    | SlowDown
+    | Trading
+    | Ignored
+    | Alive
+    | Closing
+)
 NOTHING: Final[tuple[Output, ...]] = ()
+HEARTBEAT: Final[tuple[Output, ...]] = (Alive(),)
+EXPECTED: Final[tuple[Output, ...]] = (Ignored(known=True),)
+UNKNOWN: Final[tuple[Output, ...]] = (Ignored(known=False),)
+ROWS_MAX: Final = 50_000  # rows of an instrument list; the longest known has about 5,000
+
+
+class Instruments(list[Instrument]):
+    """An instrument list as it was read; `refused` counts rows whose names are not sound."""
+
+    refused: int = 0
 
 
 class ProtocolError(Exception):
@@ -127,8 +203,15 @@ class Connector(Protocol):
     def opened(self) -> Iterable[Output]:
         """The connection is open: what to send first (the subscriptions)."""
 
+    def reader(self) -> Callable[[bytes], Iterable[Output] | None]:
+        """Return what reads frames of books (the hot path).
+
+        Of any other frame it returns None or raises one of `frames.UNREADABLE`, and has changed
+        nothing: that frame is for `received`.
+        """
+
     def received(self, frame: bytes) -> Iterable[Output]:
-        """Act on one frame (the hot path).
+        """Act on one frame of any kind.
 
         Raises:
             ProtocolError: The frame is not this exchange's, or its levels cannot be trusted.
@@ -141,8 +224,8 @@ class Connector(Protocol):
             ProtocolError: The body is not what was asked for.
         """
 
-    def resync(self, instrument: Instrument) -> Iterable[Output]:
-        """Start this one instrument again; no other is touched."""
+    def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
+        """Start these instruments again with as few requests as possible; no other is touched."""
 
     def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         """Subscribe more instruments on the open connection."""
@@ -151,11 +234,91 @@ class Connector(Protocol):
         """Unsubscribe; later frames of these instruments are ignored."""
 
 
+class Standing(Enum):
+    """How far a stream has delivered, compared with the REST body its book was seeded with."""
+
+    UNPROVEN = auto()  # nothing delivered since it was subscribed, and nothing known to be missing
+    BEHIND = auto()  # the body is newer: the stream owes what lies between
+    CURRENT = auto()
+
+
+@runtime_checkable
+class Seeded(Protocol):
+    """What a connector has beside `Connector` where REST bodies seed its books."""
+
+    def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
+        """Act on the body of a `Fetch`, as every connector does."""
+
+    def reseed(self, instrument: Instrument) -> Iterable[Output]:
+        """Ask for another body while the book stays live and goes on following its stream."""
+
+    def abandon(self, instrument: Instrument) -> None:
+        """Expect no body any more from the last `reseed`."""
+
+    def standing(self, instrument: Instrument) -> Standing:
+        """Compare the stream with the body."""
+
+    def distrust(self, instrument: Instrument) -> Iterable[Output]:
+        """Leave a stream that delivers nothing: the next `resync` subscribes to it anew."""
+
+
+class ParseInstruments(Protocol):
+    """Reads one body of an instrument list; what is not spot or not soundly named is left out."""
+
+    def __call__(self, body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+        """Read a body.
+
+        Raises:
+            ProtocolError: It is no such list, or has more rows than `rows_max`.
+        """
+
+
+NextPage = Callable[[Sequence[bytes]], str | None]
+
+
+class Guard(Enum):
+    """What shows that a frame of a book was lost."""
+
+    NUMBERS = auto()  # at once: each frame names the state before it
+    COUNT = auto()  # at once: frames of the connection are counted, so a loss may be of any book
+    CHECKSUM = auto()  # as soon as the levels of the checksum differ
+    ORDER = auto()  # nothing: only TCP keeps the frames of a socket together
+    WHOLE = auto()  # nothing, and nothing must: each frame has the whole book
+
+
+class FrameForm(Enum):
+    """What a message of the exchange is, in a text or a binary frame."""
+
+    PLAIN = auto()  # what the connector reads
+    COMPRESSED = auto()  # the same in gzip or zlib; inflated up to `feeds.frame_bytes_max`
+
+
 class Heartbeat(Struct, frozen=True):
     """A text frame that the client must send every `every_s` seconds."""
 
     frame: bytes
     every_s: float
+
+
+class Address(Struct, frozen=True):
+    """Where one connection goes, and the heartbeat it must send where the answer names one."""
+
+    url: str
+    heartbeat: Heartbeat | None = None
+
+
+class Connect(Struct, frozen=True):
+    """A REST request that comes before each connection: a token, an address.
+
+    Args:
+        method: GET or POST; its body is empty.
+        path: Below the exchange's REST address.
+        address: Reads the answer; raises `ProtocolError` where it holds no address.
+    """
+
+    method: str
+    path: str
+    address: Callable[[bytes, Sequence[Instrument]], Address]
 
 
 class Exchange(Struct, frozen=True):
@@ -168,19 +331,25 @@ class Exchange(Struct, frozen=True):
         rest_url: Base of every REST path.
         instruments_path: The REST list of instruments.
         parse_instruments: Reads that list; halted ones keep their status.
+        next_page: From the bodies so far, the path of the next one; None after the last.
         connector: Makes the protocol state of one connection.
+        connect: What is asked for before each connection, None where `ws_url` suffices.
         depth: Levels a side that the channel gives; 0 where it is unbounded.
+        frames: What its messages are; ours are text always.
+        guard: What shows a lost frame.
+        timed: Whether each delta, or each snapshot where there are no deltas, names its time.
         truncate: Whether we must cut the book to `depth` after each change (kraken).
-        instruments_per_socket: How many share one connection.
-        frames_per_s: The most text frames a client may send each second.
-        connects_per_minute: The most connection attempts.
-        fetches_per_minute: The REST budget, in the exchange's own weight units.
+        limits: How much it takes from its clients.
         heartbeat: What the client must send, None where protocol pings suffice.
-        silence_max_s: No frame at all for so long: the connection is dead.
-        quiet_max_s: No data and no sign of life for one instrument for so long: it is stale.
+        silence_max_s: No frame at all for so long, not even a pong: the socket is dead.
+        heartbeat_max_s: No data and no heartbeat of the exchange for so long: the connection
+            delivers nothing. None where the exchange promises neither.
+        quiet_max_s: No data and no heartbeat for one instrument for so long: it is stale.
         snapshot_s: A subscription must have brought its book after so long.
         lifetime_s: The exchange ends connections of this age.
         former_names: Other names clients may use for it.
+        channels: Other book channels of the same exchange, by the name that an operator chooses
+            one by (`feeds.overrides.<exchange>.channel`); each has the facts of its own.
     """
 
     name: str
@@ -188,17 +357,21 @@ class Exchange(Struct, frozen=True):
     ws_url: str
     rest_url: str
     instruments_path: str
-    parse_instruments: Callable[[bytes], list[Instrument]]
+    parse_instruments: ParseInstruments
     connector: Callable[[Sequence[Instrument]], Connector]
     depth: int
-    instruments_per_socket: int
-    frames_per_s: float
-    connects_per_minute: float
-    fetches_per_minute: float
+    limits: Limits
+    frames: FrameForm = FrameForm.PLAIN
+    guard: Guard = Guard.NUMBERS
+    timed: bool = True
+    next_page: NextPage | None = None
+    connect: Connect | None = None
     truncate: bool = False
     heartbeat: Heartbeat | None = None
+    heartbeat_max_s: float | None = None
     silence_max_s: float = 10.0
     quiet_max_s: float = 600.0
     snapshot_s: float = 10.0
     lifetime_s: float = 86_000.0
     former_names: tuple[str, ...] = ()
+    channels: "dict[str, Exchange]" = {}

@@ -5,18 +5,21 @@ core. What msgspec refuses (NaN, bad escapes, trailing junk, wrong types) is map
 `ProtocolError` here or in the connector; the bytes of levels are the core's to judge.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Final, TypeVar
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from google.protobuf.message import DecodeError
+from msgspec import Meta, Raw
 
-from onebook.exchanges.contract import ProtocolError, Send
+from onebook.exchanges import currencies
+from onebook.exchanges.contract import ROWS_MAX, Instruments, Output, ProtocolError, Send
 from onebook.model import Instrument, InstrumentStatus
 
-# Everything that msgspec raises on bytes of strangers: its errors and bad UTF-8 are ValueErrors,
-# nesting deeper than the interpreter allows is a RecursionError.
-UNREADABLE: Final = (ValueError, RecursionError)
+# Everything that decoders raise on bytes of strangers: errors of msgspec and bad UTF-8 are
+# ValueErrors, nesting deeper than the interpreter allows is a RecursionError.
+UNREADABLE: Final = (ValueError, RecursionError, DecodeError)
 
 SEQUENCE_MAX: Final = 2**63 - 1
 TEXT_MAX_CHARS: Final = 200  # of an exchange's own words in our reasons
@@ -25,8 +28,16 @@ TEXT_MAX_CHARS: Final = 200  # of an exchange's own words in our reasons
 Sequence64 = Annotated[int, Meta(ge=-1, le=SEQUENCE_MAX)]
 Checksum = Annotated[int, Meta(ge=-(2**31), le=2**32 - 1)]
 
+SYMBOL_CHARACTERS_MAX: Final = 40  # of a pair in our spelling
+STEP_DECIMALS: Final = 12  # of a step that is a float, which holds so many exactly enough
+NATIVE_CHARACTERS_MAX: Final = 64  # of the exchange's own name of it
+# Letters and digits of any script (Binance lists Chinese names) and the marks that exchanges use:
+# no blanks, control characters, bidirectional marks, quotes or HTML.
+_NAME: Final = re.compile(r"[\w.\-:/$@+!()*#~]+")
+_STEP: Final = re.compile(r"[0-9.eE+-]{0,32}")
+
 T = TypeVar("T")
-Row = TypeVar("Row", bound=Struct)
+Row = TypeVar("Row")
 
 
 def send(message: object) -> Send:
@@ -53,6 +64,34 @@ def decode(decoder: Callable[[bytes], T], body: bytes, *, what: str) -> T:
         raise ProtocolError(f"{what} cannot be read: {short(error)}") from None
 
 
+def items_reader(
+    read: Callable[[bytes], Any],
+    channel: str,
+    follow: Callable[[Any, str, Any], tuple[Output, ...]],
+) -> Callable[[dict[str, Any], bytes], tuple[Output, ...] | None]:
+    """Make the `BookChannel.data` of frames whose `data` lists items of several books.
+
+    Such a frame has a `channel` and a `kind`, and each item its `symbol`. `follow` gets the book of
+    an item, the kind and the item.
+    """
+
+    def data(books: dict[str, Any], frame: bytes) -> tuple[Output, ...] | None:
+        message = read(frame)
+        if message.channel != channel:
+            return None
+        items = message.data
+        if len(items) == 1:
+            item = items[0]
+            book = books.get(item.symbol)
+            return None if book is None else follow(book, message.kind, item)
+        followed = [(books.get(item.symbol), item) for item in items]
+        return tuple(
+            out for book, item in followed if book for out in follow(book, message.kind, item)
+        )
+
+    return data
+
+
 def symbol_of(items: object) -> str:
     """Find the symbol in the data of a damaged frame; "" where it names none or several."""
     match items:
@@ -61,21 +100,58 @@ def symbol_of(items: object) -> str:
     return ""
 
 
+def texts_of(items: object) -> list[str]:
+    """List the texts of a decoded list; nothing where it is none."""
+    return [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
+
+
+def text_in(value: object, member: str) -> str:
+    """Find the text of a member of a decoded object; "" where there is none."""
+    text = value.get(member) if isinstance(value, dict) else None
+    return text if isinstance(text, str) else ""
+
+
 def instruments_of(
-    rows: Iterable[Raw], row_type: type[Row], build: Callable[[Row], Instrument | None]
-) -> list[Instrument]:
-    """Read an exchange's list row by row; a row that is odd is left out, the rest is kept."""
+    rows: Collection[Raw],
+    row_type: type[Row],
+    build: Callable[[Row], Instrument | None],
+    *,
+    rows_max: int = ROWS_MAX,
+) -> Instruments:
+    """Read an exchange's list row by row; a row that is odd is left out, the rest is kept.
+
+    Raises:
+        ProtocolError: There are more rows than `rows_max`.
+    """
+    if len(rows) > rows_max:
+        raise ProtocolError(f"the list has {len(rows)} rows, more than {rows_max}")
     row_decode = msgspec.json.Decoder(row_type).decode
-    found = []
+    found = Instruments()
     for raw in rows:
         try:
             row = row_decode(raw)
         except UNREADABLE:
             continue
         instrument = build(row)
-        if instrument is not None:
+        if instrument is None:
+            continue
+        if sound(instrument):
             found.append(instrument)
+        else:
+            found.refused += 1
     return found
+
+
+def sound(instrument: Instrument) -> bool:
+    """Return whether the names of an instrument may stand in logs, pages and other systems."""
+    return (
+        len(instrument.symbol) <= SYMBOL_CHARACTERS_MAX
+        and len(instrument.native) <= NATIVE_CHARACTERS_MAX
+        and _NAME.fullmatch(instrument.symbol) is not None
+        and _NAME.fullmatch(instrument.native) is not None
+        and _STEP.fullmatch(instrument.tick) is not None
+        and _STEP.fullmatch(instrument.lot) is not None
+    )
 
 
 def instrument_of(
@@ -90,18 +166,25 @@ def instrument_of(
 ) -> Instrument | None:
     """Make an instrument with our symbol; None where a part of its name is missing.
 
-    A "/" inside a currency would make the symbol ambiguous.
+    `base` and `quote` are the exchange's own codes, which `currencies` translates. A "/" inside one
+    would make the symbol ambiguous.
     """
     if not (native and base and quote) or "/" in base or "/" in quote:
         return None
     status = InstrumentStatus.TRADING if trading else InstrumentStatus.HALTED
-    symbol = f"{base}/{quote}".upper()
-    return Instrument(exchange, symbol, native, _plain(tick), _plain(lot), status)
+    codes = f"{base}/{quote}".upper()
+    symbol = currencies.symbol_of(exchange, codes)
+    return Instrument(exchange, symbol, native, _plain(tick), _plain(lot), status, codes)
 
 
 def _plain(step: str) -> str:
     """Write a step without the zeros that some exchanges pad it with."""
     return step.rstrip("0").rstrip(".") if "." in step else step
+
+
+def plain_step(step: float | None) -> str:
+    """Write a step that came as a JSON number, such as 1e-8, without an exponent."""
+    return "" if step is None else f"{step:.{STEP_DECIMALS}f}"
 
 
 def step_of(decimals: int | None) -> str:

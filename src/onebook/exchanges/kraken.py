@@ -16,12 +16,15 @@ Frames:
     {"channel":"book","type":"snapshot","data":[{"symbol":"BTC/USD",
      "bids":[{"price":45283.5,"qty":0.10000000}],"asks":[{"price":45285.2,"qty":0.00100000}],
      "checksum":3310070434,"timestamp":"..."}]}               then "type":"update"; qty 0 removes
-    {"channel":"heartbeat"}             about one a second when nothing else is sent
+    {"channel":"heartbeat"}                                  of the connection, one a second
     {"channel":"status","type":"update","data":[{"system":"online","api_version":"v2"}]}
+    {"Error":"Exceeded msg rate"}                            too many requests: ask again later
 
-A heartbeat speaks for the connection and only when all its books are quiet, so it gives no
-output: the feed counts it, as every frame, against `silence_max_s`. Prices are JSON numbers whose
-literal digits count for the checksum.
+Heartbeats are promised where nothing else is sent, and were recorded each second under load too
+(90 in 90 s).
+`system` other than online (maintenance, cancel_only, post_only) means that no order is matched:
+https://docs.kraken.com/exchange/api-reference/spot-websocket-v2/status. Prices are JSON numbers
+whose literal digits count for the checksum.
 """
 
 from collections.abc import Sequence
@@ -29,41 +32,50 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
+from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape, Reader
 from onebook.exchanges.contract import (
-    DIGITS_10,
     NOTHING,
-    OBJECTS,
-    Acknowledged,
+    ROWS_MAX,
+    Alive,
     Exchange,
+    Guard,
+    Ignored,
+    Instruments,
     Output,
     ProtocolError,
+    Trading,
     Verify,
 )
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.frames import (
-    UNREADABLE,
     Checksum,
-    batches,
     decode,
     instrument_of,
     instruments_of,
-    send,
+    items_reader,
     short,
     step_of,
     symbol_of,
 )
-from onebook.exchanges.roster import Roster
-from onebook.exchanges.subscriptions import Subscriptions
+from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
 
 CHANNEL: Final = "book"
 DEPTH: Final = 100
-SYMBOLS_PER_FRAME: Final = 50
-# The REST list still says what the v2 socket has renamed.
-RENAMED: Final = {"XBT": "BTC", "XDG": "DOGE"}
+LEVELS: Final = LevelShape.objects(price="price", amount="qty")
+CHECKSUM: Final = ChecksumLayout(10, ChecksumOrder.ASKS_BIDS, ChecksumNumber.DIGITS)
+# Codes of the REST list that the v2 socket spells differently; all others are the same on both.
+SOCKET_CODES: Final = {"XBT": "BTC", "XDG": "DOGE"}
 TRADING: Final = ("online", "limit_only", "reduce_only")
 US_MARGIN_VENUE: Final = ":"  # a suffix such as :BTNL marks another venue's book
 
@@ -75,13 +87,14 @@ class Item(Struct, gc=False):
     bids: Raw
     asks: Raw
     checksum: Checksum
+    timestamp: str = ""
 
 
 class Data(Struct, gc=False):
     """The frame of a book."""
 
     channel: str
-    type: str
+    kind: str = field(name="type")
     data: tuple[Item, ...]
 
 
@@ -92,6 +105,7 @@ class Control(Struct):
     method: str = ""
     success: bool | None = None
     error: str = ""
+    problem: str = field(name="Error", default="")
     symbol: str = ""
     result: Any = None
     data: Any = None
@@ -113,94 +127,80 @@ class Listings(Struct):
     result: dict[str, Raw] = {}
 
 
-_data = Reader(Data).read
+_read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 
 
-class Kraken:
-    """The protocol state of one connection."""
-
-    def __init__(self, instruments: Sequence[Instrument]) -> None:
-        make = partial(Unnumbered, snapshot_shape=OBJECTS, delta_shape=OBJECTS)
-        self._roster = Roster(instruments, make)
-        self._books = self._roster.trackers
-        asked = Subscriptions(self._roster, _requested)
-        self.opened, self.fetched, self.resync = asked.opened, asked.fetched, asked.resync
-        self.add, self.remove = asked.add, asked.remove
-
-    def received(self, frame: bytes) -> tuple[Output, ...]:
-        """Act on one frame."""
-        try:
-            message = _data(frame)
-        except UNREADABLE as error:
-            return self._control(frame, error)
-        if message.channel != CHANNEL:
-            return NOTHING
-        items = message.data
-        if len(items) == 1:
-            return self._followed(message.type, items[0])
-        return tuple(out for item in items for out in self._followed(message.type, item))
-
-    def _followed(self, kind: str, item: Item) -> tuple[Output, ...]:
-        book = self._books.get(item.symbol)
-        if book is None:
-            return self._roster.absent(item.symbol)
-        if kind == "update":
-            outputs = book.delta(item.bids, item.asks)
-        elif kind == "snapshot":
-            outputs = book.snapshot(item.bids, item.asks)
-        else:
-            raise ProtocolError(f"book has no type {short(kind)!r}", book.instrument)
-        return (*outputs, Verify(book.instrument, DIGITS_10, item.checksum)) if outputs else NOTHING
-
-    def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
-        message = decode(_control, frame, what="a frame")
-        if message.channel == CHANNEL:
-            instrument = self._roster.known(symbol_of(message.data))
-            raise ProtocolError(f"a frame of book is damaged: {short(error)}", instrument)
-        if message.method != "subscribe":
-            return NOTHING
-        if message.success:
-            instrument = self._roster.known(symbol_of([message.result]))
-            return (Acknowledged(instrument),) if instrument else NOTHING
-        if message.error.startswith("Already subscribed"):
-            return NOTHING  # two requests crossed; the feed asks again if no snapshot comes
-        return self._roster.refused(f"{message.symbol} {message.error}".lstrip())
+def _follow(book: Unnumbered, kind: str, item: Item) -> tuple[Output, ...]:
+    if kind == "update":
+        outputs = book.delta(item.bids, item.asks, item.timestamp)
+    elif kind == "snapshot":
+        outputs = book.snapshot(item.bids, item.asks, item.timestamp)
+    else:
+        raise ProtocolError(f"book has no type {short(kind)!r}", book.instrument)
+    return (*outputs, Verify(book.instrument, CHECKSUM, item.checksum)) if outputs else NOTHING
 
 
-def _requested(method: str, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-    return tuple(
-        send(
-            {
-                "method": method,
-                "params": {
-                    "channel": CHANNEL,
-                    "symbol": [one.native for one in batch],
-                    "depth": DEPTH,
-                },
-            }
-        )
-        for batch in batches(instruments, SYMBOLS_PER_FRAME)
-    )
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    match message.channel:
+        case "heartbeat":
+            return Alive()
+        case "status":
+            return _status(message.data)
+        case "book":
+            return BookFrame(symbol_of(message.data))
+    if message.problem:
+        return Rejected(message.problem)
+    if message.method != "subscribe":
+        return Ignored(known=message.method in ("unsubscribe", "pong"))
+    if message.success:
+        return Accepted([symbol_of([message.result])])
+    if message.error.startswith("Already subscribed"):
+        return Ignored(known=True)  # two requests crossed; the feed asks again without a snapshot
+    return Rejected(f"{message.symbol} {message.error}".lstrip())
 
 
-def parse_instruments(body: bytes) -> list[Instrument]:
+def _status(data: Any) -> Event:
+    """Read the state of the trading engine; what is not readable changes nothing."""
+    match data:
+        case [{"system": str(system)}]:
+            return Trading(open=system == "online", reason=short(system))
+    return Ignored(known=False)
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for books."""
+    return {"method": "subscribe", "params": _params(names)}
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for them no longer."""
+    return {"method": "unsubscribe", "params": _params(names)}
+
+
+def _params(names: Sequence[str]) -> object:
+    return {"channel": CHANNEL, "symbol": names, "depth": DEPTH}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/0/public/AssetPairs`."""
     listings = decode(_listings, body, what="the asset pairs")
     if listings.error:
         raise ProtocolError(f"the asset pairs are refused: {short(listings.error[0])}")
-    return instruments_of(listings.result.values(), Listing, _listed)
+    rows = listings.result.values()
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 
 
 def _listed(row: Listing) -> Instrument | None:
     base, _, quote = row.wsname.partition("/")
-    base, quote = RENAMED.get(base, base), RENAMED.get(quote, quote)
     if US_MARGIN_VENUE in row.wsname:
         return None
     return instrument_of(
         "kraken",
-        f"{base}/{quote}",
+        "/".join(SOCKET_CODES.get(code, code) for code in (base, quote)),
         base=base,
         quote=quote,
         trading=row.status in TRADING,
@@ -209,6 +209,15 @@ def _listed(row: Listing) -> Instrument | None:
     )
 
 
+BOOKS: Final = BookChannel(
+    data=items_reader(_read, CHANNEL, _follow),
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
+    names_per_request=50,
+)
+
 EXCHANGE: Final = Exchange(
     name="kraken",
     display="Kraken",
@@ -216,12 +225,17 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.kraken.com",
     instruments_path="/0/public/AssetPairs",
     parse_instruments=parse_instruments,
-    connector=Kraken,
+    connector=partial(Engine, BOOKS),
     depth=DEPTH,
     truncate=True,
-    instruments_per_socket=100,
-    frames_per_s=5.0,
-    connects_per_minute=12.0,  # about 150 in 10 minutes, then the address is shut out
-    fetches_per_minute=30.0,
-    silence_max_s=5.0,  # heartbeats come every second
+    guard=Guard.CHECKSUM,
+    limits=Limits(
+        topics=100,
+        messages=(Limit(5, 1.0),),  # ours: the page states none
+        # Beyond 150 the address is shut out; no faster than every 5 s after maintenance.
+        connects=(Limit(150, 600.0, Scope.ADDRESS), Limit(1, 5.0, Scope.ADDRESS)),
+        fetches=(Limit(30, 60.0, Scope.ADDRESS),),
+    ),
+    silence_max_s=5.0,
+    heartbeat_max_s=5.0,  # heartbeats come every second
 )

@@ -15,50 +15,62 @@ Frames:
     {"event":"notice","code":"64008","msg":"The connection will soon be closed ..."}
     pong                                                             to our text `ping`
 
-An update with empty sides and `prevSeqId == seqId` is a sign of life. `checksum` has been 0 since
+An update with empty sides and `prevSeqId == seqId` comes after about 60 s without a change: a
+heartbeat of that instrument. Code 60014 asks for fewer requests. `checksum` has been 0 since
 2026 and is checked only where it is not; recordings of 2022 have it and no ids, so that ids are
 all -1 there and chain trivially. `books-l2-tbt` (10 ms) needs a login of a VIP account.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from onebook.core import Reader
+from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, Reader
 from onebook.exchanges.contract import (
-    NOTHING,
-    TEXT_25,
-    Acknowledged,
+    NO_LEVELS,
+    ROWS_MAX,
+    Alive,
     Closing,
     Exchange,
     Heartbeat,
+    Ignored,
+    Instruments,
     Output,
     ProtocolError,
+    SlowDown,
     Verify,
 )
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.frames import (
-    UNREADABLE,
     Checksum,
     Sequence64,
-    batches,
     decode,
     instrument_of,
     instruments_of,
-    send,
     short,
 )
-from onebook.exchanges.roster import Roster
-from onebook.exchanges.subscriptions import Subscriptions
+from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 CHANNEL: Final = "books"
-ARGS_PER_FRAME: Final = 100  # about 5 KB of the 64 KB that arguments may have
+CHECKSUM: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 SERVICE_UPGRADE: Final = "64008"
+TOO_FREQUENT: Final = "60014"
+SPOT: Final = "SPOT"
 
 PONG: Final = b"pong"
+EVENTS: Final = ("subscribe", "unsubscribe", "notice", "channel-conn-count")
 
 
 class Arg(Struct, gc=False, rename="camel", tag_field="channel", tag=CHANNEL):
@@ -75,6 +87,7 @@ class Item(Struct, gc=False, rename="camel"):
     checksum: Checksum = 0
     prev_seq_id: Sequence64 = -1
     seq_id: Sequence64 = -1
+    ts: str = ""
 
 
 class Update(Struct, gc=False, tag_field="action", tag="update"):
@@ -102,6 +115,7 @@ class Listing(Struct, rename="camel"):
 
     inst_id: str
     state: str
+    inst_type: str = SPOT
     base_ccy: str = ""
     quote_ccy: str = ""
     tick_sz: str = ""
@@ -115,88 +129,93 @@ class Listings(Struct):
     code: str = "0"
 
 
-_data = Reader(Update | Whole).read
+_read = Reader(Update | Whole).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 
 
-class Okx:
-    """The protocol state of one connection."""
+def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book."""
+    message: Update | Whole = _read(frame)
+    book = books.get(message.arg.inst_id)
+    if book is None:
+        return None
+    items, whole = message.data, type(message) is Whole
+    if len(items) == 1 and not whole and not items[0].checksum:  # nearly all
+        item = items[0]
+        if item.seq_id == item.prev_seq_id and _unchanged(book, item):
+            return (Alive(book.instrument),)
+        return book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id, item.ts)
+    return tuple(out for item in items for out in _followed(book, item, whole=whole))
 
-    def __init__(self, instruments: Sequence[Instrument]) -> None:
-        self._roster = Roster(instruments, Chain)
-        self._books = self._roster.trackers
-        asked = Subscriptions(self._roster, _requested)
-        self.opened, self.fetched, self.resync = asked.opened, asked.fetched, asked.resync
-        self.add, self.remove = asked.add, asked.remove
 
-    def received(self, frame: bytes) -> tuple[Output, ...]:
-        """Act on one frame."""
-        try:
-            message = _data(frame)
-        except UNREADABLE as error:
-            return NOTHING if frame == PONG else self._control(frame, error)
-        native = message.arg.inst_id
-        book = self._books.get(native)
-        if book is None:
-            return self._roster.absent(native)
-        items, whole = message.data, type(message) is Whole
-        if len(items) == 1 and not whole and not items[0].checksum:  # nearly all
-            item = items[0]
-            return book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id)
-        return tuple(out for item in items for out in _followed(book, item, whole=whole))
+def _unchanged(book: Chain, item: Item) -> bool:
+    """Return whether it is the heartbeat of this book: no data, and nothing lost before it."""
+    return item.seq_id == book.last and not (_has_levels(item.bids) or _has_levels(item.asks))
 
-    def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
-        message = decode(_control, frame, what="a frame")
-        arg = message.arg if isinstance(message.arg, dict) else {}
-        instrument = self._roster.known(str(arg.get("instId")))
-        match message.event:
-            case "subscribe" if instrument and arg.get("channel") == CHANNEL:
-                return (Acknowledged(instrument),)
-            case "error":
-                return self._roster.refused(message.msg)
-            case "notice" if message.code == SERVICE_UPGRADE:
-                return (Closing(short(message.msg)),)
-            case "" if arg.get("channel") == CHANNEL:
-                raise ProtocolError(f"a frame of books is damaged: {short(error)}", instrument)
-        return NOTHING
+
+def _has_levels(levels: Raw) -> bool:
+    return len(bytes(levels).strip()) > len(NO_LEVELS)
 
 
 def _followed(book: Chain, item: Item, *, whole: bool) -> tuple[Output, ...]:
     if whole:
-        outputs = book.snapshot(item.bids, item.asks, item.seq_id)
+        outputs = book.snapshot(item.bids, item.asks, item.seq_id, item.ts)
     else:
-        outputs = book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id)
+        outputs = book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id, item.ts)
     if item.checksum and book.last is not None:
-        return (*outputs, Verify(book.instrument, TEXT_25, item.checksum))
+        return (*outputs, Verify(book.instrument, CHECKSUM, item.checksum))
     return outputs
 
 
-def _requested(operation: str, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-    return tuple(
-        send(
-            {
-                "op": operation,
-                "args": [{"channel": CHANNEL, "instId": one.native} for one in batch],
-            }
-        )
-        for batch in batches(instruments, ARGS_PER_FRAME)
-    )
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    if frame == PONG:
+        return Ignored(known=True)
+    message = decode(_control, frame, what="a frame")
+    arg = message.arg if isinstance(message.arg, dict) else {}
+    name = str(arg.get("instId")) if arg.get("channel") == CHANNEL else None
+    match message.event:
+        case "subscribe" if name is not None:
+            return Accepted([name])
+        case "error" if message.code == TOO_FREQUENT:
+            return SlowDown(short(message.msg))
+        case "error":
+            return Rejected(message.msg)
+        case "notice" if message.code == SERVICE_UPGRADE:
+            return Closing(short(message.msg))
+        case "" if name is not None:
+            return BookFrame(name)
+    return Ignored(known=message.event in EVENTS)
 
 
-def parse_instruments(body: bytes) -> list[Instrument]:
-    """Read `/api/v5/public/instruments`."""
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for books."""
+    return {"op": "subscribe", "args": [{"channel": CHANNEL, "instId": name} for name in names]}
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for them no longer."""
+    return {"op": "unsubscribe", "args": [{"channel": CHANNEL, "instId": name} for name in names]}
+
+
+def parse_instruments(
+    body: bytes, *, rows_max: int = ROWS_MAX, exchange: str = "okx"
+) -> Instruments:
+    """Read `/api/v5/public/instruments` of an exchange."""
     listings = decode(_listings, body, what="the instruments")
     if listings.code != "0":
         raise ProtocolError(f"the instruments are refused with code {short(listings.code)}")
-    return instruments_of(listings.data, Listing, _listed)
+    return instruments_of(listings.data, Listing, partial(_listed, exchange), rows_max=rows_max)
 
 
-def _listed(row: Listing) -> Instrument | None:
+def _listed(exchange: str, row: Listing) -> Instrument | None:
     """Rows before their opening may have empty currencies, so the id is what counts."""
+    if row.inst_type != SPOT:
+        return None
     base, _, quote = row.inst_id.partition("-")
     return instrument_of(
-        "okx",
+        exchange,
         row.inst_id,
         base=base,
         quote=quote,
@@ -206,6 +225,15 @@ def _listed(row: Listing) -> Instrument | None:
     )
 
 
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=Chain,
+    names_per_request=100,  # about 5 KB of the 64 KB that arguments may have
+)
+
 EXCHANGE: Final = Exchange(
     name="okx",
     display="OKX",
@@ -213,13 +241,17 @@ EXCHANGE: Final = Exchange(
     rest_url="https://www.okx.com",
     instruments_path="/api/v5/public/instruments?instType=SPOT",
     parse_instruments=parse_instruments,
-    connector=Okx,
+    connector=partial(Engine, BOOKS),
     depth=400,
-    instruments_per_socket=100,  # each repair is two of 480 requests an hour
-    frames_per_s=3.0,
-    connects_per_minute=60.0,  # 3 a second by the page
-    fetches_per_minute=300.0,
+    limits=Limits(
+        topics=100,  # each repair is two of 480 requests an hour
+        messages=(Limit(4, 1.0),),  # ours: the page states none
+        requests=(Limit(480, 3_600.0),),  # subscribe, unsubscribe and login together
+        connects=(Limit(3, 1.0, Scope.ADDRESS),),
+        fetches=(Limit(300, 60.0, Scope.ADDRESS),),
+    ),
     heartbeat=Heartbeat(b"ping", every_s=10.0),  # 30 s without is closed
     silence_max_s=15.0,  # a healthy socket answers each ping
+    quiet_max_s=130.0,  # two of the heartbeats that an unchanged book sends about every 60 s
     former_names=("okex", "okex5"),
 )

@@ -11,44 +11,57 @@ Frames:
     {"channel":"book_lv2","action":"snapshot","data":[{"symbol":"BTC_USDT",
      "createTime":1648052239156,"asks":[["41983.43","0.1"]],"bids":[["41983.42","0.2"]],
      "lastId":12,"id":13,"ts":1648052239192}]}                then "action":"update"; "0" removes
-    {"event":"error","message":"Invalid symbol: X_Y"}
+    {"event":"error","message":"Invalid symbol: X_Y"}         or, naming none, "no valid symbols"
     {"event":"pong"}                                          to our {"event":"ping"}
+
+`ts` is when a frame was sent, `createTime` when its record was made. A book that does not change
+is silent: unconfirmed beyond the page, which promises nothing else.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    NOTHING,
-    Acknowledged,
+    ROWS_MAX,
     Exchange,
     Heartbeat,
+    Ignored,
+    Instruments,
     Output,
     ProtocolError,
 )
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.frames import (
-    UNREADABLE,
     Sequence64,
-    batches,
     decode,
     instrument_of,
     instruments_of,
-    send,
+    items_reader,
     short,
     step_of,
     symbol_of,
+    texts_of,
 )
-from onebook.exchanges.roster import Roster
-from onebook.exchanges.subscriptions import Subscriptions
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 CHANNEL: Final = "book_lv2"
-SYMBOLS_PER_FRAME: Final = 50
+EVENTS: Final = ("subscribe", "unsubscribe", "pong")
+PERPETUAL: Final = "_PERP"
 
 
 class Item(Struct, gc=False, rename="camel"):
@@ -59,6 +72,7 @@ class Item(Struct, gc=False, rename="camel"):
     bids: Raw
     last_id: Sequence64
     id: Sequence64
+    ts: int = UNTIMED
 
 
 class Data(Struct, gc=False):
@@ -66,7 +80,7 @@ class Data(Struct, gc=False):
 
     channel: str
     data: tuple[Item, ...]
-    action: str
+    kind: str = field(name="action")
 
 
 class Control(Struct):
@@ -96,74 +110,50 @@ class Listing(Struct, rename="camel"):
     symbol_trade_limit: Scales = Scales()
 
 
-_data = Reader(Data).read
+_read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(list[Raw]).decode
 
 
-class Poloniex:
-    """The protocol state of one connection."""
-
-    def __init__(self, instruments: Sequence[Instrument]) -> None:
-        self._roster = Roster(instruments, Chain)
-        self._books = self._roster.trackers
-        asked = Subscriptions(self._roster, _requested)
-        self.opened, self.fetched, self.resync = asked.opened, asked.fetched, asked.resync
-        self.add, self.remove = asked.add, asked.remove
-
-    def received(self, frame: bytes) -> tuple[Output, ...]:
-        """Act on one frame."""
-        try:
-            message = _data(frame)
-        except UNREADABLE as error:
-            return self._control(frame, error)
-        if message.channel != CHANNEL:
-            return NOTHING
-        items = message.data
-        if len(items) == 1:
-            return self._followed(message.action, items[0])
-        return tuple(out for item in items for out in self._followed(message.action, item))
-
-    def _followed(self, action: str, item: Item) -> tuple[Output, ...]:
-        book = self._books.get(item.symbol)
-        if book is None:
-            return self._roster.absent(item.symbol)
-        if action == "update":
-            return book.delta(item.bids, item.asks, item.last_id, item.id)
-        if action == "snapshot":
-            return book.snapshot(item.bids, item.asks, item.id)
-        raise ProtocolError(f"{CHANNEL} has no action {short(action)!r}", book.instrument)
-
-    def _control(self, frame: bytes, error: Exception) -> tuple[Output, ...]:
-        message = decode(_control, frame, what="a frame")
-        if message.event == "subscribe" and message.channel == CHANNEL:
-            return self._acknowledged(message.symbols)
-        if message.event == "error":
-            return self._roster.refused(message.message)
-        if message.channel == CHANNEL and not message.event:
-            instrument = self._roster.known(symbol_of(message.data))
-            raise ProtocolError(f"a frame of {CHANNEL} is damaged: {short(error)}", instrument)
-        return NOTHING
-
-    def _acknowledged(self, symbols: Any) -> tuple[Output, ...]:
-        names = symbols if isinstance(symbols, list) else []
-        accepted = [self._roster.known(str(name)) for name in names]
-        return tuple(Acknowledged(instrument) for instrument in accepted if instrument)
+def _follow(book: Chain, kind: str, item: Item) -> tuple[Output, ...]:
+    if kind == "update":
+        return book.delta(item.bids, item.asks, item.last_id, item.id, item.ts)
+    if kind == "snapshot":
+        return book.snapshot(item.bids, item.asks, item.id, item.ts)
+    raise ProtocolError(f"{CHANNEL} has no action {short(kind)!r}", book.instrument)
 
 
-def _requested(event: str, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
-    return tuple(
-        send({"event": event, "channel": [CHANNEL], "symbols": [one.native for one in batch]})
-        for batch in batches(instruments, SYMBOLS_PER_FRAME)
-    )
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    if message.event == "subscribe" and message.channel == CHANNEL:
+        return Accepted(texts_of(message.symbols))
+    if message.event == "error":
+        return Rejected(message.message)
+    if message.channel == CHANNEL and not message.event:
+        return BookFrame(symbol_of(message.data))
+    return Ignored(known=message.event in EVENTS)
 
 
-def parse_instruments(body: bytes) -> list[Instrument]:
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for books."""
+    return {"event": "subscribe", "channel": [CHANNEL], "symbols": names}
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for them no longer."""
+    return {"event": "unsubscribe", "channel": [CHANNEL], "symbols": names}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/markets`."""
-    return instruments_of(decode(_listings, body, what="the markets"), Listing, _listed)
+    rows = decode(_listings, body, what="the markets")
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 
 
 def _listed(row: Listing) -> Instrument | None:
+    if row.symbol.endswith(PERPETUAL):
+        return None
     return instrument_of(
         "poloniex",
         row.symbol,
@@ -175,6 +165,15 @@ def _listed(row: Listing) -> Instrument | None:
     )
 
 
+BOOKS: Final = BookChannel(
+    data=items_reader(_read, CHANNEL, _follow),
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=Chain,
+    names_per_request=50,
+)
+
 EXCHANGE: Final = Exchange(
     name="poloniex",
     display="Poloniex",
@@ -182,12 +181,15 @@ EXCHANGE: Final = Exchange(
     rest_url="https://api.poloniex.com",
     instruments_path="/markets",
     parse_instruments=parse_instruments,
-    connector=Poloniex,
+    connector=partial(Engine, BOOKS),
     depth=20,
-    instruments_per_socket=100,
-    frames_per_s=20.0,  # of 500
-    connects_per_minute=60.0,
-    fetches_per_minute=600.0,
+    limits=Limits(
+        topics=100,
+        messages=(Limit(20, 1.0),),  # of 500
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        connections=2_000,
+        fetches=(Limit(600, 60.0, Scope.ADDRESS),),
+    ),
     heartbeat=Heartbeat(b'{"event":"ping"}', every_s=20.0),  # 30 s without is closed, busy or not
-    silence_max_s=30.0,  # a healthy socket answers each ping
+    silence_max_s=30.0,  # a healthy socket answers each ping; data is promised only on a change
 )

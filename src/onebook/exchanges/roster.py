@@ -2,24 +2,25 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
-from onebook.exchanges.contract import NOTHING, Output, ProtocolError, Refused
+from onebook.exchanges.contract import NOTHING, Output, ProtocolError
 from onebook.exchanges.frames import short
+from onebook.exchanges.sync import Tracker, Trackers
 from onebook.model import Instrument
 
 REQUESTS_MAX: Final = 1_000  # unanswered requests that one connection remembers
 
+# What exchanges say of requests that come too fast: Kraken, OKX 60014, Bybit 10006, others.
+RATE_LIMITS: Final = (
+    "exceeded msg rate",
+    "too frequent",
+    "rate limit",
+    "too many requests",
+    "too many visits",
+)
+
 _WORDS: Final = re.compile(r"[^\s,:;\[\]{}()\"'`]+")
-
-
-class Tracker(Protocol):
-    """Keeps one instrument's book in step (`onebook.exchanges.sync`)."""
-
-    instrument: Instrument
-
-    def restart(self) -> object:
-        """Wait for the next snapshot."""
 
 
 T = TypeVar("T", bound=Tracker)
@@ -46,24 +47,60 @@ class Roster(Generic[T]):
         *,
         key: Callable[[Instrument], str] = native,
     ) -> None:
-        self.trackers: dict[str, T] = {}
+        self.trackers: Trackers[str, T] = Trackers()
+        self.channels: Trackers[int, T] = Trackers()  # by the ids that the exchange assigned
         self._make = make
         self._key = key
-        self._removed: set[str] = set()  # at most as many names as the exchange lists
+        self._ids: dict[str, int] = {}
         self.add(instruments)
 
     def add(self, instruments: Iterable[Instrument]) -> list[Instrument]:
         """Take instruments in; returns those that were not there yet."""
         new = [one for one in instruments if self._key(one) not in self.trackers]
         self.trackers.update((self._key(one), self._make(one)) for one in new)
-        self._removed.difference_update(self._key(one) for one in new)
+        self.trackers.left.difference_update(self._key(one) for one in new)
         return new
 
     def remove(self, instruments: Iterable[Instrument]) -> list[Instrument]:
         """Let instruments go; returns those that were there."""
         gone = [one for one in instruments if self.trackers.pop(self._key(one), None)]
-        self._removed.update(self._key(one) for one in gone)
+        self.trackers.left.update(self._key(one) for one in gone)
         return gone
+
+    def assign(self, name: str, channel: int) -> int | None:
+        """Note the id that frames of a name carry from now on.
+
+        Returns the id that is to be left: this one where the name was removed meanwhile, the one
+        that the name had before where it had another.
+        """
+        tracker = self.trackers.get(name)
+        if tracker is None:
+            self.channels.left.add(channel)
+            return channel
+        former = self._ids.get(name, channel)
+        if former != channel:
+            self._leave(former)
+        self._ids[name] = channel
+        self.channels[channel] = tracker
+        self.channels.left.discard(channel)
+        return None if former == channel else former
+
+    def leave(self, instruments: Iterable[Instrument]) -> list[int]:
+        """Ignore what still comes under the ids of instruments; returns these ids."""
+        keys = map(self._key, instruments)
+        ids = [self._ids.pop(key) for key in keys if key in self._ids]
+        for each in ids:
+            self._leave(each)
+        return ids
+
+    def _leave(self, channel: int) -> None:
+        self.channels.pop(channel, None)
+        self.channels.left.add(channel)
+
+    def name_of(self, channel: int) -> str:
+        """Name a channel id: by the name it is assigned to, else by itself."""
+        tracker = self.channels.get(channel)
+        return self._key(tracker.instrument) if tracker else str(channel)
 
     def find(self, instrument: Instrument) -> T | None:
         """Find the tracker of an instrument; None where it is not on this connection."""
@@ -78,29 +115,17 @@ class Roster(Generic[T]):
         """List the instruments, in the order they came."""
         return [tracker.instrument for tracker in self.trackers.values()]
 
-    def restarted(self, instrument: Instrument) -> list[Instrument]:
-        """Make an instrument wait for a new snapshot; none where it is not on this connection."""
-        tracker = self.find(instrument)
-        if tracker is None:
-            return []
-        tracker.restart()
-        return [instrument]
+    def restarted(self, instruments: Iterable[Instrument]) -> list[Instrument]:
+        """Make those that are on this connection wait for a new snapshot; returns them."""
+        found = [(one, tracker) for one in instruments if (tracker := self.find(one))]
+        for _, tracker in found:
+            tracker.restart()
+        return [one for one, _ in found]
 
     def named_in(self, words: str) -> list[Instrument]:
         """List the instruments that an exchange's sentence names, each once."""
         names = dict.fromkeys(word.rstrip(".") for word in _WORDS.findall(words))
         return [one for one in map(self.known, names) if one]
-
-    def refused(self, words: str) -> tuple[Refused, ...]:
-        """Give up the instruments that an exchange's error names.
-
-        Raises:
-            ProtocolError: It names none of them, so that it may be about any.
-        """
-        named = self.named_in(words)
-        if not named:
-            raise ProtocolError(f"the exchange reports an error: {short(words)}")
-        return tuple(Refused(instrument, short(words)) for instrument in named)
 
     def absent(self, name: str) -> tuple[Output, ...]:
         """Judge a frame of a name that is not on the roster.
@@ -108,9 +133,15 @@ class Roster(Generic[T]):
         Raises:
             ProtocolError: Nobody asked for it; the late frames of a removed one are no error.
         """
-        if name in self._removed:
+        if name in self.trackers.left:
             return NOTHING
         raise ProtocolError(f"a frame of {short(name)!r}, which is not subscribed here")
+
+
+def is_rate_limit(words: str) -> bool:
+    """Return whether an exchange's sentence asks for fewer requests."""
+    lower = words.lower()
+    return any(each in lower for each in RATE_LIMITS)
 
 
 class Requests:

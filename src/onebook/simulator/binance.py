@@ -13,6 +13,7 @@ from onebook.simulator.board import (
     Answer,
     Board,
     Channel,
+    Dialect,
     Dropped,
     Key,
     Now,
@@ -24,22 +25,33 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
 
 DEPTH: Final = 5_000
+TOO_MANY_CODE: Final = 5  # unconfirmed, as is the sentence
 STREAMS_MAX: Final = 1_024
-DEPTH_WEIGHTS: Final = ((100, 5), (500, 25), (1_000, 50))
-DEEPEST_WEIGHT: Final = 250
 
 
 class Binance:
     """The protocol of stream.binance.com and api.binance.com."""
 
+    profile = Profile(depth=500, spread_ppm=3, offset_ppm_max=6)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTCUSDT", 2, 5),
+        Listing("ETH/USDT", "ETHUSDT", 2, 4),
+        Listing("SOL/USDT", "SOLUSDT", 2, 3),
+        Listing("DOGE/USDT", "DOGEUSDT", 5, 0),
+        Listing("ETH/BTC", "ETHBTC", 5, 4),
+    )
     rules = Rules(
         spelling=Spelling(price_places=8, amount_places=8),
-        frames_per_s_max=5,
+        messages=(Most(5),),
+        connects=(Most(300, 300.0),),
         silence_max_s=86_400.0,  # pongs are what keeps a connection
         ping_s=20.0,
     )
+    weights: tuple[tuple[int, int], ...] = ((100, 5), (500, 25), (1_000, 50), (5_000, 250))
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -62,6 +74,8 @@ class Binance:
         if request is None:
             return [_error(3, "Invalid JSON: expected value at line 1 column 1", None)]
         number, streams = request.get("id"), request.get("params", [])
+        if self._board.limits(session, now):
+            return [_error(TOO_MANY_CODE, "Too many requests", number)]
         match request.get("method"):
             case "SUBSCRIBE":
                 for stream in streams:
@@ -118,7 +132,9 @@ class Binance:
             "bids": book.bids[:limit],
             "asks": book.asks[:limit],
         }
-        weight = next((weight for most, weight in DEPTH_WEIGHTS if limit <= most), DEEPEST_WEIGHT)
+        weight = next(
+            (weight for most, weight in self.weights if limit <= most), self.weights[-1][1]
+        )
         headers = (("X-MBX-USED-WEIGHT-1M", str(weight)),)
         return answered(body)._replace(headers=headers)
 
@@ -161,3 +177,6 @@ def _error(code: int, message: str, number: object) -> str:
 def _padded(step: str) -> str:
     whole, _, fraction = step.partition(".")
     return f"{whole}.{fraction.ljust(8, '0')}"
+
+
+DIALECT: Final[type[Dialect]] = Binance

@@ -6,18 +6,19 @@ published (a refused symbol, an acknowledged but silent one) live here, those th
 bytes of a frame in `faults.py`.
 """
 
+import copy
 import json
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from onebook.simulator.listings import Listing
+from onebook.simulator.listings import Listing, Profile
 from onebook.simulator.market import Book, Levels, Side, decimal_text
+from onebook.simulator.windows import Most, Windows
 
 TextLevels = list[tuple[str, str]]
+Frame = str | bytes  # a text message, or a binary one
 FIRST_SEQUENCE: Final = 1_000_000
-RATE_WINDOW_S: Final = 1.0
 POLICY_VIOLATION: Final = 1008
 CONNECTION_ID: Final = "5f2c1a9b"
 
@@ -53,11 +54,18 @@ class Rules(NamedTuple):
 
     spelling: Spelling = Spelling()
     silent_cuts: bool = False  # see `Channel`
-    frames_per_s_max: int = 100
+    single_levels: bool = False  # see `Channel`
+    signed_amounts: bool = False  # amounts of asks are negative, so that no sign is a fault
+    messages: tuple[Most, ...] = (Most(100),)  # one more ends the connection
+    requests: tuple[Most, ...] = ()  # one more is answered with "too many requests"
+    connects: tuple[Most, ...] = ()  # one more is answered with 429
     silence_max_s: float = 60.0  # a client this silent is dropped ...
     traffic_counts: bool = True  # ... but frames to it count too
     heartbeat_s: float | None = None  # how often `Dialect.heartbeat` is asked
     ping_s: float | None = None  # protocol-level pings; None where it sends none
+    status: Callable[[str], str] | None = None  # writes the state of its trading engine, if it does
+    gzip: bool = False  # whether each of its messages is a binary one in gzip
+    checksum_field: str = "checksum"  # the member of its frames, where they have one
 
 
 class Answer(NamedTuple):
@@ -89,8 +97,10 @@ class Channel:
 
     `sequence` counts changed levels, `updates` counts frames; `previous` is the sequence before
     the last frame. With `silent_cuts` a level that better ones push out of the window is not
-    announced as gone (kraken). A `phantom` is a bid that no ask was matched with: it stays, and
-    keeps the published book crossed, until somebody asks for a snapshot.
+    announced as gone (kraken); with `single_levels` each level that changed is a frame of its own,
+    and `advance` is called until nothing is left (bitfinex). A `phantom` is a bid that no ask was
+    matched with: it stays, and keeps the published book crossed, until somebody asks for a
+    snapshot.
     """
 
     def __init__(self, book: Book, key: Key, *, rules: Rules) -> None:
@@ -104,13 +114,19 @@ class Channel:
         self._price_places = _places(rules.spelling.price_places, self.listing.price_decimals)
         self._amount_places = _places(rules.spelling.amount_places, self.listing.amount_decimals)
         self._silent_cuts = rules.silent_cuts
+        self._single_levels = rules.single_levels
         self._phantoms: dict[int, int] = {}
 
     def advance(self) -> TextChanges | None:
         """Move the window to the book as it is now; None where nothing in it changed."""
-        bids, self.bids = self._difference(self._book.bids, self.bids, self._phantoms)
-        asks, self.asks = self._difference(self._book.asks, self.asks, {})
-        return self._numbered(bids, asks) if bids or asks else None
+        bids, bids_now = self._difference(self._book.bids, self.bids, self._phantoms)
+        asks, asks_now = self._difference(self._book.asks, self.asks, {})
+        if not bids and not asks:
+            return None
+        if self._single_levels:
+            return self._one(bids, asks)
+        self.bids, self.asks = bids_now, asks_now
+        return self._numbered(bids, asks)
 
     def haunt(self) -> TextChanges:
         """Publish a bid 1 % above the best ask."""
@@ -132,6 +148,19 @@ class Channel:
         bids, asks = list(self.bids.items()), list(self.asks.items())
         return TextChanges(self._texts(bids[:count]), self._texts(asks[:count]))
 
+    def whole(self, changes: TextChanges) -> TextChanges:
+        """The whole window with these changes in it, which a fault may have altered."""
+        top = self.top(self.key.depth)
+        bids, asks = (
+            list(
+                (
+                    dict(side) | {price: amount for price, amount in changed if amount.strip("0.")}
+                ).items()
+            )
+            for side, changed in zip(top, changes, strict=True)
+        )
+        return TextChanges(bids, asks)
+
     def truth(self) -> tuple[dict[str, str], dict[str, str]]:
         """The window as the shortest decimal texts, without phantoms."""
         listing = self.listing
@@ -141,11 +170,34 @@ class Channel:
                     amount, listing.amount_decimals
                 )
                 for price, amount in levels.items()
-                if price not in self._phantoms
             }
-            for levels in (self.bids, self.asks)
+            for levels in self.levels()
         )
         return bids, asks
+
+    def levels(self) -> tuple[dict[int, int], dict[int, int]]:
+        """The window in units of tick and lot, without phantoms."""
+        bids = {price: each for price, each in self.bids.items() if price not in self._phantoms}
+        return bids, dict(self.asks)
+
+    def labelled(self, native: str) -> "Channel":
+        """The same window under another name."""
+        other = copy.copy(self)
+        other.listing = self.listing._replace(native=native)
+        other.key = self.key._replace(native=native)
+        return other
+
+    def _one(self, bids: Levels, asks: Levels) -> TextChanges:
+        """Change one level: those that are gone first, so that the window is never crossed."""
+        changed = [(level, True) for level in bids] + [(level, False) for level in asks]
+        (price, amount), is_bid = min(changed, key=lambda each: each[0][1] != 0)
+        window = {**(self.bids if is_bid else self.asks), price: amount}
+        kept = {each: window[each] for each in sorted(window, reverse=is_bid) if window[each]}
+        if is_bid:
+            self.bids = kept
+            return self._numbered([(price, amount)], [])
+        self.asks = kept
+        return self._numbered([], [(price, amount)])
 
     def _numbered(self, bids: Levels, asks: Levels) -> TextChanges:
         self.previous = self.sequence
@@ -184,21 +236,32 @@ class Session:
         self.topics: dict[str, Key] = {}  # what the client called it -> the window
         self.started: list[str] = []  # natives subscribed since the server last looked
         self.marks: set[str] = set()  # the protocol's own notes, such as heartbeat products
-        self.form: Callable[[str], str] | None = None  # how this client gets its book frames
+        self.form: Callable[[Any], Frame] | None = None  # how this client gets its book frames
+        self.binary = False  # whether its text frames come as binary ones
+        self.beats: dict[str, float] = {}  # when a topic last had a heartbeat of its own
         self.opened_s = self.heard_s = self.said_s = self.beat_s = now_s
-        self._frames: deque[float] = deque()
+        self.requests = Windows(())
+        self.messages = Windows(())
 
-    def heard(self, now_s: float, *, frames_per_s_max: int) -> None:
+    def told(self, frames: list[Frame], true: Frame) -> list[Frame]:
+        """Give frames this client's form; where `true` was lost on the way, it was formed before.
+
+        A form may number them.
+        """
+        if self.form is None:
+            return frames
+        if not frames:
+            self.form(true)
+        return [self.form(frame) for frame in frames]
+
+    def heard(self, now_s: float) -> None:
         """A frame came from the client.
 
         Raises:
-            Dropped: It was one too many within a second.
+            Dropped: It was one too many.
         """
         self.heard_s = now_s
-        self._frames.append(now_s)
-        while self._frames[0] <= now_s - RATE_WINDOW_S:
-            self._frames.popleft()
-        if len(self._frames) > frames_per_s_max:
+        if not self.messages.takes(now_s):
             raise Dropped("Too many messages.")
 
 
@@ -216,11 +279,24 @@ class Board:
     ) -> None:
         self.listings = {listing.native: listing for listing in listings}
         self.refused: set[str] = set()  # natives that subscribing and REST answer as unknown
+        self.nameless = False  # refusals do not say which native they are about
+        self.limited = 0  # so many requests are answered with "too many requests"
+        self.system = "online"  # of the trading engine
         self.muted: set[str] = set()  # natives that are acknowledged and then silent
+        self.dead: set[str] = set()  # natives whose changes are numbered and not sent
         self.sessions: list[Session] = []
         self._books = books
         self._rules = rules
         self._channels: dict[Key, Channel] = {}
+
+    def limits(self, session: Session, now: Now) -> bool:
+        """Whether this request is one too many, by the rules or because a test wants it so."""
+        if not session.requests.takes(now.s):
+            return True
+        if not self.limited:
+            return False
+        self.limited -= 1
+        return True
 
     def lists(self, native: str) -> bool:
         """Whether the exchange knows a native now."""
@@ -242,10 +318,15 @@ class Board:
             return None
         if key not in self._channels:
             self._channels[key] = Channel(book, key, rules=self._rules)
-        # Nobody followed it for a while: its book may have moved under another window. A window
-        # that is followed is up to date, so nothing is taken from its clients here.
-        self._channels[key].advance()
-        return self._channels[key]
+        channel = self._channels[key]
+        if channel not in self.followed():  # its book may have moved under another window
+            while channel.advance():
+                pass
+        return channel
+
+    def windows(self) -> list[Channel]:
+        """Every window that a client ever asked for."""
+        return list(self._channels.values())
 
     def followed(self) -> list[Channel]:
         """The windows that somebody listens to."""
@@ -257,6 +338,8 @@ class Dialect(Protocol):
     """One exchange's protocol, seen from its own side; pure. Made once per exchange."""
 
     rules: Rules
+    listings: tuple[Listing, ...]
+    profile: Profile
 
     def __init__(self, board: Board) -> None: ...
 
@@ -266,7 +349,7 @@ class Dialect(Protocol):
     def received(self, session: Session, frame: str, now: Now) -> list[str]:
         """Answer one frame of a client."""
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> Frame:
         """A change of the window as a frame."""
 
     def heartbeat(self, session: Session, now: Now) -> list[str]:
@@ -276,8 +359,16 @@ class Dialect(Protocol):
         """Answer a REST request; None where there is no such path."""
 
     @staticmethod
-    def native_of(frame: str) -> str | None:
-        """The native whose order book a frame carries; None for any other frame."""
+    def native_of(frame: Any) -> str | None:
+        """The native whose order book a frame (text, or bytes) carries; None for any other."""
+
+
+@runtime_checkable
+class AddressDesk(Protocol):
+    """What a dialect has beside `Dialect` where clients ask for an address by POST."""
+
+    def post(self, path: str, host: str, now: Now) -> Answer | None:
+        """Answer a POST request that came to `host`; None where there is no such path."""
 
 
 def loaded(frame: str) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from onebook.simulator.board import (
     Answer,
     Board,
     Channel,
+    Dialect,
     Key,
     Now,
     Rules,
@@ -22,6 +23,8 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
 
 ARGUMENTS_MAX: Final = 10
 TOPICS_CHARACTERS_MAX: Final = 21_000
@@ -31,7 +34,19 @@ DEPTHS: Final = (50, 200, 1_000)
 class Bybit:
     """The protocol of stream.bybit.com and api.bybit.com."""
 
-    rules = Rules(spelling=Spelling(price_places=None), silence_max_s=600.0)
+    profile = Profile(depth=250, spread_ppm=5, offset_ppm_max=8)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTCUSDT", 2, 6),
+        Listing("ETH/USDT", "ETHUSDT", 2, 5),
+        Listing("SOL/USDT", "SOLUSDT", 2, 3),
+        Listing("DOGE/USDT", "DOGEUSDT", 5, 1),
+        Listing("ETH/BTC", "ETHBTC", 6, 5),
+    )
+    rules = Rules(
+        spelling=Spelling(price_places=None),
+        connects=(Most(500, 300.0),),
+        silence_max_s=600.0,
+    )
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -58,7 +73,12 @@ class Bybit:
                 return [_reply(str(operation), text, number, success=False)]
 
     def _subscribe(self, session: Session, topics: list[str], number: str, now: Now) -> list[str]:
+        if self._board.limits(session, now):
+            return [_reply("subscribe", "Too many visits!", number, success=False)]
         problem = self._problem(session, topics)
+        if problem and self._board.nameless:
+            reply = {"success": False, "ret_msg": "args is invalid", "conn_id": CONNECTION_ID}
+            return [dumped(reply | {"op": "subscribe"})]
         if problem:
             return [_reply("subscribe", problem, number, success=False)]
         windows = [self._board.subscribe(session, topic, _key(topic)) for topic in topics]
@@ -143,3 +163,6 @@ def _reply(operation: str, text: str, number: str, *, success: bool = True) -> s
             "op": operation,
         }
     )
+
+
+DIALECT: Final[type[Dialect]] = Bybit

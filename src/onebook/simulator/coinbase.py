@@ -12,6 +12,7 @@ from onebook.simulator.board import (
     Answer,
     Board,
     Channel,
+    Dialect,
     Dropped,
     Key,
     Now,
@@ -23,8 +24,11 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
 
 DEPTH: Final = 5_000
+TOO_MANY_STREAMS: Final = "too many L2 streams requested in a single session"
 FIRST_SUBSCRIBE_S: Final = 5.0
 CHANNELS: Final = ("level2_batch", "heartbeat")
 
@@ -32,8 +36,22 @@ CHANNELS: Final = ("level2_batch", "heartbeat")
 class Coinbase:
     """The protocol of ws-feed.exchange.coinbase.com and api.exchange.coinbase.com."""
 
+    profile = Profile(depth=400, spread_ppm=6, offset_ppm_max=10)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTC-USDT", 2, 8),
+        Listing("ETH/USDT", "ETH-USDT", 2, 8),
+        Listing("SOL/USDT", "SOL-USDT", 2, 8),
+        Listing("DOGE/USDT", "DOGE-USDT", 5, 1),
+        Listing("BTC/USD", "BTC-USD", 2, 8),
+        Listing("ETH/USD", "ETH-USD", 2, 8),
+        Listing("ETH/BTC", "ETH-BTC", 5, 8),
+    )
     rules = Rules(
-        spelling=Spelling(price_places=None, amount_places=8), silence_max_s=90.0, heartbeat_s=1.0
+        spelling=Spelling(price_places=None, amount_places=8),
+        messages=(Most(100, 1.0, per_address=True),),
+        requests=(Most(20, 1.0, per_address=True),),  # 8 a second, and bursts of 20
+        silence_max_s=90.0,
+        heartbeat_s=1.0,
     )
 
     def __init__(self, board: Board) -> None:
@@ -49,8 +67,12 @@ class Coinbase:
         kind = request.get("type")
         if kind not in ("subscribe", "unsubscribe"):
             return [_error("Failed to parse message", "Type is not valid")]
+        if self._board.limits(session, now):
+            return [_error(f"Failed to {kind}", "rate limit exceeded")]
         wanted = _wanted(request)
         problem = self._problem(wanted)
+        if problem and self._board.nameless:
+            return [dumped({"type": "error", "message": TOO_MANY_STREAMS})]
         if problem:
             return [_error(f"Failed to {kind}", problem)]
         act = self._subscribe if kind == "subscribe" else self._unsubscribe
@@ -179,3 +201,6 @@ def _snapshot(channel: Channel) -> str:
 
 def _error(message: str, reason: str) -> str:
     return dumped({"type": "error", "message": message, "reason": reason})
+
+
+DIALECT: Final[type[Dialect]] = Coinbase

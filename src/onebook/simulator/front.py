@@ -4,14 +4,26 @@ The same front serves a simulated exchange and a replayed one; they differ in wh
 frames come from, and in what the two hooks do.
 """
 
+import gzip
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from onebook.exchanges.contract import Exchange
-from onebook.simulator.board import Answer, Board, Dialect, Dropped, Now, Session
+from onebook.simulator.board import (
+    AddressDesk,
+    Answer,
+    Board,
+    Dialect,
+    Dropped,
+    Frame,
+    Now,
+    Session,
+)
 from onebook.simulator.loopback import Client, Urls
+from onebook.simulator.windows import Most, Windows
 
 
 def system_now() -> Now:
@@ -48,6 +60,10 @@ class Front:
         self.clients: list[Client] = []
         self.silent = False
         self.ping_s = dialect.rules.ping_s
+        self.connects = Windows(dialect.rules.connects)
+        # Every client of the loopback has the same address.
+        self._messages: dict[Most, deque[float]] = {}
+        self._requests: dict[Most, deque[float]] = {}
         self._dialect = dialect
         self._board = board
         self._clock = clock
@@ -57,7 +73,14 @@ class Front:
 
     def session(self, path: str) -> Session:
         """A client's connection begins."""
-        return Session(path, now_s=self._clock().s)
+        session, rules = Session(path, now_s=self._clock().s), self._dialect.rules
+        session.messages = Windows(rules.messages, self._messages)
+        session.requests = Windows(rules.requests, self._requests)
+        return session
+
+    def admits(self) -> bool:
+        """Whether another connection may be opened now."""
+        return self.connects.takes(self._clock().s)
 
     def joined(self, client: Client) -> None:
         """A client connected."""
@@ -69,8 +92,11 @@ class Front:
     def heard(self, client: Client, frame: str) -> None:
         """A client sent a frame."""
         now = self._clock()
-        client.session.heard(now.s, frames_per_s_max=self._dialect.rules.frames_per_s_max)
-        self.say(client, self._dialect.received(client.session, frame, now))
+        client.session.heard(now.s)
+        replies = self._dialect.received(client.session, frame, now)
+        if self.silent and "ping" in frame.lower():
+            self._put(client, replies)  # a socket that answers and delivers nothing
+        self.say(client, replies)
         self._look(client)
 
     def left(self, client: Client) -> None:
@@ -83,19 +109,35 @@ class Front:
         """Answer a REST request."""
         return self._instead(path, query) or self._dialect.get(path, query, self._clock())
 
-    def say(self, client: Client, frames: list[str]) -> None:
+    def post(self, path: str, host: str) -> Answer | None:
+        """Answer a POST request that came to `host`."""
+        failure = self._instead(path, {})
+        if failure or not isinstance(self._dialect, AddressDesk):
+            return failure
+        return self._dialect.post(path, host, self._clock())
+
+    def say(self, client: Client, frames: Sequence[Frame]) -> None:
         """Send frames to a client, unless the exchange is silent."""
-        if self.silent or not frames:
-            return
+        if not self.silent and frames:
+            self._put(client, frames)
+
+    def _put(self, client: Client, frames: Sequence[Frame]) -> None:
         client.session.said_s = self._clock().s
         for frame in frames:
-            client.put(frame)
+            client.put(self._encoded(client, frame))
 
-    async def say_when_read(self, client: Client, frame: str) -> None:
+    async def say_when_read(self, client: Client, frame: Frame) -> None:
         """Send a book frame in the client's form, waiting while its queue is full."""
         client.session.said_s = self._clock().s
         form = client.session.form
-        await client.waited_put(form(frame) if form else frame)
+        await client.waited_put(self._encoded(client, form(frame) if form else frame))
+
+    def _encoded(self, client: Client, frame: Frame) -> Frame:
+        if isinstance(frame, bytes):
+            return frame
+        if self._dialect.rules.gzip:
+            return gzip.compress(frame.encode())
+        return frame.encode() if client.session.binary else frame
 
     def watch(self) -> None:
         """Send the heartbeats that are due and drop the clients that are silent."""

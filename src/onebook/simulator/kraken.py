@@ -13,6 +13,7 @@ from onebook.simulator.board import (
     Answer,
     Board,
     Channel,
+    Dialect,
     Key,
     Now,
     Rules,
@@ -24,23 +25,48 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
 
 DEPTHS: Final = (10, 25, 100, 500, 1_000)
 CHECKSUM_LEVELS: Final = 10
-IDLE_S: Final = 1.0
+HEARTBEAT_S: Final = 1.0
 # REST still uses the old codes; the socket does not.
 REST_CODES: Final = {"BTC": "XBT", "DOGE": "XDG"}
+
+
+def status(system: str) -> str:
+    """The state of the trading engine."""
+    data = {
+        "version": "2.0.10",
+        "system": system,
+        "api_version": "v2",
+        "connection_id": 12393906104898154338,
+    }
+    return dumped({"channel": "status", "type": "update", "data": [data]})
 
 
 class Kraken:
     """The protocol of ws.kraken.com/v2 and api.kraken.com."""
 
+    profile = Profile(depth=130, spread_ppm=10, offset_ppm_max=12)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTC/USDT", 1, 8),
+        Listing("ETH/USDT", "ETH/USDT", 2, 8),
+        Listing("SOL/USDT", "SOL/USDT", 2, 8),
+        Listing("DOGE/USDT", "DOGE/USDT", 7, 8),
+        Listing("BTC/USD", "BTC/USD", 1, 8),
+        Listing("ETH/USD", "ETH/USD", 2, 8),
+        Listing("ETH/BTC", "ETH/BTC", 5, 8),
+    )
     rules = Rules(
         spelling=Spelling(price_places=None, amount_places=None),
         silent_cuts=True,
-        frames_per_s_max=50,
+        messages=(Most(50),),
+        connects=(Most(150, 600.0),),
         silence_max_s=60.0,
-        heartbeat_s=IDLE_S,
+        heartbeat_s=HEARTBEAT_S,
+        status=status,
     )
 
     def __init__(self, board: Board) -> None:
@@ -48,13 +74,7 @@ class Kraken:
 
     def opened(self, session: Session, now: Now) -> list[str]:
         """The status of the system."""
-        data = {
-            "version": "2.0.10",
-            "system": "online",
-            "api_version": "v2",
-            "connection_id": 12393906104898154338,
-        }
-        return [dumped({"channel": "status", "type": "update", "data": [data]})]
+        return [status(self._board.system)]
 
     def received(self, session: Session, frame: str, now: Now) -> list[str]:
         """Ping, subscribe, unsubscribe; each symbol has its own answer."""
@@ -65,6 +85,8 @@ class Kraken:
         if method not in ("subscribe", "unsubscribe") or params.get("channel") != "book":
             return [_failed(request, "Unsupported method or channel", "", now)]
         act = self._subscribe if method == "subscribe" else self._unsubscribe
+        if self._board.limits(session, now):
+            return [dumped({"Error": "Exceeded msg rate"})]
         return [
             reply
             for symbol in params.get("symbol", [])
@@ -77,6 +99,8 @@ class Kraken:
         depth = request["params"].get("depth", 10)
         if depth not in DEPTHS:
             return [_failed(request, "Depth not supported", symbol, now)]
+        if not self._board.lists(symbol) and self._board.nameless:
+            return [_failed(request, "Subscription depth not supported", "", now)]
         if not self._board.lists(symbol):
             return [_failed(request, f"Currency pair not supported {symbol}", symbol, now)]
         if symbol in session.topics:
@@ -100,9 +124,11 @@ class Kraken:
         return _frame(channel, "update", changes, now)
 
     def heartbeat(self, session: Session, now: Now) -> list[str]:
-        """A frame a second to a client that has a subscription and hears nothing else."""
-        idle = session.topics and now.s - session.said_s >= IDLE_S
-        return ['{"channel":"heartbeat"}'] if idle else []
+        """A frame a second to a client with a subscription, whatever else it gets.
+
+        The page promises it where nothing else is sent; recordings under load have all of them.
+        """
+        return ['{"channel":"heartbeat"}'] if session.topics else []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
         """The asset pairs, in the old codes."""
@@ -141,11 +167,10 @@ def checksum(bids: TextLevels, asks: TextLevels) -> int:
 def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
     """Text by hand: numbers keep the digits that the checksum is made of."""
     top = channel.top(CHECKSUM_LEVELS)
-    timestamp = f',"timestamp":"{now.rfc3339()}"' if kind == "update" else ""
     return (
         f'{{"channel":"book","type":"{kind}","data":[{{"symbol":"{channel.listing.native}",'
         f'"bids":{_levels(book.bids)},"asks":{_levels(book.asks)},'
-        f'"checksum":{checksum(top.bids, top.asks)}{timestamp}}}]}}'
+        f'"checksum":{checksum(top.bids, top.asks)},"timestamp":"{now.rfc3339()}"}}]}}'
     )
 
 
@@ -173,3 +198,6 @@ def _timed(reply: dict[str, Any], request: dict[str, Any], now: Now) -> dict[str
 def _legacy(code: str) -> str:
     prefixes = {"XBT": "X", "ETH": "X", "XDG": "X", "USD": "Z"}
     return prefixes.get(code, "") + code
+
+
+DIALECT: Final[type[Dialect]] = Kraken

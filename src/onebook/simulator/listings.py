@@ -1,10 +1,9 @@
-"""What the simulated exchanges list: pairs, their own names for them, ticks, lots and depths.
+"""The pairs of the simulated market, and the words in which a dialect says what it lists.
 
-Facts only. A row of `LISTINGS` is (our symbol, the exchange's native, decimals of its tick,
-decimals of its lot); BTC/USDT is on every exchange, the USD pairs where the real one has them.
+Facts only. Each exchange lists its main pair first: BTC/USDT, or BTC/USD where it has no USDT.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 
 class Pair(NamedTuple):
@@ -53,6 +52,16 @@ class Profile(NamedTuple):
     offset_ppm_max: int  # how far its middle wanders from the reference
 
 
+class Offer(Protocol):
+    """What an exchange lists and how its books look; a dialect is one.
+
+    The depth of a book is what the exchange publishes, or somewhat more where that is a window.
+    """
+
+    listings: tuple[Listing, ...]
+    profile: Profile
+
+
 def step_text(decimals: int) -> str:
     """10^-decimals as text."""
     return f"0.{'1'.rjust(decimals, '0')}" if decimals else "1"
@@ -66,66 +75,5 @@ PAIRS: Final = (
     Pair("BTC/USD", "64235.00", "0.5", "0.3"),
     Pair("ETH/USD", "3419.00", "0.05", "5"),
     Pair("ETH/BTC", "0.05323", "0.00001", "10"),
+    Pair("SOL/USD", "172.30", "0.01", "70"),
 )
-
-# Binance, okx, coinbase and bybit (200 of its 250) are deep; kraken and poloniex publish a window
-# of their books (100 and 20 levels), so theirs are somewhat deeper than the window.
-PROFILES: Final = {
-    "binance": Profile(depth=500, spread_ppm=3, offset_ppm_max=6),
-    "okx": Profile(depth=400, spread_ppm=4, offset_ppm_max=8),
-    "bybit": Profile(depth=250, spread_ppm=5, offset_ppm_max=8),
-    "coinbase": Profile(depth=400, spread_ppm=6, offset_ppm_max=10),
-    "kraken": Profile(depth=130, spread_ppm=10, offset_ppm_max=12),
-    "poloniex": Profile(depth=30, spread_ppm=40, offset_ppm_max=20),
-}
-
-LISTINGS: Final = {
-    "binance": (
-        Listing("BTC/USDT", "BTCUSDT", 2, 5),
-        Listing("ETH/USDT", "ETHUSDT", 2, 4),
-        Listing("SOL/USDT", "SOLUSDT", 2, 3),
-        Listing("DOGE/USDT", "DOGEUSDT", 5, 0),
-        Listing("ETH/BTC", "ETHBTC", 5, 4),
-    ),
-    "okx": (
-        Listing("BTC/USDT", "BTC-USDT", 1, 8),
-        Listing("ETH/USDT", "ETH-USDT", 2, 6),
-        Listing("SOL/USDT", "SOL-USDT", 2, 6),
-        Listing("DOGE/USDT", "DOGE-USDT", 5, 6),
-        Listing("BTC/USD", "BTC-USD", 1, 8),
-        Listing("ETH/USD", "ETH-USD", 2, 6),
-        Listing("ETH/BTC", "ETH-BTC", 5, 6),
-    ),
-    "bybit": (
-        Listing("BTC/USDT", "BTCUSDT", 2, 6),
-        Listing("ETH/USDT", "ETHUSDT", 2, 5),
-        Listing("SOL/USDT", "SOLUSDT", 2, 3),
-        Listing("DOGE/USDT", "DOGEUSDT", 5, 1),
-        Listing("ETH/BTC", "ETHBTC", 6, 5),
-    ),
-    "coinbase": (
-        Listing("BTC/USDT", "BTC-USDT", 2, 8),
-        Listing("ETH/USDT", "ETH-USDT", 2, 8),
-        Listing("SOL/USDT", "SOL-USDT", 2, 8),
-        Listing("DOGE/USDT", "DOGE-USDT", 5, 1),
-        Listing("BTC/USD", "BTC-USD", 2, 8),
-        Listing("ETH/USD", "ETH-USD", 2, 8),
-        Listing("ETH/BTC", "ETH-BTC", 5, 8),
-    ),
-    "kraken": (
-        Listing("BTC/USDT", "BTC/USDT", 1, 8),
-        Listing("ETH/USDT", "ETH/USDT", 2, 8),
-        Listing("SOL/USDT", "SOL/USDT", 2, 8),
-        Listing("DOGE/USDT", "DOGE/USDT", 7, 8),
-        Listing("BTC/USD", "BTC/USD", 1, 8),
-        Listing("ETH/USD", "ETH/USD", 2, 8),
-        Listing("ETH/BTC", "ETH/BTC", 5, 8),
-    ),
-    "poloniex": (
-        Listing("BTC/USDT", "BTC_USDT", 2, 6),
-        Listing("ETH/USDT", "ETH_USDT", 2, 6),
-        Listing("SOL/USDT", "SOL_USDT", 3, 3),
-        Listing("DOGE/USDT", "DOGE_USDT", 6, 3),
-        Listing("ETH/BTC", "ETH_BTC", 6, 6),
-    ),
-}

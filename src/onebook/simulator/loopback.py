@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from onebook.exchanges import EXCHANGES
-from onebook.simulator.board import Answer, Dropped, Session
+from onebook.simulator.board import Answer, Dropped, Frame, Session
 
 HOST: Final = "127.0.0.1"
 QUEUE_FRAMES_MAX: Final = 4_096
@@ -39,6 +39,9 @@ class Talk(Protocol):
 
     ping_s: float | None
 
+    def admits(self) -> bool:
+        """Whether another connection may be opened now."""
+
     def session(self, path: str) -> Session:
         """A client's connection begins."""
 
@@ -58,6 +61,9 @@ class Talk(Protocol):
     def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
         """Answer a REST request; None where there is no such path."""
 
+    def post(self, path: str, host: str) -> Answer | None:
+        """Answer a POST request that came to `host`; None where there is no such path."""
+
 
 class Client:
     """One connected client: its session and the frames that wait for it."""
@@ -65,16 +71,16 @@ class Client:
     def __init__(self, connection: ServerConnection, session: Session) -> None:
         self.session = session
         self._connection = connection
-        self._queue: asyncio.Queue[str | bytes | Dropped] = asyncio.Queue(QUEUE_FRAMES_MAX)
+        self._queue: asyncio.Queue[Frame | Dropped] = asyncio.Queue(QUEUE_FRAMES_MAX)
 
-    def put(self, frame: str | bytes | Dropped) -> None:
+    def put(self, frame: Frame | Dropped) -> None:
         """Queue a frame, or the end of the connection; a full queue cuts it off."""
         try:
             self._queue.put_nowait(frame)
         except asyncio.QueueFull:
             self.abort()
 
-    async def waited_put(self, frame: str | bytes) -> None:
+    async def waited_put(self, frame: Frame) -> None:
         """Queue a frame when there is room: for a sender that has all the time in the world."""
         await self._queue.put(frame)
 
@@ -168,9 +174,14 @@ class Loopback:
 
     def _request(self, connection: ServerConnection, request: Request) -> Response | None:
         if "Upgrade" in request.headers:
-            return None
+            return None if self._talk.admits() else connection.respond(429, "too many\n")
         url = urlsplit(request.path)
-        answer = self._talk.get(url.path, dict(parse_qsl(url.query))) or NOT_FOUND
+        # websockets before 17 reads GET only and names no method.
+        if getattr(request, "method", "GET") == "POST":
+            answer = self._talk.post(url.path, request.headers["Host"])
+        else:
+            answer = self._talk.get(url.path, dict(parse_qsl(url.query)))
+        answer = answer or NOT_FOUND
         headers = Headers(
             {
                 "Content-Type": "application/json",

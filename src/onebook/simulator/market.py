@@ -6,11 +6,11 @@ protocol; `board.py` says how an exchange publishes a book.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from onebook.simulator.listings import LISTINGS, PAIRS, PROFILES, Listing, Pair, Profile
+from onebook.simulator.listings import PAIRS, Listing, Offer, Pair, Profile
 
 REFERENCE_DECIMALS: Final = 12
 PPM: Final = 1_000_000
@@ -109,6 +109,7 @@ class Book:
         self.asks = Side(1)
         self._profile = profile
         self._rng = rng
+        self.price_ppm = PPM  # of the reference; anything else is another coin's price
         self._offset_ppm = 0
         self._grid = max(1, units(pair.grid, listing.price_decimals))
         self._amount = max(1, units(pair.amount, listing.amount_decimals))
@@ -116,7 +117,7 @@ class Book:
     def step(self, reference: int) -> Changes:
         """Follow the reference price, stir some levels, and say what changed."""
         self._drift()
-        middle = reference * (PPM + self._offset_ppm) // PPM
+        middle = reference * (PPM + self._offset_ppm) // PPM * self.price_ppm // PPM
         middle //= 10 ** (REFERENCE_DECIMALS - self.listing.price_decimals)
         half_spread = max(1, middle * self._profile.spread_ppm // (2 * PPM))
         for side in (self.bids, self.asks):
@@ -178,11 +179,11 @@ class Market:
     """The books of every simulated exchange.
 
     Args:
-        names: The exchanges, by CCXT id.
+        offers: What each exchange lists, by CCXT id.
         seed: The same seed gives the same market.
     """
 
-    def __init__(self, names: Iterable[str], *, seed: int) -> None:
+    def __init__(self, offers: Mapping[str, Offer | type[Offer]], *, seed: int) -> None:
         self._references = {
             pair.symbol: Reference(pair, Random(f"{seed}/{pair.symbol}"))  # noqa: S311
             for pair in PAIRS
@@ -193,12 +194,12 @@ class Market:
                 listing.symbol: Book(
                     listing,
                     pair=pairs[listing.symbol],
-                    profile=PROFILES[name],
+                    profile=offer.profile,
                     rng=Random(f"{seed}/{name}/{listing.symbol}"),  # noqa: S311
                 )
-                for listing in LISTINGS[name]
+                for listing in offer.listings
             }
-            for name in names
+            for name, offer in offers.items()
         }
         for name in self._books:
             for _ in self.step(name):

@@ -1,6 +1,7 @@
 """OKX's side of its v5 public protocol: `books`, chained by `prevSeqId`.
 
-The checksum field is there and always 0, as on the wire since 2026. A client that neither
+An unchanged book sends an empty update about every 60 s; 480 requests an hour and connection are
+answered. The checksum field is there and always 0, as on the wire since 2026. A client that neither
 sends nor gets anything for 30 s is dropped; text `ping` is answered by text `pong`.
 https://www.okx.com/docs-v5/en/#order-book-trading-market-data-ws-order-book-channel
 """
@@ -13,6 +14,7 @@ from onebook.simulator.board import (
     Answer,
     Board,
     Channel,
+    Dialect,
     Key,
     Now,
     Rules,
@@ -22,19 +24,38 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
 
 DEPTH: Final = 400
 ARGUMENTS_BYTES_MAX: Final = 65_536
 NO_PREVIOUS: Final = -1
+UNCHANGED_S: Final = 60.0
 
 
 class Okx:
     """The protocol of ws.okx.com and www.okx.com."""
 
-    rules = Rules(silence_max_s=30.0)
+    profile = Profile(depth=400, spread_ppm=4, offset_ppm_max=8)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTC-USDT", 1, 8),
+        Listing("ETH/USDT", "ETH-USDT", 2, 6),
+        Listing("SOL/USDT", "SOL-USDT", 2, 6),
+        Listing("DOGE/USDT", "DOGE-USDT", 5, 6),
+        Listing("BTC/USD", "BTC-USD", 1, 8),
+        Listing("ETH/USD", "ETH-USD", 2, 6),
+        Listing("ETH/BTC", "ETH-BTC", 5, 6),
+    )
+    rules = Rules(
+        requests=(Most(480, 3_600.0),),
+        connects=(Most(3, 1.0),),
+        silence_max_s=30.0,
+        heartbeat_s=1.0,
+    )
 
     def __init__(self, board: Board) -> None:
         self._board = board
+        self._changed: dict[Key, float] = {}
 
     def opened(self, session: Session, now: Now) -> list[str]:
         """OKX says nothing first."""
@@ -50,12 +71,16 @@ class Okx:
             return [_error("60012", f"Invalid request: {frame[:200]}")]
         if len(dumped(args)) > ARGUMENTS_BYTES_MAX:
             return [_error("60013", "Invalid args: longer than 64 KB")]
+        if self._board.limits(session, now):
+            return [_error("60014", "Requests too frequent")]
         act = {"subscribe": self._subscribe, "unsubscribe": self._unsubscribe}[operation]
         return [reply for arg in args for reply in act(session, arg, now)]
 
     def _subscribe(self, session: Session, arg: dict[str, Any], now: Now) -> list[str]:
         channel, native = arg.get("channel"), str(arg.get("instId"))
         if channel != "books" or not self._board.lists(native):
+            if self._board.nameless:
+                return [_error("60012", "Illegal request")]
             text = f"Wrong URL or channel:{channel},instId:{native} doesn't exist."
             return [_error("60018", text)]
         window = self._board.subscribe(session, native, Key(native, DEPTH))
@@ -70,11 +95,19 @@ class Okx:
 
     def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
         """An update of `books`."""
+        self._changed[channel.key] = now.s
         return _frame(channel, "update", changes, channel.previous, now)
 
     def heartbeat(self, session: Session, now: Now) -> list[str]:
-        """None: the client pings."""
-        return []
+        """An empty update of each book that has not changed for a while."""
+        frames = []
+        for topic, key in session.topics.items():
+            spoke_s = max(self._changed.get(key, 0.0), session.beats.setdefault(topic, now.s))
+            window = self._board.channel(key) if now.s - spoke_s >= UNCHANGED_S else None
+            if window is not None:
+                session.beats[topic] = now.s
+                frames.append(_frame(window, "update", UNCHANGED, window.sequence, now))
+        return frames
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
         """The instruments."""
@@ -103,6 +136,9 @@ class Okx:
         return arg.get("instId") if arg.get("channel") == "books" and "data" in message else None
 
 
+UNCHANGED: Final = TextChanges([], [])
+
+
 def _frame(channel: Channel, action: str, book: TextChanges, previous: int, now: Now) -> str:
     data = {
         "asks": [[price, amount, "0", _orders(amount)] for price, amount in book.asks],
@@ -122,3 +158,6 @@ def _orders(amount: str) -> str:
 
 def _error(code: str, message: str) -> str:
     return dumped({"event": "error", "code": code, "msg": message, "connId": CONNECTION_ID})
+
+
+DIALECT: Final[type[Dialect]] = Okx

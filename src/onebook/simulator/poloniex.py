@@ -11,6 +11,7 @@ from onebook.simulator.board import (
     Answer,
     Board,
     Channel,
+    Dialect,
     Key,
     Now,
     Rules,
@@ -20,6 +21,8 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
 
 DEPTH: Final = 20
 CHANNEL: Final = "book_lv2"
@@ -28,7 +31,15 @@ CHANNEL: Final = "book_lv2"
 class Poloniex:
     """The protocol of ws.poloniex.com and api.poloniex.com."""
 
-    rules = Rules(frames_per_s_max=500, silence_max_s=30.0, traffic_counts=False)
+    profile = Profile(depth=30, spread_ppm=40, offset_ppm_max=20)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTC_USDT", 2, 6),
+        Listing("ETH/USDT", "ETH_USDT", 2, 6),
+        Listing("SOL/USDT", "SOL_USDT", 3, 3),
+        Listing("DOGE/USDT", "DOGE_USDT", 6, 3),
+        Listing("ETH/BTC", "ETH_BTC", 6, 6),
+    )
+    rules = Rules(messages=(Most(500),), silence_max_s=30.0, traffic_counts=False)
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -45,7 +56,11 @@ class Poloniex:
             return ['{"event":"pong"}']
         if event not in ("subscribe", "unsubscribe") or request.get("channel") != [CHANNEL]:
             return [_error("Bad request")]
+        if self._board.limits(session, now):
+            return [_error("too many requests")]
         unknown = [native for native in natives if not self._board.lists(native)]
+        if unknown and self._board.nameless:
+            return [dumped({"message": "no valid symbols", "event": "error"})]
         if unknown:
             return [_error(f"Invalid symbols: {','.join(unknown)}")]
         ack = dumped({"event": event, "channel": CHANNEL, "symbols": natives})
@@ -112,3 +127,6 @@ def _frame(channel: Channel, action: str, book: TextChanges, now: Now) -> str:
 
 def _error(message: str) -> str:
     return dumped({"event": "error", "message": message})
+
+
+DIALECT: Final[type[Dialect]] = Poloniex

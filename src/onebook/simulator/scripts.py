@@ -1,23 +1,24 @@
 """What a replay plays: recordings sorted by exchange, reduced to order-book frames by native.
 
 Pure but for reading the files. An exchange is recognised by the host of the recorded URL; what
-was recorded from the simulator, by the path. Nobody recorded a list of instruments, so one is
-made of the natives that occur.
+was recorded from the simulator, by the path, and by the frames where a path is shared: of those
+that speak one protocol it is the first. Recordings have no list of instruments, so one is made of
+the natives that occur.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.exchanges import EXCHANGES
 from onebook.feeds.recording import Entry, Fetched, Opened, Received, RecordingError, read
+from onebook.simulator.board import Frame
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.listings import Listing
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 DECIMALS: Final = 8  # what the listing claims; the true steps were not recorded
-SEPARATORS: Final = {"okx": "-", "coinbase": "-", "kraken": "/", "poloniex": "_"}
 # For natives without a separator, the longest first where one ends another.
 QUOTES: Final = (
     *("FDUSD", "USDT", "USDC", "BUSD", "TUSD", "USDE", "USD1", "BIDR", "USD", "EUR", "GBP"),
@@ -30,7 +31,7 @@ class Line(NamedTuple):
 
     at: float
     native: str
-    frame: str
+    frame: Frame
 
 
 class Script(NamedTuple):
@@ -62,11 +63,13 @@ def _by_exchange(entries: list[Entry], file: str) -> dict[str, list[Entry]]:
     found: dict[str, list[Entry]] = {}
     owners: dict[str, str] = {}  # of addresses: what was recorded from a simulator shares ports
     connected = ""
-    for entry in entries:
+    for at, entry in enumerate(entries):
         owner = connected
         if isinstance(entry, Opened | Fetched):
             address = urlsplit(entry.url).netloc
-            owner = owners.setdefault(address, owners.get(address) or exchange_of(entry.url, file))
+            if address not in owners:
+                owners[address] = exchange_of(entry.url, file, _texts(entries[at:]))
+            owner = owners[address]
         if isinstance(entry, Opened):
             connected = owner
         if not owner:
@@ -75,11 +78,24 @@ def _by_exchange(entries: list[Entry], file: str) -> dict[str, list[Entry]]:
     return found
 
 
+def _texts(entries: Iterable[Entry]) -> Iterator[str]:
+    """The frames that came, as text."""
+    return (each.frame.decode(errors="replace") for each in entries if isinstance(each, Received))
+
+
 def _lines(name: str, entries: list[Entry]) -> list[Line]:
     frames = [(entry.at, entry.frame) for entry in entries if isinstance(entry, Received)]
-    texts = [(at, frame.decode(errors="replace")) for at, frame in frames]
-    named = [(at, DIALECTS[name].native_of(text), text) for at, text in texts]
-    return [Line(at, native, text) for at, native, text in named if native]
+    told = [(at, _message(frame)) for at, frame in frames]
+    named = [(at, DIALECTS[name].native_of(frame), frame) for at, frame in told]
+    return [Line(at, native, frame) for at, native, frame in named if native]
+
+
+def _message(frame: bytes) -> Frame:
+    """A recorded frame as it is sent: what is no text is binary."""
+    try:
+        return frame.decode()
+    except UnicodeDecodeError:
+        return frame
 
 
 def _bodies(entries: list[Entry]) -> dict[str, bytes]:
@@ -103,33 +119,41 @@ def _script(name: str, lines: list[Line], bodies: dict[str, bytes]) -> Script:
 
 def listing_of(name: str, native: str) -> Listing | None:
     """Make the listing of a native; None where its two sides cannot be told (futures)."""
-    separator = SEPARATORS.get(name)
+    simulated = DIALECTS[name].listings
+    known = next((each.symbol for each in simulated if each.native == native), None)
+    if known is not None:
+        return Listing(known, native, DECIMALS, DECIMALS)
+    example = simulated[0]
+    separator = example.native.upper().removeprefix(example.base).removesuffix(example.quote)
+    text = native.upper()
     if separator:
-        parts = native.split(separator)
+        parts = text.split(separator)
     else:
-        quote = next((each for each in QUOTES if native.endswith(each)), "")
-        parts = [native.removesuffix(quote), quote]
+        quote = next((each for each in QUOTES if text.endswith(each)), "")
+        parts = [text.removesuffix(quote), quote]
     if len(parts) != 2 or not all(parts):
         return None
     return Listing("/".join(parts), native, DECIMALS, DECIMALS)
 
 
-def exchange_of(url: str, file: str) -> str:
-    """Find the exchange of a recorded URL.
+def exchange_of(url: str, file: str, frames: Iterable[str] = ()) -> str:
+    """Find the exchange of a recorded URL, by the frames that follow where several could be it.
 
     Raises:
         RecordingError: It is none that can be replayed, or an older protocol of one.
     """
     parts = urlsplit(url)
+    if parts.hostname in LOOPBACK:
+        names = [name for name, each in EXCHANGES.items() if _same_path(each.ws_url, url)]
+        told = (name for frame in frames for name in names if DIALECTS[name].native_of(frame))
+        if names:
+            return names[0] if len(names) == 1 else next(told, names[0])
     for name, exchange in EXCHANGES.items():
         ours = urlsplit(exchange.ws_url)
-        same_path = parts.path.rstrip("/") == ours.path.rstrip("/")
-        if parts.hostname in LOOPBACK and same_path:
-            return name
         if parts.hostname == urlsplit(exchange.rest_url).hostname and parts.scheme != "wss":
             return name
         if parts.hostname == ours.hostname:
-            if same_path:
+            if _same_path(exchange.ws_url, url):
                 return name
             raise RecordingError(
                 f"{file} cannot be replayed: it was recorded from {parts.path or '/'} of "
@@ -138,3 +162,7 @@ def exchange_of(url: str, file: str) -> str:
     raise RecordingError(
         f"{file} cannot be replayed: {parts.hostname} is none of {', '.join(EXCHANGES)}"
     )
+
+
+def _same_path(ours: str, theirs: str) -> bool:
+    return urlsplit(ours).path.rstrip("/") == urlsplit(theirs).path.rstrip("/")

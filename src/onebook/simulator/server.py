@@ -16,20 +16,23 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange
-from onebook.simulator.board import Answer, Board, Channel, Key, Now
+from onebook.exchanges.contract import Exchange, Guard
+from onebook.simulator.board import Answer, Board, Channel, Key, Now, TextChanges
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, Case
 from onebook.simulator.front import Front, redirected, system_now
-from onebook.simulator.listings import LISTINGS
-from onebook.simulator.loopback import Client, Loopback, Urls
+from onebook.simulator.loopback import Loopback, Urls
 from onebook.simulator.market import Market
+from onebook.simulator.windows import Windows
 
 RATE_HZ: Final = 10.0
 WATCH_S: Final = 0.25
 FAULTS_QUEUED_MAX: Final = 1_000
 ALL_LEVELS: Final = 1 << 20
-CHECKSUMMED: Final = ("kraken",)
+
+
+def nothing(symbol: str) -> None:
+    """Do nothing about a published change."""
 
 
 class Truth(NamedTuple):
@@ -40,20 +43,24 @@ class Truth(NamedTuple):
 
 
 class SimulatedExchange:
-    """One exchange on one port; the methods are what a person or a test can do to it."""
+    """One exchange on one port; the methods are what a person or a test can do to it.
+
+    `on_published` is called with the symbol after each change of a published book.
+    """
 
     def __init__(self, name: str, market: Market, *, clock: Callable[[], Now]) -> None:
         kind = DIALECTS[name]
         self.name = name
         self._market = market
         self._clock = clock
-        self._board = Board(LISTINGS[name], market.books(name), rules=kind.rules)
+        self._board = Board(kind.listings, market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
         self._front = Front(self._dialect, self._board, clock=clock, instead=self._failure)
-        self._natives = {listing.symbol: listing.native for listing in LISTINGS[name]}
+        self._natives = {listing.symbol: listing.native for listing in kind.listings}
         self._planned: dict[str, deque[str]] = {}
         self._rest_failures: deque[Answer] = deque(maxlen=FAULTS_QUEUED_MAX)
         self._frozen = False
+        self.on_published: Callable[[str], object] = nothing
         self._loopback = Loopback(name, self._front)
 
     @property
@@ -75,7 +82,7 @@ class SimulatedExchange:
         await self._loopback.stop()
 
     def freeze(self) -> None:
-        """Publish nothing new; acks, snapshots and heartbeats go on."""
+        """Publish nothing new; acks, snapshots, pongs and heartbeats go on."""
         self._frozen = True
 
     def thaw(self) -> None:
@@ -83,7 +90,7 @@ class SimulatedExchange:
         self._frozen = False
 
     def silence(self) -> None:
-        """Say nothing at all on open connections, not even heartbeats."""
+        """Say nothing on open connections but answers to pings: no data, acks or heartbeats."""
         self._front.silent = True
 
     def speak(self) -> None:
@@ -102,18 +109,58 @@ class SimulatedExchange:
         """
         if kind not in FAULTS:
             raise ValueError(f"unknown fault {kind!r}; there are: {', '.join(FAULTS)}")
-        if kind == "checksum" and self.name not in CHECKSUMMED:
+        if kind == "checksum" and EXCHANGES[self.name].guard is not Guard.CHECKSUM:
             raise ValueError(f"{self.name} sends no checksum")
         planned = self._planned.setdefault(self._natives[symbol], deque(maxlen=FAULTS_QUEUED_MAX))
         planned.append(kind)
 
-    def refuse(self, symbol: str) -> None:
-        """Answer subscriptions of a symbol as this exchange answers unknown ones."""
+    def admit_all(self) -> None:
+        """Take connection attempts at any rate, for a test that has no time to wait."""
+        self._front.connects = Windows(())
+
+    def refuse(self, symbol: str, *, named: bool = True) -> None:
+        """Answer subscriptions of a symbol as this exchange answers unknown ones.
+
+        Where not `named`, by an error that does not say which symbol it is about.
+        """
+        self._board.nameless = not named
         self._board.refused.add(self._natives[symbol])
+
+    def limit(self, times: int) -> None:
+        """Answer the next subscription requests with "too many requests"."""
+        self._board.limited = times
+
+    def announce(self, frame: str, times: int = 1) -> None:
+        """Send a frame to every client, as often as wanted."""
+        for client in self._front.clients:
+            self._front.say(client, [frame] * times)
+
+    def set_system(self, system: str) -> None:
+        """Change the state of the trading engine and tell it.
+
+        Raises:
+            ValueError: This exchange tells no such state.
+        """
+        status = self._dialect.rules.status
+        if status is None:
+            raise ValueError(f"{self.name} does not tell the state of its trading engine")
+        self._board.system = system
+        self.announce(status(system))
+
+    def relist(self, symbol: str, price_ppm: int) -> None:
+        """List another coin under the letters of a symbol, at so much of its price from now on."""
+        self._market.books(self.name)[symbol].price_ppm = price_ppm
+        for _ in self._market.step(self.name, (symbol,)):
+            pass
+        self.publish()
 
     def ack_without_snapshot(self, symbol: str) -> None:
         """Acknowledge subscriptions of a symbol and send nothing for it."""
         self._board.muted.add(self._natives[symbol])
+
+    def kill_stream(self, symbol: str) -> None:
+        """Deliver no update of a symbol, while its book and REST answers move on."""
+        self._board.dead.add(self._natives[symbol])
 
     def fail_rest(self, status: int, *, times: int = 1, retry_after_s: int | None = None) -> None:
         """Answer the next REST requests with an error, such as 429 or 503."""
@@ -126,7 +173,9 @@ class SimulatedExchange:
         self._planned.clear()
         self._rest_failures.clear()
         self._board.refused.clear()
+        self._board.nameless, self._board.limited = False, 0
         self._board.muted.clear()
+        self._board.dead.clear()
 
     def book(self, symbol: str) -> Truth:
         """The book as its clients must have it once they read everything that was sent."""
@@ -144,11 +193,12 @@ class SimulatedExchange:
         for _ in self._market.step(self.name, {channel.listing.symbol for channel in followed}):
             pass
         for channel in followed:
-            self._publish(channel)
+            while (changes := channel.advance()) is not None:
+                self._publish(channel, changes)
 
-    def _publish(self, channel: Channel) -> None:
-        changes = channel.advance()
-        if changes is None:
+    def _publish(self, channel: Channel, changes: TextChanges) -> None:
+        self.on_published(channel.listing.symbol)
+        if channel.key.native in self._board.dead:
             return
         case = Case(self._dialect, channel, changes, self._board.listings, self._clock())
         planned = self._planned.get(channel.key.native)
@@ -156,11 +206,7 @@ class SimulatedExchange:
         for client in self._front.clients:
             for key in client.session.topics.values():
                 if key == channel.key:
-                    self._tell(client, frames)
-
-    def _tell(self, client: Client, frames: list[str]) -> None:
-        form = client.session.form
-        self._front.say(client, [form(frame) for frame in frames] if form else frames)
+                    self._front.say(client, client.session.told(frames, case.frame()))
 
     def watch(self) -> None:
         """Send the heartbeats that are due and drop the clients that are silent."""
@@ -175,7 +221,7 @@ class SimulatedExchanges:
     """Several simulated exchanges over one market, as an asynchronous context manager.
 
     Args:
-        names: CCXT ids; all six by default.
+        names: CCXT ids; all by default.
         seed: The same seed gives the same books.
         rate_hz: Updates a second of each followed book; 0 moves only by `step`.
         clock: Where the time comes from.
@@ -196,7 +242,7 @@ class SimulatedExchanges:
                 f"no simulated exchange {unknown[0]!r}; there are: {', '.join(DIALECTS)}"
             )
         self.rate_hz = rate_hz
-        self._market = Market(chosen, seed=seed)
+        self._market = Market({name: DIALECTS[name] for name in chosen}, seed=seed)
         self._exchanges = {
             name: SimulatedExchange(name, self._market, clock=clock) for name in chosen
         }

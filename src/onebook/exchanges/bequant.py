@@ -1,0 +1,24 @@
+"""Bequant spot: HitBTC's engine, protocol and limits at another address (`hitbtc`).
+
+Page: https://api.bequant.io/#subscribe-to-full-order-book
+
+ccxt describes it in the same way: its Bequant is its HitBTC with other addresses. Unconfirmed, as
+no frame of this address is recorded: that its limits are those of HitBTC.
+"""
+
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from onebook.exchanges import hitbtc
+from onebook.exchanges.contract import Exchange
+
+EXCHANGE: Final[Exchange] = replace(
+    hitbtc.EXCHANGE,
+    name="bequant",
+    display="Bequant",
+    ws_url="wss://api.bequant.io/api/3/ws/public",
+    rest_url="https://api.bequant.io",
+    parse_instruments=partial(hitbtc.parse_instruments, exchange="bequant"),
+)

@@ -1,0 +1,45 @@
+"""Binance US: the protocol of Binance with the older REST weights.
+
+Pages: https://github.com/binance-us/binance-us-api-docs, web-socket-streams.md (2022-09-30) and
+rest-api.md (2021-06-21). Frames, the REST body and the way to keep a book are those of
+`binance.py`. What differs by these pages: the addresses; a protocol ping every 3 min, whose pong
+may take 10 min; request numbers are unsigned integers; `/api/v3/depth` weighs 1, 5, 10 or 50 for
+up to 100, 500, 1000 or 5000 levels, of 1200 a minute; the list has no option
+`showPermissionSets`; no event announces a shutdown. ccxt's `binanceus` agrees: it is its `binance`
+with these addresses and weights.
+
+Books are thin: many have fewer levels than the body, and change once in minutes.
+
+Unconfirmed: the limit of connection attempts, which the pages do not state (that of Binance is
+kept); the 1200, which is the example that the page prints for `rateLimits` of the list.
+"""
+
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from onebook.exchanges import binance
+from onebook.exchanges.contract import Exchange
+from onebook.exchanges.engine import SeededEngine
+from onebook.exchanges.limits import Limit, Scope
+
+SEED_WEIGHT: Final = 10  # of 1000 levels
+
+BOOKS: Final = replace(binance.BOOKS, track=partial(binance.join, weight=SEED_WEIGHT))
+
+EXCHANGE: Final[Exchange] = replace(
+    binance.EXCHANGE,
+    name="binanceus",
+    display="Binance US",
+    ws_url="wss://stream.binance.us:9443/stream",
+    rest_url="https://api.binance.us",
+    instruments_path="/api/v3/exchangeInfo",
+    parse_instruments=partial(binance.parse_instruments, exchange="binanceus"),
+    connector=partial(SeededEngine, BOOKS),
+    limits=replace(
+        binance.EXCHANGE.limits,
+        fetches=(Limit(1_000, 60.0, Scope.ADDRESS),),  # of 1200; the rest is for the instruments
+    ),
+    silence_max_s=30.0,  # our pings are answered; those of the server are 3 min apart
+)

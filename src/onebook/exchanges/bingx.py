@@ -1,0 +1,250 @@
+"""BingX spot: 1000 levels a side every 500 ms, in gzip, snapshot on the socket.
+
+Page: https://bingx-api.github.io/docs/#/en-us/spot/socket/market.html ("Incremental and Full Depth
+Information"). JKorf's BingX.Net agrees on the channel, its two actions and the members of a book;
+ccxt follows `depth100` instead and agrees on address, acknowledgement and heartbeat.
+
+In step: `lastUpdateId` only rises. The page lets each be the last one + 1, but recordings of the
+perpetuals' socket, which has the same channel, skip up to 8 numbers hundreds of times a minute
+while the books stay equal to REST (nemanull/arbitrage-observatory, 2026-09). So a higher number
+follows, the same one is ignored, a lower one is a gap: a lost frame is not seen by its number.
+
+Frames, each a binary message in gzip:
+
+    {"id":"1","code":0,"msg":"SUCCESS","timestamp":1690214699854}        accepted; or an empty msg
+    {"id":"1","code":80015,"msg":"dataType not support"}                 refused
+    {"code":0,"dataType":"BTC-USDT@incrDepth","data":{"action":"all","lastUpdateId":857550007,
+     "bids":{"86378.9":"0.0001"},"asks":{"86379.1":"87.1230"},"timestamp":1790127586998}}
+    {"ping":"2177c68e","time":"2022-06-07T16:27:36.323+0800"}            every 5 s; to be answered
+
+Then `"action":"update"`; a zero amount removes. A side is an object by price, as the client of spot
+reads it, or a list of pairs, as the perpetuals' socket sends it: both are read. Code 100410 asks
+for fewer requests. A refused topic may bring one frame all the same.
+
+Unconfirmed: which of the two forms a side has on spot; where a book names its time (in `timestamp`
+or `time` of the data, or outside it); whether ids skip on spot too; whether a plain `Ping`, as on
+the perpetuals' socket, is sent here; how many connections an address may open in a time.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from onebook.core import Reader
+from onebook.exchanges.contract import (
+    NO_LEVELS,
+    ROWS_MAX,
+    Exchange,
+    FrameForm,
+    Guard,
+    Ignored,
+    Instruments,
+    Output,
+    ProtocolError,
+    Send,
+    SlowDown,
+)
+from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.frames import (
+    Sequence64,
+    decode,
+    instrument_of,
+    instruments_of,
+    short,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.sync import Chain
+from onebook.model import Instrument
+
+CHANNEL: Final = "@incrDepth"
+TOO_FREQUENT: Final = 100410
+ONLINE: Final = 1  # others: 0, 5, 10, 25
+NO_STEP: Final = Raw(b'""')
+
+
+class Book(Struct, gc=False):
+    """A book or a change of it."""
+
+    action: str
+    sequence: Sequence64 = field(name="lastUpdateId")
+    bids: Raw
+    asks: Raw
+    timestamp: int = UNTIMED
+    time: int = UNTIMED
+
+
+class Update(Struct, gc=False):
+    """The frame of a book."""
+
+    topic: str = field(name="dataType")
+    data: Book
+    timestamp: int = UNTIMED
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    id: str | int | None = None
+    code: int = 0
+    msg: str = ""
+    topic: str = field(name="dataType", default="")
+    ping: str | None = None
+    time: str = ""
+
+
+class Listing(Struct):
+    """A row of the instrument list."""
+
+    symbol: str
+    status: int
+    tick: Raw = field(name="tickSize", default=NO_STEP)
+    lot: Raw = field(name="stepSize", default=NO_STEP)
+    buys: bool = field(name="apiStateBuy", default=True)
+    sells: bool = field(name="apiStateSell", default=True)
+    contract: str = field(name="contractId", default="")
+
+
+class Symbols(Struct):
+    """What the instrument list holds."""
+
+    symbols: list[Raw]
+
+
+class Listings(Struct):
+    """The instrument list."""
+
+    code: int = 0
+    data: Symbols | None = None
+
+
+_read = Reader(Update).read
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(Listings).decode
+
+
+def topic(instrument: Instrument) -> str:
+    """Name the channel of an instrument, as its frames do."""
+    return instrument.native + CHANNEL
+
+
+def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book."""
+    message: Update = _read(frame)
+    book = books.get(message.topic)
+    if book is None:
+        return None
+    item = message.data
+    bids, asks, sequence = _rows(bytes(item.bids)), _rows(bytes(item.asks)), item.sequence
+    at = item.timestamp or item.time or message.timestamp
+    if item.action == "all":
+        return book.snapshot(bids, asks, sequence, at)
+    if item.action != "update":
+        raise ValueError(f"the action {short(item.action)!r} is not known")
+    last = book.last
+    previous = last if last is not None and sequence > last else sequence - 1
+    return book.delta(bids, asks, previous, sequence, at)
+
+
+def _rows(side: bytes) -> bytes:
+    """Rewrite an object of amounts by price as a list of pairs; a list stays as it is.
+
+    Whatever else it holds becomes rows that the core refuses.
+    """
+    if not side.startswith(b"{"):
+        return side
+    pairs = side[1:-1].strip()
+    if not pairs:
+        return NO_LEVELS
+    marked = pairs.replace(b'":', b"\0").replace(b",", b"],[").replace(b"\0", b'",')
+    return b"[[" + marked + b"]]"
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    if frame == b"Ping":
+        return Send(b"Pong", urgent=True)
+    message = decode(_control, frame, what="a frame")
+    if message.ping is not None:
+        pong = {"pong": message.ping, "time": message.time}
+        return Send(msgspec.json.encode(pong), urgent=True)
+    if message.code == TOO_FREQUENT:
+        return SlowDown(short(message.msg))
+    if message.code:
+        return Rejected(message.msg, message.id)
+    if message.topic.endswith(CHANNEL):
+        return BookFrame(message.topic)
+    return Ignored(known=False) if message.id is None else Accepted(number=message.id)
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for a topic."""
+    return {"id": str(number), "reqType": "sub", "dataType": names[0]}
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for it no longer."""
+    return {"id": str(number), "reqType": "unsub", "dataType": names[0]}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/openApi/spot/v1/common/symbols`; contracts have a list of their own."""
+    listings = decode(_listings, body, what="the symbols")
+    if listings.code or listings.data is None:
+        raise ProtocolError(f"the symbols are refused with code {listings.code}")
+    return instruments_of(listings.data.symbols, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    if row.contract:
+        return None
+    base, _, quote = row.symbol.partition("-")
+    return instrument_of(
+        "bingx",
+        row.symbol,
+        base=base,
+        quote=quote,
+        trading=row.status == ONLINE and (row.buys or row.sells),
+        tick=_step(row.tick),
+        lot=_step(row.lot),
+    )
+
+
+def _step(number: Raw) -> str:
+    """Read a step as it is written; the list has numbers, and texts elsewhere."""
+    return bytes(number).decode().strip('"')
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=Chain,
+    names_per_request=1,
+    key=topic,
+)
+
+EXCHANGE: Final = Exchange(
+    name="bingx",
+    display="BingX",
+    ws_url="wss://open-api-ws.bingx.com/market",
+    rest_url="https://open-api.bingx.com",
+    instruments_path="/openApi/spot/v1/common/symbols",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=1_000,
+    frames=FrameForm.COMPRESSED,
+    guard=Guard.ORDER,
+    limits=Limits(
+        topics=180,  # of 200
+        messages=(Limit(8, 1.0),),  # fewer than 10 subscriptions
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        fetches=(Limit(100, 10.0, Scope.ADDRESS),),  # of 500; only the instruments
+        connections=60,
+    ),
+    heartbeat_max_s=15.0,  # three of the server's pings
+)

@@ -1,0 +1,274 @@
+"""Bitfinex spot (WebSocket 2): 250 levels a side in real time, snapshot on the socket.
+
+Pages: https://docs.bitfinex.com/reference/ws-public-books, https://docs.bitfinex.com/docs/ws-general
+(flags, codes), https://docs.bitfinex.com/docs/ws-websocket-checksum,
+https://docs.bitfinex.com/reference/rest-public-conf (instruments).
+
+In step: `conf` makes the exchange count all frames of a connection (SEQ_ALL), send the CRC-32 of
+the 25 best levels a side now and then (OB_CHECKSUM), and name the time of each frame (TIMESTAMP).
+A number that is skipped may have been of any book of the connection. Levels that leave the window
+are removed by the exchange; a snapshot comes only after a subscription, so repair is unsubscribe
+and subscribe. Prices have five significant digits at most, so P0 merges none.
+
+Frames, whose last two elements are the number and the time:
+
+    {"event":"info","version":2,"serverId":"083b...","platform":{"status":1}}      1: operative
+    {"event":"subscribed","channel":"book","chanId":10092,"symbol":"tETHUSD","prec":"P0",
+     "freq":"F0","len":"250","subId":1,"pair":"ETHUSD"}
+    [10092,[[7254.7,3,3.3],[7254.8,1,-0.5]],1,1700000000000]      price, orders, amount; asks < 0
+    [10092,[7254.7,0,1],2,1700000000000]                                0 orders removes the level
+    [10092,"cs",-1108044634,3,1700000000000]
+    [10092,"hb",4,1700000000000]
+    {"event":"unsubscribed","status":"OK","chanId":10092}
+    {"channel":"book","symbol":"tXYUSD","event":"error","msg":"symbol: invalid","code":10300}
+    {"event":"info","code":20051,"msg":"Stopping. Please try to reconnect"}
+    {"event":"info","code":20060,"msg":"Entering maintenance"}                 20061: it is over
+
+Recorded (2021): the first number is 1, heartbeats are counted and come every 15 s for every
+channel, busy or not, and before its acknowledgement too, which took up to 13 s. Agreeing clients:
+GoCryptoTrader (`subId` in answers and errors, place of the numbers), tardis-node (number before
+time), bitfinex-api-py (25 channels). BULK_UPDATES is not used: its frames look like snapshots.
+
+Unconfirmed: whether refusals of each kind have `subId` and `symbol`; the words of 11000 and 10305;
+which rate of requests is too high.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape
+from onebook.exchanges.contract import (
+    HEARTBEAT,
+    NO_LEVELS,
+    NOTHING,
+    ROWS_MAX,
+    Alive,
+    Closing,
+    Exchange,
+    Guard,
+    Ignored,
+    Instruments,
+    Output,
+    SlowDown,
+    Trading,
+    Verify,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+)
+from onebook.exchanges.frames import (
+    SEQUENCE_MAX,
+    decode,
+    instrument_of,
+    instruments_of,
+    short,
+    step_of,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.sync import Trackers, Unnumbered
+from onebook.model import Instrument
+
+CHANNEL: Final = "book"
+DEPTH: Final = 250
+LEVELS: Final = LevelShape.rows(price=0, count=1, amount=2, signed=True, single=True)
+CHECKSUM: Final = ChecksumLayout(
+    25, ChecksumOrder.IN_TURN, ChecksumNumber.JAVASCRIPT, ":", negative_asks=True
+)
+TIMESTAMP: Final = 32_768
+SEQ_ALL: Final = 65_536
+OB_CHECKSUM: Final = 131_072
+
+ALREADY_SUBSCRIBED: Final = 10_301
+NOT_SUBSCRIBED: Final = (10_400, 10_401)  # an unsubscription of what is over already
+NOT_READY: Final = 11_000
+STOPPING: Final = 20_051
+MAINTENANCE: Final = 20_060
+MAINTENANCE_OVER: Final = 20_061
+OPERATIVE: Final = 1  # of the platform, in the greeting
+
+AMOUNT_DECIMALS: Final = 8
+DERIVATIVE: Final = "F0"  # ends the currencies of perpetuals: BTCF0:USTF0
+PAPER: Final = "TEST"  # begins the currencies of paper trading: TESTBTC:TESTUSD
+
+
+class Frame(Struct, array_like=True, gc=False):
+    """An array: of a book, its heartbeat or its checksum, which is before the number."""
+
+    channel: Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
+    payload: Raw
+    first: Annotated[int, Meta(ge=-(2**31), le=SEQUENCE_MAX)]
+    second: Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
+
+
+class Control(Struct, rename="camel"):
+    """Every frame that is no array."""
+
+    event: str = ""
+    channel: str = ""
+    symbol: str = ""
+    chan_id: int | None = None
+    sub_id: int | str | None = None
+    code: int = 0
+    msg: str = ""
+    platform: Any = None
+
+
+_read = msgspec.json.Decoder(Frame).decode
+_control = msgspec.json.Decoder(Control | list[Any]).decode
+_listings = msgspec.json.Decoder(tuple[list[Raw]]).decode
+
+
+def data(books: Trackers[int, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book, or of a channel that was left: all are counted."""
+    message = _read(frame)
+    head = bytes(memoryview(message.payload)[:4])
+    checksum = head == b'"cs"'
+    if not (checksum or head == b'"hb"' or (head[:1] == b"[" and head[1:2] in b"0123456789[]")):
+        raise ValueError(f"there are no levels in {short(frame)}")
+    book = books.get(message.channel)
+    if book is None and head != b'"hb"' and message.channel not in books.left:
+        return None
+    number = message.second if checksum else message.first
+    if number == books.number:  # told twice
+        return NOTHING
+    lost = books.missed(number)
+    outputs = _followed(book, head, message)
+    return lost + outputs if lost else outputs
+
+
+def _followed(book: Unnumbered | None, head: bytes, message: Frame) -> tuple[Output, ...]:
+    if book is None:
+        return HEARTBEAT if head == b'"hb"' else NOTHING
+    if head[1:2] in b"[]":
+        return book.snapshot(message.payload, NO_LEVELS, message.second)
+    if head == b'"hb"':
+        return (Alive(book.instrument),)
+    if head == b'"cs"':
+        return (Verify(book.instrument, CHECKSUM, message.first),) if book.live else NOTHING
+    return book.delta(message.payload, NO_LEVELS, message.second)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    if isinstance(message, list):
+        return BookFrame(channel=message[0] if message and type(message[0]) is int else None)
+    match message.event:
+        case "subscribed" if message.channel == CHANNEL and message.chan_id is not None:
+            return Accepted([message.symbol], channel=message.chan_id)
+        case "error":
+            return _problem(message)
+        case "info":
+            return _info(message)
+    return Ignored(known=message.event in ("conf", "pong", "subscribed", "unsubscribed"))
+
+
+def _problem(message: Control) -> Event:
+    words = f"{message.msg} ({message.code})"
+    if message.code == NOT_READY:
+        return SlowDown(short(words))
+    if message.code in NOT_SUBSCRIBED:
+        return Ignored(known=True)
+    return Rejected(
+        words,
+        number=message.sub_id,
+        repeated=message.code == ALREADY_SUBSCRIBED,
+        names=[message.symbol],
+    )
+
+
+def _info(message: Control) -> Event:
+    if message.code == STOPPING:
+        return Closing(short(message.msg))
+    if message.code in (MAINTENANCE, MAINTENANCE_OVER):
+        return Trading(open=message.code == MAINTENANCE_OVER, reason=short(message.msg))
+    match message.platform:
+        case {"status": int(status)}:
+            return Trading(open=status == OPERATIVE, reason=f"the platform has status {status}")
+    return Ignored(known=True)
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for a book."""
+    return {
+        "event": "subscribe",
+        "channel": CHANNEL,
+        "symbol": names[0],
+        "prec": "P0",
+        "freq": "F0",
+        "len": str(DEPTH),
+        "subId": number,
+    }
+
+
+def unsubscribe(ids: Sequence[int], number: int) -> object:
+    """Ask for it no longer."""
+    return {"event": "unsubscribe", "chanId": ids[0]}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/v2/conf/pub:list:pair:exchange`: names, in a list of the lists that were asked."""
+    (pairs,) = decode(_listings, body, what="the pairs")
+    return instruments_of(pairs, str, _listed, rows_max=rows_max)
+
+
+def _listed(pair: str) -> Instrument | None:
+    """Currencies of three letters are joined, others have a colon between them."""
+    base, colon, quote = pair.partition(":")
+    if not colon:
+        base, quote = (pair[:3], pair[3:]) if len(pair) == 6 else ("", "")
+    if any(each.endswith(DERIVATIVE) or each.startswith(PAPER) for each in (base, quote)):
+        return None
+    return instrument_of(
+        "bitfinex",
+        f"t{pair}",
+        base=base,
+        quote=quote,
+        trading=True,
+        lot=step_of(AMOUNT_DECIMALS),
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
+    names_per_request=1,
+    configure={"event": "conf", "flags": TIMESTAMP | SEQ_ALL | OB_CHECKSUM},
+    channel_ids=True,
+)
+
+EXCHANGE: Final = Exchange(
+    name="bitfinex",
+    display="Bitfinex",
+    ws_url="wss://api-pub.bitfinex.com/ws/2",
+    rest_url="https://api-pub.bitfinex.com",
+    instruments_path="/v2/conf/pub:list:pair:exchange",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=DEPTH,
+    guard=Guard.COUNT,
+    limits=Limits(
+        topics=25,  # 30 by another page
+        messages=(Limit(5, 1.0),),  # ours: the pages state none
+        # One more, and the address is shut out for a minute.
+        connects=(Limit(20, 60.0, Scope.ADDRESS),),
+        fetches=(Limit(30, 60.0, Scope.ADDRESS),),  # of 90 for the instrument list
+    ),
+    silence_max_s=20.0,
+    heartbeat_max_s=20.0,  # heartbeats come every 15 s
+    quiet_max_s=35.0,  # two of them
+    snapshot_s=30.0,  # acknowledgements were recorded after 13 s
+    former_names=("bitfinex2",),
+)

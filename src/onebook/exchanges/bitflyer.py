@@ -1,0 +1,186 @@
+"""bitFlyer spot: the best 300 levels a side, whole about every 5 s.
+
+Page: https://bf-lightning-api.readme.io/docs/realtime-board-snapshot; the list is `getmarkets` of
+https://lightning.bitflyer.com/docs.
+
+In step: `lightning_board_snapshot` has the whole book in every frame, so that a lost one does no
+harm; there is none at the subscription. The changes between (`lightning_board`) have no numbers and
+miss deletions: in a recording of 2021, 20 of 35 snapshots of spot books differ from what changes
+made of the one before, 4 of them at the best price. So changes are not followed, and a book is up
+to 5 s old.
+
+Frames; a request has the number that its answer repeats:
+
+    {"jsonrpc":"2.0","method":"subscribe","params":{"channel":"lightning_board_snapshot_BTC_JPY"},
+     "id":1}
+    {"jsonrpc":"2.0","id":1,"result":true}
+    {"jsonrpc":"2.0","method":"channelMessage","params":{"channel":"lightning_board_snapshot_BTC_JPY",
+     "message":{"mid_price":5860954.0,"bids":[{"price":5854504.0,"size":0.1}],"asks":[]}}}
+    {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params"}}    -32009: repeated
+
+Frames name no time. A price of 0 is the market orders of an auction, which are no level. Unknown
+products are accepted and silent; the server sends protocol pings every 15 s. cryptofeed agrees on
+address, channels and the shape of frames; it follows the changes too.
+
+Unconfirmed: the page itself, which was not read (frames are those of the recording and of
+cryptofeed); that the error for too many requests says so in its words; how many requests and
+connections are too many; that every spot book comes every 5 s when nothing changes (it did in the
+recording).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from onebook.core import LevelShape, Reader
+from onebook.exchanges.contract import (
+    ROWS_MAX,
+    Exchange,
+    Guard,
+    Ignored,
+    Instruments,
+    Output,
+)
+from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.sync import Whole
+from onebook.model import Instrument
+
+CHANNEL: Final = "lightning_board_snapshot_"
+LEVELS: Final = LevelShape.objects("price", "size", skip_zero_price=True)
+SPOT: Final = "Spot"
+REPEATED: Final = -32009
+
+
+class Board(Struct, gc=False):
+    """A whole book."""
+
+    bids: Raw
+    asks: Raw
+
+
+class Message(Struct, gc=False):
+    """A whole book and whose it is."""
+
+    channel: str
+    message: Board
+
+
+class Book(Struct, gc=False, tag_field="method", tag="channelMessage"):
+    """The frame of a whole book."""
+
+    params: Message
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    id: int | str | None = None
+    method: str = ""
+    params: Any = None
+    result: Any = None
+    error: Any = None
+
+
+class Listing(Struct):
+    """A row of the instrument list."""
+
+    product_code: str
+    market_type: str
+
+
+_read = Reader(Book).read
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(list[Raw]).decode
+
+
+def topic(instrument: Instrument) -> str:
+    """Name the channel of an instrument, as its frames do."""
+    return CHANNEL + instrument.native
+
+
+def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+    """Read a whole book."""
+    message: Book = _read(frame)
+    params = message.params
+    book = books.get(params.channel)
+    return None if book is None else book.snapshot(params.message.bids, params.message.asks)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    if message.error is not None:
+        code = message.error.get("code") if isinstance(message.error, dict) else None
+        words = text_in(message.error, "message")
+        return Rejected(words, message.id, repeated=code == REPEATED)
+    if message.result is True:
+        return Accepted(number=message.id)
+    channel = text_in(message.params, "channel")
+    if message.method == "channelMessage" and channel.startswith(CHANNEL):
+        return BookFrame(channel)
+    return Ignored(known=False)
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for a channel."""
+    return _request("subscribe", names[0], number)
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for it no longer."""
+    return _request("unsubscribe", names[0], number)
+
+
+def _request(method: str, channel: str, number: int) -> object:
+    return {"jsonrpc": "2.0", "method": method, "params": {"channel": channel}, "id": number}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/v1/getmarkets`: without steps and without a state."""
+    rows = decode(_listings, body, what="the markets")
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    if row.market_type != SPOT:
+        return None
+    base, _, quote = row.product_code.partition("_")
+    return instrument_of("bitflyer", row.product_code, base=base, quote=quote, trading=True)
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=partial(Whole, shape=LEVELS),
+    names_per_request=1,
+    key=topic,
+)
+
+EXCHANGE: Final = Exchange(
+    name="bitflyer",
+    display="bitFlyer",
+    ws_url="wss://ws.lightstream.bitflyer.com/json-rpc",
+    rest_url="https://api.bitflyer.com",
+    instruments_path="/v1/getmarkets",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=300,
+    guard=Guard.WHOLE,
+    timed=False,
+    limits=Limits(
+        topics=20,  # ours: it lists fewer pairs
+        messages=(Limit(10, 1.0),),  # ours: the page states none
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        fetches=(Limit(300, 300.0, Scope.ADDRESS),),  # of 500 in five minutes
+    ),
+    silence_max_s=20.0,  # the server pings every 15 s
+    quiet_max_s=60.0,  # each book comes about every 5 s
+    snapshot_s=20.0,
+)

@@ -1,0 +1,190 @@
+"""Bitstamp spot: the best 100 levels a side, whole in every frame.
+
+Page: https://www.bitstamp.net/websocket/v2/ ("Live order book", `order_book_[pair]`); the list is
+of https://www.bitstamp.net/api/ ("Markets").
+
+In step: a frame comes whenever the best 100 change, and each has all of them, so that a lost one
+does no harm. There is none at the subscription: the first comes with the next change. The other
+channel, `diff_order_book`, has no numbers and no gap rule, and its REST seed lags by seconds.
+
+Frames:
+
+    {"event":"bts:subscription_succeeded","channel":"order_book_btcusd","data":{}}
+    {"data":{"timestamp":"1643643584","microtimestamp":"1643643584684047","bids":
+     [["38416.05","0.07000000"]],"asks":[["38416.06","0.20000000"]]},
+     "channel":"order_book_btcusd","event":"data"}
+    {"event":"bts:error","channel":"","data":{"code":null,"message":"Bad subscription string."}}
+    {"event":"bts:request_reconnect","channel":"","data":""}        it closes within seconds
+
+Unknown pairs of a sound name are acknowledged and silent. A client frame of 512 bytes or more ends
+the connection, so each request names one channel. ccxt watchOrderBook agrees on address, requests
+and the shape of frames (it follows `diff_order_book`).
+
+Unconfirmed: the page itself, which was not read (frames and rules are those of ccxt and of a
+probe); `market_type` SPOT, of which no printed row was found; that the error for too many requests
+says so in words that `roster.RATE_LIMITS` has; how many requests and connections are too many;
+`market_type` of rows without one, which are spot.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from onebook.core import Reader
+from onebook.exchanges.contract import (
+    ROWS_MAX,
+    Closing,
+    Exchange,
+    Guard,
+    Ignored,
+    Instruments,
+    Output,
+)
+from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.frames import (
+    decode,
+    instrument_of,
+    instruments_of,
+    step_of,
+    text_in,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.sync import Whole
+from onebook.model import Instrument
+
+CHANNEL: Final = "order_book_"
+SPOT: Final = "SPOT"
+EVENTS: Final = ("bts:unsubscription_succeeded", "bts:heartbeat")
+
+
+class Levels(Struct, gc=False):
+    """A whole book."""
+
+    bids: Raw
+    asks: Raw
+    microtimestamp: str
+
+
+class Book(Struct, gc=False, tag_field="event", tag="data"):
+    """The frame of a whole book."""
+
+    channel: str
+    data: Levels
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    event: str = ""
+    channel: str = ""
+    data: Any = None
+
+
+class Listing(Struct):
+    """A row of the instrument list."""
+
+    market_symbol: str
+    base_currency: str
+    counter_currency: str
+    trading: str
+    market_type: str = SPOT
+    counter_decimals: int | None = None
+    base_decimals: int | None = None
+
+
+_read = Reader(Book).read
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(list[Raw]).decode
+
+
+def topic(instrument: Instrument) -> str:
+    """Name the channel of an instrument, as its frames do."""
+    return CHANNEL + instrument.native
+
+
+def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+    """Read a whole book."""
+    message: Book = _read(frame)
+    book = books.get(message.channel)
+    if book is None:
+        return None
+    levels = message.data
+    return book.snapshot(levels.bids, levels.asks, levels.microtimestamp)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    match message.event:
+        case "bts:subscription_succeeded":
+            return Accepted([message.channel])
+        case "bts:error":
+            return Rejected(text_in(message.data, "message"))
+        case "bts:request_reconnect":
+            return Closing("the exchange asks to reconnect")
+        case "data" if message.channel.startswith(CHANNEL):
+            return BookFrame(message.channel)
+    return Ignored(known=message.event in EVENTS)
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for a channel."""
+    return {"event": "bts:subscribe", "data": {"channel": names[0]}}
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for it no longer."""
+    return {"event": "bts:unsubscribe", "data": {"channel": names[0]}}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/api/v2/markets/`."""
+    rows = decode(_listings, body, what="the markets")
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    if row.market_type.upper() != SPOT:
+        return None
+    return instrument_of(
+        "bitstamp",
+        row.market_symbol,
+        base=row.base_currency,
+        quote=row.counter_currency,
+        trading=row.trading == "Enabled",
+        tick=step_of(row.counter_decimals),
+        lot=step_of(row.base_decimals),
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=Whole,
+    names_per_request=1,
+    key=topic,
+)
+
+EXCHANGE: Final = Exchange(
+    name="bitstamp",
+    display="Bitstamp",
+    ws_url="wss://ws.bitstamp.net",
+    rest_url="https://www.bitstamp.net",
+    instruments_path="/api/v2/markets/",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=100,
+    guard=Guard.WHOLE,
+    limits=Limits(
+        topics=100,  # of 1,024: each frame of a busy book is about 5 KB
+        messages=(Limit(10, 1.0),),  # ours: the page states none
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        fetches=(Limit(600, 60.0, Scope.ADDRESS),),  # of 8,000 in ten minutes
+    ),
+    snapshot_s=60.0,  # the first book comes with its next change
+)

@@ -1,0 +1,229 @@
+"""Bitvavo spot: the whole book as numbered deltas, seeded by a request on the same socket.
+
+Pages: https://docs.bitvavo.com/docs/websocket-api/book-subscription and
+https://docs.bitvavo.com/docs/manage-order-book
+
+In step: deltas are held from the acknowledgement on, `getBook` brings the book, deltas up to its
+`nonce` are dropped, and from there on each `nonce` is one more than the last. The numbers fall when
+the exchange restarts its engine while the socket stays open: a fallen one is a gap.
+
+Frames:
+
+    {"event":"subscribed","subscriptions":{"book":["BTC-EUR"]}}        all those of the socket
+    {"event":"book","market":"BTC-EUR","nonce":438524,"bids":[["9209.3","0"]],
+     "asks":[["9220.20","0.015"]],"timestamp":1542967486256000000}     "0" removes
+    {"action":"getBook","requestId":1,"response":{"market":"BTC-EUR","nonce":438523,
+     "bids":[["4999.9","0.015"]],"asks":[["5001.1","0.015"]],"timestamp":1542967486256000000}}
+    {"action":"subscribe","errorCode":205,"error":"market parameter is invalid."}
+
+Levels are not sorted, and prices are padded with zeros in deltas and not in books. 1000 levels a
+side are asked for, the most there are; deltas tell of all levels, so what lies beyond is unknown
+(horizon). Timestamps are nanoseconds (milliseconds in the page's examples). An error names no
+market; a market that is halted is accepted and silent. The server pings on the protocol level every
+50 s; there is no other heartbeat.
+
+ccxt subscribes and requests in the same way, and takes any greater `nonce` for the next one, so
+that its book stands still after a restart.
+
+Unconfirmed: the answer to an unsubscription; whether one bad market costs the whole request (each
+is asked for alone then); the code of too many requests on the socket (110 by REST); whether a
+`getBook` that fails names its market.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from onebook.core import Reader
+from onebook.exchanges.contract import (
+    ROWS_MAX,
+    Exchange,
+    Fetch,
+    Ignored,
+    Instruments,
+    Output,
+    SlowDown,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    SeededEngine,
+    SeedRefused,
+    SocketSeed,
+)
+from onebook.exchanges.frames import (
+    UNREADABLE,
+    Sequence64,
+    decode,
+    instrument_of,
+    instruments_of,
+    short,
+    step_of,
+    text_in,
+    texts_of,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.sync import Join
+from onebook.model import Instrument
+
+CHANNEL: Final = "book"
+SEED: Final = "getBook"
+SEED_LEVELS: Final = 1_000
+TOO_MANY: Final = (105, 110)
+
+
+class Book(Struct, gc=False):
+    """A whole book."""
+
+    market: str
+    nonce: Sequence64
+    bids: Raw
+    asks: Raw
+    timestamp: int = UNTIMED
+
+
+class Update(Book, gc=False, tag_field="event", tag=CHANNEL):
+    """The frame of a delta."""
+
+
+class Whole(Struct):
+    """The answer to a request for a book."""
+
+    response: Book
+
+
+class Control(Struct):
+    """Every frame that is not a delta."""
+
+    event: str = ""
+    action: str = ""
+    market: str = ""
+    code: int | None = field(name="errorCode", default=None)
+    error: str = ""
+    subscriptions: Any = None
+    response: Any = None
+
+
+class Listing(Struct):
+    """A row of the market list."""
+
+    market: str
+    base: str
+    quote: str
+    status: str
+    tick: str | None = field(name="tickSize", default=None)
+    amount_decimals: int | None = field(name="quantityDecimals", default=None)
+
+
+_read = Reader(Update).read
+_whole = msgspec.json.Decoder(Whole).decode
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(list[Raw]).decode
+
+
+def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a delta."""
+    update: Update = _read(frame)
+    book = books.get(update.market)
+    if book is None:
+        return None
+    return book.delta(update.nonce, update.nonce, update.bids, update.asks, update.timestamp)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not a delta."""
+    message = decode(_control, frame, what="a frame")
+    if message.code is not None:
+        return _failed(message)
+    if message.action == SEED:
+        try:
+            book = _whole(frame).response
+        except UNREADABLE:
+            return BookFrame(text_in(message.response, "market"))
+        return SocketSeed(book.market, book.bids, book.asks, book.nonce, book.timestamp)
+    if message.event == CHANNEL:
+        return BookFrame(message.market)
+    if message.event == "subscribed" and isinstance(message.subscriptions, dict):
+        return Accepted(texts_of(message.subscriptions.get(CHANNEL)))
+    return Ignored(known=message.event == "unsubscribed")
+
+
+def _failed(message: Control) -> Event:
+    words = short(message.error)
+    if message.code in TOO_MANY:
+        return SlowDown(words)
+    if message.action == SEED:
+        return SeedRefused(message.market, words)
+    if message.action == "unsubscribe":
+        return Ignored(known=True)
+    return Rejected(words)
+
+
+def subscribe(names: Sequence[str], number: int, *, action: str = "subscribe") -> object:
+    """Ask for the deltas of markets."""
+    return {"action": action, "channels": [{"name": CHANNEL, "markets": names}]}
+
+
+def request(names: Sequence[str], number: int) -> object:
+    """Ask for the whole book of a market."""
+    return {"action": SEED, "requestId": number, "market": names[0], "depth": SEED_LEVELS}
+
+
+def join(instrument: Instrument) -> Join:
+    """Seed a book on the socket."""
+    return Join(Fetch(instrument, ""), SEED_LEVELS, restarts=True)
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/v2/markets`; there are only spot markets."""
+    rows = decode(_listings, body, what="the markets")
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    return instrument_of(
+        "bitvavo",
+        row.market,
+        base=row.base,
+        quote=row.quote,
+        trading=row.status == "trading",
+        tick=row.tick or "",
+        lot=step_of(row.amount_decimals),
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=partial(subscribe, action="unsubscribe"),
+    track=join,
+    names_per_request=100,
+    request=request,
+)
+
+EXCHANGE: Final = Exchange(
+    name="bitvavo",
+    display="Bitvavo",
+    ws_url="wss://ws.bitvavo.com/v2/",
+    rest_url="https://api.bitvavo.com",
+    instruments_path="/v2/markets",
+    parse_instruments=parse_instruments,
+    connector=partial(SeededEngine, BOOKS),
+    depth=0,
+    limits=Limits(
+        topics=100,  # ours: each costs a point for its book
+        # Of 1000 points a minute for REST and sockets together; one too many blocks for 15 min.
+        messages=(Limit(600, 60.0, Scope.ADDRESS),),
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        fetches=(Limit(100, 60.0, Scope.ADDRESS),),  # only the instruments
+    ),
+    snapshot_s=60.0,  # the books of all markets are 45 s of requests at the pace above
+)

@@ -1,0 +1,286 @@
+"""Crypto.com spot (Exchange v1): 50 levels a side every 10 ms, snapshot on the socket.
+
+Page: https://exchange-docs.crypto.com/exchange/v1/rest-ws/index.html#book-instrument_name-depth.
+Frames of 2026-09 that others recorded agree, among them those of `BTC_USD`, and ccxt's
+`watchOrderBook` follows them in the same way.
+
+In step: `pu` of each delta equals the `u` before it; ids leap by thousands. A snapshot comes about
+1 s after a subscription. Repair is unsubscribe and subscribe.
+
+Frames:
+
+    {"id":1,"method":"subscribe","code":0,"channel":"book.BTC_USD.50"}                of each
+    {"id":-1,"method":"subscribe","code":0,"result":{"instrument_name":"BTC_USD",
+     "subscription":"book.BTC_USD.50","channel":"book","depth":50,"data":[{"asks":
+     [["2749.62","0.2008","2"]],"bids":[["2749.61","0.0786","2"]],"t":1790114273395,
+     "tt":1790114273346,"u":375554806244928,"cs":-1183713967}]}}
+    the same with "channel":"book.update" and "data":[{"update":{"asks":[["2750.20","0","0"]],
+     "bids":[]},"t":1790114273659,"tt":1790114273655,"u":375554807336512,"pu":375554807297984}]
+    {"id":11,"method":"subscribe","code":40003,"channel":"book.NO_PE.50","message":"Unknown symbol"}
+    {"id":9,"method":"subscribe","code":40107,"message":"Maximum subscriptions exceeded"}
+    {"id":1790114291578,"method":"public/heartbeat","code":0}
+
+Every 30 s comes `public/heartbeat`: the page wants an answer with the same id within 5 s, a client
+that never answers is dropped at the third. A book that does not change sends an empty update with
+`u == pu` about every 5 s: its heartbeat. A level that leaves the 50 is removed by a delta. 150
+levels are sent as whole books only, twice a second. The time of a frame is `t`, when it was sent.
+
+`cs` is a checksum whose rule is unpublished and not read. The page wants a `nonce`; requests
+without one were accepted. It advises to wait 1 s after connecting, because the first calendar
+second has only its share of the 100 messages: few are sent at once.
+
+Unconfirmed: the sentence for too many requests (the page has TOO_MANY_REQUESTS); how many
+connections an address may open; what an empty side looks like.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from onebook.core import Reader
+from onebook.exchanges.contract import (
+    NO_LEVELS,
+    ROWS_MAX,
+    Alive,
+    Exchange,
+    Ignored,
+    Instruments,
+    Output,
+    ProtocolError,
+    Send,
+    SlowDown,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+)
+from onebook.exchanges.frames import (
+    Sequence64,
+    decode,
+    instrument_of,
+    instruments_of,
+    short,
+    text_in,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.sync import Chain
+from onebook.model import Instrument
+
+DEPTH: Final = 50
+FREQUENCY_MS: Final = 10
+HEARTBEAT: Final = "public/heartbeat"
+TOO_MANY: Final = "TOO_MANY_REQUESTS"
+SPOT: Final = "CCY_PAIR"
+NO_PREVIOUS: Final = -1
+EMPTY: Final = (NO_LEVELS, Raw(NO_LEVELS))  # levels are bytes or Raw, as the core reads them
+
+
+class Levels(Struct, frozen=True, gc=False):
+    """Both sides of a change."""
+
+    bids: Raw
+    asks: Raw
+
+
+ABSENT: Final = Raw(b"")
+NO_CHANGE: Final = Levels(ABSENT, ABSENT)
+
+
+class Item(Struct, gc=False):
+    """A book, or a change of it: `update` has its levels."""
+
+    u: Sequence64
+    pu: Sequence64 = NO_PREVIOUS
+    t: int = UNTIMED
+    update: Levels = NO_CHANGE
+    bids: Raw = ABSENT
+    asks: Raw = ABSENT
+
+
+class Result(Struct, gc=False):
+    """What a frame brings."""
+
+    channel: str
+    subscription: str
+    data: tuple[Item, ...]
+
+
+class Data(Struct, gc=False):
+    """The frame of a book."""
+
+    result: Result
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    id: int = -1
+    method: str = ""
+    code: int = 0
+    channel: str = ""
+    message: str = ""
+    result: Any = None
+
+
+class Listing(Struct):
+    """A row of the instrument list."""
+
+    symbol: str
+    inst_type: str
+    base_ccy: str
+    quote_ccy: str
+    tradable: bool
+    price_tick_size: str = ""
+    qty_tick_size: str = ""
+
+
+class Rows(Struct):
+    """The rows of the instrument list."""
+
+    data: list[Raw]
+
+
+class Listings(Struct):
+    """The instrument list."""
+
+    code: int
+    result: Rows | None = None
+
+
+_read = Reader(Data).read
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(Listings).decode
+
+
+def channel(instrument: Instrument) -> str:
+    """Name the channel of an instrument, as its frames do."""
+    return f"book.{instrument.native}.{DEPTH}"
+
+
+def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book."""
+    message: Result = _read(frame).result
+    book = books.get(message.subscription)
+    if book is None:
+        return None
+    follow = FOLLOW.get(message.channel)
+    if follow is None:
+        raise ProtocolError(f"there is no channel {short(message.channel)!r}", book.instrument)
+    items = message.data
+    if len(items) == 1:
+        return follow(book, items[0])
+    return tuple(out for item in items for out in follow(book, item))
+
+
+def _changed(book: Chain, item: Item) -> tuple[Output, ...]:
+    """Follow a change; one without levels that leads nowhere is the heartbeat of its book."""
+    levels = item.update
+    if levels is NO_CHANGE:
+        raise ValueError("it has no levels")
+    bids, asks = levels.bids, levels.asks
+    if item.u == item.pu == book.last and bids in EMPTY and asks in EMPTY:
+        return (Alive(book.instrument),)
+    return book.delta(bids, asks, item.pu, item.u, item.t)
+
+
+def _replaced(book: Chain, item: Item) -> tuple[Output, ...]:
+    if item.bids is ABSENT or item.asks is ABSENT:
+        raise ValueError("it lacks a side")
+    return book.snapshot(item.bids, item.asks, item.u, item.t)
+
+
+FOLLOW: Final = {"book.update": _changed, "book": _replaced}
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    if message.method == HEARTBEAT:
+        answer = {"id": message.id, "method": "public/respond-heartbeat"}
+        return Send(msgspec.json.encode(answer), urgent=True)
+    if message.method == "unsubscribe":
+        return Ignored(known=True)
+    if message.code:
+        return _refused(message)
+    if text_in(message.result, "channel").startswith("book"):
+        return BookFrame(text_in(message.result, "subscription"))
+    if message.method == "subscribe" and message.channel.startswith("book."):
+        return Accepted([message.channel])
+    return Ignored(known=message.method == "subscribe" and message.result is None)
+
+
+def _refused(message: Control) -> Event:
+    """An error names its channel beside its words, or none."""
+    if TOO_MANY in message.message:
+        return SlowDown(short(message.message))
+    return Rejected(f"{message.message} {message.channel}".strip())
+
+
+def request(names: Sequence[str], number: int, *, method: str) -> object:
+    """Ask for channels, or for them no longer."""
+    params: dict[str, object] = {"channels": names}
+    if method == "subscribe":
+        params["book_subscription_type"] = "SNAPSHOT_AND_UPDATE"
+        params["book_update_frequency"] = FREQUENCY_MS
+    return {"id": number, "method": method, "params": params}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `public/get-instruments`."""
+    listings = decode(_listings, body, what="the instruments")
+    if listings.code or listings.result is None:
+        raise ProtocolError(f"the instruments are refused with code {listings.code}")
+    return instruments_of(listings.result.data, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    if row.inst_type != SPOT:
+        return None
+    return instrument_of(
+        "cryptocom",
+        row.symbol,
+        base=row.base_ccy,
+        quote=row.quote_ccy,
+        trading=row.tradable,
+        tick=row.price_tick_size,
+        lot=row.qty_tick_size,
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=partial(request, method="subscribe"),
+    unsubscribe=partial(request, method="unsubscribe"),
+    track=Chain,
+    names_per_request=100,
+    key=channel,
+)
+
+EXCHANGE: Final = Exchange(
+    name="cryptocom",
+    display="Crypto.com",
+    ws_url="wss://stream.crypto.com/exchange/v1/market",
+    rest_url="https://api.crypto.com",
+    instruments_path="/exchange/v1/public/get-instruments",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=DEPTH,
+    limits=Limits(
+        topics=200,  # of 400
+        messages=(Limit(10, 1.0),),  # of 100; see above
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        fetches=(Limit(100, 1.0, Scope.ADDRESS),),
+    ),
+    heartbeat_max_s=65.0,  # two of its own heartbeats
+    silence_max_s=15.0,  # three of its pings
+    quiet_max_s=20.0,  # four of the empty updates of an unchanged book
+)

@@ -1,0 +1,260 @@
+"""Currency codes that differ between exchanges: each exchange's code and ours.
+
+The same letters are different coins on different exchanges (REP on Kraken is the old token, MEME
+on Poloniex another coin than elsewhere), and one coin has several codes (XBT, XDG, UST on
+Bitfinex). Without a row an exchange's code is ours. A coin that has its usual code elsewhere has
+that code here; another coin under known letters has its name, without blanks and signs, in
+capitals. What no table knows the identity guard finds by price (`streams/identity.py`); an
+operator corrects a row by `feeds.overrides.<exchange>.currencies`.
+
+Rows were taken over as facts from ccxt 4.5.90, `commonCurrencies` of the exchange's class
+(https://github.com/ccxt/ccxt, 2026-11), where a row names no other source. Left out are codes
+that are only in ccxt for deposits (USDTTRON), for derivatives (USTF0) and for Kraken's asset ids
+(XXBT, ZUSD), which no spot list has. Exchanges delist and rename: a row for a code that an
+exchange no longer lists does nothing, and those of Poloniex, HTX, Gate and HitBTC are the oldest.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+# Codes that mean the same wherever an exchange has no row of its own for them.
+EVERYWHERE: Final = {
+    "XBT": "BTC",
+    "BCHSV": "BSV",
+}
+
+# HitBTC and Bequant are one engine with one list of currencies.
+_HITBTC: Final = {
+    "AUTO": "CUBE",
+    "BDP": "BIDIPASS",
+    "BET": "DAOCASINO",
+    "BIT": "BITREWARDS",
+    "BOX": "BOXTOKEN",
+    "CPT": "CRYPTAUR",  # CPT elsewhere is Contents Protocol
+    "GET": "THEMIS",
+    "GMT": "GMTTOKEN",
+    "HSR": "HC",
+    "IQ": "IQCASH",
+    "LNC": "LINKERCOIN",
+    "PLA": "PLAYCHIP",
+    "PNT": "PENTA",
+    "SBTC": "SUPERBITCOIN",
+    "STEPN": "GMT",
+    "STX": "STOX",
+    "TV": "TOKENVILLE",
+    "XMT": "MTL",
+    "XPNT": "PNT",
+}
+
+TABLE: Final[Mapping[str, Mapping[str, str]]] = {
+    "bequant": _HITBTC,
+    "binance": {
+        "YOYO": "YOYOW",
+    },
+    "binanceus": {
+        "YOYO": "YOYOW",
+    },
+    "bingx": {
+        "NAP": "$NAP",  # the NAP of Solana
+        "OMNI": "OMNICAT",
+        "SNOW": "SNOWMAN",  # SNOW elsewhere is SnowSwap
+        "TRUMP": "TRUMPMAGA",
+        "TRUMPSOL": "TRUMP",
+    },
+    "bitfinex": {
+        "ALG": "ALGO",
+        "AMP": "AMPL",
+        "ATO": "ATOM",
+        "BCHABC": "XEC",
+        "BCHN": "BCH",
+        "DAT": "DATA",
+        "DOG": "MDOGE",  # a millionth of DOGE
+        "DSH": "DASH",
+        "EDO": "PNT",
+        "EUS": "EURS",
+        "EUT": "EURT",
+        "HTX": "HT",
+        "IDX": "ID",
+        "IOT": "IOTA",
+        "IQX": "IQ",
+        "LUNA": "LUNC",
+        "LUNA2": "LUNA",
+        "MNA": "MANA",
+        "ORS": "ORSGROUP",
+        "PAS": "PASS",
+        "QSH": "QASH",
+        "QTM": "QTUM",
+        "RBT": "RBTC",
+        "SNG": "SNGLS",
+        "STJ": "STORJ",
+        "TERRAUST": "USTC",
+        "TSD": "TUSD",
+        "UDC": "USDC",
+        "UST": "USDT",  # Tether; Terra's UST is TERRAUST
+        "VSY": "VSYS",
+        "WAX": "WAXP",
+        "XCH": "XCHF",
+        "YGG": "YEED",
+        "YYW": "YOYOW",
+        "ZBT": "ZB",
+    },
+    "bitget": {
+        "APX": "ASTROPEPEX",
+        "DEGEN": "DEGENREBORN",
+        "EVA": "EVADORE",  # EVA elsewhere is EverValue Coin
+        "JADE": "JADEPROTOCOL",
+        "OMNI": "BITGETOMNI",  # not Omni Network; has no other name than omni
+        "TONCOIN": "TON",
+    },
+    "bithumb": {
+        "FTC": "FTC2",
+        "SOC": "SODACOIN",
+    },
+    "bitstamp": {
+        "UST": "USTC",
+    },
+    "bitvavo": {
+        "MIOTA": "IOTA",
+    },
+    "coinbase": {
+        "CGLD": "CELO",
+    },
+    "cryptocom": {
+        "USD_STABLE_COIN": "USDC",
+    },
+    "gate": {
+        "88MPH": "MPH",
+        "ASS": "ASSF",
+        "AXIS": "AXISDEFI",
+        "BIFI": "BITCOINFILE",  # BIFI elsewhere is Beefy Finance
+        "BOX": "DEFIBOX",
+        "BYN": "BEYONDFI",
+        "EGG": "GOOSEFINANCE",
+        "GTC": "GAMECOM",  # GTC elsewhere is Gitcoin
+        "GTC_BSC": "GAMECOM_BSC",
+        "GTC_HT": "GAMECOM_HT",
+        "HIT": "HITCHAIN",
+        "MM": "MILLION",  # MM elsewhere is MilliMeter
+        "MPH": "MORPHER",  # MPH elsewhere is 88MPH
+        "ORT": "XREATORS",
+        "POINT": "GATEPOINT",
+        "RAI": "RAIREFLEXINDEX",  # RAI elsewhere is RAI Finance
+        "SBTC": "SUPERBITCOIN",
+        "TNC": "TRINITYNETWORKCREDIT",
+        "TRAC": "TRACO",  # TRAC elsewhere is OriginTrail
+        "VAI": "VAIOT",
+    },
+    "hitbtc": _HITBTC,
+    "htx": {
+        "BIFI": "BITCOINFILE",  # BIFI elsewhere is Beefy Finance
+        "FUD": "FTXUSERSDEBT",
+        "GET": "THEMIS",  # GET elsewhere is GET Protocol
+        "GTC": "GAMECOM",  # GTC elsewhere is Gitcoin
+        "HIT": "HITCHAIN",
+        "NGL": "GFNGL",
+        "PNT": "PENTA",  # PNT elsewhere is pNetwork
+        "SBTC": "SUPERBITCOIN",
+        "SOUL": "SOULSAVER",
+    },
+    "independentreserve": {
+        "PLA": "PLAYCHIP",
+    },
+    "kraken": {
+        "LUNA": "LUNC",  # kept its code when Terra was split
+        "LUNA2": "LUNA",
+        "REP": "REPV1",
+        "REPV2": "REP",
+        "UST": "USTC",
+        "XBT": "BTC",
+        "XDG": "DOGE",
+    },
+    "kucoin": {
+        "ALT": "APTOSLAUNCHTOKEN",
+        "BIFI": "BIFIF",
+        "FUD": "FTXUSERSDEBT",
+        "KALT": "ALT",  # AltLayer
+        "VAI": "VAIOT",
+        "WAX": "WAXP",
+    },
+    "lbank": {
+        "HIT": "HIVER",
+        "PNT": "PENTA",
+        "VET_ERC20": "VEN",
+        "XBT": "XBT",  # another coin than Bitcoin
+    },
+    "mexc": {
+        "BEYONDPROTOCOL": "BEYOND",
+        "BIFI": "BIFIF",
+        "BYN": "BEYONDFI",
+        "COFI": "COFIX",  # COFI elsewhere is CoinFi
+        "DFI": "DFISTARTER",
+        "DFT": "DFUTURE",
+        "EGC": "EGORASCREDIT",
+        "FLUX": "FLUX1",
+        "FLUX1": "FLUX",
+        "FREE": "FREEROSSDAO",  # FREE elsewhere is FREE Coin
+        "GAS": "GASDAO",
+        "GASNEO": "GAS",
+        "GMT": "GMTTOKEN",  # GMT elsewhere is STEPN's
+        "HERO": "STEPHERO",  # HERO elsewhere is Metahero
+        "MIMO": "MIMOSA",
+        "PROS": "PROSFINANCE",  # PROS elsewhere is Prosper
+        "SIN": "SINCITYTOKEN",
+        "SOUL": "SOULSWAP",
+        "STEPN": "GMT",
+        "XBT": "XBT",  # another coin than Bitcoin
+    },
+    "okx": {
+        "AE": "AET",  # the ERC-20 token of Aeternity
+    },
+    "okxus": {
+        "AE": "AET",
+    },
+    "poloniex": {
+        "AIR": "AIRCOIN",
+        "APH": "APHRODITECOIN",
+        "BCC": "BTCTALKCOIN",
+        "BDG": "BADGERCOIN",
+        "BTM": "BITMARK",
+        "CON": "COINO",
+        "GOLD": "GOLDEAGLES",
+        "GPUC": "GPU",
+        "HOT": "HOTCOIN",
+        "ITC": "INFORMATIONCOIN",
+        "KEY": "KEYCOIN",
+        "MASK": "NFTXHASHMASKSINDEX",
+        "MEME": "DEGENERATORMEME",
+        "PLX": "PARALLAXCOIN",
+        "REPV2": "REP",
+        "SOC": "SOCC",
+        "STR": "XLM",
+        "TRADE": "UNITRADE",
+        "UST": "USTC",
+        "XAP": "APICOIN",
+    },
+    "upbit": {
+        "TON": "TOKAMAKNETWORK",  # TON elsewhere is Toncoin
+    },
+}
+
+_NO_ROWS: Final[Mapping[str, str]] = {}
+
+
+def symbol_of(exchange: str, codes: str, own: Mapping[str, str] = _NO_ROWS) -> str:
+    """Translate a pair of an exchange's currency codes (`XBT/USDT`) into our symbol.
+
+    Args:
+        exchange: The CCXT id.
+        codes: Base and quote, in capitals.
+        own: The operator's rows for this exchange, which win.
+    """
+    rows = TABLE.get(exchange, _NO_ROWS)
+    base, _, quote = codes.partition("/")
+    return f"{_ours(base, own, rows)}/{_ours(quote, own, rows)}"
+
+
+def _ours(code: str, *tables: Mapping[str, str]) -> str:
+    for table in (*tables, EVERYWHERE):
+        if code in table:
+            return table[code]
+    return code

@@ -1,0 +1,242 @@
+"""Deribit spot: the whole book, changes every 100 ms, snapshot on the socket.
+
+Page: https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval
+
+In step: each change's `prev_change_id` is the `change_id` before it; a snapshot has none and comes
+only after a subscription. Repair is unsubscribe and subscribe.
+
+Frames (JSON-RPC 2.0):
+
+    {"jsonrpc":"2.0","id":2,"result":["book.BTC_USDC.100ms"],"testnet":false}
+    {"jsonrpc":"2.0","method":"subscription","params":{"channel":"book.BTC_USDC.100ms","data":{
+     "type":"snapshot","timestamp":1655395057025,"instrument_name":"BTC_USDC",
+     "change_id":1550694837,"bids":[["new",20987.0,0.487]],"asks":[["new",20999.0,0.092]]}}}
+     then "type":"change","prev_change_id":1550694837,"bids":[["delete",20975.0,0.0]]
+    {"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params","data":{
+     "reason":"value must be a list","param":"channels"}}}
+    {"jsonrpc":"2.0","method":"heartbeat","params":{"type":"heartbeat"}}
+     or "type":"test_request", to be answered by a `public/test` request
+
+Heartbeats come because we ask for them (`public/set_heartbeat`, every 10 s at the least); an
+unanswered `test_request` ends the connection. The result of a request lists the channels that
+were accepted: unknown ones are missing there and stay silent. A request too many (10028) ends the
+connection too. Rows with `is_cbe_routed` are left out: their orders are matched at Coinbase, whose
+books are merged already. `raw` needs a login, `agg2` comes about every second.
+
+ccxt watchOrderBook agrees on frames (without checking the ids), nautilus_trader on frames.
+Unconfirmed: that heartbeats come while data does; what a subscription costs (ours: 3 a second); the
+gateway at drb.coinbase.com, which was to take over derivatives in 2026-09.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from onebook.core import LevelShape, Reader
+from onebook.exchanges.contract import (
+    ROWS_MAX,
+    Alive,
+    Exchange,
+    Ignored,
+    Instruments,
+    Output,
+    ProtocolError,
+    Send,
+    SlowDown,
+)
+from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.frames import (
+    Sequence64,
+    decode,
+    instrument_of,
+    instruments_of,
+    plain_step,
+    short,
+    text_in,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.sync import Chain
+from onebook.model import Instrument
+
+LEVELS: Final = LevelShape.rows(price=1, amount=2)
+HEARTBEAT_S: Final = 10
+TOO_MANY_REQUESTS: Final = 10028
+SPOT: Final = "spot"
+
+VERSION: Final = {"jsonrpc": "2.0"}
+HEARTBEATS: Final = VERSION | {
+    "id": 0,  # requests of books are numbered from 1
+    "method": "public/set_heartbeat",
+    "params": {"interval": HEARTBEAT_S},
+}
+TEST: Final = Send(
+    msgspec.json.encode(VERSION | {"id": 0, "method": "public/test", "params": {}}), urgent=True
+)
+
+
+class Book(Struct, gc=False):
+    """A book or a change of it."""
+
+    type: str
+    change_id: Sequence64
+    bids: Raw
+    asks: Raw
+    prev_change_id: Sequence64 = -1
+    timestamp: int = UNTIMED
+
+
+class Params(Struct, gc=False):
+    """What a notification is about."""
+
+    channel: str
+    data: Book
+
+
+class Data(Struct, gc=False):
+    """The frame of a book."""
+
+    params: Params
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    id: int | str | None = None
+    method: str = ""
+    params: Any = None
+    result: Any = None
+    error: Any = None
+
+
+class Listing(Struct):
+    """A row of the instrument list."""
+
+    instrument_name: str
+    base_currency: str
+    quote_currency: str
+    kind: str
+    is_active: bool = True
+    routed: bool = field(name="is_cbe_routed", default=False)
+    tick_size: float | None = None
+    min_trade_amount: float | None = None
+
+
+class Listings(Struct):
+    """The instrument list."""
+
+    result: list[Raw]
+
+
+_read = Reader(Data).read
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(Listings).decode
+
+
+def topic(instrument: Instrument) -> str:
+    """Name the subscription of an instrument."""
+    return f"book.{instrument.native}.100ms"
+
+
+def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book."""
+    message: Data = _read(frame)
+    change = message.params.data
+    book = books.get(message.params.channel)
+    if book is None:
+        return None
+    bids, asks, at = change.bids, change.asks, change.timestamp
+    if change.type == "change":
+        return book.delta(bids, asks, change.prev_change_id, change.change_id, at)
+    if change.type == "snapshot":
+        return book.snapshot(bids, asks, change.change_id, at)
+    raise ProtocolError(f"a book has no type {short(change.type)!r}", book.instrument)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    match message.method:
+        case "subscription":
+            name = text_in(message.params, "channel")
+            return BookFrame(name) if name.startswith("book.") else Ignored(known=False)
+        case "heartbeat":
+            asked = text_in(message.params, "type") == "test_request"
+            return TEST if asked else Alive()
+    if message.error is not None:
+        return _refused(message.error, message.id)
+    if isinstance(message.result, list) and message.result:
+        return Accepted(number=message.id)
+    return Ignored(known=message.result is not None)
+
+
+def _refused(error: Any, number: int | str | None) -> Event:
+    """Read an error; the reason is in `data`, where there is one."""
+    match error:
+        case {"code": code, "message": str(words)}:
+            if code == TOO_MANY_REQUESTS:
+                return SlowDown(short(words))
+            return Rejected(f"{words} {text_in(error.get('data'), 'reason')}".rstrip(), number)
+    return Rejected(short(error), number)
+
+
+def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -> object:
+    """Ask for books."""
+    params = {"channels": names}
+    return VERSION | {"id": number, "method": f"public/{method}", "params": params}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `public/get_instruments`."""
+    rows = decode(_listings, body, what="the instruments").result
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    if row.kind != SPOT or row.routed:
+        return None
+    return instrument_of(
+        "deribit",
+        row.instrument_name,
+        base=row.base_currency,
+        quote=row.quote_currency,
+        trading=row.is_active,
+        tick=plain_step(row.tick_size),
+        lot=plain_step(row.min_trade_amount),
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=partial(subscribe, method="unsubscribe"),
+    track=partial(Chain, snapshot_shape=LEVELS, delta_shape=LEVELS),
+    names_per_request=100,  # of 500
+    key=topic,
+    configure=HEARTBEATS,
+)
+
+EXCHANGE: Final = Exchange(
+    name="deribit",
+    display="Deribit",
+    ws_url="wss://www.deribit.com/ws/api/v2",
+    rest_url="https://www.deribit.com",
+    instruments_path="/api/v2/public/get_instruments?currency=any&kind=spot",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=0,
+    limits=Limits(
+        topics=100,  # ours: of 500 channels in one request
+        messages=(Limit(20, 1.0, Scope.ADDRESS),),
+        requests=(Limit(3, 1.0, Scope.ADDRESS),),
+        connects=(Limit(1, 1.0, Scope.ADDRESS),),  # ours: the page states none
+        fetches=(Limit(1, 1.0, Scope.ADDRESS),),
+        connections=32,
+    ),
+    silence_max_s=2.5 * HEARTBEAT_S,
+    heartbeat_max_s=2.5 * HEARTBEAT_S,
+)

@@ -1,0 +1,231 @@
+"""Gate spot: 400 levels a side every 100 ms, snapshot on the socket.
+
+Page: https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api. The page's mirrors of
+2025 and 2026 agree, and so does a recorded delta of 2026-06 (U 38149401423, u 38149401433).
+
+In step: `U` of each delta is the last `u + 1`; a frame with `full` replaces the book whenever it
+comes. Repair is unsubscribe and subscribe: a stream that is subscribed already is refused.
+
+Frames:
+
+    {"channel":"spot.obu","result":{"t":1747054612673,"full":true,"s":"ob.BTC_USDT.400",
+     "u":73777715168,"b":[["104027.1","5.09"]],"a":[["104027.2","0.44"]]},"time_ms":1747054612848}
+    {"channel":"spot.obu","result":{"t":1747054612695,"s":"ob.BTC_USDT.400","U":73777715169,
+     "u":73777715212,"b":[["104024.5","1.03"]],"a":[["104027.2","0"]]},"time_ms":1747054612925}
+    {"time":1747054611,"id":1,"channel":"spot.obu","event":"subscribe",
+     "payload":["ob.BTC_USDT.400"],"result":{"status":"success"}}
+    the same with "error":{"code":2,"message":"Alert sub ob.BTC_USDT.400"} where it is repeated
+
+The time of a frame is `t`, when the book was made; `time_ms`, when it was sent, is up to 0.2 s
+later. A side without changes may be absent. The server pings by the WebSocket protocol, so that
+`spot.ping` is not needed. Requests carry one stream each: a client reports that of several in one
+request only some were subscribed.
+
+Unconfirmed: the page wants the time of a request within 60 s of its own, but its examples of this
+channel send a constant and are accepted, as requests to public channels without any time are by
+clients in use; what is said to an unknown pair here ("unknown currency pair: X" on other channels)
+and to too many requests; whether a level that leaves the 400 is always told as removed; limits of
+connections and requests: Gate said in 2022 that there are none, and advised 100 connections.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from onebook.core import Reader
+from onebook.exchanges.contract import (
+    NO_LEVELS,
+    ROWS_MAX,
+    Exchange,
+    Ignored,
+    Instruments,
+    Output,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+)
+from onebook.exchanges.frames import (
+    Sequence64,
+    decode,
+    instrument_of,
+    instruments_of,
+    step_of,
+    text_in,
+    texts_of,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.sync import Chain
+from onebook.model import Instrument
+
+CHANNEL: Final = "spot.obu"
+PONG: Final = "spot.pong"
+DEPTH: Final = 400
+REQUEST_TIME_S: Final = 123_456  # the constant of the page's examples
+REPEATED: Final = "Alert sub"
+UNTRADABLE: Final = "untradable"
+PREMARKET: Final = "premium"
+NO_CHANGE: Final = Raw(NO_LEVELS)
+ABSENT: Final = Raw(b"")
+TRUE: Final = (b"true", Raw(b"true"))  # raw text is bytes or Raw, as the core reads it
+
+
+class Book(Struct, gc=False):
+    """A book or a change of it."""
+
+    stream: str = field(name="s")
+    final: Sequence64 = field(name="u")
+    first: Sequence64 = field(name="U", default=0)
+    full: Raw = ABSENT  # the core reads no booleans
+    bids: Raw = field(name="b", default=NO_CHANGE)
+    asks: Raw = field(name="a", default=NO_CHANGE)
+    at: int = field(name="t", default=UNTIMED)
+
+
+class Data(Struct, gc=False):
+    """The frame of a book."""
+
+    channel: str
+    result: Book
+
+
+class Failure(Struct):
+    """Why a request is refused."""
+
+    message: str = ""
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    channel: str = ""
+    event: str = ""
+    id: Sequence64 | None = None
+    payload: Any = None
+    error: Failure | None = None
+    result: Any = None
+
+
+class Listing(Struct):
+    """A row of the instrument list."""
+
+    id: str
+    base: str
+    quote: str
+    trade_status: str
+    precision: int | None = None
+    amount_precision: int | None = None
+    type: str = ""
+
+
+_read = Reader(Data).read
+_control = msgspec.json.Decoder(Control).decode
+_rows = msgspec.json.Decoder(list[Raw]).decode
+
+
+def stream(instrument: Instrument) -> str:
+    """Name the stream of an instrument, as its frames do."""
+    return f"ob.{instrument.native}.{DEPTH}"
+
+
+def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book."""
+    message: Data = _read(frame)
+    change = message.result
+    book = books.get(change.stream)
+    if book is None or message.channel != CHANNEL:
+        return None
+    if change.full in TRUE:
+        return book.snapshot(change.bids, change.asks, change.final, change.at)
+    if not 0 < change.first <= change.final:
+        raise ValueError(f"the ids {change.first} to {change.final} are no range")
+    return book.delta(change.bids, change.asks, change.first - 1, change.final, change.at)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    if message.channel not in (CHANNEL, ""):
+        return Ignored(known=message.channel == PONG)
+    if message.event == "unsubscribe":
+        return Ignored(known=True)
+    names = texts_of(message.payload)
+    if message.error is not None:
+        words = message.error.message
+        return Rejected(
+            words if message.id else " ".join([words, *names]),
+            message.id,
+            repeated=words.startswith(REPEATED),
+        )
+    if message.event == "subscribe":
+        return Accepted(number=message.id) if message.id else Accepted(names)
+    return BookFrame(text_in(message.result, "s")) if message.channel else Ignored(known=False)
+
+
+def request(names: Sequence[str], number: int, *, event: str) -> object:
+    """Ask for streams, or for them no longer."""
+    return {
+        "time": REQUEST_TIME_S,
+        "id": number,
+        "channel": CHANNEL,
+        "event": event,
+        "payload": names,
+    }
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/api/v4/spot/currency_pairs`; coins that are not issued yet are left out."""
+    rows = decode(_rows, body, what="the instruments")
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    if row.type == PREMARKET:
+        return None
+    return instrument_of(
+        "gate",
+        row.id,
+        base=row.base,
+        quote=row.quote,
+        trading=row.trade_status != UNTRADABLE,
+        tick=step_of(row.precision),
+        lot=step_of(row.amount_precision),
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=partial(request, event="subscribe"),
+    unsubscribe=partial(request, event="unsubscribe"),
+    track=Chain,
+    names_per_request=1,
+    key=stream,
+)
+
+EXCHANGE: Final = Exchange(
+    name="gate",
+    display="Gate",
+    ws_url="wss://api.gateio.ws/ws/v4/",
+    rest_url="https://api.gateio.ws",
+    instruments_path="/api/v4/spot/currency_pairs",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=DEPTH,
+    limits=Limits(
+        topics=100,  # ours: a client that reads too slowly is disconnected
+        messages=(Limit(50, 1.0),),  # ours: the page states none
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
+        fetches=(Limit(100, 10.0, Scope.ADDRESS),),  # of 200 for each path
+        connections=100,
+    ),
+    former_names=("gateio",),
+)

@@ -1,0 +1,189 @@
+"""Gemini spot: the whole book, changes every 100 ms, snapshot on the socket.
+
+Page: https://developer.gemini.com/websocket/streams
+
+In step: `U` of each change is the `u` before it, so frames overlap by one state. The first frame
+after a subscription is the whole book and has `U == u`; nothing else marks it. Repair is
+unsubscribe and subscribe.
+
+Frames:
+
+    {"e":"depthUpdate","E":1789456740173524809,"s":"btcusd","U":1764527605192163,
+     "u":1764527605192163,"b":[["77401.500","0.1200"]],"a":[["77402.000","0.0000"]]}   0 removes
+    {"id":"1","status":200}                            comes after the snapshots of its request
+    {"id":"1","status":400,"error":{"code":-1013,"msg":"Invalid stream name: xy@depth@100ms"}}
+
+The address asks for snapshots (`snapshot=-1`: all levels). One unknown name costs the whole
+request. A symbol's frames of `@depth` and of `@depth@100ms` look the same: only one of them is
+subscribed. The server pings every 20 s; a book that does not change is silent. In the list of
+symbols `quote_increment` is the step of prices and `tick_size` that of amounts.
+
+hummingbot reads the same list, but books of the archived v2 socket, as ccxt does. Unconfirmed: the
+numbers of spot books, as only perpetuals on the same socket were recorded (2026-09); that a
+subscription brings a snapshot again after an unsubscription; the words of -1003 (too many
+requests); how many streams a connection may have (20 were seen).
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from onebook.core import Reader
+from onebook.exchanges.contract import (
+    NOTHING,
+    ROWS_MAX,
+    Exchange,
+    Ignored,
+    Instruments,
+    Output,
+    SlowDown,
+)
+from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.frames import (
+    Sequence64,
+    decode,
+    instrument_of,
+    instruments_of,
+    plain_step,
+    short,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.sync import Chain
+from onebook.model import Instrument
+
+STREAM: Final = "@depth@100ms"
+UPDATE: Final = "depthUpdate"
+OK: Final = 200
+TOO_MANY_REQUESTS: Final = -1003
+SPOT: Final = "spot"
+TRADING: Final = ("open", "limit_only")
+
+
+class Update(Struct, gc=False, tag_field="e", tag=UPDATE):
+    """Changes of a book, or the whole book."""
+
+    native: str = field(name="s")
+    first: Sequence64 = field(name="U")
+    final: Sequence64 = field(name="u")
+    bids: Raw = field(name="b")
+    asks: Raw = field(name="a")
+    at: int = field(name="E", default=UNTIMED)
+
+
+class Problem(Struct):
+    """Why a request is refused."""
+
+    code: int = 0
+    msg: str = ""
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    id: int | str | None = None
+    status: int | None = None
+    error: Problem | None = None
+    event: Any = field(name="e", default=None)
+    native: Any = field(name="s", default=None)
+
+
+class Listing(Struct):
+    """A row of the instrument list."""
+
+    symbol: str
+    base_currency: str
+    quote_currency: str
+    status: str
+    product_type: str = SPOT
+    quote_increment: float | None = None
+    tick_size: float | None = None
+
+
+_read = Reader(Update).read
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(list[Raw]).decode
+
+
+def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book."""
+    message: Update = _read(frame)
+    book = books.get(message.native)
+    if book is None:
+        return None
+    first, final, last = message.first, message.final, book.last
+    if last is None:
+        if first != final:  # a late frame of the subscription before
+            return NOTHING
+        return book.snapshot(message.bids, message.asks, final, message.at)
+    previous = last if first <= last < final else first
+    return book.delta(message.bids, message.asks, previous, final, message.at)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    problem = message.error
+    if message.event == UPDATE:
+        return BookFrame(str(message.native))
+    if problem is not None and problem.code == TOO_MANY_REQUESTS:
+        return SlowDown(short(problem.msg))
+    if problem is not None:
+        return Rejected(problem.msg.replace(STREAM, ""), message.id, whole=True)
+    return Accepted(number=message.id) if message.status == OK else Ignored(known=False)
+
+
+def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -> object:
+    """Ask for books."""
+    return {"id": str(number), "method": method, "params": [name + STREAM for name in names]}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/v1/symbols/details/all`."""
+    rows = decode(_listings, body, what="the symbols")
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    if row.product_type != SPOT:
+        return None
+    return instrument_of(
+        "gemini",
+        row.symbol.lower(),  # as frames spell it; the list has capitals
+        base=row.base_currency,
+        quote=row.quote_currency,
+        trading=row.status in TRADING,
+        tick=plain_step(row.quote_increment),
+        lot=plain_step(row.tick_size),
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=partial(subscribe, method="unsubscribe"),
+    track=Chain,
+    names_per_request=20,
+)
+
+EXCHANGE: Final = Exchange(
+    name="gemini",
+    display="Gemini",
+    ws_url="wss://ws.gemini.com/?snapshot=-1",
+    rest_url="https://api.gemini.com",
+    instruments_path="/v1/symbols/details/all",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=0,
+    limits=Limits(
+        topics=50,  # ours: the page states none
+        messages=(Limit(10, 1.0),),  # ours: 7,000 weights in 10 s, the weight of a request unknown
+        connects=(Limit(300, 300.0, Scope.ADDRESS),),
+        fetches=(Limit(120, 60.0, Scope.ADDRESS),),
+    ),
+    silence_max_s=45.0,
+)

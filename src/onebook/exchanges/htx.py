@@ -1,0 +1,288 @@
+"""HTX spot: 150 levels a side every 100 ms, in gzip, seeded by a request on the same socket.
+
+Page: https://www.htx.com/en-us/opend/newApiPages/?id=7ec5362b-7773-11ed-9966-0242ac110003
+("Market By Price (incremental update)"; only the servers at `/feed` have this channel).
+
+In step: deltas are held from the acknowledgement on, the whole book is requested, and the first
+delta after it has its `seqNum` as `prevSeqNum`, as each later one has that of the delta before. A
+delta is the difference of two windows, so a whole book from between the two is requested again.
+
+Frames, each a binary message in gzip; the page's numbers are JSON numbers, small and large ones
+with an exponent:
+
+    {"id":"1","status":"ok","subbed":"market.btcusdt.mbp.150","ts":1489474081631}
+    {"ch":"market.btcusdt.mbp.150","ts":1573199608679,"tick":{"seqNum":100020146795,
+     "prevSeqNum":100020146794,"bids":[],"asks":[[645.14,26.75597395914065]]}}   0 removes
+    {"id":"id2","rep":"market.btcusdt.mbp.150","status":"ok","data":{"seqNum":100020142010,
+     "bids":[[618.37,71.594]],"asks":[[650.59,14.909733438479636]]}}             the whole book
+    {"status":"error","ts":1586323747018,"id":"2","err-code":"bad-request",
+     "err-msg":"invalid mbp.150.symbol linkusdt"}
+    {"ping":1492420473027}                        every 5 s, to be answered by the same as `pong`
+
+ccxt watchOrderBook agrees (topic, `req` on the socket, `prevSeqNum` equal to the last `seqNum`). A
+side that did not change is empty, or absent, which the page announces. Without any change an
+update with two empty sides comes every 100 ms: a heartbeat of that book, and no data. 400 levels
+have no `req` by the page; a level that leaves the 150 is sent as 0 (frames printed in 2023).
+Amounts are binary doubles with up to 18 decimals, `0.000508915855856983` beside `16.08`: together
+they would need more digits than a book holds (`DIGITS_MAX`). So amounts, and only they, are cut
+toward zero at the 8th decimal; what is above zero and below 10^-8 is shown as 10^-8. Of the ten
+books recorded in 2021 one has amounts of 9 digits before the point and of 11 behind it: a cut at
+the 12th decimal would not hold it.
+
+Unconfirmed: the close after two unanswered pings (the page) or four (other products); how many
+topics a socket may have; the limit of frames other than `req`, which is one every 100 ms; that a
+display name in the list is the name that others use for the coin; the age limit of a connection.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from onebook.core import LevelShape, Reader
+from onebook.exchanges.contract import (
+    NO_LEVELS,
+    ROWS_MAX,
+    Alive,
+    Delta,
+    Exchange,
+    Fetch,
+    FrameForm,
+    Ignored,
+    Instruments,
+    Output,
+    ProtocolError,
+    Send,
+    SlowDown,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    SeededEngine,
+    SeedRefused,
+    SocketSeed,
+)
+from onebook.exchanges.frames import (
+    UNREADABLE,
+    Sequence64,
+    decode,
+    instrument_of,
+    instruments_of,
+    short,
+    step_of,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.sync import Join
+from onebook.model import Instrument
+
+LEVELS: Final = 150
+AMOUNTS_CUT: Final = LevelShape.rows(amount_decimals=8)
+ABSENT: Final = Raw(NO_LEVELS)
+EMPTY: Final = (NO_LEVELS, ABSENT)  # levels are bytes or Raw, as the core reads them
+TOO_MANY: Final = "429 too many request"
+NOT_SUBSCRIBED: Final = "unsub with not subbed topic"
+ONLINE: Final = "online"
+
+
+class Tick(Struct, gc=False):
+    """Changes of a book."""
+
+    sequence: Sequence64 = field(name="seqNum")
+    previous: Sequence64 = field(name="prevSeqNum")
+    bids: Raw = ABSENT
+    asks: Raw = ABSENT
+
+
+class Update(Struct, gc=False):
+    """The frame of a delta."""
+
+    ch: str
+    tick: Tick
+    ts: int = UNTIMED
+
+
+class Depth(Struct):
+    """A whole book."""
+
+    sequence: Sequence64 = field(name="seqNum")
+    bids: Raw
+    asks: Raw
+
+
+class Whole(Struct):
+    """The frame of a whole book."""
+
+    data: Depth
+    ts: int = UNTIMED
+
+
+class Control(Struct, rename="kebab"):
+    """Every frame that is not a delta."""
+
+    id: str | int | None = None
+    ping: Sequence64 | None = None
+    status: str = ""
+    subbed: str = ""
+    unsubbed: str = ""
+    rep: str = ""
+    ch: str = ""
+    err_msg: str = ""
+
+
+class Listing(Struct):
+    """A row of the instrument list."""
+
+    native: str = field(name="sc")
+    base: str = field(name="bcdn")
+    quote: str = field(name="qcdn")
+    state: str
+    enabled: bool = field(name="te")
+    price_decimals: int | None = field(name="tpp", default=None)
+    amount_decimals: int | None = field(name="tap", default=None)
+
+
+class Listings(Struct):
+    """The instrument list."""
+
+    data: list[Raw]
+    status: str = "ok"
+
+
+_read = Reader(Update).read
+_whole = msgspec.json.Decoder(Whole).decode
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(Listings).decode
+
+
+def topic(instrument: Instrument) -> str:
+    """Name the channel of an instrument, as its frames do."""
+    return f"market.{instrument.native}.mbp.{LEVELS}"
+
+
+def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a delta."""
+    message: Update = _read(frame)
+    book = books.get(message.ch)
+    if book is None:
+        return None
+    tick = message.tick
+    bids, asks = tick.bids, tick.asks
+    if bids is ABSENT and asks is ABSENT:
+        raise ValueError("it has neither bids nor asks")
+    outputs = book.delta(tick.previous + 1, tick.sequence, bids, asks, message.ts)
+    if bids in EMPTY and asks in EMPTY and outputs and type(outputs[0]) is Delta:
+        return (Alive(book.instrument),)
+    return outputs
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not a delta."""
+    message = decode(_control, frame, what="a frame")
+    if message.ping is not None:
+        return Send(msgspec.json.encode({"pong": message.ping}), urgent=True)
+    if message.status == "error":
+        return _failed(message)
+    if message.rep:
+        try:
+            whole = _whole(frame)
+        except UNREADABLE:
+            return BookFrame(message.rep)
+        book = whole.data
+        return SocketSeed(message.rep, book.bids, book.asks, book.sequence, whole.ts)
+    if message.subbed:
+        return Accepted(number=message.id)
+    if message.ch.endswith(f".mbp.{LEVELS}"):
+        return BookFrame(message.ch)
+    return Ignored(known=bool(message.unsubbed))
+
+
+def _failed(message: Control) -> Event:
+    words = short(message.err_msg)
+    if TOO_MANY in words:
+        return SlowDown(words)
+    if words == NOT_SUBSCRIBED:
+        return Ignored(known=True)
+    if isinstance(message.id, str) and not message.id.isdecimal():
+        return SeedRefused(message.id, words)  # requests for a book have its topic as their id
+    return Rejected(words, message.id)
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for a topic."""
+    return {"sub": names[0], "id": str(number)}
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    """Ask for it no longer."""
+    return {"unsub": names[0], "id": str(number)}
+
+
+def request(names: Sequence[str], number: int) -> object:
+    """Ask for the whole book of a topic."""
+    return {"req": names[0], "id": names[0]}
+
+
+def join(instrument: Instrument) -> Join:
+    """Seed a book on the socket: the window is kept in step by what enters and leaves it."""
+    return Join(
+        Fetch(instrument, ""), exact=True, snapshot_shape=AMOUNTS_CUT, delta_shape=AMOUNTS_CUT
+    )
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/v2/settings/common/symbols`; contracts have a list and hosts of their own."""
+    listings = decode(_listings, body, what="the symbols")
+    if listings.status != "ok":
+        raise ProtocolError(f"the symbols are refused with status {short(listings.status)}")
+    return instruments_of(listings.data, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    return instrument_of(
+        "htx",
+        row.native,
+        base=row.base,
+        quote=row.quote,
+        trading=row.enabled and row.state == ONLINE,
+        tick=step_of(row.price_decimals),
+        lot=step_of(row.amount_decimals),
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=join,
+    names_per_request=1,
+    key=topic,
+    request=request,
+)
+
+EXCHANGE: Final = Exchange(
+    name="htx",
+    display="HTX",
+    ws_url="wss://api.huobi.pro/feed",
+    rest_url="https://api.huobi.pro",
+    instruments_path="/v2/settings/common/symbols",
+    parse_instruments=parse_instruments,
+    connector=partial(SeededEngine, BOOKS),
+    depth=LEVELS,
+    frames=FrameForm.COMPRESSED,
+    limits=Limits(
+        topics=50,  # each is ten frames a second; the page warns of many
+        messages=(Limit(1, 0.15),),  # `req` once in 100 ms
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),
+        fetches=(Limit(300, 60.0, Scope.ADDRESS),),  # only the instruments
+    ),
+    heartbeat_max_s=15.0,  # three of the server's pings
+    snapshot_s=60.0,  # the books of a full socket are a hundred requests at the pace above
+    former_names=("huobi", "huobipro"),
+)

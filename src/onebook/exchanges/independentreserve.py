@@ -1,0 +1,206 @@
+"""Independent Reserve spot: 100 levels a side in real time, snapshot on the socket.
+
+Page: https://www.independentreserve.com/features/api (REST); the aggregated book channel is on no
+page. It was recorded in 2026-09, and ccxt watchOrderBook reads it.
+
+In step: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
+after it: bids, then asks, price and volume with eight decimals, without the point and without
+zeros before it, unsigned. Levels pushed out of the depth are not deleted by the exchange, so the
+book is cut there (`Exchange.truncate`). Repair is unsubscribe and subscribe.
+
+Frames:
+
+    {"Event":"Subscriptions","Data":["btc-usd","eth-usd"],"Time":1676157556223}   all of the socket
+    {"Channel":"orderbook/100/eth/usd","Event":"OrderBookSnapshot","Time":1676150558254,"Data":{
+     "Bids":[{"Price":2198.09,"Volume":0.16143952}],"Offers":[{"Price":2201.25,"Volume":15}],
+     "Crc32":1519697650}}                                  then "OrderBookChange"; volume 0 removes
+    {"Event":"Heartbeat","Time":1676156208182}             about one a second where nothing is sent
+    {"Event":"Error","Data":"...","Time":1676157556223}    an unknown code in a request
+
+The depth is in the address. A code in a frame is in small letters, and btc where xbt is asked for.
+Pairs that are no market are acknowledged and silent. Changes may come before the snapshot. Beyond
+about 40 pairs on a socket the exchange's own checksums fail. Each coin has one book, shown in four
+currencies: its list names coins, and only US dollars are followed, which most others have too.
+
+A book can be crossed by levels that REST does not show, with a checksum that agrees (seen in AUD):
+it is not shown then. Unconfirmed: how `Subscriptions` spells the pairs of this channel (both ways
+seen elsewhere are read); the text of an `Error`; every limit, as no page states any.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape, Reader
+from onebook.exchanges.contract import (
+    NOTHING,
+    ROWS_MAX,
+    Alive,
+    Exchange,
+    Guard,
+    Ignored,
+    Instruments,
+    Output,
+    ProtocolError,
+    Verify,
+)
+from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.frames import (
+    Checksum,
+    decode,
+    instrument_of,
+    instruments_of,
+    short,
+    step_of,
+    texts_of,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.sync import Unnumbered
+from onebook.model import Instrument
+
+DEPTH: Final = 100
+CHANNEL: Final = f"orderbook/{DEPTH}/"
+LEVELS: Final = LevelShape.objects(price="Price", amount="Volume")
+CHECKSUM: Final = ChecksumLayout(10, ChecksumOrder.BIDS_ASKS, ChecksumNumber.DIGITS, decimals=8)
+QUOTE: Final = "usd"
+SOCKET_CODES: Final = {"xbt": "btc"}
+
+
+class Book(Struct, gc=False):
+    """A book or a change of it."""
+
+    bids: Raw = field(name="Bids")
+    asks: Raw = field(name="Offers")
+    checksum: Checksum = field(name="Crc32")
+
+
+class Data(Struct, gc=False):
+    """The frame of a book."""
+
+    channel: str = field(name="Channel")
+    event: str = field(name="Event")
+    book: Book = field(name="Data")
+    at: int = field(name="Time", default=UNTIMED)
+
+
+class Control(Struct, rename="pascal"):
+    """Every frame that is not of a book."""
+
+    event: str = ""
+    channel: str = ""
+    data: Any = None
+
+
+class Places(Struct, rename="pascal", frozen=True):
+    """The decimals of amounts and prices."""
+
+    order_primary_currency: int | None = None
+    order_secondary_currency: int | None = None
+
+
+class Listing(Struct, rename="pascal"):
+    """A row of the list of coins."""
+
+    currency: str
+    is_trade_enabled: bool
+    decimal_places: Places = Places()
+
+
+_read = Reader(Data).read
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(list[Raw]).decode
+
+
+def _name(channel: str) -> str:
+    """Name the pair of a channel (`orderbook/100/eth/usd`) as requests do (`eth-usd`)."""
+    return channel.removeprefix(CHANNEL).replace("/", "-")
+
+
+def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book."""
+    message: Data = _read(frame)
+    book = books.get(_name(message.channel))
+    if book is None:
+        return None
+    change = message.book
+    if message.event == "OrderBookChange":
+        outputs = book.delta(change.bids, change.asks, message.at)
+    elif message.event == "OrderBookSnapshot":
+        outputs = book.snapshot(change.bids, change.asks, message.at)
+    else:
+        raise ProtocolError(f"a book has no event {short(message.event)!r}", book.instrument)
+    return (*outputs, Verify(book.instrument, CHECKSUM, change.checksum)) if outputs else NOTHING
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    if message.channel.startswith(CHANNEL):
+        return BookFrame(_name(message.channel))
+    match message.event:
+        case "Heartbeat":
+            return Alive()
+        case "Subscriptions":
+            return Accepted([_name(each) for each in texts_of(message.data)])
+        case "Error":
+            return Rejected(str(message.data))
+    return Ignored(known=False)
+
+
+def subscribe(names: Sequence[str], number: int, *, event: str = "Subscribe") -> object:
+    """Ask for books."""
+    return {"Event": event, "Data": names}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/Public/GetPrimaryCurrencyConfig2`."""
+    rows = decode(_listings, body, what="the currencies")
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    code = row.currency.lower()
+    return instrument_of(
+        "independentreserve",
+        f"{SOCKET_CODES.get(code, code)}-{QUOTE}",
+        base=row.currency,
+        quote=QUOTE,
+        trading=row.is_trade_enabled,
+        tick=step_of(row.decimal_places.order_secondary_currency),
+        lot=step_of(row.decimal_places.order_primary_currency),
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=partial(subscribe, event="Unsubscribe"),
+    track=partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
+    names_per_request=40,
+)
+
+EXCHANGE: Final = Exchange(
+    name="independentreserve",
+    display="Independent Reserve",
+    ws_url=f"wss://websockets.independentreserve.com/orderbook/{DEPTH}",
+    rest_url="https://api.independentreserve.com",
+    instruments_path="/Public/GetPrimaryCurrencyConfig2",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=DEPTH,
+    truncate=True,
+    guard=Guard.CHECKSUM,
+    limits=Limits(
+        topics=40,
+        messages=(Limit(5, 1.0),),
+        connects=(Limit(1, 1.0, Scope.ADDRESS),),
+        fetches=(Limit(30, 60.0, Scope.ADDRESS),),
+    ),
+    silence_max_s=15.0,
+    heartbeat_max_s=65.0,  # one in 60 s is promised
+)

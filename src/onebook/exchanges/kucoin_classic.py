@@ -1,0 +1,296 @@
+"""KuCoin spot, the classic feed: every change of the whole book, seeded by REST.
+
+The fallback of `kucoin` (`feeds.overrides.kucoin.channel = "classic"`). Pages:
+https://www.kucoin.com/docs-new/3470068w0 (order book),
+https://www.kucoin.com/docs-new/websocket-api/base-info/introduction (token, ping, errors).
+
+Each connection needs a token, an address and a ping interval of its own, which
+`POST /api/v1/bullet-public` gives:
+
+    {"code":"200000","data":{"token":"2neAiuYv","instanceServers":[{"pingInterval":18000,
+     "endpoint":"wss://ws-api-spot.kucoin.com/","pingTimeout":10000,"encrypt":true,
+     "protocol":"websocket"}]}}
+
+In step: deltas are held from the acknowledgement on, the REST body drops those with `sequenceEnd`
+<= `sequence`, then each `sequenceStart` is the last `sequenceEnd` + 1. A row with a price of 0 has
+no level, it only uses up a number. Rows of the first delta that are not newer than the body, which
+the page drops, are applied: they have the amount of the body, or a newer row of their frame
+replaces it (each of 3,853 recorded frames has one row).
+
+Frames; nothing may be asked for before the welcome:
+
+    {"id":"NSkIrWGB1s","type":"welcome"}
+    {"id":"1","type":"ack"}
+    {"type":"message","topic":"/market/level2:BTC-USDT","subject":"trade.l2update","data":{
+     "changes":{"asks":[["67993.3","1.21427407","14701689783"]],"bids":[]},"symbol":"BTC-USDT",
+     "sequenceStart":14701689783,"sequenceEnd":14701689783,"time":1729816425625}}
+    {"id":"1","type":"error","code":404,"data":"topic /market/level2:X-Y is not found"}
+    {"id":"1","type":"error","code":509,"data":"exceed max permits per second"}
+    {"id":"ping","type":"pong","timestamp":1790113097236506}     to our {"id":"ping","type":"ping"}
+
+REST body, `/api/v1/market/orderbook/level2_100`: {"code":"200000","data":{"time":1619378326628,
+"sequence":"1613277183892","bids":[["242.649","5"]],"asks":[["242.7","1"]]}}
+
+100 levels a side are the most that is given without a key, so the book ends there and is seeded
+again before the price comes near. ccxt keeps the same book. `symbol` keeps a coin's first name
+for ever (BCHSV-USDT), the currencies of a row follow a renaming (BSV).
+
+Unconfirmed: whether an unknown symbol is still refused (seen in 2019), or accepted and silent, as
+on the futures' socket in 2026; if it is refused, that the others of its request are then not
+subscribed either.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta, Raw, Struct, field
+
+from onebook.core import Reader
+from onebook.core.types import LevelShape
+from onebook.exchanges.contract import (
+    ROWS_MAX,
+    Address,
+    Closing,
+    Connect,
+    Exchange,
+    Fetch,
+    Heartbeat,
+    Ignored,
+    Instruments,
+    Output,
+    SlowDown,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    SeededEngine,
+    Welcome,
+)
+from onebook.exchanges.frames import (
+    Sequence64,
+    decode,
+    instrument_of,
+    instruments_of,
+    short,
+    text_in,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.sync import Join
+from onebook.model import Instrument
+
+TOPIC: Final = "/market/level2:"
+SUBJECT: Final = "trade.l2update"
+PING: Final = b'{"id":"ping","type":"ping"}'
+PINGS_S: Final = (1.0, 20.0)  # bounds of the interval that an address comes with
+NUMBERED: Final = LevelShape.rows(skip_zero_price=True)
+SEED_LEVELS: Final = 100
+SEED_WEIGHT: Final = 4
+TOKEN_REFUSED: Final = 401
+TOO_MUCH: Final = 509
+
+
+class Changes(Struct, gc=False):
+    """Changed levels."""
+
+    bids: Raw
+    asks: Raw
+
+
+class Update(Struct, gc=False, rename="camel"):
+    """The data of a delta."""
+
+    symbol: str
+    sequence_start: Sequence64
+    sequence_end: Sequence64
+    changes: Changes
+    time: int = UNTIMED
+
+
+class Data(Struct, gc=False):
+    """The frame of a delta."""
+
+    subject: str
+    data: Update
+
+
+class Control(Struct):
+    """Every frame that is not a delta."""
+
+    id: Sequence64 | str | None = None
+    type: str = ""
+    subject: str = ""
+    code: int | None = None
+    data: Any = None
+
+
+class Depth(Struct):
+    """A book as REST gives it; its sequence is a text."""
+
+    sequence: Sequence64
+    bids: Raw
+    asks: Raw
+    at: int = field(name="time", default=UNTIMED)
+
+
+class Body(Struct):
+    """The REST body."""
+
+    data: Depth
+
+
+class Server(Struct, rename="camel"):
+    """Where to connect, and the milliseconds between pings."""
+
+    endpoint: str
+    ping_interval: int
+
+
+class Grant(Struct, rename="camel"):
+    """What one connection needs."""
+
+    token: str
+    instance_servers: Annotated[list[Server], Meta(min_length=1)]
+
+
+class Granted(Struct):
+    """The answer of bullet-public."""
+
+    data: Grant
+
+
+class Listing(Struct, rename="camel"):
+    """A row of the instrument list; rows of futures have no `enableTrading`."""
+
+    symbol: str
+    base_currency: str
+    quote_currency: str
+    enable_trading: bool
+    price_increment: str = ""
+    base_increment: str = ""
+
+
+class Listings(Struct):
+    """The instrument list."""
+
+    data: list[Raw]
+
+
+_read = Reader(Data).read
+_control = msgspec.json.Decoder(Control).decode
+_body = msgspec.json.Decoder(Body, strict=False).decode
+_granted = msgspec.json.Decoder(Granted).decode
+_listings = msgspec.json.Decoder(Listings).decode
+
+
+def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a delta."""
+    message: Data = _read(frame)
+    update = message.data
+    book = books.get(update.symbol)
+    if book is None or message.subject != SUBJECT:
+        return None
+    first, final, changes = update.sequence_start, update.sequence_end, update.changes
+    return book.delta(first, final, changes.bids, changes.asks, update.time)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not a delta."""
+    message = decode(_control, frame, what="a frame")
+    match message.type:
+        case "message" if message.subject == SUBJECT:
+            return BookFrame(text_in(message.data, "symbol"))
+        case "welcome":
+            return Welcome()
+        case "ack":
+            return Accepted(number=message.id)
+        case "error" if message.code == TOKEN_REFUSED:
+            return Closing(f"the token is refused: {short(message.data)}")
+        case "error" if message.code == TOO_MUCH:
+            return SlowDown(short(message.data))
+        case "error":
+            return Rejected(str(message.data), message.id, whole=True)
+    return Ignored(known=message.type == "pong")
+
+
+def subscribe(names: Sequence[str], number: int, *, action: str = "subscribe") -> object:
+    """Ask for books."""
+    return {"id": str(number), "type": action, "topic": TOPIC + ",".join(names), "response": True}
+
+
+def seed(body: bytes) -> Depth:
+    """Read the REST body that starts a book."""
+    return _body(body).data
+
+
+def join(instrument: Instrument) -> Join:
+    """Seed a book with 100 levels a side."""
+    path = f"/api/v1/market/orderbook/level2_{SEED_LEVELS}?symbol={quote(instrument.native)}"
+    return Join(Fetch(instrument, path, SEED_WEIGHT), SEED_LEVELS, delta_shape=NUMBERED)
+
+
+def address(body: bytes, instruments: Sequence[Instrument]) -> Address:
+    """Read where a connection goes and how often it must ping."""
+    grant = decode(_granted, body, what="the answer of bullet-public").data
+    server = grant.instance_servers[0]
+    least_s, most_s = PINGS_S
+    every_s = min(max(server.ping_interval / 1000, least_s), most_s)
+    return Address(f"{server.endpoint}?token={quote(grant.token)}", Heartbeat(PING, every_s))
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/api/v2/symbols`."""
+    rows = decode(_listings, body, what="the symbols").data
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    return instrument_of(
+        "kucoin",
+        row.symbol,
+        base=row.base_currency,
+        quote=row.quote_currency,
+        trading=row.enable_trading,
+        tick=row.price_increment,
+        lot=row.base_increment,
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=partial(subscribe, action="unsubscribe"),
+    track=join,
+    names_per_request=100,
+    seed=seed,
+    welcomes=True,
+)
+
+CLASSIC: Final = Exchange(
+    name="kucoin",
+    display="KuCoin",
+    ws_url="wss://ws-api-spot.kucoin.com/",  # as a rule; the answer has the address
+    rest_url="https://api.kucoin.com",
+    instruments_path="/api/v2/symbols",
+    parse_instruments=parse_instruments,
+    connector=partial(SeededEngine, BOOKS),
+    connect=Connect("POST", "/api/v1/bullet-public", address),
+    depth=0,
+    limits=Limits(
+        topics=100,  # of 400: a lost socket must not cost minutes of REST budget
+        messages=(Limit(100, 10.0),),
+        connects=(Limit(30, 60.0, Scope.ADDRESS),),
+        fetches=(Limit(1_800, 30.0, Scope.ADDRESS),),  # of 2000; the rest is for addresses, 10 each
+        connections=800,
+    ),
+    heartbeat=Heartbeat(PING, every_s=18.0),  # closed after 60 s without
+    silence_max_s=30.0,  # a healthy socket answers each ping; data is promised only on a change
+    snapshot_s=60.0,  # the books of a full socket are 7 s of the REST budget
+)

@@ -1,0 +1,143 @@
+"""Upbit spot (Korea): the best 30 levels a side, whole in every frame.
+
+Pages: https://docs.upbit.com/kr/reference/websocket-orderbook and `websocket-guide`, `rate-limits`,
+`list-market-pairs` beside it. sg-, id- and th-api.upbit.com are other exchanges.
+
+In step: every frame has the whole book, so that a lost one does no harm; the first is the snapshot
+that answers a request, and nothing else does. A request replaces all before it: it names every
+book of the connection, brings a snapshot of each, and there is no other way to unsubscribe.
+
+Frames, JSON in binary messages; in the `SIMPLE` format members have short names:
+
+    [{"ticket":"onebook-1"},{"type":"orderbook","codes":["KRW-BTC"]},{"format":"SIMPLE"}]
+    {"ty":"orderbook","cd":"KRW-BTC","tms":1618678262640,"tas":25.75,"tbs":14.4,"obu":[{"ap":1.37E8,
+     "bp":1.36E8,"as":0.28,"bs":0.68}],"st":"SNAPSHOT","lv":0}              then "st":"REALTIME"
+    {"error":{"name":"NO_CODES","message":"..."}}                            it closes afterwards
+    {"status":"UP"}                                                          to a text `PING`
+
+`lv` is 0: levels are not grouped. A side with fewer levels than the other is padded with zeros.
+Unknown codes are silent, the others of their request are served. Recordings of 2021 have 15 levels.
+A socket without traffic for 60 s (the page: 120) is closed; our protocol pings are traffic.
+ccxt watchOrderBook agrees: each frame replaces the book, each request names all codes.
+
+Unconfirmed: that the error for too many requests says so in its name.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from onebook.core import LevelShape, Reader
+from onebook.exchanges.contract import (
+    ROWS_MAX,
+    Exchange,
+    Guard,
+    Ignored,
+    Instruments,
+    Output,
+)
+from onebook.exchanges.engine import BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.sync import Whole
+from onebook.model import Instrument
+
+CHANNEL: Final = "orderbook"
+UNITS: Final = LevelShape.objects(
+    "bp", "bs", skip_zero_price=True, asks=LevelShape.objects("ap", "as", skip_zero_price=True)
+)
+TOPICS: Final = 50  # ours: each is up to ten frames of 2 KB a second; 855 were served
+
+
+class Book(Struct, gc=False, tag_field="ty", tag=CHANNEL):
+    """The frame of a whole book."""
+
+    cd: str
+    tms: int
+    obu: Raw
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    ty: str = ""
+    cd: str = ""
+    status: str = ""
+    error: Any = None
+
+
+class Listing(Struct):
+    """A row of the instrument list."""
+
+    market: str
+
+
+_read = Reader(Book).read
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(list[Raw]).decode
+
+
+def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+    """Read a whole book."""
+    message: Book = _read(frame)
+    book = books.get(message.cd)
+    return None if book is None else book.snapshot(message.obu, message.obu, message.tms)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    if message.error is not None:
+        name, words = (text_in(message.error, member) for member in ("name", "message"))
+        return Rejected(f"{name.replace('_', ' ')}: {words}")
+    if message.ty == CHANNEL:
+        return BookFrame(message.cd)
+    return Ignored(known=bool(message.status))
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for these books and no others."""
+    books = {"type": CHANNEL, "codes": names}
+    return [{"ticket": f"onebook-{number}"}, books, {"format": "SIMPLE"}]
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/v1/market/all`: spot alone, without steps and without a state."""
+    rows = decode(_listings, body, what="the markets")
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    quote, _, base = row.market.partition("-")
+    return instrument_of("upbit", row.market, base=base, quote=quote, trading=True)
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=None,
+    track=partial(Whole, shape=UNITS, unanswered=True),
+    names_per_request=TOPICS,
+)
+
+EXCHANGE: Final = Exchange(
+    name="upbit",
+    display="Upbit",
+    ws_url="wss://api.upbit.com/websocket/v1",
+    rest_url="https://api.upbit.com",
+    instruments_path="/v1/market/all",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=30,
+    guard=Guard.WHOLE,
+    limits=Limits(
+        topics=TOPICS,
+        messages=(Limit(5, 1.0), Limit(100, 60.0)),
+        connects=(Limit(5, 1.0, Scope.ADDRESS),),
+        fetches=(Limit(10, 1.0, Scope.ADDRESS),),
+    ),
+)

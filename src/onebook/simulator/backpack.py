@@ -1,0 +1,165 @@
+"""Backpack's side of its public streams: `depth` diffs without a snapshot, `/api/v1/depth` beside.
+
+A request that is understood gets no answer at all, not even for an unknown or closed pair, which
+stays silent. Errors have no number. Sockets print numbers padded to the steps, REST does not; REST
+lists bids worst first and takes only some limits.
+https://docs.backpack.exchange/#tag/Streams/Public/Depth
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Key,
+    Now,
+    Rules,
+    Session,
+    Spelling,
+    TextChanges,
+    TextLevels,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+DEPTH: Final = 5_000
+STREAM: Final = re.compile(r"depth\.((?P<pace>\d+)ms\.)?(?P<native>\w[\w.]*)")
+PACES: Final = (None, "200", "600", "1000")
+LIMITS: Final = ("5", "10", "20", "50", "100", "500", "1000")
+PARSE_ERROR: Final = (4002, "Parse error")
+INVALID_STREAM: Final = (4006, "Invalid stream")
+INVALID_WINDOW: Final = (4008, "Invalid depth window")
+TOO_MANY: Final = (4029, "Too many requests.")  # unconfirmed: the sentence is that of REST
+
+
+class Backpack:
+    """The protocol of ws.backpack.exchange and api.backpack.exchange."""
+
+    profile = Profile(depth=500, spread_ppm=8, offset_ppm_max=20)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTC_USDT", 1, 5),
+        Listing("ETH/USDT", "ETH_USDT", 2, 4),
+        Listing("SOL/USDT", "SOL_USDT", 2, 2),
+    )
+    rules = Rules(
+        spelling=Spelling(price_places=None, amount_places=None),
+        messages=(Most(10),),  # unconfirmed, as is what follows
+        silence_max_s=120.0,
+        ping_s=60.0,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Nothing is said first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """SUBSCRIBE and UNSUBSCRIBE; only errors are answered."""
+        request = loaded(frame) or {}
+        method, streams = request.get("method"), request.get("params")
+        if method not in ("SUBSCRIBE", "UNSUBSCRIBE") or not isinstance(streams, list):
+            return [_error(*PARSE_ERROR)]
+        if self._board.limits(session, now):
+            return [_error(*TOO_MANY)]
+        if method == "UNSUBSCRIBE":
+            for stream in streams:
+                session.topics.pop(stream, None)
+            return []
+        return [reply for stream in streams for reply in self._subscribe(session, str(stream))]
+
+    def _subscribe(self, session: Session, stream: str) -> list[str]:
+        match = STREAM.fullmatch(stream)
+        if match is None:
+            return [_error(*INVALID_STREAM)]
+        if match["pace"] not in PACES:
+            return [_error(*INVALID_WINDOW)]
+        if self._board.lists(match["native"]):
+            self._board.subscribe(session, stream, Key(match["native"], DEPTH))
+        return []
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """What changed within 200 ms; the bids worst first."""
+        native = channel.listing.native
+        data = {
+            "E": now.ms * 1_000,
+            "T": now.ms * 1_000 - 215,
+            "U": channel.previous + 1,
+            "a": changes.asks,
+            "b": changes.bids[::-1],
+            "e": "depth",
+            "s": native,
+            "u": channel.sequence,
+        }
+        return dumped({"data": data, "stream": f"depth.200ms.{native}"})
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: protocol pings do it."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """`markets` and `depth`."""
+        if path == "/api/v1/markets":
+            return answered([_market(listing) for listing in self._board.listings.values()])
+        return self._depth(query, now) if path == "/api/v1/depth" else None
+
+    def _depth(self, query: Mapping[str, str], now: Now) -> Answer:
+        native, limit = query.get("symbol", ""), query.get("limit", "1000")
+        if limit not in LIMITS:
+            return Answer(400, b"failed to parse parameter `limit`")
+        lists = self._board.lists(native) and native not in self._board.muted
+        channel = self._board.channel(Key(native, DEPTH)) if lists else None
+        if channel is None:
+            problem = {"code": "INVALID_CLIENT_REQUEST", "message": "Invalid market symbol"}
+            return answered(problem, 400)
+        book = channel.snapshot()
+        body = {
+            "asks": _trimmed(book.asks[: int(limit)]),
+            "bids": _trimmed(book.bids[: int(limit)])[::-1],
+            "lastUpdateId": str(channel.sequence),
+            "timestamp": now.ms * 1_000,
+        }
+        return answered(body)
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of a `depth` event."""
+        data = (loaded(frame) or {}).get("data")
+        return data["s"] if isinstance(data, dict) and data.get("e") == "depth" else None
+
+
+def _market(listing: Listing) -> dict[str, object]:
+    return {
+        "symbol": listing.native,
+        "baseSymbol": listing.base,
+        "quoteSymbol": listing.quote,
+        "marketType": "SPOT",
+        "orderBookState": "Open",
+        "filters": {
+            "price": {"minPrice": listing.tick, "maxPrice": None, "tickSize": listing.tick},
+            "quantity": {"minQuantity": listing.lot, "stepSize": listing.lot},
+        },
+    }
+
+
+def _trimmed(levels: TextLevels) -> TextLevels:
+    return [(_plain(price), _plain(amount)) for price, amount in levels]
+
+
+def _plain(number: str) -> str:
+    return number.rstrip("0").rstrip(".") if "." in number else number
+
+
+def _error(code: int, message: str) -> str:
+    return dumped({"id": None, "error": {"code": code, "message": message}})
+
+
+DIALECT: Final[type[Dialect]] = Backpack

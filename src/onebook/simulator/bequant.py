@@ -1,0 +1,19 @@
+"""Bequant's side of its public protocol: that of HitBTC, with books of its own.
+
+https://api.bequant.io/#subscribe-to-full-order-book
+"""
+
+from typing import Final
+
+from onebook.simulator.board import Dialect
+from onebook.simulator.hitbtc import Hitbtc
+from onebook.simulator.listings import Profile
+
+
+class Bequant(Hitbtc):
+    """The protocol of api.bequant.io."""
+
+    profile = Profile(depth=120, spread_ppm=50, offset_ppm_max=25)
+
+
+DIALECT: Final[type[Dialect]] = Bequant

@@ -1,0 +1,43 @@
+"""Binance US's side of its protocol: an older server of Binance's.
+
+A protocol ping every 3 min, request numbers that must be unsigned integers, lower REST weights.
+https://github.com/binance-us/binance-us-api-docs/blob/master/web-socket-streams.md
+"""
+
+from typing import Final
+
+from onebook.simulator.binance import Binance
+from onebook.simulator.board import Dialect, Now, Session, dumped, loaded
+from onebook.simulator.listings import Listing, Profile
+
+
+class BinanceUs(Binance):
+    """The protocol of stream.binance.us and api.binance.us."""
+
+    profile = Profile(depth=300, spread_ppm=12, offset_ppm_max=25)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTCUSDT", 2, 5),
+        Listing("ETH/USDT", "ETHUSDT", 2, 4),
+        Listing("SOL/USDT", "SOLUSDT", 2, 3),
+        Listing("DOGE/USDT", "DOGEUSDT", 5, 0),
+        Listing("BTC/USD", "BTCUSD", 2, 5),
+        Listing("ETH/USD", "ETHUSD", 2, 4),
+        Listing("ETH/BTC", "ETHBTC", 5, 4),
+    )
+    rules = Binance.rules._replace(ping_s=180.0)
+    weights = ((100, 1), (500, 5), (1_000, 10), (5_000, 50))
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """The requests of Binance, where they are numbered."""
+        request = loaded(frame)
+        if request is None or _is_unsigned(request.get("id")):
+            return super().received(session, frame, now)
+        text = "Invalid request: request ID must be an unsigned integer"
+        return [dumped({"code": 2, "msg": text})]
+
+
+def _is_unsigned(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
+
+
+DIALECT: Final[type[Dialect]] = BinanceUs

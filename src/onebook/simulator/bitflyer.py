@@ -1,0 +1,120 @@
+"""bitFlyer's side of its protocol: JSON-RPC, `lightning_board_snapshot`, 300 levels in every frame.
+
+The real one sends a snapshot about every 5 s; here one follows each change, at the pace of the
+simulator. Nothing comes at the subscription, and unknown products are accepted all the same. The
+limit of requests and the words of its error are not on the page. https://lightning.bitflyer.com/docs
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    TextLevels,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+DEPTH: Final = 300
+TOPIC: Final = "lightning_board_snapshot_"
+METHODS: Final = ("subscribe", "unsubscribe")
+PARSE_ERROR, NO_METHOD, BAD_PARAMS, REPEATED, TOO_MANY = -32700, -32601, -32602, -32009, -32000
+
+
+class Bitflyer:
+    """The protocol of ws.lightstream.bitflyer.com and api.bitflyer.com.
+
+    The real one has pairs in JPY, BTC, USD and EUR; those in USDT are for the common market.
+    """
+
+    profile = Profile(depth=310, spread_ppm=40, offset_ppm_max=20)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTC_USDT", 0, 8),
+        Listing("ETH/USDT", "ETH_USDT", 1, 7),
+        Listing("BTC/USD", "BTC_USD", 1, 8),
+        Listing("ETH/BTC", "ETH_BTC", 5, 7),
+    )
+    rules = Rules(messages=(Most(100),), silence_max_s=60.0, ping_s=15.0)
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """The exchange says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """Subscribe and unsubscribe, one channel in a request."""
+        request = loaded(frame)
+        if request is None:
+            return [_failed(None, PARSE_ERROR, "Parse error")]
+        number, method, params = (request.get(name) for name in ("id", "method", "params"))
+        if method not in METHODS:
+            return [_failed(number, NO_METHOD, "Method not found")]
+        topic = params.get("channel") if isinstance(params, dict) else None
+        if not isinstance(topic, str) or not topic.startswith(TOPIC):
+            return [_failed(number, BAD_PARAMS, "Invalid params")]
+        if self._board.limits(session, now):
+            return [_failed(number, TOO_MANY, "Too many requests")]
+        if method == "unsubscribe":
+            session.topics.pop(topic, None)
+        elif topic in session.topics:
+            return [_failed(number, REPEATED, "Already subscribed")]
+        else:
+            self._subscribe(session, topic)
+        return [dumped({"jsonrpc": "2.0", "id": number, "result": True})]
+
+    def _subscribe(self, session: Session, topic: str) -> None:
+        native = topic.removeprefix(TOPIC)
+        if self._board.lists(native):
+            channel = self._board.subscribe(session, topic, Key(native, DEPTH))
+            if channel is not None:
+                channel.snapshot()  # which ends a phantom; nothing is sent
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """The whole book after a change."""
+        book = channel.whole(changes)
+        sides = f'"bids":[{_levels(book.bids)}],"asks":[{_levels(book.asks)}]'
+        topic = f'"channel":"{TOPIC}{channel.listing.native}"'
+        params = f'{{{topic},"message":{{"mid_price":{book.asks[0][0]},{sides}}}}}'
+        return f'{{"jsonrpc":"2.0","method":"channelMessage","params":{params}}}'
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: there are protocol pings."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The markets."""
+        if path != "/v1/getmarkets":
+            return None
+        listings = self._board.listings.values()
+        return answered([{"product_code": each.native, "market_type": "Spot"} for each in listings])
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The product of a snapshot of its board."""
+        params: Any = (loaded(frame) or {}).get("params")
+        topic = str(params.get("channel", "")) if isinstance(params, dict) else ""
+        return topic.removeprefix(TOPIC) if topic.startswith(TOPIC) else None
+
+
+def _levels(levels: TextLevels) -> str:
+    return ",".join(f'{{"price":{price},"size":{size}}}' for price, size in levels)
+
+
+def _failed(number: object, code: int, message: str) -> str:
+    return dumped({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}})
+
+
+DIALECT: Final[type[Dialect]] = Bitflyer

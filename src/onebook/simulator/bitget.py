@@ -1,0 +1,159 @@
+"""Bitget's side of its v3 public protocol: `books` of 1000 levels, chained by `pseq`.
+
+A client must send text `ping`: one that sends nothing for two minutes is dropped while it gets
+data. Arguments of a request may have 4096 bytes and are answered one by one; more than 20 of them
+end the connection. A pair under another `instType` is acknowledged and then silent.
+https://www.bitget.com/docs/uta/websocket/public/Order-Book-Channel
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from onebook.simulator.board import (
+    CONNECTION_ID,
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Dropped,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+DEPTH: Final = 1_000
+ARGUMENTS_MAX: Final = 20
+ARGUMENTS_BYTES_MAX: Final = 4_096
+CHANNELS_MAX: Final = 1_000
+NO_PREVIOUS: Final = 0
+FAMILIES: Final = ("spot", "usdt-futures", "usdc-futures", "coin-futures")
+
+
+class Bitget:
+    """The protocol of ws.bitget.com and api.bitget.com."""
+
+    profile = Profile(depth=400, spread_ppm=5, offset_ppm_max=10)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTCUSDT", 2, 6),
+        Listing("ETH/USDT", "ETHUSDT", 2, 4),
+        Listing("SOL/USDT", "SOLUSDT", 2, 4),
+        Listing("DOGE/USDT", "DOGEUSDT", 5, 4),
+        Listing("ETH/BTC", "ETHBTC", 5, 4),
+    )
+    rules = Rules(
+        messages=(Most(10),),
+        requests=(Most(240, 3_600.0),),
+        connects=(Most(300, 300.0),),
+        silence_max_s=120.0,
+        traffic_counts=False,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Bitget says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """`ping`, subscribe, unsubscribe; each argument has its own answer."""
+        if frame == "ping":
+            return ["pong"]
+        request = loaded(frame) or {}
+        operation, args = request.get("op"), request.get("args")
+        if operation not in ("subscribe", "unsubscribe") or not isinstance(args, list):
+            return [_error(30003, "INVALID op")]
+        if len(dumped(args)) > ARGUMENTS_BYTES_MAX:
+            return [_error(30016, "Param error")]
+        if len(args) > ARGUMENTS_MAX:
+            raise Dropped("too many arguments")
+        if self._board.limits(session, now):
+            return [_error(30006, "request too many")]
+        act = {"subscribe": self._subscribe, "unsubscribe": self._unsubscribe}[operation]
+        return [reply for arg in args for reply in act(session, arg, now)]
+
+    def _subscribe(self, session: Session, arg: dict[str, Any], now: Now) -> list[str]:
+        family, native = arg.get("instType"), str(arg.get("symbol"))
+        if arg.get("topic") != "books" or family not in FAMILIES or self._board.nameless:
+            return [_error(30016, "Param error")]
+        if not self._board.lists(native) or len(session.topics) >= CHANNELS_MAX:
+            return [_error(30001, f"{dumped(arg)} doesn't exist")]
+        ack = _answer("subscribe", arg)
+        if family != "spot":
+            return [ack]
+        window = self._board.subscribe(session, native, Key(native, DEPTH))
+        if window is None:
+            return [ack]
+        return [ack, _frame(window, "snapshot", window.snapshot(), NO_PREVIOUS, now)]
+
+    def _unsubscribe(self, session: Session, arg: dict[str, Any], now: Now) -> list[str]:
+        session.topics.pop(str(arg.get("symbol")), None)
+        return [_answer("unsubscribe", arg)]
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """An update of `books`."""
+        return _frame(channel, "update", changes, channel.previous, now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: the client pings."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The instruments of the category that is asked for."""
+        if path != "/api/v3/market/instruments":
+            return None
+        if query.get("category") != "SPOT":
+            return answered({"code": "40034", "msg": "Parameter category error", "data": None}, 400)
+        rows = [
+            {
+                "symbol": listing.native,
+                "category": "SPOT",
+                "baseCoin": listing.base,
+                "quoteCoin": listing.quote,
+                "pricePrecision": str(listing.price_decimals),
+                "quantityPrecision": str(listing.amount_decimals),
+                "minOrderAmount": "1",
+                "status": "online",
+            }
+            for listing in self._board.listings.values()
+        ]
+        return answered({"code": "00000", "msg": "success", "requestTime": now.ms, "data": rows})
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The pair of a `books` frame that carries data."""
+        message = loaded(frame) or {}
+        arg = message.get("arg") or {}
+        return arg.get("symbol") if arg.get("topic") == "books" and "data" in message else None
+
+
+def _frame(channel: Channel, action: str, book: TextChanges, previous: int, now: Now) -> str:
+    native = channel.listing.native
+    item = {
+        "a": book.asks,
+        "b": book.bids,
+        "seq": channel.sequence,
+        "pseq": previous,
+        "ts": str(now.ms),
+        "maxdepth": str(DEPTH),
+    }
+    arg = {"instType": "spot", "topic": "books", "symbol": native}
+    return dumped({"action": action, "arg": arg, "data": [item], "ts": now.ms})
+
+
+def _answer(event: str, arg: dict[str, Any]) -> str:
+    return dumped({"event": event, "arg": arg, "connId": CONNECTION_ID})
+
+
+def _error(code: int, words: str) -> str:
+    return dumped({"event": "error", "code": code, "msg": words, "connId": CONNECTION_ID})
+
+
+DIALECT: Final[type[Dialect]] = Bitget

@@ -1,0 +1,146 @@
+"""Bitstamp's side of its protocol: `order_book`, the best 100 levels whole in every frame.
+
+Nothing follows an acknowledgement until the book changes. A frame of a client may have less than
+512 bytes; the 1,025th channel ends the connection. The limit of messages and the words of its
+error are not on the page. https://www.bitstamp.net/websocket/v2/
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Dropped,
+    Key,
+    Now,
+    Rules,
+    Session,
+    Spelling,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+DEPTH: Final = 100
+TOPIC: Final = "order_book_"
+TOPICS_MAX: Final = 1_024
+FRAME_BYTES: Final = 512
+TOO_BIG: Final = 1009
+
+
+class Bitstamp:
+    """The protocol of ws.bitstamp.net and www.bitstamp.net."""
+
+    profile = Profile(depth=110, spread_ppm=30, offset_ppm_max=15)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "btcusdt", 0, 8),
+        Listing("ETH/USDT", "ethusdt", 1, 8),
+        Listing("BTC/USD", "btcusd", 0, 8),
+        Listing("ETH/USD", "ethusd", 1, 8),
+        Listing("ETH/BTC", "ethbtc", 8, 8),
+    )
+    rules = Rules(
+        spelling=Spelling(price_places=None, amount_places=None),
+        messages=(Most(100),),
+        silence_max_s=120.0,
+        ping_s=54.0,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Bitstamp says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """Heartbeat, subscribe, unsubscribe; one channel in a request."""
+        if len(frame.encode()) >= FRAME_BYTES:
+            raise Dropped("Message too big.", TOO_BIG)
+        request = loaded(frame) or {}
+        event, data = request.get("event"), request.get("data")
+        if event == "bts:heartbeat":
+            return [_told("bts:heartbeat", "", {"status": "success"})]
+        topic = data.get("channel") if isinstance(data, dict) else None
+        if event not in ("bts:subscribe", "bts:unsubscribe") or not isinstance(topic, str):
+            return [_error("Incorrect JSON format.")]
+        if self._board.limits(session, now):
+            return [_error("Too many requests.")]
+        if not topic.startswith(TOPIC) or not topic.islower():
+            return [_error("Bad subscription string.")]
+        if event == "bts:unsubscribe":
+            session.topics.pop(topic, None)
+            return [_told("bts:unsubscription_succeeded", topic, {})]
+        self._subscribe(session, topic)
+        return [_told("bts:subscription_succeeded", topic, {})]
+
+    def _subscribe(self, session: Session, topic: str) -> None:
+        """Follow a pair; an unknown one is acknowledged all the same."""
+        native = topic.removeprefix(TOPIC)
+        if not self._board.lists(native):
+            return
+        if topic not in session.topics and len(session.topics) >= TOPICS_MAX:
+            raise Dropped("Too many subscriptions.")
+        channel = self._board.subscribe(session, topic, Key(native, DEPTH))
+        if channel is not None:
+            channel.snapshot()  # which ends a phantom; nothing is sent
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """The whole book after a change."""
+        book = channel.whole(changes)
+        levels = {"bids": book.bids, "asks": book.asks}
+        times = {"timestamp": str(now.ms // 1_000), "microtimestamp": str(now.ms * 1_000)}
+        return dumped(
+            {"data": times | levels, "channel": TOPIC + channel.listing.native, "event": "data"}
+        )
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: there are protocol pings."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The markets."""
+        if path != "/api/v2/markets/":
+            return None
+        return answered([_market(listing) for listing in self._board.listings.values()])
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The pair of an `order_book` frame that carries data."""
+        message = loaded(frame) or {}
+        topic = str(message.get("channel", ""))
+        book = message.get("event") == "data" and topic.startswith(TOPIC)
+        return topic.removeprefix(TOPIC) if book else None
+
+
+def _market(listing: Listing) -> dict[str, Any]:
+    return {
+        "name": listing.symbol,
+        "market_symbol": listing.native,
+        "base_currency": listing.base,
+        "base_decimals": listing.amount_decimals,
+        "counter_currency": listing.quote,
+        "counter_decimals": listing.price_decimals,
+        "minimum_order_value": "10",
+        "trading": "Enabled",
+        "instant_and_market_orders": "Enabled",
+        "description": listing.symbol,
+        "market_type": "SPOT",
+    }
+
+
+def _told(event: str, topic: str, data: object) -> str:
+    return dumped({"event": event, "channel": topic, "data": data})
+
+
+def _error(message: str) -> str:
+    return _told("bts:error", "", {"code": None, "message": message})
+
+
+DIALECT: Final[type[Dialect]] = Bitstamp

@@ -1,0 +1,170 @@
+"""Bitvavo's side of its socket: the channel `book` and the action `getBook`.
+
+A subscription brings deltas only, numbered one by one; its answer lists every subscription of the
+socket. Markets that do not exist are answered with code 205, which names none. Deltas come
+unsorted and with padded prices, books sorted and without. A thousand points a minute and address
+are spent on subscriptions and actions. The server pings on the protocol level every 50 s.
+https://docs.bitvavo.com/docs/websocket-api/book-subscription
+https://docs.bitvavo.com/docs/websocket-api/get-order-book
+https://docs.bitvavo.com/docs/rate-limits
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Key,
+    Now,
+    Rules,
+    Session,
+    Spelling,
+    TextChanges,
+    TextLevels,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+FULL: Final = 5_000  # deeper than any of the books here
+LEVELS_MAX: Final = 1_000
+NANOSECONDS: Final = 1_000_000  # of a millisecond
+
+
+class Bitvavo:
+    """The protocol of ws.bitvavo.com and api.bitvavo.com; pairs of the market instead of euros."""
+
+    profile = Profile(depth=150, spread_ppm=25, offset_ppm_max=20)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTC-USDT", 2, 8),
+        Listing("ETH/USDT", "ETH-USDT", 2, 8),
+        Listing("SOL/USDT", "SOL-USDT", 3, 8),
+        Listing("DOGE/USDT", "DOGE-USDT", 6, 8),
+        Listing("ETH/BTC", "ETH-BTC", 6, 8),
+    )
+    rules = Rules(
+        spelling=Spelling(price_places=None),
+        messages=(Most(5_000),),
+        requests=(Most(1_000, 60.0, per_address=True),),
+        silence_max_s=86_400.0,  # an unanswered ping ends what is silent
+        ping_s=50.0,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Bitvavo says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """Subscribe, unsubscribe and `getBook`."""
+        request = loaded(frame)
+        if request is None:
+            return [dumped({"event": "error", "errorCode": 102, "error": "Invalid JSON."})]
+        action = request.get("action")
+        if self._board.limits(session, now):
+            return [_error(action, 110, "Your rate limit is exceeded.")]
+        match request:
+            case {"action": "getBook", "market": str(market)}:
+                return self._book(market, request, now)
+            case {"action": "subscribe", "channels": [{"name": "book", "markets": [*markets]}]}:
+                return self._subscribe(session, markets)
+            case {"action": "unsubscribe", "channels": [{"name": "book", "markets": [*markets]}]}:
+                for market in markets:
+                    session.topics.pop(market, None)
+                return [_state("unsubscribed", session)]
+        return [_error(action, 205, "action parameter is invalid.")]
+
+    def _subscribe(self, session: Session, markets: list[Any]) -> list[str]:
+        if not all(self._board.lists(str(market)) for market in markets):
+            return [_error("subscribe", 205, "market parameter is invalid.")]
+        muted = [market for market in markets if market in self._board.muted]
+        for market in markets:
+            self._board.subscribe(session, market, Key(market, FULL))
+        return [_state("subscribed", session, muted)]
+
+    def _book(self, market: str, request: dict[str, Any], now: Now) -> list[str]:
+        head = {"action": "getBook", "requestId": request.get("requestId")}
+        if not self._board.lists(market):
+            return [_error("getBook", 205, "market parameter is invalid.")]
+        window = self._board.channel(Key(market, FULL))
+        if window is None or market in self._board.muted:
+            return []
+        whole = window.snapshot()
+        depth = min(int(request.get("depth", LEVELS_MAX)), LEVELS_MAX)
+        trimmed = TextChanges(_trimmed(whole.bids[:depth]), _trimmed(whole.asks[:depth]))
+        return [dumped({**head, "response": _book(window, trimmed, now)})]
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """An update, in no order that helps."""
+        unsorted = TextChanges(changes.bids[::-1], changes.asks[::-1])
+        return dumped({"event": "book", **_book(channel, unsorted, now)})
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: it pings on the protocol level."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The markets."""
+        if path != "/v2/markets":
+            return None
+        return answered([_market(listing) for listing in self._board.listings.values()])
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The market of a delta or of a whole book."""
+        message = loaded(frame) or {}
+        if message.get("event") == "book":
+            return message.get("market")
+        whole = message.get("action") == "getBook" and message.get("response")
+        return whole.get("market") if whole else None
+
+
+def _market(listing: Listing) -> dict[str, object]:
+    return {
+        "market": listing.native,
+        "status": "trading",
+        "base": listing.base,
+        "quote": listing.quote,
+        "pricePrecision": None,
+        "minOrderInQuoteAsset": "5.00",
+        "minOrderInBaseAsset": "0.001",
+        "orderTypes": ["market", "limit"],
+        "quantityDecimals": listing.amount_decimals,
+        "tickSize": listing.tick,
+    }
+
+
+def _book(channel: Channel, book: TextChanges, now: Now) -> dict[str, object]:
+    return {
+        "market": channel.listing.native,
+        "nonce": channel.updates,
+        "bids": book.bids,
+        "asks": book.asks,
+        "timestamp": now.ms * NANOSECONDS,
+    }
+
+
+def _trimmed(levels: TextLevels) -> TextLevels:
+    return [
+        (price.rstrip("0").rstrip(".") if "." in price else price, amount)
+        for price, amount in levels
+    ]
+
+
+def _state(event: str, session: Session, silent: list[str] | None = None) -> str:
+    markets = list(dict.fromkeys([*session.topics, *(silent or [])]))
+    return dumped({"event": event, "subscriptions": {"book": markets}})
+
+
+def _error(action: object, code: int, words: str) -> str:
+    return dumped({"action": action, "errorCode": code, "error": words})
+
+
+DIALECT: Final[type[Dialect]] = Bitvavo

@@ -1,0 +1,168 @@
+"""Gate's side of its spot v4 protocol: `spot.obu`, 50 or 400 levels chained by `U` and `u`.
+
+A stream may be subscribed once on a connection; another request for it is refused until it is
+unsubscribed. Every request names its time; on public channels any time is taken, as in the examples
+of the page. https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from onebook.simulator.board import (
+    CONNECTION_ID,
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+
+LEVELS: Final = ("50", "400")
+BAD_FORMAT: Final = 1
+BAD_ARGUMENT: Final = 2
+
+
+class Gate:
+    """The protocol of api.gateio.ws."""
+
+    profile = Profile(depth=400, spread_ppm=6, offset_ppm_max=10)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTC_USDT", 1, 6),
+        Listing("ETH/USDT", "ETH_USDT", 2, 4),
+        Listing("SOL/USDT", "SOL_USDT", 2, 3),
+        Listing("DOGE/USDT", "DOGE_USDT", 5, 2),
+        Listing("ETH/BTC", "ETH_BTC", 6, 4),
+    )
+    rules = Rules()
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Gate says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """`spot.ping`, subscribe, unsubscribe."""
+        request = loaded(frame) or {}
+        if not isinstance(request.get("time"), int) or "channel" not in request:
+            return [_refused({}, BAD_FORMAT, "Invalid request body format", now)]
+        if request["channel"] == "spot.ping":
+            pong = {"time": now.ms // 1_000, "channel": "spot.pong", "event": ""}
+            return [dumped(pong | {"error": None, "result": None})]
+        event, streams = request.get("event"), request.get("payload")
+        if event not in ("subscribe", "unsubscribe") or not isinstance(streams, list):
+            return [_refused(request, BAD_ARGUMENT, "Invalid argument provided", now)]
+        if self._board.limits(session, now):
+            return [_refused(request, BAD_ARGUMENT, "Too many requests", now)]
+        if event == "unsubscribe":
+            for stream in streams:
+                session.topics.pop(str(stream), None)
+            return [_accepted(request, now)]
+        return self._subscribe(session, request, now)
+
+    def _subscribe(self, session: Session, request: dict[str, Any], now: Now) -> list[str]:
+        streams = [str(stream) for stream in request["payload"]]
+        keys = {stream: _key(stream) for stream in streams}
+        for stream, key in keys.items():
+            if request["channel"] != "spot.obu" or key is None or not self._board.lists(key.native):
+                return [self._unknown(request, key, now)]
+            if stream in session.topics:
+                return [_refused(request, BAD_ARGUMENT, f"Alert sub {stream}", now)]
+        windows = [
+            self._board.subscribe(session, stream, key) for stream, key in keys.items() if key
+        ]
+        frames = [_frame(window, window.snapshot(), now, full=True) for window in windows if window]
+        return [_accepted(request, now), *frames]
+
+    def _unknown(self, request: dict[str, Any], key: Key | None, now: Now) -> str:
+        if self._board.nameless:
+            return _refused({}, BAD_ARGUMENT, "Invalid argument provided", now)
+        native = key.native if key else ""
+        return _refused(request, BAD_ARGUMENT, f"unknown currency pair: {native}", now)
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """What changed since the last frame; a side without changes is absent."""
+        return _frame(channel, changes, now, full=False)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: the client is pinged by the WebSocket protocol."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The currency pairs."""
+        if path != "/api/v4/spot/currency_pairs":
+            return None
+        rows = [
+            {
+                "id": listing.native,
+                "base": listing.base,
+                "quote": listing.quote,
+                "fee": "0.2",
+                "min_quote_amount": "3",
+                "amount_precision": listing.amount_decimals,
+                "precision": listing.price_decimals,
+                "trade_status": "tradable",
+                "delisting_time": 0,
+                "st_tag": False,
+                "type": "normal",
+            }
+            for listing in self._board.listings.values()
+        ]
+        return answered(rows)
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The pair of a `spot.obu` frame that has a book."""
+        message = loaded(frame) or {}
+        result = message.get("result")
+        if message.get("channel") != "spot.obu" or not isinstance(result, dict):
+            return None
+        key = _key(str(result.get("s")))
+        return key.native if key else None
+
+
+def _key(stream: str) -> Key | None:
+    prefix, _, rest = stream.partition(".")
+    native, _, levels = rest.rpartition(".")
+    return Key(native, int(levels)) if prefix == "ob" and levels in LEVELS else None
+
+
+def _frame(channel: Channel, book: TextChanges, now: Now, *, full: bool) -> str:
+    ids = {"u": channel.sequence} if full else {"U": channel.previous + 1, "u": channel.sequence}
+    sides = {"b": book.bids, "a": book.asks}
+    result = {
+        "t": now.ms,
+        **({"full": True} if full else {}),
+        "s": f"ob.{channel.listing.native}.{channel.key.depth}",
+        **ids,
+        **{side: levels for side, levels in sides.items() if levels or full},
+    }
+    return dumped({"channel": "spot.obu", "result": result, "time_ms": now.ms})
+
+
+def _answer(request: dict[str, Any], now: Now) -> dict[str, Any]:
+    told = {
+        name: request[name] for name in ("id", "channel", "event", "payload") if name in request
+    }
+    return {"time": now.ms // 1_000, "time_ms": now.ms, "conn_id": CONNECTION_ID} | told
+
+
+def _accepted(request: dict[str, Any], now: Now) -> str:
+    return dumped(_answer(request, now) | {"result": {"status": "success"}})
+
+
+def _refused(request: dict[str, Any], code: int, words: str, now: Now) -> str:
+    error = {"error": {"code": code, "message": words}, "result": {"status": "fail"}}
+    return dumped(_answer(request, now) | error)
+
+
+DIALECT: Final[type[Dialect]] = Gate

@@ -1,0 +1,159 @@
+"""Gemini's side of its current socket: `<symbol>@depth@100ms`, the whole book.
+
+`U` of a frame is the `u` of the one before. With `snapshot` in the address a subscription is
+answered by the whole book, `U == u`, before its acknowledgement. One unknown stream refuses the
+whole request. https://developer.gemini.com/websocket/streams
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Key,
+    Now,
+    Rules,
+    Session,
+    Spelling,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+DEPTH: Final = 5_000
+INVALID: Final = -1013
+TOO_MANY: Final = -1003
+NS_PER_MS: Final = 1_000_000
+
+
+class Gemini:
+    """The protocol of ws.gemini.com and api.gemini.com."""
+
+    profile = Profile(depth=300, spread_ppm=8, offset_ppm_max=12)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "btcusdt", 2, 8),
+        Listing("ETH/USDT", "ethusdt", 2, 6),
+        Listing("BTC/USD", "btcusd", 2, 8),
+        Listing("ETH/USD", "ethusd", 2, 6),
+        Listing("ETH/BTC", "ethbtc", 5, 6),
+    )
+    rules = Rules(
+        spelling=Spelling(price_places=3, amount_places=None),
+        requests=(Most(7_000, 10.0),),
+        connects=(Most(300, 300.0),),
+        silence_max_s=86_400.0,  # a client that said nothing for 130 s was kept
+        ping_s=20.0,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Gemini says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """Ping, subscribe, unsubscribe; methods in any case."""
+        request = loaded(frame) or {}
+        method, streams = str(request.get("method")).lower(), request.get("params")
+        if method == "ping":
+            return [_ok(request)]
+        if method not in ("subscribe", "unsubscribe") or not isinstance(streams, list):
+            return [_error(request, 400, INVALID, "Invalid request")]
+        if self._board.limits(session, now):
+            return [_error(request, 429, TOO_MANY, "Rate limit exceeded")]
+        unknown = [each for each in streams if not self._serves(str(each))]
+        if unknown and self._board.nameless:
+            return [_error({}, 400, INVALID, "Invalid parameters")]
+        if unknown:
+            return [_error(request, 400, INVALID, f"Invalid stream name: {unknown[0]}")]
+        if method == "subscribe":
+            return [*self._subscribe(session, streams, now), _ok(request)]
+        for stream in streams:
+            session.topics.pop(_native(stream), None)
+        return [_ok(request)]
+
+    def _serves(self, stream: str) -> bool:
+        _, _, channel = stream.partition("@")
+        return channel == "depth@100ms" and self._board.lists(_native(stream))
+
+    def _subscribe(self, session: Session, streams: list[str], now: Now) -> list[str]:
+        natives = [_native(stream) for stream in streams]
+        windows = [self._board.subscribe(session, native, Key(native, DEPTH)) for native in natives]
+        if parse_qs(urlsplit(session.path).query).get("snapshot") != ["-1"]:
+            return []
+        return [
+            _frame(window, window.snapshot(), window.sequence, now) for window in windows if window
+        ]
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """A `depthUpdate` that starts at the state before it."""
+        return _frame(channel, changes, channel.previous, now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: protocol pings do it."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The symbols, in capitals."""
+        if path != "/v1/symbols/details/all":
+            return None
+        return answered([_row(listing) for listing in self._board.listings.values()])
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of a `depthUpdate`."""
+        message = loaded(frame) or {}
+        return message.get("s") if message.get("e") == "depthUpdate" else None
+
+
+def _native(stream: str) -> str:
+    return stream.partition("@")[0].lower()
+
+
+def _row(listing: Listing) -> dict[str, Any]:
+    return {
+        "symbol": listing.native.upper(),
+        "base_currency": listing.base,
+        "quote_currency": listing.quote,
+        "tick_size": float(listing.lot),
+        "quote_increment": float(listing.tick),
+        "min_order_size": listing.lot,
+        "status": "open",
+        "wrap_enabled": False,
+        "product_type": "spot",
+        "contract_type": "vanilla",
+    }
+
+
+def _frame(channel: Channel, book: TextChanges, first: int, now: Now) -> str:
+    return dumped(
+        {
+            "e": "depthUpdate",
+            "E": now.ms * NS_PER_MS,
+            "s": channel.listing.native,
+            "U": first,
+            "u": channel.sequence,
+            "b": book.bids,
+            "a": book.asks,
+        }
+    )
+
+
+def _ok(request: dict[str, Any]) -> str:
+    return dumped({"id": request.get("id"), "status": 200})
+
+
+def _error(request: dict[str, Any], status: int, code: int, words: str) -> str:
+    error = {"code": code, "msg": words}
+    return dumped({"id": request.get("id"), "status": status, "error": error})
+
+
+DIALECT: Final[type[Dialect]] = Gemini

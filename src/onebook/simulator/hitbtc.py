@@ -1,0 +1,144 @@
+"""HitBTC's side of its public protocol, API v3: `orderbook/full`, numbered frame by frame.
+
+A request is answered with the symbols that were taken; unknown ones are left out. A symbol that is
+subscribed already is acknowledged and brings no second snapshot. A client may send ten requests a
+second and ten more in a burst. The server pings on the protocol level every 30 s.
+https://api.hitbtc.com/#subscribe-to-full-order-book
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+CHANNEL: Final = "orderbook/full"
+DEPTH: Final = 1_000  # deeper than any of the books here
+
+
+class Hitbtc:
+    """The protocol of api.hitbtc.com."""
+
+    profile = Profile(depth=150, spread_ppm=30, offset_ppm_max=20)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTCUSDT", 2, 5),
+        Listing("ETH/USDT", "ETHUSDT", 2, 4),
+        Listing("SOL/USDT", "SOLUSDT", 3, 3),
+        Listing("DOGE/USDT", "DOGEUSDT", 6, 0),
+        Listing("ETH/BTC", "ETHBTC", 6, 4),
+    )
+    rules = Rules(
+        requests=(Most(20, 1.0),),
+        connects=(Most(100, 60.0),),
+        silence_max_s=86_400.0,  # an unanswered ping ends what is silent
+        ping_s=30.0,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """HitBTC says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """Subscribe and unsubscribe."""
+        request = loaded(frame)
+        if request is None:
+            return [_error(10001, "Validation error", None)]
+        number, params = request.get("id"), request.get("params")
+        symbols = params.get("symbols") if isinstance(params, dict) else None
+        acts = {"subscribe": self._subscribe, "unsubscribe": self._unsubscribe}
+        act = acts.get(str(request.get("method")))
+        if act is None or request.get("ch") != CHANNEL or not isinstance(symbols, list):
+            return [_error(10001, "Validation error", number)]
+        if self._board.limits(session, now):
+            return [_error(429, "Too many requests", number)]
+        return act(session, [str(symbol) for symbol in symbols], number, now)
+
+    def _subscribe(self, session: Session, symbols: list[str], number: Any, now: Now) -> list[str]:
+        taken = [symbol for symbol in symbols if self._board.lists(symbol)]
+        if self._board.nameless and len(taken) < len(symbols):
+            return [_error(2001, "Symbol not found", None)]
+        frames = [_listed(taken, number)]
+        for symbol in taken:
+            if symbol in session.topics:
+                continue
+            window = self._board.subscribe(session, symbol, Key(symbol, DEPTH))
+            if window is not None:
+                frames.append(_frame(window, "snapshot", window.snapshot(), now))
+        return frames
+
+    def _unsubscribe(
+        self, session: Session, symbols: list[str], number: Any, now: Now
+    ) -> list[str]:
+        for symbol in symbols:
+            session.topics.pop(symbol, None)
+        return [_listed(list(session.topics), number)]
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """An update."""
+        return _frame(channel, "update", changes, now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: it pings on the protocol level."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The symbols."""
+        if path != "/api/3/public/symbol":
+            return None
+        return answered({each.native: _facts(each) for each in self._board.listings.values()})
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of a frame that carries a book."""
+        message = loaded(frame) or {}
+        if message.get("ch") != CHANNEL:
+            return None
+        return next(iter(message.get("snapshot") or message.get("update") or ()), None)
+
+
+def _facts(listing: Listing) -> dict[str, object]:
+    return {
+        "type": "spot",
+        "base_currency": listing.base,
+        "quote_currency": listing.quote,
+        "status": "working",
+        "quantity_increment": listing.lot,
+        "tick_size": listing.tick,
+        "take_rate": "0.0025",
+        "make_rate": "0.001",
+        "fee_currency": listing.quote,
+    }
+
+
+def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+    change = {"t": now.ms, "s": channel.updates, "a": book.asks, "b": book.bids}
+    return dumped({"ch": CHANNEL, kind: {channel.listing.native: change}})
+
+
+def _listed(symbols: list[str], number: Any) -> str:
+    return dumped({"result": {"ch": CHANNEL, "subscriptions": symbols}, "id": number})
+
+
+def _error(code: int, message: str, number: Any) -> str:
+    error = {"code": code, "message": message, "description": ""}
+    return dumped({"jsonrpc": "2.0", "error": error, "id": number})
+
+
+DIALECT: Final[type[Dialect]] = Hitbtc

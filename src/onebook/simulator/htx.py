@@ -1,0 +1,207 @@
+"""HTX's side of its MBP feed: `market.$symbol.mbp.$levels` at `/feed`, every message in gzip.
+
+A topic brings deltas only, numbered by `prevSeqNum` and `seqNum`; the whole book is the answer to
+`req`, of which a connection may send one every 100 ms (counted here over a second, together with
+all other requests). 5 and 20 levels
+leave out a side that did not change, 150 and 400 send it empty; 400 have no `req`. The server pings
+every 5 s and closes before the next ping where two in a row got no matching pong. Numbers are
+printed as Java prints a double.
+https://www.htx.com/en-us/opend/newApiPages/?id=7ec5362b-7773-11ed-9966-0242ac110003
+"""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Dropped,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    TextLevels,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+TOPIC: Final = re.compile(r"market\.(?P<native>[^.]+)\.mbp\.(?P<levels>5|20|150|400)")
+BOTH_SIDES_FROM: Final = 150
+REQUEST_LEVELS: Final = (5, 20, 150)
+PINGS_UNANSWERED_MAX: Final = 2
+PING_EXPIRED: Final = 1003
+PLAIN_FROM, PLAIN_BELOW = Decimal("1E-3"), Decimal("1E7")
+
+
+class Htx:
+    """The protocol of api.huobi.pro."""
+
+    profile = Profile(depth=180, spread_ppm=6, offset_ppm_max=10)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "btcusdt", 2, 6),
+        Listing("ETH/USDT", "ethusdt", 2, 4),
+        Listing("SOL/USDT", "solusdt", 4, 4),
+        Listing("DOGE/USDT", "dogeusdt", 6, 2),
+        Listing("ETH/BTC", "ethbtc", 6, 4),
+    )
+    rules = Rules(
+        requests=(Most(10, 1.0),),
+        silence_max_s=86_400.0,  # pings end what is silent
+        heartbeat_s=5.0,
+        gzip=True,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """HTX says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """`pong`, `sub`, `unsub` and `req`; a list of topics is answered topic by topic."""
+        message = loaded(frame)
+        if message is None:
+            return [_error("not json string", None, now)]
+        if "pong" in message:
+            if str(message["pong"]) in session.marks:
+                session.marks.clear()
+            return []
+        number = message.get("id")
+        if self._board.limits(session, now):
+            return [_error("429 too many request", number, now)]
+        acts = {"sub": self._subscribe, "unsub": self._unsubscribe, "req": self._request}
+        for verb, act in acts.items():
+            if verb in message:
+                wanted = message[verb]
+                topics = wanted if isinstance(wanted, list) else [wanted]
+                return [reply for topic in topics for reply in act(session, topic, number, now)]
+        return [_error("invalid topic", number, now)]
+
+    def _subscribe(self, session: Session, topic: object, number: object, now: Now) -> list[str]:
+        key = _key(topic)
+        if key is None or not self._board.lists(key.native):
+            return [self._invalid(topic, number, now)]
+        self._board.subscribe(session, str(topic), key)
+        return [_done({"subbed": topic}, number, now)]
+
+    def _unsubscribe(self, session: Session, topic: object, number: object, now: Now) -> list[str]:
+        key = _key(topic)
+        muted = key is not None and key.native in self._board.muted
+        if session.topics.pop(str(topic), None) is None and not muted:
+            return [_error("unsub with not subbed topic", number, now)]
+        return [_done({"unsubbed": topic}, number, now)]
+
+    def _request(self, session: Session, topic: object, number: object, now: Now) -> list[str]:
+        key = _key(topic)
+        if key is None or key.depth not in REQUEST_LEVELS or not self._board.lists(key.native):
+            return [self._invalid(topic, number, now)]
+        window = None if key.native in self._board.muted else self._board.channel(key)
+        if window is None:
+            return []
+        sides = _sides(window.snapshot(), both=True)
+        book = f'"data":{{"seqNum":{window.sequence},{sides}}}'
+        return [f"{_done({'rep': topic}, number, now)[:-1]},{book}}}"]
+
+    def _invalid(self, topic: object, number: object, now: Now) -> str:
+        key = _key(topic)
+        if self._board.nameless:
+            return _error("invalid symbol", None, now)
+        if key is None:
+            return _error(f"invalid topic {topic}", number, now)
+        return _error(f"invalid mbp.{key.depth}.symbol {key.native}", number, now)
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """What differs from the window before."""
+        sides = _sides(changes, both=channel.key.depth >= BOTH_SIDES_FROM)
+        return (
+            f'{{"ch":"market.{channel.listing.native}.mbp.{channel.key.depth}","ts":{now.ms},'
+            f'"tick":{{"seqNum":{channel.sequence},"prevSeqNum":{channel.previous},{sides}}}}}'
+        )
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """A ping; none is sent after two that got no pong."""
+        if len(session.marks) >= PINGS_UNANSWERED_MAX:
+            raise Dropped("ping check expired", PING_EXPIRED)
+        session.marks.add(str(now.ms))
+        return [dumped({"ping": now.ms})]
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The symbols."""
+        if path != "/v2/settings/common/symbols":
+            return None
+        rows = [
+            {
+                "sc": listing.native,
+                "dn": listing.symbol,
+                "bc": listing.base.lower(),
+                "bcdn": listing.base,
+                "qc": listing.quote.lower(),
+                "qcdn": listing.quote,
+                "state": "online",
+                "te": True,
+                "cd": False,
+                "whe": False,
+                "sp": "main",
+                "tpp": listing.price_decimals,
+                "tap": listing.amount_decimals,
+                "ttp": 8,
+                "fp": 8,
+                "tags": "",
+            }
+            for listing in self._board.listings.values()
+        ]
+        return answered({"status": "ok", "data": rows, "ts": str(now.ms), "full": 1})
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of a delta or of a whole book."""
+        message = loaded(frame) or {}
+        key = _key(message.get("ch")) or (_key(message.get("rep")) if "data" in message else None)
+        return key.native if key else None
+
+
+def _key(topic: object) -> Key | None:
+    match = TOPIC.fullmatch(topic) if isinstance(topic, str) else None
+    return Key(match["native"], int(match["levels"])) if match else None
+
+
+def _done(what: dict[str, object], number: object, now: Now) -> str:
+    return dumped({"id": number, "status": "ok", **what, "ts": now.ms})
+
+
+def _error(words: str, number: object, now: Now) -> str:
+    named = {} if number is None else {"id": number}
+    error = {"status": "error", "ts": now.ms, "err-code": "bad-request", "err-msg": words}
+    return dumped(error | named)
+
+
+def _sides(book: TextChanges, *, both: bool) -> str:
+    sides = {"bids": book.bids, "asks": book.asks}
+    return ",".join(f'"{side}":{_rows(rows)}' for side, rows in sides.items() if rows or both)
+
+
+def _rows(levels: TextLevels) -> str:
+    return f"[{','.join(f'[{_double(price)},{_double(amount)}]' for price, amount in levels)}]"
+
+
+def _double(text: str) -> str:
+    """A number as Java's `Double.toString` has it: 5.3E-4, 0.001, 12.0, 1.25E7."""
+    number = Decimal(text)
+    if not number.is_finite():
+        return text
+    if not number or PLAIN_FROM <= abs(number) < PLAIN_BELOW:
+        return text if "." in text else f"{text}.0"
+    digits = "".join(map(str, number.normalize().as_tuple().digits))
+    return f"{digits[0]}.{digits[1:] or '0'}E{number.adjusted()}"
+
+
+DIALECT: Final[type[Dialect]] = Htx

@@ -1,0 +1,154 @@
+"""Upbit's side of its protocol: `orderbook`, 30 levels whole in every frame, in binary messages.
+
+A request is a list: its ticket, what is wanted, and the format. It replaces the one before and is
+answered by a snapshot of each book alone; a bad one by an error, and then the connection ends.
+Numbers are printed as Java prints doubles. https://docs.upbit.com/kr/reference/websocket-guide
+"""
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from itertools import zip_longest
+from typing import Any, Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Dropped,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+DEPTH: Final = 30
+NORMAL: Final = 1000
+LEAVING: Final = "leaving"
+ABSENT: Final = ("0", "0")
+PLAIN_FROM: Final = Decimal("0.001")  # smaller numbers, and those from 10^7, have an exponent
+PLAIN_BELOW: Final = 10_000_000
+
+
+class Upbit:
+    """The protocol of api.upbit.com."""
+
+    profile = Profile(depth=32, spread_ppm=30, offset_ppm_max=20)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "USDT-BTC", 2, 8),
+        Listing("ETH/USDT", "USDT-ETH", 2, 8),
+        Listing("SOL/USDT", "USDT-SOL", 3, 8),
+        Listing("DOGE/USDT", "USDT-DOGE", 5, 8),
+        Listing("ETH/BTC", "BTC-ETH", 8, 8),
+    )
+    rules = Rules(
+        messages=(Most(5), Most(100, 60.0)),
+        connects=(Most(5, per_address=True),),
+        silence_max_s=60.0,
+        heartbeat_s=1.0,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Upbit says nothing first."""
+        session.binary = True
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """PING, or a request that replaces the one before."""
+        if frame == "PING":
+            return ['{"status":"UP"}']
+        parts = _parts(frame)
+        wanted = next((part for part in parts if "type" in part), {})
+        codes = wanted.get("codes")
+        refusal = self._refusal(session, parts, wanted, now)
+        if refusal:
+            session.marks.add(LEAVING)
+            return [dumped({"error": {"name": refusal, "message": "The request is refused."}})]
+        session.topics.clear()
+        known = [code for code in codes or () if self._board.lists(code)]
+        windows = [self._board.subscribe(session, code, Key(code, DEPTH)) for code in known]
+        return [
+            _frame(window, window.snapshot(), "SNAPSHOT", now)
+            for window in windows
+            if window is not None
+        ]
+
+    def _refusal(
+        self, session: Session, parts: list[dict[str, Any]], wanted: dict[str, Any], now: Now
+    ) -> str | None:
+        if not parts:
+            return "WRONG_FORMAT"
+        if "ticket" not in parts[0]:
+            return "NO_TICKET"
+        if not wanted:
+            return "NO_TYPE"
+        if not wanted.get("codes"):
+            return "NO_CODES"
+        if wanted["type"] != "orderbook" or {"format": "SIMPLE"} not in parts:
+            return "INVALID_PARAM"  # what else it has is not simulated
+        return "TOO_MANY_REQUESTS" if self._board.limits(session, now) else None
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """The whole book after a change."""
+        return _frame(channel, channel.whole(changes), "REALTIME", now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None; but who got an error has to leave."""
+        if LEAVING in session.marks:
+            raise Dropped("A request was refused.", NORMAL)
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The markets."""
+        if path != "/v1/market/all":
+            return None
+        return answered(
+            [
+                {"market": listing.native, "korean_name": listing.base, "english_name": "Coin"}
+                for listing in self._board.listings.values()
+            ]
+        )
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The code of an `orderbook` frame."""
+        message = loaded(frame) or {}
+        return message.get("cd") if message.get("ty") == "orderbook" else None
+
+
+def _parts(frame: str) -> list[dict[str, Any]]:
+    try:
+        parts = json.loads(frame)
+    except ValueError:
+        return []
+    sound = isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
+    return parts if sound else []
+
+
+def _frame(channel: Channel, book: TextChanges, kind: str, now: Now) -> str:
+    units = ",".join(
+        f'{{"ap":{_double(ask)},"bp":{_double(bid)},"as":{_double(asked)},"bs":{_double(size)}}}'
+        for (bid, size), (ask, asked) in zip_longest(book.bids, book.asks, fillvalue=ABSENT)
+    )
+    about = f'"cd":"{channel.listing.native}","tms":{now.ms},"tas":1.5,"tbs":2.5'
+    return f'{{"ty":"orderbook",{about},"obu":[{units}],"st":"{kind}","lv":0}}'
+
+
+def _double(text: str) -> str:
+    number = Decimal(text)
+    if not number.is_finite() or not number or PLAIN_FROM <= abs(number) < PLAIN_BELOW:
+        return text
+    return f"{number.normalize():E}".replace("E+", "E")
+
+
+DIALECT: Final[type[Dialect]] = Upbit

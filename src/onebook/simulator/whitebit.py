@@ -1,0 +1,164 @@
+"""WhiteBIT's side of its public JSON-RPC: `depth_subscribe`, chained by `past_update_id`.
+
+A subscription whose fourth parameter is false drops every other one of the socket. A side without
+changes is left out of an update; a market without changes for 10 s sends its full book. Levels that
+better ones push out of the window are not announced. A client that sends nothing for 60 s is
+dropped; what comes to it does not count. (The real one also ends a connection that sends no JSON.)
+https://docs.whitebit.com/websocket/market-streams/depth
+https://docs.whitebit.com/websocket/rate-limits
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+LIMITS: Final = (1, 5, 10, 20, 30, 50, 100)
+UNCHANGED_S: Final = 10.0
+
+
+class Whitebit:
+    """The protocol of wss.whitebit.com and whitebit.com."""
+
+    profile = Profile(depth=120, spread_ppm=15, offset_ppm_max=12)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "BTC_USDT", 2, 6),
+        Listing("ETH/USDT", "ETH_USDT", 2, 5),
+        Listing("SOL/USDT", "SOL_USDT", 3, 3),
+        Listing("DOGE/USDT", "DOGE_USDT", 6, 1),
+        Listing("ETH/BTC", "ETH_BTC", 6, 5),
+    )
+    rules = Rules(
+        silent_cuts=True,
+        requests=(Most(200, 60.0),),  # the strictest that any of its pages says
+        connects=(Most(1_000, 60.0),),
+        silence_max_s=60.0,
+        traffic_counts=False,
+        heartbeat_s=1.0,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._changed: dict[Key, float] = {}
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """WhiteBIT says nothing first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """`ping`, `depth_subscribe` and `depth_unsubscribe`."""
+        request = loaded(frame) or {}
+        number = request.get("id")
+        if self._board.limits(session, now):
+            return [_failed(7, "too many requests", number)]
+        match request:
+            case {"method": "ping", "params": []}:
+                return [_done("pong", number)]
+            case {"method": "depth_subscribe", "params": [str(market), limit, "0", bool(several)]}:
+                if limit in LIMITS:
+                    return self._subscribe(session, Key(market, limit), several, number, now)
+            case {"method": "depth_unsubscribe", "params": [*markets]}:
+                for market in markets or list(session.topics):
+                    session.topics.pop(market, None)
+                return [_done({"status": "success"}, number)]
+        return [_failed(1, "invalid argument", number)]
+
+    def _subscribe(
+        self, session: Session, key: Key, several: bool, number: Any, now: Now
+    ) -> list[str]:
+        if not self._board.lists(key.native):
+            if self._board.nameless:
+                return [_failed(1, "invalid argument", None)]
+            return [_failed(9, f"market {key.native} does not exist", number)]
+        if not several:
+            session.topics.clear()
+        window = self._board.subscribe(session, key.native, key)
+        session.beats[key.native] = now.s
+        ack = _done({"status": "success"}, number)
+        return [ack] if window is None else [ack, _full(window, now)]
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """An update."""
+        self._changed[channel.key] = now.s
+        sides = {"asks": changes.asks, "bids": changes.bids}
+        changed = {side: levels for side, levels in sides.items() if levels}
+        return _update(channel, False, {"past_update_id": channel.previous} | changed, now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """The full book of each market that has not changed for a while."""
+        frames = []
+        for topic, key in session.topics.items():
+            spoke_s = max(self._changed.get(key, 0.0), session.beats.get(topic, 0.0))
+            window = self._board.channel(key) if now.s - spoke_s >= UNCHANGED_S else None
+            if window is not None:
+                session.beats[topic] = now.s
+                frames.append(_full(window, now))
+        return frames
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """The markets."""
+        if path != "/api/v4/public/markets":
+            return None
+        rows = [
+            {
+                "name": listing.native,
+                "stock": listing.base,
+                "money": listing.quote,
+                "stockPrec": str(listing.amount_decimals),
+                "moneyPrec": str(listing.price_decimals),
+                "feePrec": "6",
+                "makerFee": "0.1",
+                "takerFee": "0.1",
+                "minAmount": "0.0001",
+                "minTotal": "5",
+                "tradesEnabled": True,
+                "isCollateral": True,
+                "type": "spot",
+            }
+            for listing in self._board.listings.values()
+        ]
+        return answered(rows)
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The market of a frame of a book."""
+        message = loaded(frame) or {}
+        return message["params"][2] if message.get("method") == "depth_update" else None
+
+
+def _full(channel: Channel, now: Now) -> str:
+    book = channel.snapshot()
+    return _update(channel, True, {"asks": book.asks, "bids": book.bids}, now)
+
+
+def _update(channel: Channel, full: bool, more: dict[str, Any], now: Now) -> str:
+    seconds = now.ms / 1_000
+    book = {"timestamp": seconds, "update_id": channel.sequence, "event_time": seconds} | more
+    params = [full, book, channel.listing.native]
+    return dumped({"id": None, "method": "depth_update", "params": params})
+
+
+def _done(result: object, number: Any) -> str:
+    return dumped({"id": number, "result": result, "error": None})
+
+
+def _failed(code: int, message: str, number: Any) -> str:
+    return dumped({"id": number, "result": None, "error": {"code": code, "message": message}})
+
+
+DIALECT: Final[type[Dialect]] = Whitebit

@@ -1,0 +1,81 @@
+"""Instrument lists of hostile exchanges: bad names are left out, endless lists are refused."""
+
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from contract.venue import START
+from onebook.exchanges import EXCHANGES
+from onebook.exchanges.contract import ProtocolError
+from onebook.exchanges.frames import NATIVE_CHARACTERS_MAX, instrument_of, sound
+from onebook.simulator.board import Board
+from onebook.simulator.dialects import DIALECTS
+from onebook.simulator.listings import Listing
+
+every_exchange = pytest.mark.parametrize("name", EXCHANGES)
+
+
+def body_of(name: str, pairs: list[tuple[str, str]]) -> bytes:
+    """The list of an exchange that lists these pairs, as its dialect writes it."""
+    example = DIALECTS[name].listings[0]
+    spelling = example.native.upper().replace(example.base, "{0}").replace(example.quote, "{1}")
+    listings = [
+        Listing(f"{base}/{quote}", spelling.format(base, quote), 2, 8) for base, quote in pairs
+    ]
+    url = urlsplit(EXCHANGES[name].instruments_path)
+    dialect = DIALECTS[name](Board(listings, {}, rules=DIALECTS[name].rules))
+    answer = dialect.get(url.path, dict(parse_qsl(url.query)), START)
+    assert answer is not None
+    return answer.body
+
+
+HOSTILE = {
+    "NUL": "B\0TC",
+    "newline": "BTC\nERROR node is down",
+    "escape": "\x1b[2JBTC",
+    "delete": "BTC\x7f",
+    "C1": "BTC\x9b",
+    "bidi override": "\u202eCTB",
+    "bidi isolate": "\u2066BTC\u2069",
+    "right-to-left mark": "BTC\u200f",
+    "zero width": "B\u200bTC",
+    "line separator": "BTC\u2028",
+    "byte order mark": "\ufeffBTC",
+    "HTML": "<img src=x onerror=alert(1)>",
+    "quote": 'BTC"',
+    "apostrophe": "BTC'",
+    "ampersand": "B&TC",
+    "blank": "B TC",
+    "100 KB": "B" * 100_000,
+}
+
+
+@every_exchange
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_name_that_is_not_sound_costs_its_row_and_no_other(name: str, kind: str) -> None:
+    pairs = [("ETH", "USD"), (HOSTILE[kind], "USD"), ("币安", "USD"), ("1INCH", "USD")]
+    found = EXCHANGES[name].parse_instruments(body_of(name, pairs))
+    assert [each.symbol for each in found] == ["ETH/USD", "币安/USD", "1INCH/USD"]
+    assert found.refused == 1
+
+
+@every_exchange
+def test_a_list_with_more_rows_than_allowed_is_refused_in_one_sentence(name: str) -> None:
+    body = body_of(name, [(f"C{rank}", "USD") for rank in range(11)])
+    assert len(EXCHANGES[name].parse_instruments(body, rows_max=11)) == 11
+    with pytest.raises(ProtocolError, match="the list has 11 rows, more than 10"):
+        EXCHANGES[name].parse_instruments(body, rows_max=10)
+
+
+@pytest.mark.parametrize("tick", ["1e-8", "0.01<b>", "x" * 100, "0.1\n", "1" * 40])
+def test_a_step_is_a_plain_number(tick: str) -> None:
+    instrument = instrument_of("okx", "A-B", base="A", quote="B", trading=True, tick=tick)
+    assert instrument is not None
+    assert sound(instrument) == (tick == "1e-8")
+
+
+def test_the_longest_native_is_bounded() -> None:
+    native = "N" * (NATIVE_CHARACTERS_MAX + 1)
+    long = instrument_of("okx", native, base="A", quote="B", trading=True)
+    assert long is not None
+    assert not sound(long)

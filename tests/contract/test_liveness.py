@@ -1,0 +1,297 @@
+"""Every exchange silenced, frozen or confused, on a clock that is moved by hand.
+
+A session, the exchange's own connector and the dialect of its exchange: only the socket is
+missing. Pongs come all the time, because a pong proves a socket and no data.
+"""
+
+import heapq
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from contract.venue import CHANNELS, Venue, greeted
+from onebook.books import Books
+from onebook.config import FeedSettings
+from onebook.exchanges.limits import Limit
+from onebook.feeds.actions import End, Ping, Request, Transmit
+from onebook.feeds.liveness import Cadences
+from onebook.feeds.session import Session
+from onebook.feeds.stats import ExchangeStats
+from onebook.model import Health, Instrument, Reason
+from onebook.simulator.board import Now
+
+every_channel = pytest.mark.parametrize("name", CHANNELS)
+
+STEP_S = 0.1
+CHANGE_S = 0.5  # a busy book changes so often
+
+
+class World:
+    """One feed and its exchange: all frames come after 50 ms, connections follow each other."""
+
+    def __init__(self, name: str, *, count: int = 2, exchange=None) -> None:
+        self.exchange = exchange or CHANNELS[name]
+        self.venue = Venue(name)
+        self.instruments = self.venue.instruments[:count]
+        self.books = Books()
+        for instrument in self.instruments:
+            self.books.open(instrument)
+        self.settings = FeedSettings()
+        self.stats = ExchangeStats(name)
+        self.cadences = Cadences(self.settings)
+        self.now = 1_000.0
+        self.silent = self.frozen = self.mute = False
+        self.ends: list[End] = []
+        self.sent: list[bytes] = []
+        self.requests: list[bytes] = []  # of books, which the exchange answered
+        self._order = count_up()
+        self._coming: list[tuple[float, int, object]] = []
+        self._beat_at = self._change_at = 0.0
+        self.connect()
+
+    def connect(self) -> None:
+        greeting = self.venue.connect()
+        self._coming.clear()
+        self.session = Session(
+            self.exchange,
+            self.instruments,
+            books=self.books,
+            settings=self.settings,
+            stats=self.stats,
+            jitter=lambda: 0.5,
+            cadences=self.cadences,
+        )
+        self.session.opened(self.now)
+        for frame in greeting:
+            self.say(frame)
+        self._act()
+
+    def say(self, frame: bytes) -> None:
+        self.session.received(frame, self.now)
+        self._act()
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / STEP_S)):
+            self.now += STEP_S
+            self.venue.now = Now(self.now, round(self.now * 1_000))
+            while self._coming and self._coming[0][0] <= self.now:
+                _, _, arrival = heapq.heappop(self._coming)
+                self._arrive(arrival)
+            if not self.silent:
+                self._speak()
+            self.session.tick(self.now)
+            self._act()
+            if self.session.ended is not None:
+                self.ends.append(self.session.ended)
+                self.now += 1.0
+                self.connect()
+
+    def health(self) -> set[tuple[Health, Reason | None]]:
+        found = (self.books.get(each) for each in self.instruments)
+        return {(book.health, book.reason) for book in found if book is not None}
+
+    def live(self) -> bool:
+        return self.health() == {(Health.LIVE, None)}
+
+    def shown(self) -> bool:
+        return any(health is Health.LIVE for health, _ in self.health())
+
+    def _speak(self) -> None:
+        if self.now >= self._beat_at:
+            self._beat_at = self.now + 1.0
+            for frame in self.venue.heartbeats():
+                self._later(frame)
+        if not self.frozen and self.now >= self._change_at:
+            self._change_at = self.now + CHANGE_S
+            for instrument in self.instruments:
+                if instrument.native in self.venue.subscribed:
+                    self._later(self.venue.changed(instrument.native))
+
+    def _act(self) -> None:
+        for action in self.session.take(self.now):
+            match action:
+                case Ping():
+                    self.session.heard(self.now)
+                case Transmit(frame):
+                    self._answer(frame)
+                case Request(fetch):
+                    self._later((fetch.instrument, self.venue.body(fetch.path)))
+
+    def _answer(self, frame: bytes) -> None:
+        self.sent.append(frame)
+        heartbeat = self.exchange.heartbeat
+        if (heartbeat is not None and frame == heartbeat.frame) or (
+            not self.silent and not self.mute
+        ):
+            answers = list(self.venue.answers(frame))
+            if answers and self._names_book(frame):
+                self.requests.append(frame)
+            for answer in answers:
+                self._later(answer)
+
+    def _names_book(self, frame: bytes) -> bool:
+        """Whether it is about a book: answers to heartbeats of the exchange are not."""
+        text = frame.decode().lower()
+        return any(one.native.lower() in text for one in self.venue.instruments)
+
+    def _later(self, arrival: object) -> None:
+        heapq.heappush(self._coming, (self.now + 0.05, next(self._order), arrival))
+
+    def _arrive(self, arrival: object) -> None:
+        match arrival:
+            case bytes():
+                self.session.received(arrival, self.now)
+            case (Instrument() as instrument, bytes() as body):
+                self.session.fetched(instrument, body, self.now)
+        self._act()
+
+
+def count_up():
+    return count()
+
+
+def busy(name: str, seconds: float = 60.0, **options) -> World:
+    world = World(name, **options)
+    world.run(seconds)
+    assert world.live(), world.health()
+    assert world.ends == []
+    return world
+
+
+@every_channel
+def test_b2_an_exchange_that_falls_silent_is_stale_in_time_and_stays_it(name: str) -> None:
+    world = busy(name)
+    world.silent = True
+    world.run(6.5)
+    assert not world.shown()
+    assert [end.reason for end in world.ends] == [Reason.SILENT]
+    for _ in range(80):
+        world.run(1)
+        assert not world.shown()
+
+
+@every_channel
+def test_b2_frozen_books_are_stale_in_time_though_snapshots_and_heartbeats_go_on(name: str) -> None:
+    world = busy(name)
+    world.frozen = True
+    world.run(6.5)
+    assert not world.shown()
+    assert [end.reason for end in world.ends] == [Reason.SILENT]
+    for _ in range(80):
+        world.run(1)
+        assert not world.shown(), "the very same book proves nothing"
+    world.frozen = False
+    world.run(5)
+    assert world.live(), "and when it moves it is shown again"
+
+
+@every_channel
+def test_a_book_that_hardly_changes_stays_live_while_its_connection_delivers(name: str) -> None:
+    world = busy(name)
+    quiet = world.instruments[1]
+    spoken = world.instruments
+    world.cadences.of(quiet).learn(25.8, world.now)  # so long it was silent before
+    world.instruments = spoken[:1]
+    world.run(25.8)
+    world.instruments = spoken
+    world.run(1)
+    assert world.live()
+    assert world.ends == []
+
+
+@every_channel
+def test_errors_that_name_no_instrument_touch_no_live_book(name: str) -> None:
+    world = busy(name, 10.0)
+    world.requests.clear()
+    for _ in range(20):
+        world.say(world.venue.unnamed_error())
+        world.run(0.5)
+        assert world.live(), world.health()
+    assert world.ends == []
+    assert world.requests == []
+
+
+@every_channel
+def test_an_unnamed_error_to_a_request_leaves_the_live_books_alone(name: str) -> None:
+    world = busy(name, 10.0)
+    if not world.venue.acknowledges():
+        pytest.skip("no request waits for an answer")
+    third = world.venue.instruments[2]
+    world.books.open(third)
+    world.mute = True
+    world.session.add([third], world.now)
+    world._act()
+    for _ in range(3):
+        world.say(world.venue.unnamed_error())
+        world.run(0.2)
+    assert world.live()
+    book = world.books.get(third)
+    assert book is not None
+    assert (book.health, book.reason) == (Health.OFFLINE, Reason.REFUSED)
+    assert world.ends == []
+
+
+@every_channel
+def test_a_rate_limit_is_waited_for(name: str) -> None:
+    world = busy(name, 10.0)
+    if not world.venue.acknowledges():
+        pytest.skip("no request waits for an answer")
+    third = world.venue.instruments[2]
+    world.books.open(third)
+    world.mute = True
+    world.session.add([third], world.now)
+    world._act()
+    world.instruments = [*world.instruments, third]
+    world.say(world.venue.rate_limit_error())
+    book = world.books.get(third)
+    assert book is not None
+    assert (book.health, book.reason) == (Health.STALE, Reason.RATE_LIMITED)
+    world.mute = False
+    world.run(14)
+    assert book.health is Health.STALE
+    world.run(3)
+    assert book.health is Health.LIVE
+    assert world.live()
+    assert world.ends == []
+
+
+@every_channel
+def test_a_resync_of_all_instruments_takes_as_few_requests_as_possible(name: str) -> None:
+    exchange = CHANNELS[name]
+    instruments = [
+        Instrument(name, f"C{rank}/USDT", f"C{rank}-USDT") for rank in range(exchange.limits.topics)
+    ]
+    connector = exchange.connector(instruments)
+    opened = len(list(greeted(connector, Venue(name).greeting)))
+    frames = [out for out in connector.resync(instruments) if hasattr(out, "frame")]
+    assert len(frames) <= 2 * opened, "no more than unsubscribing and subscribing"
+
+
+def heartbeat_of(world: World) -> tuple[bytes, ...]:
+    heartbeat = world.exchange.heartbeat
+    return () if heartbeat is None else (heartbeat.frame,)
+
+
+def test_maintenance_at_kraken_takes_its_books_out_until_it_is_over() -> None:
+    world = busy("kraken", 10.0)
+    status = b'{"channel":"status","type":"update","data":[{"system":"%b"}]}'
+    for system in (b"maintenance", b"cancel_only", b"post_only"):
+        world.say(status % system)
+        world.run(5)
+        assert world.health() == {(Health.STALE, Reason.MAINTENANCE)}
+        world.say(status % b"online")
+        world.run(2)
+        assert world.live(), world.health()
+    assert world.ends == []
+
+
+def test_okx_is_asked_for_no_more_than_it_answers_in_an_hour() -> None:
+    okx = CHANNELS["okx"]
+    exchange = replace(okx, limits=replace(okx.limits, requests=(Limit(20, 3_600.0),)))
+    world = busy("okx", 5.0, exchange=exchange)
+    for _ in range(1_200):  # an instrument that breaks again and again
+        world.say(world.venue.changed(world.instruments[0].native)[:-5])
+        world.run(0.5)
+    requests = [frame for frame in world.sent if frame not in heartbeat_of(world)]
+    assert len(requests) <= 20 * (1 + len(world.ends))

@@ -1,0 +1,182 @@
+"""An exchange without sockets: the simulator's dialect, a small board, one client at a time."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from contract.oracle import Sides
+from onebook.exchanges import EXCHANGES
+from onebook.exchanges.contract import Connector, Output, ProtocolError, Send, Unnamed
+from onebook.simulator.board import AddressDesk, Board, Channel, Frame, Key, Now, Session
+from onebook.simulator.dialects import DIALECTS
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.market import Market
+
+LISTED = 3
+LEVELS_MAX = 130  # more than any exchange's window that a client must cut
+START = Now(1_000.0, 1_700_000_000_000)
+SMALLER = {"kucoin.classic": 90}  # what a body does not hold is beyond the horizon
+HOST = "127.0.0.1"
+
+# Every book channel of every exchange: the usual one by the exchange's name.
+CHANNELS = dict(EXCHANGES) | {
+    f"{name}.{channel}": facts
+    for name, exchange in EXCHANGES.items()
+    for channel, facts in exchange.channels.items()
+}
+
+
+class SmallOffer(NamedTuple):
+    listings: tuple[Listing, ...]
+    profile: Profile
+
+
+class Venue:
+    """What the contract suite needs of an exchange: its true books and its side of the talk."""
+
+    def __init__(self, name: str, seed: int = 1) -> None:
+        self._exchange = CHANNELS[name]
+        kind = DIALECTS[self._exchange.name]
+        most = SMALLER.get(name, LEVELS_MAX)
+        profile = kind.profile._replace(depth=min(kind.profile.depth, most))
+        offer = SmallOffer(kind.listings[:LISTED], profile)
+        self.name = name
+        self.random = random.Random(seed)
+        self.now = START
+        self._market = Market({name: offer}, seed=seed)
+        self._board = Board(offer.listings, self._market.books(name), rules=kind.rules)
+        self._dialect = kind(self._board)
+        self.instruments = self._exchange.parse_instruments(
+            self.body(self._exchange.instruments_path)
+        )
+        self.natives = [each.native for each in self.instruments]
+        self.greeting = self.connect()
+        self._keys = self._windows()
+
+    def connect(self) -> list[bytes]:
+        """A client comes, and the last one is gone; returns what it is greeted with."""
+        self._session, greeting = self._opened()
+        self._board.sessions[:] = [self._session]
+        return greeting
+
+    def _opened(self) -> tuple[Session, list[bytes]]:
+        url, connect = self._exchange.ws_url, self._exchange.connect
+        if connect is not None:
+            assert isinstance(self._dialect, AddressDesk)
+            answer = self._dialect.post(connect.path, HOST, self.now)
+            assert answer is not None, connect.path
+            url = connect.address(answer.body, self.instruments).url
+        session = Session(url.partition(urlsplit(url).netloc)[2], now_s=self.now.s)
+        return session, encoded(self._dialect.opened(session, self.now))
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now = Now(self.now.s + seconds, self.now.ms + round(seconds * 1_000))
+
+    @property
+    def subscribed(self) -> set[str]:
+        return {key.native for key in self._session.topics.values()}
+
+    def sides(self, native: str) -> Sides:
+        """The book as a client must have it."""
+        bids, asks = self._window(native).truth()
+        return decimals(bids), decimals(asks)
+
+    def changed(self, native: str) -> bytes:
+        """Change the book and tell it, whoever listens."""
+        window = self._window(native)
+        while (changes := window.advance()) is None:
+            self._market.move()
+            for _ in self._market.step(self.name, {window.listing.symbol}):
+                pass
+        frame = self._dialect.delta(window, changes, self.now)
+        return encoded(self._session.told([frame], frame))[0]
+
+    def answers(self, frame: bytes) -> Iterator[bytes]:
+        """What comes back to a client's frame."""
+        yield from encoded(self._dialect.received(self._session, frame.decode(), self.now))
+
+    def heartbeats(self) -> list[bytes]:
+        """What the exchange sends of its own accord; called once a second."""
+        if self._dialect.rules.heartbeat_s is None:
+            return []
+        return encoded(self._dialect.heartbeat(self._session, self.now))
+
+    def body(self, path: str) -> bytes:
+        """What comes back to a GET."""
+        url = urlsplit(path)
+        answer = self._dialect.get(url.path, dict(parse_qsl(url.query)), self.now)
+        assert answer is not None, path
+        return answer.body
+
+    def unnamed_error(self) -> bytes:
+        """An error that names no instrument and no request of the client."""
+        return next(self._unnamed([*self._requests(self.natives[-1:]), "nonsense"]))
+
+    def acknowledges(self) -> bool:
+        """Whether a subscription that is accepted is answered."""
+        return any(self._aside(request) for request in self._requests(self.natives[:1]))
+
+    def refuses(self) -> bool:
+        """Whether a subscription of an unknown native brings an error, and not mere silence."""
+        return any(self._unnamed(self._requests(self.natives[-1:])))
+
+    def rate_limit_error(self) -> bytes:
+        """The answer to one request too many."""
+        self._board.limited = 1
+        (answer,) = self._aside(self._requests(self.natives[-1:])[-1])
+        return answer
+
+    def _unnamed(self, requests: Iterable[str]) -> Iterator[bytes]:
+        """The errors that answer requests for a native that is unknown now, and name nothing."""
+        self._board.nameless = True
+        self._board.refused.add(self.natives[-1])
+        answers = [each for request in requests for each in self._aside(request)]
+        self._board.nameless = False
+        self._board.refused.clear()
+        return filter(self._is_unnamed, answers)
+
+    def _is_unnamed(self, frame: bytes) -> bool:
+        try:
+            outputs = self._exchange.connector(self.instruments).received(frame)
+        except ProtocolError:
+            return False
+        return any(isinstance(out, Unnamed) for out in outputs)
+
+    def _aside(self, frame: str, session: Session | None = None) -> list[bytes]:
+        session = session or self._opened()[0]
+        return encoded(self._dialect.received(session, frame, self.now))
+
+    def _requests(self, natives: Sequence[str]) -> list[str]:
+        some = [each for each in self.instruments if each.native in natives]
+        outputs = greeted(self._exchange.connector(some), self.greeting)
+        return [out.frame.decode() for out in outputs if isinstance(out, Send)]
+
+    def _windows(self) -> dict[str, Key]:
+        """Which window of each book the connector follows."""
+        session, _ = self._opened()
+        for request in self._requests(self.natives):
+            self._aside(request, session)
+        return {key.native: key for key in session.topics.values()}
+
+    def _window(self, native: str) -> Channel:
+        window = self._board.channel(self._keys[native])
+        assert window is not None
+        return window
+
+
+def greeted(connector: Connector, greeting: Iterable[bytes]) -> Iterator[Output]:
+    """What a connector says once it is connected and greeted."""
+    yield from connector.opened()
+    for frame in greeting:
+        yield from connector.received(frame)
+
+
+def encoded(frames: Iterable[Frame]) -> list[bytes]:
+    return [frame.encode() if isinstance(frame, str) else frame for frame in frames]
+
+
+def decimals(side: dict[str, str]) -> dict[Decimal, Decimal]:
+    return {Decimal(price): Decimal(amount) for price, amount in side.items()}

@@ -1,0 +1,211 @@
+"""Deribit, as conversations: what it says, what we answer."""
+
+import json
+from typing import Any
+
+import pytest
+
+from onebook.exchanges.contract import (
+    EXPECTED,
+    HEARTBEAT,
+    Acknowledged,
+    Connector,
+    Delta,
+    Gap,
+    ProtocolError,
+    Refused,
+    Send,
+    SlowDown,
+    Snapshot,
+    Unnamed,
+)
+from onebook.exchanges.deribit import EXCHANGE, LEVELS
+from onebook.model import Instrument, InstrumentStatus
+from onebook.simulator.board import Dropped
+from simulator.pure import Desk
+
+BTC = Instrument("deribit", "BTC/USDC", "BTC_USDC")
+ETH = Instrument("deribit", "ETH/USDC", "ETH_USDC")
+
+# Messages of other channels, and what changes no book.
+UNKNOWN_FRAMES = (
+    b'{"jsonrpc":"2.0","id":0,"result":"ok","testnet":false}',
+    b'{"jsonrpc":"2.0","id":0,"result":{"version":"1.2.26"},"testnet":false}',
+    b'{"jsonrpc":"2.0","method":"heartbeat","params":{"type":"heartbeat"}}',
+    b'{"jsonrpc":"2.0","method":"subscription","params":{"channel":"trades.BTC_USDC.100ms",'
+    b'"data":[{"price":1.0}]}}',
+    b"{}",
+)
+TEST_REQUEST = b'{"jsonrpc":"2.0","method":"heartbeat","params":{"type":"test_request"}}'
+
+
+def book(kind: str, change: int, previous: int | None = None, native: str = "BTC_USDC") -> bytes:
+    data: dict[str, Any] = {"type": kind, "timestamp": 1_655_395_057_025, "change_id": change}
+    if previous is not None:
+        data["prev_change_id"] = previous
+    data |= {"instrument_name": native, "bids": [["new", 20977, 0.109]], "asks": []}
+    params = {"channel": f"book.{native}.100ms", "data": data}
+    return json.dumps({"jsonrpc": "2.0", "method": "subscription", "params": params}).encode()
+
+
+def asked(method: str, number: int, *natives: str) -> Send:
+    channels = json.dumps([f"book.{native}.100ms" for native in natives], separators=(",", ":"))
+    return Send(
+        f'{{"jsonrpc":"2.0","id":{number},"method":"public/{method}",'
+        f'"params":{{"channels":{channels}}}}}'.encode()
+    )
+
+
+def answer(number: int, **members: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "testnet": False} | members).encode()
+
+
+def opened() -> Connector:
+    connector = EXCHANGE.connector([BTC, ETH])
+    connector.opened()
+    return connector
+
+
+def live(at: int = 10) -> Connector:
+    connector = opened()
+    connector.received(book("snapshot", at))
+    return connector
+
+
+def kinds(outputs: Any) -> list[type]:
+    return [type(output) for output in outputs]
+
+
+def test_heartbeats_are_asked_for_before_the_books() -> None:
+    first, books = EXCHANGE.connector([BTC, ETH]).opened()
+    assert isinstance(first, Send)
+    assert json.loads(first.frame) == {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "public/set_heartbeat",
+        "params": {"interval": 10},
+    }
+    assert books == asked("subscribe", 1, "BTC_USDC", "ETH_USDC")
+
+
+def test_a_test_request_is_answered_at_once_and_shows_that_the_exchange_lives() -> None:
+    frame = b'{"jsonrpc":"2.0","id":0,"method":"public/test","params":{}}'
+    assert opened().received(TEST_REQUEST) == (Send(frame, urgent=True), *HEARTBEAT)
+
+
+def test_the_result_of_a_request_accepts_its_books() -> None:
+    connector = opened()
+    channels = ["book.BTC_USDC.100ms", "book.ETH_USDC.100ms"]
+    assert connector.received(answer(1, result=channels)) == (
+        Acknowledged(BTC),
+        Acknowledged(ETH),
+    )
+    connector.resync([BTC])
+    assert connector.received(answer(2, result=channels[:1])) == EXPECTED, "the unsubscription"
+    assert connector.received(answer(3, result=[])) == EXPECTED, "an unknown name is not accepted"
+
+
+def test_changes_follow_the_change_before_them() -> None:
+    connector = opened()
+    assert connector.received(book("change", 10, 9)) == ()
+    (snapshot,) = connector.received(book("snapshot", 10))
+    assert isinstance(snapshot, Snapshot)
+    (delta,) = connector.received(book("change", 17, 10))
+    assert isinstance(delta, Delta)
+    assert (snapshot.shape, delta.shape) == (LEVELS, LEVELS)
+    assert (delta.at_ms, bytes(delta.bids)) == (1_655_395_057_025, b'[["new", 20977, 0.109]]')
+    assert kinds(connector.received(book("change", 20, 18))) == [Gap]
+    assert connector.received(book("change", 21, 20)) == ()
+
+
+def test_resync_unsubscribes_and_subscribes() -> None:
+    connector = live()
+    again = (asked("unsubscribe", 2, "BTC_USDC"), asked("subscribe", 3, "BTC_USDC"))
+    assert connector.resync([BTC]) == again
+    assert connector.received(book("change", 11, 10)) == ()
+
+
+def test_an_error_is_about_its_request() -> None:
+    data = {"reason": "value must be a list", "param": "channels"}
+    error = {"message": "Invalid params", "data": data, "code": -32602}
+    connector = opened()
+    words = "Invalid params value must be a list"
+    assert connector.received(answer(1, error=error)) == (Refused(BTC, words), Refused(ETH, words))
+    assert connector.received(answer(9, error=error)) == (Unnamed(words),)
+    slow = {"message": "too_many_requests", "code": 10028}
+    assert opened().received(answer(1, error=slow)) == (SlowDown("too_many_requests"),)
+
+
+@pytest.mark.parametrize(
+    ("frame", "instrument"),
+    [
+        (book("replace", 11, 10), BTC),
+        (book("change", 11, 10).replace(b'"change_id": 11', b'"change_id": "x"'), BTC),
+        (book("change", 11, 10).replace(b'"asks"', b'"gone"'), BTC),
+        (book("change", 11, 10).replace(b'"book.BTC_USDC.100ms"', b'"book.x"'), None),
+        (b'{"method":5}', None),
+    ],
+)
+def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrument | None) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        live().received(frame)
+    assert caught.value.instrument is instrument
+
+
+def row(**members: Any) -> dict[str, Any]:
+    return {
+        "kind": "spot",
+        "instrument_name": "BTC_USDC",
+        "base_currency": "BTC",
+        "quote_currency": "USDC",
+        "is_active": True,
+        "tick_size": 1.0,
+        "min_trade_amount": 1e-4,
+    } | members
+
+
+def listed(*rows: Any) -> list[Instrument]:
+    return EXCHANGE.parse_instruments(json.dumps({"jsonrpc": "2.0", "result": rows}).encode())
+
+
+def test_instruments_are_read_row_by_row() -> None:
+    idle = row(instrument_name="ETH_BTC", base_currency="ETH", quote_currency="BTC")
+    found = listed(row(), idle | {"is_active": False, "tick_size": 1e-5}, row(kind=None), None)
+    assert [(one.symbol, one.native, one.tick, one.lot) for one in found] == [
+        ("BTC/USDC", "BTC_USDC", "1", "0.0001"),
+        ("ETH/BTC", "ETH_BTC", "0.00001", "0.0001"),
+    ]
+    assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]
+
+
+def test_derivatives_and_books_of_another_exchange_are_no_instruments() -> None:
+    perpetual = row(kind="future", instrument_name="BTC_USDC-PERPETUAL")
+    option = row(kind="option", instrument_name="BTC-28AUG26-63000-C", quote_currency="BTC")
+    routed = row(instrument_name="SOL_USDC", base_currency="SOL", is_cbe_routed=True)
+    assert listed(perpetual, option, routed) == []
+
+
+def test_the_simulated_exchange_refuses_what_the_real_one_does() -> None:
+    desk = Desk("deribit")
+    request = json.loads(asked("subscribe", 4, "BTC_USDT").frame)
+    assert desk.say(json.loads(asked("subscribe", 4, "NO_PE").frame))[0]["result"] == []
+    assert desk.say(request | {"params": {"channels": "x"}})[0]["error"]["code"] == -32602
+    assert desk.say(request | {"method": "public/nope"})[0]["error"]["code"] == -32601
+    done, snapshot = desk.say(request)
+    assert done["result"] == ["book.BTC_USDT.100ms"]
+    assert "prev_change_id" not in snapshot["params"]["data"]
+    assert len(desk.say(request)) == 1, "a second subscription brings no second snapshot"
+
+
+def test_the_simulated_exchange_ends_a_connection_that_owes_an_answer() -> None:
+    desk = Desk("deribit")
+    interval = {"id": 1, "method": "public/set_heartbeat", "params": {"interval": 9}}
+    assert "error" in desk.say(interval)[0]
+    assert desk.say(interval | {"params": {"interval": 10}})[0]["result"] == "ok"
+    later = [desk.now._replace(s=desk.now.s + seconds) for seconds in (9.0, 10.0, 20.0, 30.0)]
+    assert desk.dialect.heartbeat(desk.session, later[0]) == []
+    assert len(desk.dialect.heartbeat(desk.session, later[1])) == 2
+    desk.say({"id": 2, "method": "public/test"})
+    assert len(desk.dialect.heartbeat(desk.session, later[2])) == 2
+    with pytest.raises(Dropped):
+        desk.dialect.heartbeat(desk.session, later[3])

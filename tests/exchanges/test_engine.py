@@ -1,0 +1,370 @@
+"""The engine of a connection, around an exchange that does not exist."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from onebook.exchanges.contract import (
+    EXPECTED,
+    NOTHING,
+    Acknowledged,
+    Alive,
+    Delta,
+    Fetch,
+    Gap,
+    Output,
+    ProtocolError,
+    Refused,
+    Send,
+    SlowDown,
+    Snapshot,
+    Unnamed,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    SeededEngine,
+    SeedRefused,
+    SocketSeed,
+    Welcome,
+)
+from onebook.exchanges.sync import Join, Unnumbered, Whole
+from onebook.model import Instrument
+
+A, B, C = (Instrument("made", f"{native}/USD", native) for native in "ABC")
+
+
+def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+    kind, name, level = json.loads(frame)
+    book = books.get(name)
+    if book is None:
+        return None
+    read = book.snapshot if kind == "whole" else book.delta
+    return read(json.dumps([level]).encode(), b"[]")
+
+
+def control(frame: bytes) -> Event:
+    match frame.decode().split(" ", 1):
+        case ["welcome"]:
+            return Welcome()
+        case ["ok", names]:
+            return Accepted(names.split())
+        case ["only", answer]:
+            number, *names = answer.split()
+            return Accepted(names, int(number), omission="not listed")
+        case ["done", number]:
+            return Accepted(number=int(number))
+        case ["no", words]:
+            return Rejected(words)
+        case ["never", words]:
+            number, _, words = words.partition(" ")
+            return Rejected(words, int(number), whole=True)
+        case ["failed", words]:
+            return Rejected(words, whole=True)
+        case ["twice", words]:
+            return Rejected(words, whole=True, repeated=True)
+    return BookFrame(json.loads(frame)[1] if frame[-1:] == b"]" else "")
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    return ["+", *names, number]
+
+
+def unsubscribe(names: Sequence[str], number: int) -> object:
+    return ["-", *names, number]
+
+
+BOOKS = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=unsubscribe,
+    track=Unnumbered,
+    names_per_request=2,
+)
+
+
+def sent(outputs: object) -> list[object]:
+    return [json.loads(out.frame) for out in outputs if isinstance(out, Send)]  # type: ignore[attr-defined]
+
+
+def opened(*instruments: Instrument) -> Engine:
+    engine = Engine(BOOKS, instruments or (A, B, C))
+    engine.opened()
+    return engine
+
+
+def test_requests_are_batched_and_numbered() -> None:
+    assert sent(Engine(BOOKS, [A, B, C]).opened()) == [["+", "A", "B", 1], ["+", "C", 2]]
+
+
+def test_what_the_answer_to_a_request_omits_is_refused() -> None:
+    engine = opened()
+    outputs = engine.received(b"only 1 B C")
+    assert outputs == (Acknowledged(B), Refused(A, "not listed")), "C is of another request"
+    assert engine.received(b"only 1 B") == EXPECTED, "it was answered before"
+    assert Refused(C, "not listed") in engine.received(b"only 2")
+
+
+def test_a_resync_is_batched_and_touches_no_other() -> None:
+    engine = opened()
+    assert sent(engine.resync([A, C])) == [["-", "A", "C", 3], ["+", "A", "C", 4]]
+
+
+def test_where_requests_replace_each_names_everything_that_stays() -> None:
+    engine = Engine(replace(BOOKS, unsubscribe=None, names_per_request=9), [A, B])
+    assert sent(engine.opened()) == [["+", "A", "B", 1]]
+    assert sent(engine.add([C])) == [["+", "A", "B", "C", 2]]
+    assert sent(engine.resync([B])) == [["+", "A", "B", "C", 3]]
+    assert sent(engine.remove([A])) == [["+", "B", "C", 4]]
+    assert sent(engine.remove([A])) == sent(engine.resync([A])) == sent(engine.add([B])) == []
+    assert sent(engine.remove([B, C])) == [], "there is no request for nothing"
+
+
+@pytest.mark.parametrize("unanswered", [True, False])
+def test_a_whole_book_acknowledges_a_subscription_that_nothing_else_answers(
+    *, unanswered: bool
+) -> None:
+    book = Whole(A, unanswered=unanswered)
+    snapshot = Snapshot(A, b"[1]", b"[2]", at=7)
+    first = (Acknowledged(A), snapshot) if unanswered else (snapshot,)
+    for _ in range(2):
+        assert book.snapshot(b"[1]", b"[2]", 7) == first
+        assert book.snapshot(b"[1]", b"[2]", 7) == (snapshot,)
+        book.restart()
+
+
+def test_nothing_is_sent_before_the_welcome_and_then_everything_once() -> None:
+    engine = Engine(replace(BOOKS, welcomes=True), [A])
+    assert [*engine.opened(), *engine.add([B]), *engine.resync([A]), *engine.remove([A])] == []
+    assert sent(engine.received(b"welcome")) == [["+", "B", 1]]
+    assert engine.received(b"welcome") == EXPECTED
+
+
+def test_an_answer_accepts_by_name_or_by_number_and_once() -> None:
+    engine = opened()
+    assert engine.received(b"ok A X") == (Acknowledged(A),)
+    assert engine.received(b"done 1") == (Acknowledged(B),)
+    assert engine.received(b"done 1") == EXPECTED
+    assert engine.received(b"ok A B") == EXPECTED
+    engine.resync([A])
+    assert engine.received(b"ok A B") == (Acknowledged(A),)
+
+
+def test_where_nothing_is_acknowledged_what_was_asked_for_counts_as_accepted() -> None:
+    engine = Engine(replace(BOOKS, acknowledges=False), [A, B])
+    asked, *accepted = engine.opened()
+    assert sent([asked]) == [["+", "A", "B", 1]]
+    assert accepted == [Acknowledged(A), Acknowledged(B)]
+    assert [*engine.resync([A])][-1] == Acknowledged(A)
+    assert [*engine.add([A])] == []
+    waiting = Engine(replace(BOOKS, acknowledges=False, welcomes=True), [A])
+    assert waiting.opened() == NOTHING, "what is not sent yet is not accepted"
+    assert [type(out) for out in waiting.received(b"welcome")] == [Send, Acknowledged]
+
+
+def test_the_number_of_an_unsubscription_accepts_nothing() -> None:
+    engine = opened(A)
+    engine.resync([A])
+    assert engine.received(b"done 2") == EXPECTED
+    assert engine.received(b"done 3") == (Acknowledged(A),)
+
+
+def test_an_error_touches_whom_it_names_and_without_a_name_nobody() -> None:
+    engine = opened()
+    assert engine.received(b"no market B") == (Refused(B, "market B"),)
+    assert engine.received(b"no such thing") == (Unnamed("such thing"),)
+
+
+def test_a_rate_limit_refuses_nobody_whomever_it_names() -> None:
+    assert opened().received(b"no too many requests: A") == (SlowDown("too many requests: A"),)
+
+
+def test_what_a_refused_request_asked_for_beside_the_bad_name_is_asked_for_again() -> None:
+    engine = opened()
+    refused, again = engine.received(b"never 1 A")
+    assert refused == Refused(A, "A")
+    assert sent([again]) == [["+", "B", 3]], "C was asked for by another request"
+    assert engine.received(b"done 3") == (Acknowledged(B),)
+
+
+def test_without_numbers_all_that_is_not_answered_is_asked_for_again() -> None:
+    engine = opened()
+    engine.received(b"ok C")
+    refused, again = engine.received(b"failed A")
+    assert refused == Refused(A, "A")
+    assert sent([again]) == [["+", "B", 3]]
+
+
+def test_a_repeated_subscription_is_no_refusal() -> None:
+    assert opened(A).received(b"twice A") == (Acknowledged(A),)
+
+
+def test_a_refused_instrument_is_accepted_when_it_is_asked_for_again() -> None:
+    engine = opened(A)
+    engine.received(b"no A")
+    assert engine.received(b"ok A") == EXPECTED
+    engine.resync([A])
+    assert engine.received(b"ok A") == (Acknowledged(A),)
+
+
+def test_frames_of_books_need_one_call() -> None:
+    read = opened(A).reader()
+    (snapshot,) = read(b'["whole", "A", ["1", "2"]]') or ()
+    assert isinstance(snapshot, Snapshot)
+    (delta,) = read(b'["change", "A", ["1", "3"]]') or ()
+    assert isinstance(delta, Delta)
+    assert read(b'["change", "X", ["1", "3"]]') is None
+
+
+def test_a_frame_of_a_removed_book_is_late_and_one_of_a_stranger_is_an_error() -> None:
+    engine = opened()
+    engine.remove([A])
+    assert engine.received(b'["change", "A", ["1", "3"]]') == ()
+    with pytest.raises(ProtocolError, match="'X', which is not subscribed") as caught:
+        engine.received(b'["change", "X", ["1", "3"]]')
+    assert caught.value.instrument is None
+
+
+def test_a_damaged_frame_names_its_book() -> None:
+    with pytest.raises(ProtocolError, match="'B' is damaged") as caught:
+        opened().received(b'["change", "B"]')
+    assert caught.value.instrument is B
+
+
+# Books that start at a body which is asked for on the same socket
+
+
+def join_data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+    kind, name, first, final, *levels = json.loads(frame)
+    book = books.get(name)
+    if book is None or kind != "change":
+        return None
+    return book.delta(first, final, json.dumps(levels).encode(), b"[]")
+
+
+def join_control(frame: bytes) -> Event:
+    if frame.startswith(b'["whole"'):
+        _, name, sequence, *levels = json.loads(frame)
+        return SocketSeed(name, json.dumps(levels).encode(), b"[]", sequence)
+    if frame.startswith(b"busy "):
+        return SeedRefused(frame[5:].decode(), "request timeout")
+    if frame.startswith(b"ping "):
+        return Send(b"pong " + frame[5:], urgent=True)
+    return control(frame)
+
+
+REQUESTED = replace(
+    BOOKS,
+    data=join_data,
+    control=join_control,
+    track=lambda instrument: Join(Fetch(instrument, "")),
+    request=lambda names, number: ["?", *names, number],
+)
+
+
+def test_a_book_is_asked_for_on_the_socket_once_its_stream_is_confirmed() -> None:
+    engine = SeededEngine(REQUESTED, [A])
+    assert sent(engine.opened()) == [["+", "A", 1]]
+    acknowledged, asked = engine.received(b"ok A")
+    assert (acknowledged, sent([asked])) == (Acknowledged(A), [["?", "A", 2]])
+    assert engine.received(b'["change","A",11,12,["1","2"]]') == ()
+    snapshot, delta = engine.received(b'["whole","A",11,["1","1"]]')
+    assert isinstance(snapshot, Snapshot)
+    assert isinstance(delta, Delta)
+    assert [*map(type, engine.received(b'["change","A",13,13,["1","2"]]'))] == [Delta]
+
+
+def test_a_book_that_is_older_than_its_stream_is_asked_for_again_on_the_socket() -> None:
+    engine = SeededEngine(REQUESTED, [A])
+    engine.opened()
+    engine.received(b"ok A")
+    engine.received(b'["change","A",11,12,["1","2"]]')
+    assert sent(engine.received(b'["whole","A",9,["1","1"]]')) == [["?", "A", 3]]
+    assert sent(engine.resync([A])) == [["?", "A", 4]]
+
+
+def test_the_deltas_of_a_window_follow_a_body_only_where_one_starts_at_it() -> None:
+    exact = replace(REQUESTED, track=lambda one: Join(Fetch(one, ""), exact=True))
+    engine = SeededEngine(exact, [A])
+    engine.opened()
+    engine.received(b"ok A")
+    engine.received(b'["change","A",11,14,["1","2"]]')
+    engine.received(b'["change","A",15,18,["1","3"]]')
+    assert sent(engine.received(b'["whole","A",12,["1","1"]]')) == [["?", "A", 3]], "amid a delta"
+    outputs = engine.received(b'["whole","A",14,["1","1"]]')
+    assert [*map(type, outputs)] == [Snapshot, Delta]
+    engine.resync([A])
+    assert [*map(type, engine.received(b'["whole","A",19,["1","1"]]'))] == [Snapshot]
+    (gap,) = engine.received(b'["change","A",19,22,["1","4"]]')
+    assert isinstance(gap, Gap), "the first delta after the body starts before it"
+
+
+def test_numbers_that_fall_are_a_gap_and_their_own_body_fills_the_book_again() -> None:
+    restarts = replace(REQUESTED, track=lambda one: Join(Fetch(one, ""), restarts=True))
+    engine = SeededEngine(restarts, [A])
+    engine.opened()
+    engine.received(b"ok A")
+    engine.received(b'["whole","A",900,["1","1"]]')
+    assert engine.received(b'["change","A",899,899,["1","1"]]') == (), "the body has it already"
+    engine.received(b'["change","A",901,901,["1","2"]]')
+    (gap,) = engine.received(b'["change","A",3,3,["1","3"]]')
+    assert gap == Gap(A, "the numbers fell from 901 to 3")
+    assert sent(engine.resync([A])) == [["?", "A", 3]]
+    assert engine.received(b'["change","A",4,4,["1","4"]]') == ()
+    outputs = engine.received(b'["whole","A",3,["1","3"]]')
+    assert [*map(type, outputs)] == [Snapshot, Delta]
+    assert [*map(type, engine.received(b'["change","A",5,5,["1","5"]]'))] == [Delta]
+
+
+def test_a_live_book_is_seeded_again_on_the_socket() -> None:
+    engine = SeededEngine(REQUESTED, [A])
+    engine.opened()
+    engine.received(b"ok A")
+    engine.received(b'["whole","A",10,["1","1"]]')
+    assert sent(engine.reseed(A)) == [["?", "A", 3]]
+    assert [*map(type, engine.received(b'["whole","A",10,["1","1"]]'))] == [Snapshot]
+    assert engine.received(b'["whole","A",10,["1","1"]]') == EXPECTED, "nobody asked"
+
+
+def test_a_body_of_a_book_that_was_removed_changes_nothing() -> None:
+    engine = SeededEngine(REQUESTED, [A])
+    engine.opened()
+    engine.received(b"ok A")
+    engine.remove([A])
+    assert engine.received(b'["whole","A",10,["1","1"]]') == EXPECTED
+
+
+def test_the_answer_to_a_ping_of_the_exchange_is_urgent_and_the_ping_its_heartbeat() -> None:
+    outputs = SeededEngine(REQUESTED, [A]).received(b"ping 7")
+    assert outputs == (Send(b"pong 7", urgent=True), Alive())
+
+
+def test_a_rest_body_changes_nothing_where_books_are_requested_on_the_socket() -> None:
+    assert SeededEngine(REQUESTED, [A]).fetched(A, b'["whole","A",10]') == NOTHING
+
+
+def test_a_book_that_is_not_live_breaks_when_its_request_is_refused() -> None:
+    engine = SeededEngine(REQUESTED, [A])
+    engine.opened()
+    engine.received(b"ok A")
+    assert engine.received(b"busy A") == (Gap(A, "request timeout"),)
+    assert sent(engine.resync([A])) == [["?", "A", 3]], "its subscription was accepted"
+    assert engine.received(b"busy B") == EXPECTED, "it is not on this connection"
+
+
+def test_a_live_book_stays_when_another_request_is_refused() -> None:
+    engine = SeededEngine(REQUESTED, [A])
+    engine.opened()
+    engine.received(b"ok A")
+    engine.received(b'["whole","A",10,["1","1"]]')
+    engine.reseed(A)
+    assert engine.received(b"busy A") == EXPECTED
+    assert engine.received(b'["whole","A",10,["1","1"]]') == EXPECTED, "none is awaited"
+    assert [*map(type, engine.received(b'["change","A",11,11,["1","2"]]'))] == [Delta]

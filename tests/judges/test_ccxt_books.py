@@ -1,0 +1,205 @@
+"""ccxt beside us on each simulated exchange: its book, ours and the exchange's own are equal."""
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from decimal import Decimal
+
+import pytest
+
+from judges.ccxt_side import Judge, Levels, Watched, has
+from onebook.books import Books
+from onebook.config import ExchangeSettings, FeedSettings
+from onebook.exchanges import EXCHANGES
+from onebook.feeds import Catalogue, Supervisor
+from onebook.feeds.supervisor import enabled
+from onebook.model import Health, Instrument
+from onebook.rest import Rest
+from onebook.simulator.dialects import DIALECTS
+from onebook.simulator.server import SimulatedExchanges
+
+# Each exchange by its usual channel, and by every other one that an operator may choose.
+CASES = tuple((name, channel) for name in EXCHANGES for channel in ("", *EXCHANGES[name].channels))
+IDS = ["-".join(filter(None, case)) for case in CASES]
+
+SPOT = {"fetchMarkets": {"types": ["spot"]}}
+
+# How ccxt is asked where its defaults are not our channel, and why it proves less where it does.
+JUDGES = {
+    "binance": Judge(options=SPOT, markets="fetch_markets", levels=500),
+    "bitfinex": Judge(limit=100, levels=100),
+    "bitget": Judge(params={"uta": True}),
+    "bybit": Judge(limit=200, options=SPOT, markets="fetch_markets", levels=200),
+    "coinbase": Judge(
+        "coinbaseexchange",
+        params={"channels": ["level2_batch"]},
+        keys={"apiKey": "none", "secret": "bm9uZQ==", "password": "none"},
+        markets="fetch_markets",
+        levels=400,
+        because="ccxt's coinbase is Advanced Trade, and its class of our interface asks for level2,"
+        " which needs a key; level2_batch has the same messages",
+    ),
+    "cryptocom": Judge(
+        params={
+            "params": {"book_subscription_type": "SNAPSHOT_AND_UPDATE", "book_update_frequency": 10}
+        },
+        because="ccxt writes bookSubscriptionType, which the page does not have",
+    ),
+    "htx": Judge(levels=150),
+    "kraken": Judge(
+        limit=100,
+        markets="fetch_markets",
+        levels=100,
+        because="without its option `checksum`: ccxt splits prices at the point as texts when it"
+        " has made floats of them, and stops at the first frame",
+    ),
+    "kucoin": Judge(
+        limit=100,
+        options={"fetchMarkets": {"types": ["spot"], "fetchTickersFees": False}},
+        markets="fetch_markets",
+        because="it reads the classic feed while ours follows UTA: ccxt's book of UTA stays at its"
+        " snapshot, since `handle_book_delta` looks for the member `changes` or what stands in its"
+        " place, finds the frame itself, and never comes to the members `a` and `b`",
+    ),
+    "kucoin-classic": Judge(limit=100, because="its seed has 100 levels, as ours has"),
+    "mexc": Judge(
+        markets="fetch_spot_markets",
+        because="it asks for the default 100 levels of REST as its seed",
+    ),
+    "okx": Judge(options=SPOT, markets="fetch_markets", levels=400),
+    "poloniex": Judge(markets="fetch_spot_markets"),
+    "whitebit": Judge(limit=100),
+}
+# Exchanges that no class of ccxt reads: what it does, and why that is not the simulator's mistake.
+EXEMPT = {
+    "bingx": "ccxt follows `depth100`, whose frames are whole; ours is `incrDepth`",
+    "bitstamp": "ccxt follows `diff_order_book` and seeds it by REST; ours is `order_book`, the"
+    " other channel of the page, whose frames are whole",
+    "gemini": "ccxt follows `l2` of /v2/marketdata, which Gemini lists as archived; ours is the"
+    " socket that came after it",
+    "upbit": "ccxt asks for the DEFAULT format of `orderbook`, ours is SIMPLE: the same book with"
+    " other names of its members",
+}
+
+BURSTS = (1, 1, 2, 3, 5, 8, 10)
+STEP_S = 0.01  # while they join, the market moves on after so long without a message
+WAIT_S = 10.0
+
+
+class Bench:
+    """The three books of one pair: the simulated exchange's own, our feed's, ccxt's."""
+
+    def __init__(
+        self,
+        simulated: SimulatedExchanges,
+        books: Books,
+        instrument: Instrument,
+        judge: Judge,
+    ) -> None:
+        name = instrument.exchange
+        self._simulated = simulated
+        self._books = books
+        self._instrument = instrument
+        self._levels = judge.levels
+        self._stirred = asyncio.Event()
+        books.on_changed = lambda book: self._stirred.set()
+        books.on_health = lambda book, previous: self._stirred.set()
+        self.watched = Watched(
+            judge,
+            simulated.urls[name],
+            DIALECTS[name].listings,
+            instrument.symbol,
+            self._stirred.set,
+        )
+
+    def truth(self) -> tuple[Levels, Levels]:
+        """What the simulated exchange published."""
+        bids, asks = self._simulated[self._instrument.exchange].book(self._instrument.symbol)
+        return self._best([*bids.items()]), self._best([*asks.items()])
+
+    def ours(self) -> tuple[Levels, Levels]:
+        """What our feed shows; nothing while it is not live."""
+        book = self._books.get(self._instrument)
+        if book is None or book.health is not Health.LIVE:
+            return [], []
+        bids, asks = book.core.top(self._levels)
+        return self._best(bids), self._best(asks)
+
+    def _best(self, levels: list[tuple[str, str]]) -> Levels:
+        return [(Decimal(price), Decimal(amount)) for price, amount in levels[: self._levels]]
+
+    async def join(self) -> None:
+        """Move the market until both clients have a book."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_S):
+                while not (all(self.ours()) and all(self.watched.sides())):
+                    self._stirred.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(STEP_S):
+                            await self._stirred.wait()
+                    self._simulated.step()
+        assert all(self.ours()), "our feed has no book"
+        assert all(self.watched.sides()), "ccxt has no book"
+
+    async def settle(self) -> None:
+        """Wait until all is read that was published; the three books must be equal then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_S):
+                while not self.truth() == self.ours() == self.watched.sides():
+                    self._stirred.clear()
+                    await self._stirred.wait()
+        assert self.ours() == self.truth(), "our book is not that of the simulated exchange"
+        assert self.watched.sides() == self.truth(), "ccxt has another book"
+
+
+@pytest.mark.parametrize(("name", "channel"), CASES, ids=IDS)
+async def test_ccxt_and_we_keep_the_book_of_the_exchange(name: str, channel: str) -> None:
+    judge = judge_of(name, channel)
+    async with AsyncExitStack() as stack:
+        simulated = await stack.enter_async_context(SimulatedExchanges([name], seed=11, rate_hz=0))
+        simulated[name].admit_all()
+        place = simulated.urls[name]
+        chosen = ExchangeSettings(ws_url=place.ws, rest_url=place.rest, channel=channel)
+        settings = FeedSettings(exchanges=(name,), overrides={name: chosen})
+        exchanges = enabled(EXCHANGES, settings)
+        rest, books = await stack.enter_async_context(Rest()), Books()
+        catalogue = await stack.enter_async_context(
+            Catalogue(exchanges, rest=rest, settings=settings)
+        )
+        assert await catalogue.first_read()
+        supervisor = await stack.enter_async_context(
+            Supervisor(
+                exchanges,
+                books=books,
+                rest=rest,
+                catalogue=catalogue,
+                settings=settings,
+                jitter=lambda: 0.0,
+            )
+        )
+        instrument = catalogue.instrument(name, DIALECTS[name].listings[0].symbol)
+        assert instrument is not None
+        bench = Bench(simulated, books, instrument, judge)
+        supervisor.want(instrument)
+        await stack.enter_async_context(bench.watched)
+        if judge.markets:
+            assert bench.watched.steps(instrument.symbol) == (
+                Decimal(instrument.tick),
+                Decimal(instrument.lot),
+            )
+        await bench.join()
+        for burst in BURSTS:
+            for _ in range(burst):
+                simulated.step()
+            await bench.settle()
+
+
+def judge_of(name: str, channel: str) -> Judge:
+    """How ccxt reads a channel; skips where it does not."""
+    case = "-".join(filter(None, (name, channel)))
+    if case in EXEMPT:
+        pytest.skip(EXEMPT[case])
+    judge = JUDGES.get(case, Judge())
+    judge = judge._replace(name=judge.name or name)
+    if not has(judge.name):
+        pytest.skip(f"ccxt.pro has no order books of {name}")
+    return judge
