@@ -4,7 +4,7 @@ import heapq
 import json
 import zlib
 from decimal import Decimal
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 from hypothesis import given
@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from onebook.books import Books
+from onebook.config import StreamSettings
 from onebook.exchanges.contract import Delta, Snapshot
 from onebook.model import Health, Instrument
 from onebook.streams import StreamKey, Streams, iso_us
-from onebook.streams.streams import FIRST_UPDATE_S, MERGE_PACE_S, PUBLISHES_PER_TICK_MAX
+from onebook.streams.guard import CHECK_S, SYMBOLS_PER_TURN_MAX
+from onebook.streams.stream import FIRST_LIVE_S, FIRST_UPDATE_S
+from onebook.streams.streams import JOIN_PACE_S, MERGE_PACE_S, PUBLISHES_PER_TICK_MAX
 
 SYMBOL = "BTC/USDT"
 START_US = 1_763_632_800_000_000
@@ -26,6 +29,7 @@ class VirtualTime:
 
     def __init__(self):
         self.now = 1_000.0
+        self.wall_ahead_us = 0
         self._calls = []
         self._order = count()
 
@@ -33,7 +37,7 @@ class VirtualTime:
         return self.now
 
     def wall_us(self):
-        return START_US + round((self.now - 1_000.0) * 1_000_000)
+        return START_US + round((self.now - 1_000.0) * 1_000_000) + self.wall_ahead_us
 
     def call_at(self, when, callback):
         call = _Call(callback)
@@ -134,7 +138,8 @@ class House:
     def _apply(self, kind, exchange, bids, asks, symbol):
         instrument = self.feeds.instrument(exchange, symbol)
         output = kind(instrument, levels(bids), levels(asks))
-        assert self.books.apply(output, self.time.now) is None
+        put = {Snapshot: self.books.fill, Delta: self.books.change}[kind]
+        assert put(output, self.time.now) is None
 
     def lose(self, exchange, health=Health.STALE, reason="gap", symbol=SYMBOL):
         instrument = self.feeds.instrument(exchange, symbol)
@@ -183,6 +188,7 @@ def test_the_id_is_sub_and_12_hex_and_the_same_for_every_client():
         key("okx", "kraken", levels="array"),
         key("okx", "kraken", split=True),
         key("okx", "kraken", group="0.5"),
+        key("okx", "kraken", ages=True),
     ],
 )
 def test_every_option_makes_another_stream(other):
@@ -219,9 +225,9 @@ def test_a_closed_stream_is_never_published():
     assert house.heard.statuses == []
 
 
-def test_the_first_update_comes_at_once_if_a_book_is_live():
+def test_the_first_update_comes_at_once_if_every_book_is_live():
     house = House()
-    stream = house.opened(key("okx", "kraken"), okx=BOOK)
+    stream = house.opened(key("okx"), okx=BOOK)
     ((at, published, message, full),) = house.heard.updates
     assert (at, published) == (1_000.0, stream)
     assert message == full
@@ -232,19 +238,89 @@ def test_the_first_update_comes_at_once_if_a_book_is_live():
     assert message["timestamp"] == "2025-11-20T10:00:00.000000Z"
     assert [level["price"] for level in message["data"]["bids"]] == [100, 99]
     assert message["data"]["market_stats"]["best_ask"] == 101
-    assert message["data"]["stale_exchanges"] == ["kraken"]
+    assert message["data"]["stale_exchanges"] == []
 
 
-def test_the_first_update_comes_with_the_first_live_book():
+@pytest.mark.parametrize("others", [0.4, 0.999])
+def test_the_first_update_of_a_cold_symbol_waits_for_the_last_book(others):
     house = House()
-    house.streams.open(key("okx", "kraken"))
-    house.time.run(1)
-    assert house.heard.updates == []
+    house.streams.open(key("okx", "kraken", "binance", interval_ms=60_000))
+    house.time.run(0.5)
     house.snapshot("okx", *BOOK)
+    house.time.run(others)
+    house.snapshot("kraken", *BOOK)
+    assert house.heard.updates == []
+    house.snapshot("binance", *BOOK)
     house.time.run()
     ((at, _, message, _),) = house.heard.updates
-    assert at == 1_001.0
+    assert at == pytest.approx(1_000.5 + others)
+    assert message["data"]["market_stats"]["participating_exchanges"] == 3
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_the_first_update_comes_one_second_after_the_first_live_book(warm):
+    house = House()
+    if warm:  # somebody else has it already
+        house.opened(key("okx"), okx=BOOK)
+        house.heard.updates.clear()
+    house.streams.open(key("okx", "kraken"))
+    if not warm:
+        house.time.run(2.5)
+        house.snapshot("okx", *BOOK)
+    begun = house.time.now
+    house.time.run(60)
+    at, _, message, _ = house.heard.updates[0]
+    assert at == begun + FIRST_LIVE_S
     assert message["data"]["stale_exchanges"] == ["kraken"]
+
+
+@pytest.mark.parametrize("health", [Health.OFFLINE, Health.STALE])
+def test_the_first_update_waits_for_no_exchange_that_has_failed(health):
+    house = House()
+    house.streams.open(key("okx", "kraken"))
+    house.lose("kraken", health, "refused")
+    house.time.run(0.2)
+    house.snapshot("okx", *BOOK)
+    house.time.run()
+    assert [update[0] for update in house.heard.updates] == [1_000.2]
+
+
+def test_a_book_that_is_lost_before_the_first_update_starts_the_wait_anew():
+    house = House()
+    house.streams.open(key("okx", "kraken"))
+    house.snapshot("okx", *BOOK)
+    house.time.run(0.5)
+    house.lose("okx")
+    house.time.run(1.5)
+    assert house.heard.updates == []
+    house.snapshot("okx", *BOOK)
+    house.time.run(60)
+    ((at, _, message, _),) = house.heard.updates
+    assert at == 1_002.0 + FIRST_LIVE_S
+    assert message["data"]["stale_exchanges"] == ["kraken"]
+
+
+def test_members_that_come_in_the_first_seconds_do_not_wait_for_the_interval():
+    house = House()
+    house.streams.open(key("okx", "kraken", "binance", interval_ms=60_000))
+    house.snapshot("okx", *BOOK)
+    house.time.run(1.2)
+    house.snapshot("kraken", *BOOK)
+    house.time.run(3)
+    house.snapshot("binance", *BOOK)
+    house.time.run(5)
+    assert [update[0] for update in house.heard.updates] == [
+        1_000.0 + FIRST_LIVE_S,
+        1_000.0 + FIRST_LIVE_S + JOIN_PACE_S,
+        1_004.2,
+    ]
+    house.delta("okx", [("100", "5")], [])
+    house.time.run(20)
+    assert len(house.heard.updates) == 3, "levels wait for it"
+    house.lose("kraken", Health.SYNCING)
+    house.snapshot("kraken", *BOOK)
+    house.time.run(1)
+    assert len(house.heard.updates) == 4, "kraken left, and its return waits for the interval"
 
 
 def test_the_first_update_comes_in_time_even_if_nothing_is_live():
@@ -271,6 +347,88 @@ def test_a_first_update_can_be_asked_for():
     house.streams.publish_now(stream)
     assert [update[2]["update_number"] for update in house.heard.updates] == [1]
     house.time.run(60)
+    assert len(house.heard.updates) == 1
+
+
+def test_a_present_book_can_be_asked_for_within_the_interval_and_goes_to_everyone():
+    house = House()
+    stream = house.opened(key("okx", interval_ms=60_000, mode="delta"), okx=BOOK)
+    house.time.run(5)
+    house.delta("okx", [("100", "7")], [])
+    house.streams.publish_now(stream)
+    numbers = [update[2]["update_number"] for update in house.heard.updates]
+    assert numbers == [1, 2]
+    assert house.heard.updates[-1][2]["previous_update_number"] == 1
+    answer = parse(stream.full_for("r1"))
+    assert (answer["update_number"], answer["data"]["bids"][0]["amount"]) == (2, 7)
+    assert answer["timestamp"] == "2025-11-20T10:00:05.000000Z"
+    house.delta("okx", [("100", "8")], [])
+    house.time.run(60)
+    assert house.heard.updates[-1][2]["previous_update_number"] == 2
+
+
+def test_a_present_book_and_its_stale_exchanges_are_of_the_same_instant():
+    house = House()
+    books = {"okx": BOOK, "kraken": ([("99.5", "1")], [("101.5", "1")])}
+    stream = house.opened(key("okx", "kraken", interval_ms=60_000, split=True), **books)
+    house.lose("okx")
+    house.streams.publish_now(stream)
+    answer = parse(stream.full_for(1))
+    assert answer["data"]["stale_exchanges"] == ["okx"]
+    assert [level["exchanges"] for level in answer["data"]["bids"]] == [["kraken"]]
+    house.time.run()
+    assert len(house.heard.updates) == 2, "once for both reasons"
+
+
+# Ages
+
+
+def test_an_update_can_say_how_old_the_data_of_each_exchange_is():
+    house = House()
+    house.opened(key("okx", "kraken"), okx=BOOK, kraken=BOOK)
+    house.time.run(2)
+    house.delta("kraken", [("99", "9")], [])
+    house.time.run(0.25)
+    stream = house.streams.open(key("okx", "kraken", "binance", ages=True, interval_ms=60_000))
+    house.time.run(1)
+    data = house.heard.updates[-1][2]["data"]
+    assert (data["ages"], data["stale_exchanges"]) == ({"kraken": 1_250, "okx": 3_250}, ["binance"])
+    house.time.run(1)
+    house.streams.publish_now(stream)
+    assert parse(stream.full_for(1))["data"]["ages"] == {"kraken": 2_250, "okx": 4_250}
+
+
+def test_ages_are_in_deltas_and_looks_and_only_where_they_are_asked_for():
+    house = House()
+    house.opened(key("okx", mode="delta", ages=True), okx=BOOK)
+    house.time.run(1)
+    house.delta("okx", [("100", "7")], [])
+    house.time.run(1)
+    delta = house.heard.updates[-1][2]
+    assert (delta["type"], delta["data"]["ages"]) == ("aggregated_orderbook_delta", {"okx": 0})
+    answers = []
+    house.streams.look(key("okx", ages=True), answers.append)
+    house.streams.look(key("okx"), answers.append)
+    assert [parse(each)["data"].get("ages") for each in answers] == [{"okx": 1_000}, None]
+
+
+def test_the_id_of_a_stream_without_ages_is_what_it_was():
+    assert key("okx", "kraken").id == "sub_0a0a40b46337"
+
+
+# Memory
+
+
+def test_streams_that_end_before_they_are_due_leave_nothing_behind():
+    house = House()
+    house.opened(key("okx"), okx=BOOK)
+    for interval_ms in range(10, 1_010):
+        for exchanges in (["okx"], ["okx", "kraken"]):  # due now, due in a second
+            stream = house.streams.open(key(*exchanges, depth=500, interval_ms=interval_ms))
+            assert stream.view is None
+            house.streams.close(stream)
+    assert len(house.streams._ready) + len(house.streams._later) < 200
+    house.time.run(10)
     assert len(house.heard.updates) == 1
 
 
@@ -419,6 +577,7 @@ def test_exchange_status_goes_to_every_stream_of_the_book():
         "exchange": "okx",
         "state": "stale",
         "reason": "checksum",
+        "detail": "",
         "timestamp": "2025-11-20T10:00:00.000000Z",
     }
     house.lose("okx", Health.SYNCING, "")
@@ -451,7 +610,7 @@ def test_a_stream_that_cannot_be_published_does_not_stop_the_others(caplog):
     house = House(("okx",), (SYMBOL, "ETH/USDT"))
     bad = house.streams.open(StreamKey(SYMBOL, ("okx",)))
     house.streams.open(StreamKey("ETH/USDT", ("okx",)))
-    view, bad.view = bad.view, None
+    head, bad._head_full = bad._head_full, None
     for symbol in (SYMBOL, "ETH/USDT"):
         house.snapshot("okx", *BOOK, symbol=symbol)
     house.time.run(1)
@@ -459,7 +618,7 @@ def test_a_stream_that_cannot_be_published_does_not_stop_the_others(caplog):
     house.time.run(1)
     assert [update[2]["symbol"] for update in house.heard.updates] == ["ETH/USDT"]
     assert caplog.text.count("could not be published") == 1
-    bad.view = view
+    bad._head_full = head
     house.delta("okx", [("100", "3")], [])
     house.time.run(1)
     assert house.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 3
@@ -502,9 +661,11 @@ def test_a_full_book_can_be_had_between_deltas_with_an_id():
 # A look without a subscription
 
 
-def test_a_look_is_answered_at_once_if_a_book_is_live():
+def test_a_look_is_answered_at_once_if_no_book_is_on_its_way():
     house = House()
     house.opened(key("okx"), okx=BOOK)
+    house.books.open(house.feeds.instrument("kraken", SYMBOL))
+    house.lose("kraken", Health.OFFLINE, "refused")
     answers = []
     house.streams.look(key("okx", "kraken", depth=1), answers.append, message_id=7)
     message = parse(answers[0])
@@ -516,19 +677,25 @@ def test_a_look_is_answered_at_once_if_a_book_is_live():
     assert house.feeds.wanted[house.feeds.instrument("kraken", SYMBOL)] == 0
 
 
-def test_a_look_waits_for_the_first_live_book():
-    house = House()
-    answers = []
-    house.streams.look(key("okx", "kraken"), answers.append)
-    house.time.run(1)
-    assert answers == []
-    house.snapshot("okx", *BOOK)
-    assert parse(answers[0])["data"]["stale_exchanges"] == ["kraken"]
-    house.time.run(60)
-    house.lose("okx", Health.SYNCING)
-    house.snapshot("okx", *BOOK)
-    assert len(answers) == 1
-    assert set(house.feeds.wanted.values()) == {0}
+def test_a_cold_look_is_answered_with_the_last_book_or_a_second_after_the_first():
+    for kraken_comes in (True, False):
+        house = House()
+        answers = []
+        house.streams.look(key("okx", "kraken"), answers.append)
+        house.time.run(1)
+        house.snapshot("okx", *BOOK)
+        house.time.run(FIRST_LIVE_S / 2)
+        assert answers == []
+        if kraken_comes:
+            house.snapshot("kraken", *BOOK)
+        house.time.run(0 if kraken_comes else FIRST_LIVE_S / 2)
+        stale = [] if kraken_comes else ["kraken"]
+        assert parse(answers[0])["data"]["stale_exchanges"] == stale
+        house.time.run(60)
+        house.lose("okx", Health.SYNCING)
+        house.snapshot("okx", *BOOK)
+        assert len(answers) == 1
+        assert set(house.feeds.wanted.values()) == {0}
 
 
 def test_a_look_is_answered_in_time_with_what_is_live():
@@ -571,6 +738,7 @@ change = st.tuples(
 lose = st.tuples(st.just("lose"), st.sampled_from(EXCHANGES), st.none())
 fill = st.tuples(st.just("fill"), st.sampled_from(EXCHANGES), st.none())
 wait = st.tuples(st.just("wait"), st.integers(0, 300), st.none())
+resync = st.tuples(st.just("resync"), st.none(), st.none())
 
 
 class Oracle:
@@ -626,7 +794,7 @@ def normal(amount):
 
 
 @given(
-    script=st.lists(st.one_of(change, change, wait, lose, fill), max_size=60),
+    script=st.lists(st.one_of(change, change, wait, lose, fill, resync), max_size=60),
     interval_ms=st.sampled_from((10, 100, 1_000)),
     depth=st.integers(1, 6),
 )
@@ -646,7 +814,16 @@ def test_delta_client_equals_full_client_equals_the_brute_force_merge(script, in
             house.lose(what)
             urgent.add(house.time.now)
             house.time.run()
-            assert what in house.heard.updates[-1][2]["data"]["stale_exchanges"]
+            if house.heard.updates:
+                assert what in house.heard.updates[-1][2]["data"]["stale_exchanges"]
+        elif action == "resync":
+            house.streams.publish_now(stream)
+            urgent.add(house.time.now)
+            answer = parse(stream.full_for("r"))
+            sides = [[*map(tuple, answer["data"][side])] for side in ("bids", "asks")]
+            assert sides == oracle.merged(depth)
+            assert answer["update_number"] == house.heard.updates[-1][2]["update_number"]
+            assert answer["data"]["stale_exchanges"] == sorted(set(EXCHANGES) - set(oracle.books))
         elif action == "change" and what in oracle.books:
             _change(house, oracle.books[what], what, changes)
     house.time.run(FIRST_UPDATE_S + interval_ms / 1_000)
@@ -677,3 +854,151 @@ def _change(house, book, exchange, changes):
     book.update(sides)
     rows = {side: [(p, a) for s, p, a in changes if s == side] for side in ("bid", "ask")}
     house.delta(exchange, rows["bid"], rows["ask"])
+
+
+@pytest.mark.parametrize("step_s", [-86_400, -3_600, 3_600, 86_400])
+def test_a_wall_clock_that_is_set_changes_timestamps_and_not_the_pace(step_s):
+    house = House(exchanges=("okx",))
+    house.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=100, mode="delta", ages=True))
+    house.snapshot("okx", [("100", "1")], [("101", "1")])
+    house.time.run(1)
+    for amount in range(2, 7):
+        if amount == 4:
+            house.time.wall_ahead_us = step_s * 1_000_000
+        house.delta("okx", [("100", str(amount))], [])
+        house.time.run(0.1)
+    messages = [message for _, _, message, _ in house.heard.updates]
+    assert [message["update_number"] for message in messages] == [1, 2, 3, 4, 5, 6]
+    times = [at for at, *_ in house.heard.updates]
+    gaps = [later - earlier for earlier, later in pairwise(times[1:])]
+    assert gaps == pytest.approx([0.1] * 4)
+    assert all(0 <= message["data"]["ages"]["okx"] <= 100 for message in messages)
+    assert messages[-1]["timestamp"][:19] == iso_us(house.time.wall_us() - 100_000)[:19]
+
+
+def test_a_client_that_catches_up_gets_the_levels_and_the_names_of_one_update():
+    house = House(exchanges=("okx",))
+    stream = house.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=60_000))
+    house.snapshot("okx", [("100", "1")], [("101", "1")])
+    house.time.run(1)
+    house.lose("okx")
+    house.time.run(0.001)
+    house.snapshot("okx", [("100", "2")], [("101", "2")])
+    late = parse(stream.full())["data"]
+    assert (late["bids"], late["asks"], late["stale_exchanges"]) == ([], [], ["okx"])
+
+
+# Identity of coins
+
+FOUR = ("binance", "bybit", "kraken", "okx")
+
+
+def book_at(price):
+    return [(str(price), "1")], [(str(price + 1), "1")]
+
+
+def statuses(house, exchange, start=0):
+    return [
+        (each["state"], each["reason"])
+        for _, _, each in house.heard.statuses[start:]
+        if each["exchange"] == exchange
+    ]
+
+
+def test_a_book_of_another_coin_is_never_merged():
+    house = House(FOUR)
+    stream = house.opened(key(*FOUR), binance=book_at(100), bybit=book_at(100), okx=book_at(101))
+    house.time.run(FIRST_UPDATE_S)
+    house.snapshot("kraken", *book_at(5_000))
+    house.time.run(60)
+    assert statuses(house, "kraken")[-1] == ("stale", "identity_conflict")
+    for _, _, message, _ in house.heard.updates:
+        assert message["data"]["stale_exchanges"] == ["kraken"]
+        assert message["data"]["market_stats"]["best_ask"] == 101
+    assert parse(house.streams.marks(stream)[0])["detail"] == (
+        "mid 5000.5, median of the other 3 100.5"
+    )
+
+
+def test_a_book_that_moves_away_leaves_within_a_second_and_returns_after_it_agrees_for_a_while():
+    house = House(FOUR)
+    house.opened(key(*FOUR), **{each: book_at(100) for each in FOUR})
+    house.delta("okx", [("100", "0"), ("50", "1")], [])
+    house.delta("okx", [], [("101", "0"), ("51", "1")])
+    house.time.run(CHECK_S)
+    assert statuses(house, "okx", start=-1) == [("stale", "identity_conflict")]
+    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
+    assert house.heard.updates[-1][2]["data"]["market_stats"]["best_ask"] == 101
+    house.delta("okx", [("50", "0")], [("51", "0"), ("101", "1")])
+    house.delta("okx", [("100", "1")], [])
+    recovery_s = StreamSettings().identity_recovery_s
+    house.time.run(recovery_s)
+    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
+    house.time.run(2 * CHECK_S)
+    assert statuses(house, "okx", start=-1) == [("live", "")]
+    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == []
+
+
+def test_a_view_of_one_exchange_shows_its_book_with_the_mark():
+    house = House(FOUR)
+    own = house.opened(key("okx"), **{each: book_at(100) for each in FOUR[:3]})
+    house.snapshot("okx", *book_at(7))
+    house.time.run(1)
+    assert statuses(house, "okx") == [("live", "identity_conflict")]
+    assert house.heard.updates[-1][1] is own
+    assert house.heard.updates[-1][2]["data"]["market_stats"]["best_bid"] == 7
+    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == []
+
+
+def test_two_that_disagree_are_shown_with_their_marks():
+    house = House(FOUR)
+    stream = house.opened(key("kraken", "okx"), kraken=book_at(100))
+    house.snapshot("okx", *book_at(7))
+    house.time.run(FIRST_UPDATE_S)
+    assert statuses(house, "okx") == [("live", "unconfirmed_identity")]
+    assert statuses(house, "kraken") == [("live", "unconfirmed_identity")]
+    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == []
+    told = [parse(each)["exchange"] for each in house.streams.marks(stream)]
+    assert told == ["kraken", "okx"]
+
+
+def test_one_that_leaves_does_not_wait_for_one_that_returns():
+    house = House(FOUR)
+    books = {"binance": book_at(50), **{each: book_at(100) for each in FOUR[1:]}}
+    house.opened(key(*FOUR, interval_ms=60_000), **books)
+    house.time.run(100)
+    house.delta("okx", [("100", "2")], [])  # published: the next is due in a minute
+    house.snapshot("binance", *book_at(100))
+    house.time.run(StreamSettings().identity_recovery_s + CHECK_S / 2)
+    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == ["binance"]
+    house.snapshot("okx", *book_at(50))
+    house.time.run(CHECK_S)
+    changed_at = house.heard.statuses[-1][0]
+    assert statuses(house, "binance", start=-2) == [("live", "")]
+    assert statuses(house, "okx", start=-2) == [("stale", "identity_conflict")]
+    assert house.heard.updates[-1][0] == changed_at
+    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
+
+
+def test_checks_are_called_back_only_for_symbols_of_several_books_and_a_few_at_a_time():
+    symbols = [f"C{n}/USDT" for n in range(3 * SYMBOLS_PER_TURN_MAX)]
+    house = House(("kraken", "okx"), symbols)
+    for symbol in symbols:
+        house.streams.open(StreamKey(symbol, ("kraken", "okx")))
+        house.snapshot("okx", *BOOK, symbol=symbol)
+    house.time.run(FIRST_UPDATE_S)
+    assert house.time.waiting == 1
+    for symbol in symbols:
+        house.snapshot("kraken", *BOOK, symbol=symbol)
+    house.time.run(CHECK_S / 2)
+    for symbol in symbols:  # unseen by the check at entry: it was before
+        house.delta("kraken", [("100", "0"), ("99", "0"), ("50", "1")], [], symbol=symbol)
+        house.delta("kraken", [], [("101", "0"), ("102", "0"), ("51", "1")], symbol=symbol)
+    start = len(house.heard.statuses)
+    house.time.run(CHECK_S)
+    times = [at for at, _, _ in house.heard.statuses[start:]]
+    assert [times.count(at) for at in sorted(set(times))] == [2 * SYMBOLS_PER_TURN_MAX] * 3
+    for instrument in tuple(house.feeds.listed.values()):
+        house.books.close(instrument)
+    house.time.run(2 * CHECK_S)
+    assert house.time.waiting == 0

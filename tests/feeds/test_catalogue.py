@@ -1,17 +1,20 @@
 """The catalogue: what is listed, what changed, what may have been meant."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import httpx
 import pytest
 from msgspec.structs import replace
+from prometheus_client import REGISTRY
 
-from feeds.toy import TOY
-from onebook.config import FeedSettings
+from feeds.toy import TOY, parse_instruments
+from onebook.config import ExchangeSettings, FeedSettings
+from onebook.exchanges.contract import ROWS_MAX, Instruments
+from onebook.exchanges.frames import instrument_of
 from onebook.feeds import catalogue as catalogue_module
-from onebook.feeds.catalogue import DELISTED, HALTED, Catalogue, normalised
-from onebook.model import Instrument, InstrumentStatus
+from onebook.feeds.catalogue import Catalogue, normalised
+from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import Rest
 
 OTHER = replace(TOY, name="other", rest_url="http://other.example")
@@ -83,7 +86,7 @@ def test_who_vanishes_halts_and_returns_is_told():
     assert news.read() == [("BTC/USD", "back"), ("ETH/USD", "back")]
     first = catalogue.instrument("toy", "BTC/USD")
     catalogue.take("toy", listed("toy", "ETH/USD", status=HALT))
-    assert news.read() == [("BTC/USD", DELISTED), ("ETH/USD", HALTED)]
+    assert news.read() == [("BTC/USD", Reason.NOT_LISTED), ("ETH/USD", Reason.HALTED)]
     catalogue.take("toy", listed("toy", "ETH/USD", status=HALT))
     assert news.read() == []
     catalogue.take("toy", listed("toy", "BTC/USD", "ETH/USD"))
@@ -96,10 +99,52 @@ def test_of_two_natives_with_one_symbol_the_traded_one_counts_else_the_first():
     first = Instrument("toy", "BTC/USD", "one", status=HALT)
     second = Instrument("toy", "BTC/USD", "two")
     third = Instrument("toy", "BTC/USD", "three")
-    catalogue.take("toy", [first, second, third])
+    assert catalogue.take("toy", [first, second, third]) == [first, third]
     assert catalogue.instrument("toy", "BTC/USD") is second
-    catalogue.take("toy", [third, second])
+    assert catalogue.take("toy", [third, second]) == [second]
     assert catalogue.instrument("toy", "BTC/USD") is third
+    assert catalogue.take("toy", [third, third]) == []
+
+
+def parse_codes(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """A list of bases, all against XBT, read as connectors do."""
+    bases = body.decode().split()
+    rows = [
+        instrument_of("kraken", f"{base}XBT", base=base, quote="xbt", trading=True)
+        for base in bases
+    ]
+    return Instruments(each for each in rows if each is not None)
+
+
+async def test_the_operator_s_currency_codes_come_before_ours_and_one_symbol_is_one_book(caplog):
+    own = {"kraken": ExchangeSettings(currencies={"rep": "NEW", "ABC": "def"})}
+    kraken = replace(TOY, name="kraken", parse_instruments=parse_codes)
+    lists = Lists(toy=[text(b"REP REPV2 ABC DEF"), text(b"REP REPV2 ABC DEF")])
+    async with rest(lists) as client:
+        settings = FeedSettings(overrides=own)
+        catalogue = Catalogue({"kraken": kraken}, rest=client, settings=settings)
+        for _ in range(2):
+            assert await catalogue.load(kraken)
+    assert catalogue.pairs("kraken") == ["DEF/BTC", "NEW/BTC", "REP/BTC"]
+    kept = catalogue.instrument("kraken", "DEF/BTC")
+    assert kept is not None
+    assert kept.native == "ABCXBT"
+    refused = REGISTRY.get_sample_value("onebook_list_rows_refused", {"exchange": "kraken"})
+    assert refused == 1
+    assert caplog.messages == [
+        "kraken lists 1 instruments under symbols that others of it have; left out: "
+        "DEFXBT (DEF/BTC). Where they are other coins, set feeds.overrides.kraken.currencies."
+    ]
+
+
+async def test_a_symbol_that_an_override_makes_too_long_costs_its_row():
+    own = {"kraken": ExchangeSettings(currencies={"XBT": "B" * 19})}
+    kraken = replace(TOY, name="kraken", parse_instruments=parse_codes)
+    async with rest(Lists(toy=[text(b"ABC " + b"A" * 30)])) as client:
+        settings = FeedSettings(overrides=own)
+        catalogue = Catalogue({"kraken": kraken}, rest=client, settings=settings)
+        assert await catalogue.load(kraken)
+    assert catalogue.pairs("kraken") == ["ABC/" + "B" * 19]
 
 
 @pytest.mark.parametrize(
@@ -196,6 +241,9 @@ async def test_one_exchange_that_fails_stops_no_other_and_is_tried_again(caplog)
             jitter=lambda: 0.5,
         )
         async with catalogue:
+            assert catalogue.unread() == {"toy", "other"}
+            assert not await catalogue.first_read()
+            assert catalogue.unread() == {"other"}
             assert catalogue.pairs("toy") == ["BTC/USD", "ETH/USD"]
             assert not catalogue.loaded("other")
             assert sorted(clock.asked) == [30.0, 3_780.0]
@@ -233,13 +281,12 @@ async def test_a_mistake_of_ours_in_reading_a_list_is_logged_and_the_start_goes_
         async with Catalogue(
             {"toy": exchange}, rest=client, settings=FeedSettings(), sleep=Clock().sleep
         ) as catalogue:
+            assert not await catalogue.first_read()
             assert not catalogue.loaded("toy")
     assert caplog.messages == ["Reading the instruments of toy failed."]
 
 
-async def test_the_start_does_not_wait_for_a_slow_list(monkeypatch, caplog):
-    monkeypatch.setattr(catalogue_module, "START_S", 0.01)
-
+async def test_the_start_does_not_wait_for_lists_and_a_wait_for_them_ends():
     async def never(request: httpx.Request) -> httpx.Response:
         await asyncio.Event().wait()
         raise AssertionError
@@ -248,8 +295,8 @@ async def test_the_start_does_not_wait_for_a_slow_list(monkeypatch, caplog):
         rest(never) as client,
         Catalogue({"toy": TOY}, rest=client, settings=FeedSettings()) as catalogue,
     ):
-        assert catalogue.symbols() == []
-    assert "going on without" in caplog.messages[0]
+        assert (catalogue.symbols(), catalogue.unread()) == ([], {"toy"})
+        assert not await catalogue.first_read(timeout_s=0.01)
 
 
 def test_without_listeners_news_is_nobodys():
@@ -257,3 +304,83 @@ def test_without_listeners_news_is_nobodys():
     catalogue.take("toy", listed("toy", "BTC/USD"))
     catalogue.take("toy", [])
     assert catalogue.symbols() == []
+
+
+def serving(body: bytes, **settings) -> Catalogue:
+    client = rest(lambda request: httpx.Response(200, content=body))
+    return Catalogue(EXCHANGES, rest=client, settings=FeedSettings(**settings))
+
+
+async def test_rows_with_names_that_are_not_sound_are_left_out_and_logged_once(caplog):
+    catalogue = serving(b"BTC ! ETH !")
+    for _ in range(3):
+        assert await catalogue.load(TOY)
+    assert catalogue.symbols() == ["BTC/USD", "ETH/USD"]
+    assert caplog.messages == ["toy lists 2 instruments with names that are not sound."]
+
+
+@pytest.mark.parametrize("settings", [{"list_rows_max": 100}, {"list_bytes_max": 65_536}])
+async def test_a_list_over_its_bounds_is_refused_whole_with_one_line(caplog, settings):
+    catalogue = serving(b"BTC " * 20_000, **settings)
+    for _ in range(3):
+        assert not await catalogue.load(TOY)
+    assert not catalogue.loaded("toy")
+    [line] = caplog.messages
+    assert line.startswith("The instruments of toy are not known: ")
+    assert "more than" in line
+
+
+# Lists of several pages
+
+
+def next_page(bodies: Sequence[bytes]) -> str | None:
+    """A page whose last word is `+` has another behind it."""
+    return f"/instruments?page={len(bodies) + 1}" if bodies[-1].endswith(b"+") else None
+
+
+def parse_page(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    return parse_instruments(body.removesuffix(b"+"), rows_max=rows_max)
+
+
+PAGED = replace(TOY, parse_instruments=parse_page, next_page=next_page)
+
+
+def paged(*pages: bytes, asked: list[str] | None = None, **settings) -> Catalogue:
+    """The last page comes again and again, where more are asked for."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        number = int(request.url.params.get("page", 1))
+        if asked is not None:
+            asked.append(str(request.url.params))
+        return httpx.Response(200, content=pages[min(number, len(pages)) - 1])
+
+    return Catalogue(EXCHANGES, rest=rest(answer), settings=FeedSettings(**settings))
+
+
+async def test_every_page_of_a_list_is_read():
+    asked: list[str] = []
+    catalogue = paged(b"BTC ! +", b"ETH +", b"SOL !", asked=asked)
+    assert await catalogue.load(PAGED)
+    assert catalogue.symbols() == ["BTC/USD", "ETH/USD", "SOL/USD"]
+    assert asked == ["", "page=2", "page=3"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"list_pages_max": 3}, "the list has more than 3 pages"),
+        ({"list_rows_max": 100}, "the list has more than 100 rows"),
+        ({"list_bytes_max": 65_536}, "more than"),
+    ],
+)
+async def test_a_list_without_end_is_refused_whole(caplog, settings, words):
+    page = b" ".join(b"C%d" % rank for rank in range(90)) + b" " * 30_000 + b"+"
+    catalogue = paged(page, **settings)
+    assert not await catalogue.load(PAGED)
+    assert not catalogue.loaded("toy")
+    assert words in caplog.messages[0]
+
+
+async def test_a_list_whose_second_page_is_nonsense_changes_nothing(caplog):
+    assert not await paged(b"BTC +", b"nonsense").load(PAGED)
+    assert "toy lists nonsense" in caplog.messages[0]

@@ -1,7 +1,9 @@
 """The rim: one feed against real sockets on loopback. Waits are events, never guesses."""
 
 import asyncio
+import gzip
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -12,16 +14,22 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, snap
+from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, limited, snap
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Exchange
+from onebook.exchanges.contract import (
+    Address,
+    Connect,
+    Exchange,
+    FrameForm,
+    Heartbeat,
+    ProtocolError,
+)
+from onebook.exchanges.limits import Limit, Quotas, Scope
 from onebook.feeds import feed as feed_module
-from onebook.feeds.feed import TOO_LONG, Feed
-from onebook.feeds.pace import Pace
-from onebook.feeds.session import BEYOND_REPAIR, DISCONNECTED, SILENT
-from onebook.feeds.stats import ACTIVE, LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
-from onebook.model import Health, Instrument
+from onebook.feeds.feed import Feed
+from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE, ExchangeStats
+from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
 
 WAIT_S = 30.0
@@ -92,8 +100,10 @@ class Rig:
         settings: FeedSettings | None = None,
         bodies: Callable[[httpx.Request], httpx.Response] | None = None,
         recorder=None,
+        quotas: Quotas | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.moves: asyncio.Queue[tuple[str, Health, str]] = asyncio.Queue()
+        self.moves: asyncio.Queue[tuple[str, Health, Reason | None]] = asyncio.Queue()
         self.books = Books()
         self.books.on_health = lambda book, previous: self.moves.put_nowait(
             (book.instrument.native, book.health, book.reason)
@@ -113,8 +123,9 @@ class Rig:
             rest=self.rest,
             settings=settings or FeedSettings(),
             stats=self.stats,
-            pace=Pace(exchange.connects_per_minute),
+            quotas=quotas or Quotas(exchange.limits),
             recorder=recorder,
+            clock=clock,
             sleep=self.sleep,
             jitter=lambda: 0.5,
         )
@@ -123,7 +134,7 @@ class Rig:
         self.slept.append(seconds)
         await asyncio.sleep(0.001)
 
-    async def moved(self, native: str, health: Health, reason: str = "") -> None:
+    async def moved(self, native: str, health: Health, reason: Reason | None = None) -> None:
         async with asyncio.timeout(WAIT_S):
             assert await self.moves.get() == (native, health, reason)
 
@@ -168,7 +179,7 @@ async def test_a_feed_subscribes_fills_its_book_and_leaves_nothing_when_stopped(
         await connection.send('delta A [["98","1"]] []')
         await seen(lambda: best(rig) == ("98", "101"))
     assert await server.closed() == 1000
-    await rig.moved("A", Health.STALE, DISCONNECTED)
+    await rig.moved("A", Health.STALE, Reason.DISCONNECTED)
     assert rig.stats.connected == 0
     assert rig.stats.reconnects == 0
 
@@ -207,10 +218,10 @@ async def test_b2_fault_silent_socket_is_given_up_even_if_it_takes_no_goodbye(
         connection.transport.pause_reading()
         for _ in range(4):
             await connection.send(b"send " + b"x" * 3_000_000)  # our side cannot get rid of it
-        await rig.moved("A", Health.STALE, SILENT)
+        await rig.moved("A", Health.STALE, Reason.SILENT)
         await server.connection()
         connection.transport.resume_reading()
-    assert "A connection to toy ended: nothing received." in caplog.messages
+    assert "A connection to toy ended: silent (no frame, not even a pong)." in caplog.messages
 
 
 async def test_fault_reconnect_old_levels_are_never_shown_and_the_wait_has_full_jitter(
@@ -220,23 +231,77 @@ async def test_fault_reconnect_old_levels_are_never_shown_and_the_wait_has_full_
     async with running(Rig(server.url, A)) as rig:
         connection = await rig.live(server, "A")
         await connection.close(1001)
-        await rig.moved("A", Health.STALE, "closed by the exchange")
+        await rig.moved("A", Health.STALE, Reason.DISCONNECTED)
         assert best(rig) == (None, None)
-        await rig.moved("A", Health.SYNCING)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         await rig.live(server, "A")
         assert 0.5 in rig.slept
         assert rig.stats.reconnects == 1
     assert caplog.messages == [
-        "A connection to toy ended: closed by the exchange.",
+        "A connection to toy ended: disconnected (closed by the exchange).",
         "toy is connected again.",
     ]
+
+
+FLOODS = {  # what comes first, and what follows it without end
+    "pongs": (b"", b"\x8a\x00"),
+    "pings": (b"", b"\x89\x00"),
+    "empty parts": (b"\x01\x00", b"\x00\x00"),
+    "unknown events": (b"", b"\x81\x07unknown"),
+    "garbage": (b"", b"\x81\x07garbage"),
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_fault_a_flood_without_data_ends_its_connection_and_no_other(server, kind):
+    settings = FeedSettings(noise_per_s=10.0, noise_burst=200)
+    reason = Reason.PROTOCOL_ERROR if kind == "garbage" else Reason.FLOOD
+    async with running(Rig(server.url, A, settings=settings)) as rig:
+        connection = await rig.live(server, "A")
+        other = Rig(server.url, B)
+        async with running(other):
+            await other.live(server, "B")
+            first, then = FLOODS[kind]
+            connection.transport.write(first + then * (1_000_000 // len(then)))
+            await rig.moved("A", Health.STALE, reason)
+            await seen(lambda: rig.stats.reconnects == 1)
+            assert other.moves.empty()
+            book = other.books.get(B)
+            assert book is not None
+            assert book.health is Health.LIVE
+
+
+async def test_fault_a_flood_of_data_is_read_in_portions(server):
+    settings = FeedSettings(frames_per_tick_max=100)
+    async with running(Rig(server.url, A, settings=settings)) as rig:
+        connection = await rig.live(server, "A")
+        frame = b"\x81" + bytes([len(delta("A"))]) + delta("A")
+        connection.transport.write(frame * 10_000)
+        await seen(lambda: rig.stats.frames == 10_001)
+        assert rig.stats.pauses >= 3, "64 KiB are read at a time"
+        assert rig.moves.empty()
+
+
+async def test_b2_a_socket_that_answers_pings_and_brings_no_data_is_given_up(server):
+    settings = FeedSettings(
+        cadence_evidence_s=0.4, cadence_gaps_min=2, silent_min_s=0.6, cadence_factor=1.5
+    )
+    exchange = replace(TOY, silence_max_s=0.4)
+    async with running(Rig(server.url, A, exchange=exchange, settings=settings)) as rig:
+        connection = await rig.live(server, "A")
+        for _ in range(30):
+            await connection.send(delta("A").decode())
+            await asyncio.sleep(0.05)
+        assert rig.moves.empty()
+        await rig.moved("A", Health.STALE, Reason.SILENT)
+        assert rig.stats.invalidations == {Reason.SILENT: 1}
 
 
 async def test_a_stable_connection_starts_the_waits_again(server):
     server.refusals = [(404, {})] * 3
     async with running(Rig(server.url, A, settings=FeedSettings(stable_s=0.0))) as rig:
-        await rig.moved("A", Health.OFFLINE, OFFLINE)
-        await rig.moved("A", Health.SYNCING)
+        await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         connection = await rig.live(server, "A")
         await connection.close()
         await server.connection()
@@ -247,16 +312,16 @@ async def test_a_connection_that_vanishes_is_noticed(server):
     async with running(Rig(server.url, A)) as rig:
         connection = await rig.live(server, "A")
         connection.transport.abort()
-        await rig.moved("A", Health.STALE, DISCONNECTED)
-        await rig.moved("A", Health.SYNCING)
+        await rig.moved("A", Health.STALE, Reason.DISCONNECTED)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
 
 
 async def test_fault_closing_notice_reconnects_without_a_wait_if_the_connection_was_stable(server):
     async with running(Rig(server.url, A, settings=FeedSettings(stable_s=0.0))) as rig:
         connection = await rig.live(server, "A")
         await connection.send("closing maintenance")
-        await rig.moved("A", Health.STALE, "maintenance")
-        await rig.moved("A", Health.SYNCING)
+        await rig.moved("A", Health.STALE, Reason.CLOSING)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         await rig.live(server, "A")
         assert [each for each in rig.slept if each > 0.02] == []
 
@@ -273,8 +338,8 @@ async def test_fault_10_mb_frame_ends_the_connection(server, split):
             native, health, reason = await rig.moves.get()
         assert (native, health) == ("A", Health.STALE)
         # An unsplit one may be met by picows, which only hangs up, or by us.
-        assert reason == TOO_LONG or (reason == DISCONNECTED and not split)
-        await rig.moved("A", Health.SYNCING)
+        assert reason is Reason.PROTOCOL_ERROR or (reason is Reason.DISCONNECTED and not split)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
 
 
 async def test_fault_a_message_over_the_limit_that_is_delivered_all_the_same_is_refused(server):
@@ -283,7 +348,7 @@ async def test_fault_a_message_over_the_limit_that_is_delivered_all_the_same_is_
         assert rig.feed._connection is not None
         rig.feed._connection.bytes_max = 5
         await connection.send("send x")
-        await rig.moved("A", Health.STALE, TOO_LONG)
+        await rig.moved("A", Health.STALE, Reason.PROTOCOL_ERROR)
         assert await server.closed() == 1009
 
 
@@ -302,7 +367,7 @@ async def test_frames_that_rfc_6455_does_not_allow_end_the_connection(server, fi
     async with running(Rig(server.url, A)) as rig:
         connection = await rig.live(server, "A")
         connection.transport.write(bytes((first_byte, len(payload))) + payload)
-        await rig.moved("A", Health.STALE, "a frame that RFC 6455 does not allow")
+        await rig.moved("A", Health.STALE, Reason.PROTOCOL_ERROR)
         assert await server.closed() == 1002
 
 
@@ -310,15 +375,15 @@ async def test_a_new_message_inside_a_split_one_ends_the_connection(server):
     async with running(Rig(server.url, A)) as rig:
         connection = await rig.live(server, "A")
         connection.transport.write(b"\x01\x04send" + b"\x81\x04send")
-        await rig.moved("A", Health.STALE, "a frame that RFC 6455 does not allow")
+        await rig.moved("A", Health.STALE, Reason.PROTOCOL_ERROR)
 
 
 async def test_fault_maintenance_a_503_at_the_handshake_is_obeyed_by_every_feed(server, caplog):
     server.refusals = [(503, {"Retry-After": "77"})]
     async with running(Rig(server.url, A)) as rig:
-        await rig.moved("A", Health.OFFLINE, MAINTENANCE)
+        await rig.moved("A", Health.OFFLINE, Reason.MAINTENANCE)
         assert rig.stats.state == MAINTENANCE
-        await rig.moved("A", Health.SYNCING)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         await rig.live(server, "A")
         assert rig.stats.state == ACTIVE
         assert 77.0 in rig.slept
@@ -331,8 +396,8 @@ async def test_fault_maintenance_429_without_retry_after_is_no_loop_faster_than_
 ):
     server.refusals = [(429, {})] * 20
     async with running(Rig(server.url, A)) as rig:
-        await rig.moved("A", Health.OFFLINE, LIMITED)
-        await rig.moved("A", Health.SYNCING)
+        await rig.moved("A", Health.OFFLINE, Reason.RATE_LIMITED)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         waits = [each for each in rig.slept if each >= 30.0]
         assert len(waits) >= 20
 
@@ -340,15 +405,15 @@ async def test_fault_maintenance_429_without_retry_after_is_no_loop_faster_than_
 async def test_another_refusal_is_told_once_and_tried_again_with_backoff(server, caplog):
     server.refusals = [(404, {})] * 3
     async with running(Rig(server.url, A)) as rig:
-        await rig.moved("A", Health.OFFLINE, OFFLINE)
-        await rig.moved("A", Health.SYNCING)
+        await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         assert [each for each in rig.slept if each > 0.1] == [0.5, 1.0, 2.0]
     assert caplog.messages == ["toy answers 404."]
 
 
 async def test_an_exchange_that_is_not_there_is_offline(server, caplog):
     async with running(Rig("ws://127.0.0.1:1/ws", A)) as rig:
-        await rig.moved("A", Health.OFFLINE, OFFLINE)
+        await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await seen(lambda: len(rig.slept) > 20)
         assert rig.stats.state == OFFLINE
         assert max(rig.slept) == 30.0  # half of reconnect_max_s
@@ -372,7 +437,7 @@ async def test_a_host_that_does_not_finish_the_handshake_is_left(polite):
         port = listening.sockets[0].getsockname()[1]
         settings = FeedSettings(connect_timeout_s=0.2)
         async with running(Rig(f"ws://{HOST}:{port}/", A, settings=settings)) as rig:
-            await rig.moved("A", Health.OFFLINE, OFFLINE)
+            await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -409,7 +474,7 @@ async def test_a_snapshot_that_cannot_be_fetched_is_asked_for_again(server):
         connection = await server.connection()
         await connection.send("fetch A")
         await server.hears("subscribe A", "again A")
-        await rig.moved("A", Health.STALE, "snapshot request failed")
+        await rig.moved("A", Health.STALE, Reason.SNAPSHOT_FAILED)
 
 
 async def test_a_fetch_under_way_ends_with_its_connection(server):
@@ -460,8 +525,8 @@ async def test_what_came_and_went_during_the_handshake_is_caught_up(server):
     rig = Rig(server.url, A, B)
     original = rig.feed._handshake
 
-    async def handshake(connection: feed_module.Connection) -> None:
-        await original(connection)
+    async def handshake(connection: feed_module.Connection, url: str) -> None:
+        await original(connection, url)
         rig.feed.add([C])
         rig.feed.remove([A])
 
@@ -492,10 +557,10 @@ async def test_a_book_beyond_repair_reconnects(server):
     async with running(Rig(server.url, A, settings=settings)) as rig:
         connection = await rig.live(server, "A")
         await connection.send("gap A lost")
-        await rig.moved("A", Health.STALE, "lost")
+        await rig.moved("A", Health.STALE, Reason.GAP)
         assert await server.closed() == 1000
-        await rig.moved("A", Health.SYNCING)
-        assert BEYOND_REPAIR not in rig.stats.invalidations
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
+        assert Reason.NO_SNAPSHOT not in rig.stats.invalidations
 
 
 async def test_a_recorder_sees_everything_that_passes(server):
@@ -538,3 +603,123 @@ async def test_a_delta_costs_no_await(server):
         connection.received(delta("A"), connection.clock())
         assert rig.stats.frames == 2
         assert best(rig) == ("100", "101")
+
+
+# Frames that the exchange compresses itself
+
+
+COMPRESSED = replace(TOY, frames=FrameForm.COMPRESSED)
+
+
+async def test_compressed_frames_are_inflated_and_ours_are_plain(server):
+    async with running(Rig(server.url, A, exchange=COMPRESSED)) as rig:
+        connection = await server.connection()
+        await server.hears("subscribe A")
+        await connection.send(gzip.compress(snap()))
+        await rig.moved("A", Health.LIVE)
+        await connection.send(gzip.compress(b'delta A [["100","0"],["98","1"]] []'))
+        await seen(lambda: best(rig) == ("98", "101"))
+
+
+async def test_a_frame_that_cannot_be_inflated_may_have_been_of_any_book(server):
+    async with running(Rig(server.url, A, exchange=COMPRESSED)) as rig:
+        connection = await server.connection()
+        await server.hears("subscribe A")
+        await connection.send(gzip.compress(snap()))
+        await rig.moved("A", Health.LIVE)
+        await connection.send(gzip.compress(snap())[:-4])
+        await rig.moved("A", Health.STALE, Reason.PROTOCOL_ERROR)
+        await server.hears("again A")
+        await connection.send(gzip.compress(snap()))
+        await rig.moved("A", Health.LIVE)
+
+
+async def test_a_small_frame_that_inflates_beyond_the_bound_ends_the_connection(server):
+    settings = FeedSettings(frame_bytes_max=100_000)
+    async with running(Rig(server.url, A, exchange=COMPRESSED, settings=settings)) as rig:
+        connection = await server.connection()
+        await server.hears("subscribe A")
+        await connection.send(gzip.compress(snap()))
+        await rig.moved("A", Health.LIVE)
+        await connection.send(gzip.compress(bytes(50_000_000)))
+        assert await server.closed() == 1009
+        await rig.moved("A", Health.STALE, Reason.PROTOCOL_ERROR)
+
+
+# An address that is asked for before each connection
+
+
+class Desk:
+    """Gives each connection its address, or whatever it was told to say."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.asked: list[tuple[str, str]] = []
+        self.answers: list[httpx.Response] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append((request.method, request.url.path))
+        if self.answers:
+            return self.answers.pop(0)
+        return httpx.Response(200, text=f"{self.server.url}?token={len(self.asked)}")
+
+
+def address(body: bytes, instruments: Sequence[Instrument]) -> Address:
+    if not body.startswith(b"ws"):
+        raise ProtocolError("no address")
+    return Address(body.decode(), Heartbeat(b"ping of " + instruments[0].native.encode(), 0.2))
+
+
+ADDRESSED = replace(TOY, connect=Connect("POST", "/bullet", address))
+
+
+async def test_each_connection_asks_for_its_own_address_and_heartbeat(server):
+    desk = Desk(server)
+    async with running(Rig("ws://127.0.0.1:1/", A, exchange=ADDRESSED, bodies=desk)) as rig:
+        first = await rig.live(server, "A")
+        await server.hears("ping of A")
+        await first.close()
+        second = await server.connection()
+        paths = [each.request.path for each in (first, second) if each.request is not None]
+        assert paths == ["/ws?token=1", "/ws?token=2"]
+    assert desk.asked[:2] == [("POST", "/bullet")] * 2
+
+
+@pytest.mark.parametrize("answer", [httpx.Response(401), httpx.Response(200, text="sorry")])
+async def test_without_an_address_the_exchange_is_offline_and_asked_again(server, caplog, answer):
+    desk = Desk(server)
+    desk.answers = [answer]
+    async with running(Rig("ws://127.0.0.1:1/", A, exchange=ADDRESSED, bodies=desk)) as rig:
+        await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
+        await server.connection()
+        await server.hears("subscribe A")
+    assert caplog.messages[0].startswith("toy gives no address (")
+
+
+async def test_an_address_without_tls_is_not_used_where_ours_has_it(server, caplog):
+    desk = Desk(server)
+    async with running(Rig("wss://127.0.0.1:1/", A, exchange=ADDRESSED, bodies=desk)) as rig:
+        await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
+    assert server.connections.empty()
+    assert caplog.messages[0] == "toy gives no address (an address without TLS)."
+
+
+async def test_a_limit_of_the_address_is_shared_by_two_feeds_of_one_exchange(server):
+    """Time stands still: what leaves is what may leave at once, over both sockets together."""
+    exchange = limited(TOY, messages=(Limit(30, 1.0, Scope.ADDRESS),))  # a burst of six
+    quotas = Quotas(exchange.limits)
+    first, second = (
+        Rig(server.url, each, exchange=exchange, quotas=quotas, clock=lambda: 1_000.0)
+        for each in (A, B)
+    )
+    async with running(first):
+        await server.connection()
+        await server.hears("subscribe A")
+        async with running(second):
+            other = await server.connection()
+            await server.hears("subscribe B")
+            await other.send("\n".join(["send x"] * 10))
+            await server.hears(*"xxxx")
+            await other.send("urgent all")
+            await server.hears("all")
+            assert server.heard.empty()

@@ -22,13 +22,16 @@ class Asking:
         self.pending = pending
 
 
-def sorted_by(base, frame, *, joining=False, pending=False):
+def sorted_by(base, frame, *, joining=False, pending=False, budget=100):
     """What a listener makes of one frame: the calls, in order."""
     calls = []
 
     class Writing(base):
         def unusual(self, transport, frame):
             calls.append(("unusual", frame.get_payload_as_bytes()))
+
+        def pause(self, transport):
+            calls.append("pause")
 
         def carry_out(self, now):
             calls.append(("carry out", now))
@@ -39,6 +42,7 @@ def sorted_by(base, frame, *, joining=False, pending=False):
     writing.received = lambda message, now: calls.append((message, now))
     writing.joining = joining
     writing.bytes_max = BYTES_MAX
+    writing.budget = budget
     writing.on_ws_frame(None, frame)
     return calls
 
@@ -57,6 +61,16 @@ def test_a_whole_message_is_received_with_its_time(base, kind, message):
 def test_what_the_session_wants_done_is_carried_out_after_its_message(base):
     calls = sorted_by(base, frame_of(WSMsgType.TEXT, b"a", True, False), pending=True)
     assert calls == [(b"a", NOW), ("carry out", NOW)]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [frame_of(WSMsgType.TEXT, b"a", True, False), frame_of(WSMsgType.PONG, b"", True, False)],
+)
+def test_reading_pauses_with_the_last_frame_of_the_budget(base, frame):
+    assert sorted_by(base, frame, budget=2)[0] != "pause"
+    assert sorted_by(base, frame, budget=1)[0] == "pause"
+    assert sorted_by(base, frame, budget=0)[0] != "pause", "once is enough"
 
 
 @pytest.mark.parametrize(
@@ -89,6 +103,7 @@ def test_an_error_of_the_reader_is_not_swallowed(base):
     failing = Failing()
     failing.session, failing.clock, failing.joining = Asking(False), lambda: NOW, False
     failing.bytes_max = BYTES_MAX
+    failing.budget = 1_000
     failing.received = lambda message, now: 1 / 0
     with pytest.raises(ZeroDivisionError):
         failing.on_ws_frame(None, frame_of(WSMsgType.TEXT, b"a", True, False))
@@ -111,6 +126,8 @@ from onebook.feeds.feed import Connection
 assert not listener.COMPILED
 assert issubclass(Connection, listener.PureListener)
 words = ["-k", "split or rfc_6455 or limit or ping", "--no-cov", "-p", "no:cacheprovider"]
+# anyio is a plugin of pytest and is imported here before it.
+words += ["-W", "ignore:Module already imported"]
 sys.exit(pytest.main([sys.argv[1], *words]))
 """
 

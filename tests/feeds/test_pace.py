@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.feeds.pace import Backoff, Pace, Tally, full_jitter_s
+from onebook.feeds.pace import Backoff, Tally, full_jitter_s
 
 
 @given(st.integers(0, 10_000), st.floats(0, 0.999))
@@ -19,16 +19,6 @@ def test_a_backoff_doubles_to_its_maximum_and_starts_again_after_a_reset():
     assert [backoff.next_s() for _ in range(6)] == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0]
     backoff.reset()
     assert backoff.next_s() == 0.5
-
-
-def test_connection_attempts_are_evenly_apart_and_none_while_held():
-    pace = Pace(30.0)
-    assert [pace.take(100.0) for _ in range(3)] == [0.0, 2.0, 4.0]
-    assert pace.take(200.0) == 0.0
-    pace.hold(250.0)
-    pace.hold(240.0)
-    assert pace.take(210.0) == 40.0
-    assert pace.take(210.0) == 42.0
 
 
 @given(st.lists(st.floats(0, 40), max_size=30))

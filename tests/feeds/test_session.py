@@ -7,31 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from prometheus_client import REGISTRY
 
-from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, snap
-from onebook.books import CHECKSUM, LEVELS, Books
+from feeds.toy import BEATING, TOY, A, B, C, ToyConnector, delta, limited, snap
+from onebook.books import SAME_BOOK, Books
 from onebook.config import FeedSettings
-from onebook.core.types import CROSSED
 from onebook.exchanges.contract import Exchange, Send
+from onebook.exchanges.limits import Limit, Quotas, Scope
 from onebook.feeds.actions import PING, Action, End, Request, Transmit
-from onebook.feeds.session import (
-    BEYOND_REPAIR,
-    BUG,
-    CHECKSUMS,
-    DISCONNECTED,
-    FAULTS,
-    FETCH_FAILED,
-    GAP,
-    NO_SNAPSHOT,
-    PROTOCOL,
-    QUEUE_FULL,
-    QUIET,
-    RENEWED,
-    SILENT,
-    Session,
-)
+from onebook.feeds.dispatch import FAULTS, NOISE, QUEUE_FULL
+from onebook.feeds.liveness import Cadences
+from onebook.feeds.pulse import DEAD, NO_DATA, NO_HEARTBEAT
+from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS
+from onebook.feeds.session import RENEWED, Session
 from onebook.feeds.stats import ExchangeStats
-from onebook.model import Health, Instrument
+from onebook.model import Health, Instrument, Reason
 
 
 class Talk:
@@ -43,6 +33,8 @@ class Talk:
         exchange: Exchange = TOY,
         settings: FeedSettings | None = None,
         jitter: float = 0.5,
+        cadences: Cadences | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         self.books = Books()
         self.now = 1_000.0
@@ -56,6 +48,8 @@ class Talk:
             settings=settings or FeedSettings(),
             stats=self.stats,
             jitter=lambda: jitter,
+            cadences=cadences,
+            quotas=quotas,
         )
 
     def open(self) -> list[Action]:
@@ -82,10 +76,15 @@ class Talk:
                 break
         return actions
 
-    def health(self, instrument: Instrument = A) -> tuple[Health, str]:
+    def health(self, instrument: Instrument = A) -> tuple[Health, Reason | None]:
         book = self.books.get(instrument)
         assert book is not None
         return book.health, book.reason
+
+    def detail(self, instrument: Instrument = A) -> str:
+        book = self.books.get(instrument)
+        assert book is not None
+        return book.detail
 
     def invalidations(self) -> dict[str, int]:
         return dict(self.stats.invalidations)
@@ -96,7 +95,7 @@ def live(*instruments: Instrument, **options) -> Talk:
     talk = Talk(*instruments, **options)
     talk.open()
     assert talk.hear(*(snap(each.native) for each in instruments)) == []
-    assert [talk.health(each) for each in instruments] == [(Health.LIVE, "")] * len(instruments)
+    assert [talk.health(each) for each in instruments] == [LIVE] * len(instruments)
     return talk
 
 
@@ -104,16 +103,17 @@ def again(native: str = "A") -> Transmit:
     return Transmit(b"again " + native.encode())
 
 
-LIVE = (Health.LIVE, "")
+LIVE = (Health.LIVE, None)
+SYNCING = (Health.SYNCING, Reason.SUBSCRIBING)
 
 
 def test_a_connection_subscribes_and_its_books_become_live():
     talk = Talk(A, B)
     assert talk.open() == [Transmit(b"subscribe A B")]
-    assert talk.health() == (Health.SYNCING, "")
+    assert talk.health() == SYNCING
     assert talk.hear(b"ack A", b"ack B") == []
     assert talk.hear(snap("A")) == []
-    assert (talk.health(A), talk.health(B)) == (LIVE, (Health.SYNCING, ""))
+    assert (talk.health(A), talk.health(B)) == (LIVE, SYNCING)
     assert talk.hear(snap("B"), delta("B")) == []
     assert talk.health(B) == LIVE
     assert talk.stats.frames == 3
@@ -128,24 +128,50 @@ def test_a_frame_that_only_changes_a_book_leaves_nothing_to_do():
     assert talk.session.pending
 
 
+def latencies(talk: Talk) -> tuple[float, float | None]:
+    """How many were sampled so far, and the newest."""
+    talk.stats.latency.publish(wall_offset_s=0.0, old_s=1e6)
+    count = REGISTRY.get_sample_value("onebook_exchange_latency_seconds_count", {"exchange": "toy"})
+    return count or 0.0, talk.stats.latency.newest_s
+
+
+def test_one_message_in_a_quarter_of_a_second_is_a_sample_of_the_latency():
+    talk = Talk(A, B)
+    talk.open()
+    before, _ = latencies(talk)
+    talk.hear(snap("A") + b" 1000", snap("B") + b" 2000")
+    assert latencies(talk) == (before + 2, talk.now - 2), "each that makes a book live"
+    for count, kind in enumerate((delta, snap), start=3):
+        talk.wait(0.3)
+        talk.hear(*(kind("A") + b" %d000" % at_s for at_s in (3, 4, 5)))
+        assert latencies(talk) == (before + count, talk.now - 3), "of live books the next one"
+
+
+def test_an_answer_that_is_urgent_leaves_before_what_is_queued():
+    talk = live(A)
+    actions = talk.hear(b"send subscription", b"urgent pong 7")
+    assert actions == [Transmit(b"pong 7"), Transmit(b"subscription")]
+
+
 def test_fault_sequence_gap_invalidates_at_once_and_resyncs_this_instrument_only():
     talk = live(A, B)
     assert talk.hear(b"gap A 5 follows 3") == [again()]
-    assert talk.health(A) == (Health.STALE, "5 follows 3")
+    assert talk.health(A) == (Health.STALE, Reason.GAP)
+    assert talk.detail() == "5 follows 3"
     assert talk.health(B) == LIVE
     assert talk.hear(delta("A")) == []
     assert talk.hear(snap("A")) == []
     assert talk.health(A) == LIVE
-    assert talk.invalidations() == {GAP: 1}
+    assert talk.invalidations() == {Reason.GAP: 1}
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"verify A 1", CHECKSUM),
-        (b'delta A [["NaN","1"]] []', LEVELS),
-        (b'delta A [["102","1"]] []', CROSSED),
-        (b'snap A [["1e400","1"]] []', LEVELS),
+        (b"verify A 1", Reason.CHECKSUM),
+        (b'delta A [["NaN","1"]] []', Reason.LEVELS),
+        (b'delta A [["102","1"]] []', Reason.CROSSED),
+        (b'snap A [["1e400","1"]] []', Reason.LEVELS),
     ],
 )
 def test_fault_checksum_bad_levels_and_crossing_invalidate_and_resync(line, reason):
@@ -176,8 +202,27 @@ def test_fault_gaps_again_and_again_are_asked_for_with_full_jitter_then_reconnec
         assert talk.wait(wait_s - 0.3) == []
         assert talk.wait(0.6) == [again()]
     assert talk.health(B) == LIVE
-    assert talk.hear(b"gap A") == [End(BEYOND_REPAIR, at_once=False)]
-    assert talk.health(B) == (Health.STALE, BEYOND_REPAIR)
+    assert talk.hear(b"gap A") == [End(Reason.NO_SNAPSHOT, BEYOND_REPAIR)]
+    assert talk.health(B) == (Health.STALE, Reason.NO_SNAPSHOT)
+
+
+@pytest.mark.parametrize("instruments", [(A,), (A, B)], ids=["alone", "beside another"])
+def test_fault_levels_that_cannot_be_held_take_only_their_book_offline(instruments):
+    talk = live(*instruments, jitter=0.1)
+    unfit = b'snap A [["1.5","1e400"]] []'
+    talk.hear(unfit)
+    for _ in range(60):
+        if talk.health(A)[0] is Health.OFFLINE:
+            break
+        talk.hear(*(delta(each.native) for each in instruments if each is not A))
+        actions = talk.wait(1)
+        assert End not in map(type, actions)
+        if again() in actions:
+            assert End not in map(type, talk.hear(unfit))
+    assert talk.health(A) == (Health.OFFLINE, Reason.LEVELS)
+    assert [talk.health(each) for each in instruments if each is not A] == [LIVE] * (
+        len(instruments) - 1
+    )
 
 
 def test_a_book_that_was_well_for_a_while_starts_its_tries_again():
@@ -203,8 +248,8 @@ def test_fault_checksum_wrong_three_times_in_a_minute_reconnects():
         talk.hear(b"verify A 1")
         talk.wait(10)
         talk.hear(snap("A"))
-    assert talk.hear(b"verify A 1") == [End(CHECKSUMS, at_once=False)]
-    assert talk.health(B) == (Health.STALE, CHECKSUMS)
+    assert talk.hear(b"verify A 1") == [End(Reason.CHECKSUM, CHECKSUMS)]
+    assert talk.health(B) == (Health.STALE, Reason.CHECKSUM)
 
 
 def test_fault_checksum_wrong_now_and_then_does_not_reconnect():
@@ -218,19 +263,20 @@ def test_fault_checksum_wrong_now_and_then_does_not_reconnect():
 def test_fault_garbage_of_one_instrument_touches_only_that():
     talk = live(A, B)
     assert talk.hear(b"mumble A") == [again()]
-    assert talk.health(A) == (Health.STALE, "an unknown word")
+    assert talk.health(A) == (Health.STALE, Reason.PROTOCOL_ERROR)
+    assert talk.detail() == "an unknown word"
     assert talk.health(B) == LIVE
-    assert talk.invalidations() == {PROTOCOL: 1}
+    assert talk.invalidations() == {Reason.PROTOCOL_ERROR: 1}
 
 
 def test_fault_garbage_makes_every_book_of_the_connection_stale_and_three_in_a_minute_reconnect():
     talk = live(A, B)
-    assert talk.hear(b"garbage") == [again("A"), again("B")]
-    assert [talk.health(each) for each in (A, B)] == [(Health.STALE, "nonsense")] * 2
+    assert talk.hear(b"garbage") == [again("A B")]
+    assert [talk.health(each) for each in (A, B)] == [(Health.STALE, Reason.PROTOCOL_ERROR)] * 2
     talk.hear(snap("A"), snap("B"))
     talk.hear(b"garbage")
-    assert talk.hear(b"garbage") == [End(FAULTS, at_once=False)]
-    assert talk.hear(snap("A")) == [End(FAULTS, at_once=False)]
+    assert talk.hear(b"garbage") == [End(Reason.PROTOCOL_ERROR, FAULTS, abrupt=True)]
+    assert talk.hear(snap("A")) == [End(Reason.PROTOCOL_ERROR, FAULTS, abrupt=True)]
     assert talk.health(A)[0] is Health.STALE
 
 
@@ -239,7 +285,7 @@ def test_fault_a_bug_in_a_connector_is_logged_once_and_harms_no_more_than_garbag
     with caplog.at_level(logging.ERROR):
         assert talk.hear(b"bug") == [again()]
         talk.hear(snap("A"), b"bug")
-    assert talk.health() == (Health.STALE, BUG)
+    assert talk.health() == (Health.STALE, Reason.INTERNAL_ERROR)
     assert [record.message for record in caplog.records] == ["Acting on what toy sent failed."]
     assert caplog.records[0].exc_info is not None
 
@@ -250,9 +296,9 @@ def test_fault_silent_socket_is_pinged_at_half_time_and_dead_at_the_whole():
     assert talk.wait(0.4, hearing=None) == [PING]
     assert talk.wait(4.5, hearing=None) == []
     assert talk.health() == LIVE
-    assert talk.wait(0.5, hearing=None) == [End(SILENT, at_once=False)]
-    assert talk.health() == (Health.STALE, SILENT)
-    assert talk.invalidations() == {DISCONNECTED: 1}
+    assert talk.wait(0.5, hearing=None) == [End(Reason.SILENT, DEAD)]
+    assert talk.health() == (Health.STALE, Reason.SILENT)
+    assert talk.invalidations() == {Reason.SILENT: 1}
 
 
 def test_a_pong_keeps_a_connection_and_the_next_silence_is_pinged_again():
@@ -269,7 +315,7 @@ def test_the_exchange_hears_its_heartbeat_whatever_else_is_said():
 
 
 def test_heartbeats_and_pings_go_before_what_waits_for_the_pace():
-    talk = Talk(A, exchange=replace(BEATING, frames_per_s=1.0))
+    talk = Talk(A, exchange=limited(BEATING, messages=(Limit(1, 1.0),)))
     talk.open()
     talk.hear(b"send 1", b"send 2", b"send 3", b"send 4", b"send 5")
     sent = talk.wait(10, hearing=None)
@@ -279,7 +325,7 @@ def test_heartbeats_and_pings_go_before_what_waits_for_the_pace():
 
 @given(st.lists(st.tuples(st.floats(0.0, 0.3), st.integers(0, 20)), max_size=60))
 def test_frames_never_exceed_what_the_exchange_allows_in_any_second(steps):
-    talk = Talk(A, exchange=replace(TOY, frames_per_s=5.0))
+    talk = Talk(A, exchange=limited(TOY, messages=(Limit(5, 1.0),)))
     talk.open()
     sent: list[float] = [talk.now]
     for wait_s, count in steps:
@@ -293,7 +339,7 @@ def test_frames_never_exceed_what_the_exchange_allows_in_any_second(steps):
 
 
 def test_frames_that_wait_all_arrive_in_order():
-    talk = Talk(A, exchange=replace(TOY, frames_per_s=5.0))
+    talk = Talk(A, exchange=limited(TOY, messages=(Limit(5, 1.0),)))
     talk.open()
     sent = talk.hear(*[b"send %d" % n for n in range(10)])
     sent += talk.wait(4)
@@ -303,7 +349,9 @@ def test_frames_that_wait_all_arrive_in_order():
 def test_more_waiting_frames_than_the_bound_end_the_connection():
     talk = live(A, settings=FeedSettings(send_queue_max=2))
     talk.hear(b"send 1", b"send 2")
-    assert talk.hear(b"send 1", b"send 2", b"send 3", b"send 4") == [End(QUEUE_FULL, at_once=False)]
+    assert talk.hear(b"send 1", b"send 2", b"send 3", b"send 4") == [
+        End(Reason.RATE_LIMITED, QUEUE_FULL)
+    ]
 
 
 def test_fault_an_ack_is_not_data_no_snapshot_in_time_resyncs():
@@ -312,7 +360,7 @@ def test_fault_an_ack_is_not_data_no_snapshot_in_time_resyncs():
     talk.hear(b"ack A", snap("B"))
     assert talk.wait(4.8) == []
     assert talk.wait(0.6) == [again()]
-    assert talk.health() == (Health.STALE, NO_SNAPSHOT)
+    assert talk.health() == (Health.STALE, Reason.NO_SNAPSHOT)
     assert talk.health(B) == LIVE
 
 
@@ -326,10 +374,26 @@ def test_an_ack_starts_the_wait_for_the_snapshot():
 
 
 def test_the_wait_for_a_snapshot_begins_when_its_request_can_have_left():
-    talk = Talk(A, exchange=replace(TOY, frames_per_s=1.0))
+    talk = Talk(A, exchange=limited(TOY, messages=(Limit(1, 1.0),)))
     talk.session.received(b"\n".join([b"send x"] * 10), talk.now)
     assert talk.open() == [Transmit(b"x")]
-    assert all(isinstance(each, Transmit) and each != again() for each in talk.wait(17))
+    assert all(isinstance(each, Transmit) and each != again() for each in talk.wait(14))
+
+
+def test_a_request_that_waits_for_other_connections_of_the_address_is_not_overdue():
+    exchange = limited(TOY, messages=(Limit(1, 1.0, Scope.ADDRESS),))
+    quotas = Quotas(exchange.limits)
+    busy, late = (Talk(each, exchange=exchange, quotas=quotas) for each in (A, B))
+    busy.hear(*[b"send x"] * 20)
+    assert late.open() == []
+    sent: list[Action] = []
+    for _ in range(23 * 10):
+        for talk in (busy, late):
+            talk.session.heard(talk.now)
+            out = talk.wait(0.1, hearing=None)
+            sent += out if talk is late else []
+    assert sent == [Transmit(b"subscribe B")]
+    assert late.health(B) == SYNCING
 
 
 def test_an_instrument_that_never_comes_goes_offline_and_its_neighbours_stay():
@@ -341,10 +405,10 @@ def test_an_instrument_that_never_comes_goes_offline_and_its_neighbours_stay():
         assert End not in map(type, talk.wait(1))
         if talk.health(A)[0] is Health.OFFLINE:
             break
-    assert talk.health(A) == (Health.OFFLINE, NO_SNAPSHOT)
+    assert talk.health(A) == (Health.OFFLINE, Reason.NO_SNAPSHOT)
     assert talk.health(B) == LIVE
     talk.hear(b"gap A")
-    assert talk.health(A) == (Health.OFFLINE, NO_SNAPSHOT)
+    assert talk.health(A) == (Health.OFFLINE, Reason.NO_SNAPSHOT)
     sent: list[Action] = []
     for _ in range(302):
         talk.hear(delta("B"))
@@ -358,7 +422,7 @@ def test_an_instrument_that_never_comes_goes_offline_and_its_neighbours_stay():
 def test_a_connection_that_never_brings_any_book_is_ended():
     talk = Talk(A, jitter=0.1)
     talk.open()
-    assert talk.wait(100)[-1] == End(BEYOND_REPAIR, at_once=False)
+    assert talk.wait(100)[-1] == End(Reason.NO_SNAPSHOT, BEYOND_REPAIR)
 
 
 def test_b2_heartbeats_are_not_data_a_quiet_book_goes_stale():
@@ -367,7 +431,7 @@ def test_b2_heartbeats_are_not_data_a_quiet_book_goes_stale():
         talk.wait(1)
         talk.hear(delta("B"))
     assert talk.wait(0.5) == [again()]
-    assert talk.health(A) == (Health.STALE, QUIET)
+    assert talk.health(A) == (Health.STALE, Reason.QUIET)
     assert talk.health(B) == LIVE
 
 
@@ -382,41 +446,43 @@ def test_a_sign_of_life_of_the_instrument_keeps_its_book_fresh():
 def test_a_refusal_takes_the_book_offline_with_its_reason_and_is_tried_again_later():
     talk = live(A, B)
     assert talk.hear(b"refused A no such pair") == []
-    assert talk.health() == (Health.OFFLINE, "no such pair")
+    assert talk.health() == (Health.OFFLINE, Reason.REFUSED)
     assert talk.hear(snap("A"), delta("A")) == []
-    assert talk.health() == (Health.OFFLINE, "no such pair")
+    assert talk.health() == (Health.OFFLINE, Reason.REFUSED)
     for _ in range(299):
         talk.hear(delta("B"))
         assert talk.wait(1) == []
     assert talk.wait(2) == [again()]
-    assert talk.health() == (Health.SYNCING, "")
+    assert talk.health() == SYNCING
 
 
 def test_fault_closing_notice_opens_the_next_connection_at_once():
     talk = live(A)
-    assert talk.hear(b"closing maintenance") == [End("maintenance", at_once=True)]
-    assert talk.health() == (Health.STALE, "maintenance")
+    assert talk.hear(b"closing maintenance") == [End(Reason.CLOSING, "maintenance", at_once=True)]
+    assert talk.health() == (Health.STALE, Reason.CLOSING)
 
 
 def test_what_a_frame_says_after_it_ended_the_connection_revives_nothing():
     talk = live(A)
-    assert talk.hear(b"closing bye", snap("A"), b"gap A") == [End("bye", at_once=True)]
-    assert talk.health() == (Health.STALE, "bye")
+    assert talk.hear(b"closing bye", snap("A"), b"gap A") == [
+        End(Reason.CLOSING, "bye", at_once=True)
+    ]
+    assert talk.health() == (Health.STALE, Reason.CLOSING)
 
 
 def test_a_connection_is_renewed_before_the_exchange_ends_it():
     talk = live(A, exchange=replace(TOY, lifetime_s=200.0, quiet_max_s=1_000.0))
     assert talk.wait(109) == []
-    assert talk.wait(2) == [End(RENEWED, at_once=True)]
-    assert talk.wait(1) == [End(RENEWED, at_once=True)]
+    assert talk.wait(2) == [End(Reason.RENEWING, RENEWED, at_once=True)]
+    assert talk.wait(1) == [End(Reason.RENEWING, RENEWED, at_once=True)]
 
 
 def test_fault_reconnect_a_book_is_invalid_from_the_end_of_its_connection():
     talk = live(A, B)
     talk.session.closed(talk.now)
-    assert [talk.health(each) for each in (A, B)] == [(Health.STALE, DISCONNECTED)] * 2
-    assert talk.session.ended == End(DISCONNECTED, at_once=False)
-    assert talk.invalidations() == {DISCONNECTED: 2}
+    assert [talk.health(each) for each in (A, B)] == [(Health.STALE, Reason.DISCONNECTED)] * 2
+    assert talk.session.ended == End(Reason.DISCONNECTED)
+    assert talk.invalidations() == {Reason.DISCONNECTED: 2}
     talk.hear(snap("A"), delta("A"))
     talk.session.add([], talk.now)
     assert talk.health()[0] is Health.STALE
@@ -429,7 +495,7 @@ def test_a_snapshot_by_rest_is_asked_for_and_joined():
     assert isinstance(request, Request)
     assert request.fetch.path == "/book/A"
     talk.wait(30)  # it waits for the budget of the host: that is not the subscription's fault
-    assert talk.health() == (Health.SYNCING, "")
+    assert talk.health() == SYNCING
     talk.session.fetched(A, snap("A"), talk.now)
     assert talk.health() == LIVE
 
@@ -440,7 +506,7 @@ def test_a_snapshot_by_rest_that_failed_is_asked_for_again():
     talk.hear(b"fetch A")
     talk.session.fetch_failed(A, talk.now)
     assert talk.out() == [again()]
-    assert talk.health() == (Health.STALE, FETCH_FAILED)
+    assert talk.health() == (Health.STALE, Reason.SNAPSHOT_FAILED)
 
 
 def test_a_body_after_the_end_or_of_a_removed_instrument_is_ignored():
@@ -452,7 +518,7 @@ def test_a_body_after_the_end_or_of_a_removed_instrument_is_ignored():
     talk.hear(b"closing bye")
     talk.session.fetched(A, snap("A"), talk.now)
     talk.session.fetch_failed(A, talk.now)
-    assert talk.health() == (Health.STALE, "bye")
+    assert talk.health() == (Health.STALE, Reason.CLOSING)
 
 
 def test_fault_snapshot_older_than_the_buffer_is_fetched_five_times_then_the_connection_ends():
@@ -461,7 +527,7 @@ def test_fault_snapshot_older_than_the_buffer_is_fetched_five_times_then_the_con
     for _ in range(5):
         assert [type(each) for each in talk.hear(b"fetch A")] == [Request]
         talk.session.fetched(A, b"", talk.now)
-    assert talk.hear(b"fetch A") == [End(BEYOND_REPAIR, at_once=False)]
+    assert talk.hear(b"fetch A") == [End(Reason.NO_SNAPSHOT, BEYOND_REPAIR)]
 
 
 def test_fault_symbol_mix_up_what_is_not_carried_is_ignored():
@@ -513,14 +579,297 @@ def test_an_instrument_without_an_open_book_is_a_mistake_of_ours():
 
 def test_a_gap_answered_by_a_gap_waits_instead_of_turning_in_a_circle():
     class Stubborn(ToyConnector):
-        def resync(self, instrument):
-            yield from self.received(b"gap " + instrument.native.encode())
+        def resync(self, instruments):
+            yield from self.received(b"gap A")
             yield Send(b"again A")
 
     talk = live(A, exchange=replace(TOY, connector=Stubborn))
     assert talk.hear(b"gap A") == [again()]
     assert talk.wait(0.5) == []
     assert talk.wait(1.0) == [again()]
+
+
+# Liveness: a socket that answers is not an exchange that delivers.
+
+BUSY = 0.5  # seconds between two changes of a busy book
+
+
+def busy(talk: Talk, seconds: float, *natives: str, every_s: float = BUSY) -> None:
+    """Let books change for a while, with the pongs of a healthy socket."""
+    for _ in range(round(seconds / every_s)):
+        assert talk.wait(every_s, hearing=None) == []
+        talk.session.heard(talk.now)
+        talk.hear(*(delta(native) for native in natives))
+
+
+def pongs(talk: Talk, seconds: float) -> list[Action]:
+    """Let time pass on a socket that answers each second and brings no data."""
+    return [action for action in talk.wait(seconds) if action != PING]
+
+
+def test_b2_pongs_are_not_data_a_busy_connection_that_falls_silent_is_ended():
+    talk = live(A, B)
+    busy(talk, 60, "A", "B")
+    assert pongs(talk, 4.5) == []
+    assert pongs(talk, 1.5) == [End(Reason.SILENT, NO_DATA)]
+    assert [talk.health(each) for each in (A, B)] == [(Health.STALE, Reason.SILENT)] * 2
+
+
+def test_b2_a_connection_without_evidence_is_not_judged():
+    talk = live(A, exchange=replace(TOY, quiet_max_s=600.0))
+    busy(talk, 10, "A")
+    assert pongs(talk, 300) == []
+    assert talk.health() == LIVE
+
+
+def test_b2_heartbeats_that_an_exchange_promises_are_missed_though_pongs_come():
+    talk = live(A, exchange=replace(TOY, heartbeat_max_s=5.0))
+    for _ in range(10):
+        assert talk.hear(b"beat") == []
+        assert pongs(talk, 1) == []
+    assert pongs(talk, 3.5) == []
+    assert pongs(talk, 1.5) == [End(Reason.SILENT, NO_HEARTBEAT)]
+
+
+def test_b2_heartbeats_do_not_keep_frozen_books_of_a_busy_connection_alive():
+    talk = live(A, exchange=replace(TOY, heartbeat_max_s=5.0))
+    busy(talk, 60, "A")
+    ends: list[Action] = []
+    for _ in range(8):
+        talk.hear(b"beat")
+        ends += pongs(talk, 1)
+    assert ends[:1] == [End(Reason.SILENT, NO_DATA)]
+
+
+def test_b2_one_instrument_that_falls_silent_is_asked_for_again_alone():
+    talk = live(A, B)
+    busy(talk, 60, "A", "B")
+    for _ in range(19):
+        assert talk.hear(delta("B")) == []
+        assert talk.wait(BUSY) == []
+    assert talk.health() == LIVE
+    talk.hear(delta("B"))
+    assert talk.wait(1.0) == [again("A")]
+    assert talk.health() == (Health.STALE, Reason.QUIET)
+    assert talk.health(B) == LIVE
+    talk.hear(snap("A"))
+    for _ in range(40):  # a wrong verdict is not repeated
+        talk.hear(delta("B"))
+        assert talk.wait(BUSY) == []
+    assert talk.health() == LIVE
+
+
+def test_b2_a_healthy_quiet_instrument_stays_live_beside_a_busy_one():
+    talk = live(A, B, exchange=replace(TOY, heartbeat_max_s=5.0, quiet_max_s=600.0))
+    for silent_s in (3, 7, 1, 12, 25.8, 2, 25.8):
+        busy(talk, silent_s, "A")
+        talk.hear(delta("B"))
+        assert talk.health(B) == LIVE
+
+
+def reconnected(talk: Talk, cadences: Cadences) -> Talk:
+    """Another connection of the same feed, over the same books."""
+    later = Talk.__new__(Talk)
+    later.books, later.now, later.stats = talk.books, talk.now + 1.0, talk.stats
+    later.session = Session(
+        TOY,
+        [A],
+        books=talk.books,
+        settings=FeedSettings(),
+        stats=talk.stats,
+        jitter=lambda: 0.5,
+        cadences=cadences,
+    )
+    later.open()
+    return later
+
+
+def frozen() -> Talk:
+    """A feed that reconnected to an exchange that went silent."""
+    cadences = Cadences(FeedSettings())
+    talk = live(A, cadences=cadences)
+    busy(talk, 60, "A")
+    assert pongs(talk, 6) == [End(Reason.SILENT, NO_DATA)]
+    return reconnected(talk, cadences)
+
+
+BEFORE = b'snap A [["100","1"],["99","1"]] [["101","1"]]'
+
+
+def test_b2_the_very_same_book_of_a_frozen_exchange_is_not_shown_again():
+    talk = frozen()
+    assert talk.hear(BEFORE) == []
+    assert talk.health() == (Health.STALE, Reason.SILENT)
+    assert talk.detail() == SAME_BOOK
+    assert again() in pongs(talk, 40)
+    assert talk.hear(BEFORE) == []
+    assert talk.health() == (Health.STALE, Reason.SILENT)
+
+
+def test_a_book_that_came_back_changed_is_live():
+    talk = frozen()
+    talk.hear(snap("A"))
+    assert talk.health() == LIVE
+
+
+def test_a_frozen_book_that_moves_again_is_asked_for_at_once():
+    talk = frozen()
+    talk.hear(BEFORE)
+    assert talk.hear(delta("A")) == [again()]
+    talk.hear(BEFORE)
+    assert talk.health() == LIVE
+
+
+def test_a_frozen_book_is_taken_as_quiet_after_a_while():
+    talk = frozen()
+    end_at = talk.now + FeedSettings().frozen_max_s
+    while talk.now < end_at:
+        talk.hear(BEFORE)
+        assert talk.health() == (Health.STALE, Reason.SILENT)
+        while again() not in pongs(talk, 1):
+            pass
+    talk.hear(BEFORE)
+    assert talk.health() == LIVE
+
+
+# Errors that name no instrument.
+
+
+def test_an_unnamed_error_on_a_live_connection_changes_nothing():
+    talk = live(A, B)
+    for _ in range(20):
+        assert talk.hear(b"unnamed no valid symbols") == []
+    assert [talk.health(each) for each in (A, B)] == [LIVE, LIVE]
+    assert talk.session.ended is None
+    assert talk.stats.unnamed_errors == 20
+
+
+def test_an_unnamed_error_is_traced_to_its_instrument_by_asking_one_by_one():
+    talk = Talk(A, B, C)
+    talk.open()
+    talk.hear(snap("A"))
+    assert talk.hear(b"unnamed no valid symbols") == [again("B")]
+    assert talk.hear(b"ack B") == [again("C")]
+    assert talk.hear(b"unnamed no valid symbols") == []
+    assert talk.health(A) == LIVE
+    assert talk.health(B) == SYNCING
+    assert talk.health(C) == (Health.OFFLINE, Reason.REFUSED)
+    assert talk.detail(C) == "no valid symbols"
+
+
+def test_one_that_nothing_answers_does_not_hold_up_the_others():
+    talk = Talk(A, B)
+    talk.open()
+    assert talk.hear(b"unnamed bad") == [again("A")]
+    assert talk.wait(5.5) == [again("B"), again("A")]
+    assert talk.health(A) == (Health.STALE, Reason.NO_SNAPSHOT)
+
+
+def test_a_removed_one_is_not_waited_for():
+    talk = Talk(A, B)
+    talk.open()
+    assert talk.hear(b"unnamed bad") == [again("A")]
+    talk.session.remove([A], talk.now)
+    assert again("B") in talk.out()
+
+
+# Requests: batched, within every budget, and fewer where the exchange asks for it.
+
+
+def test_a_rate_limit_makes_requests_wait_and_no_book_offline():
+    talk = Talk(A, B, C, exchange=replace(TOY, heartbeat_max_s=None))
+    talk.open()
+    talk.hear(snap("A"))
+    assert talk.hear(b"slower Exceeded msg rate", b"gap A") == []
+    assert talk.health(B) == talk.health(C) == (Health.STALE, Reason.RATE_LIMITED)
+    assert talk.detail(B) == "Exceeded msg rate"
+    assert talk.wait(14.8) == []
+    assert sorted(talk.wait(0.6)) == [again("A"), again("B C")]
+
+
+def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
+    settings = FeedSettings(slow_down_s=10.0, slow_down_max_s=30.0)
+    talk = Talk(A, B, settings=settings)
+    talk.open()
+    for pause_s in (15, 30, 45, 45):
+        assert talk.hear(b"slower wait") == []
+        assert talk.wait(pause_s - 0.5) == []
+        assert talk.wait(1.0) == [again("A B")]
+    talk.hear(snap("A"), b"slower wait")
+    assert talk.wait(14.5) == []
+    assert talk.wait(1.0) == [again("B")]
+
+
+def test_a_resync_of_many_instruments_is_one_request():
+    talk = live(A, B, C)
+    assert talk.hear(b"gap A", b"gap C") == [again("A C")]
+
+
+def test_requests_never_exceed_what_the_exchange_allows_in_any_hour():
+    talk = live(A, exchange=limited(replace(TOY, quiet_max_s=1e9), requests=(Limit(10, 3_600.0),)))
+    sent = [1_000.0]
+    for _ in range(7_200 * 2):
+        talk.now += 0.5
+        talk.session.tick(talk.now)
+        if talk.books.get(A).health is Health.LIVE:
+            talk.session.received(b"gap A", talk.now)
+        for action in talk.out():
+            if action == PING:
+                talk.session.heard(talk.now)
+                continue
+            assert action == again()
+            sent.append(talk.now)
+            talk.session.received(snap("A"), talk.now)
+            talk.session._recovery.watches[A].tries = 0
+    assert len(sent) > 10
+    for index, at in enumerate(sent):
+        assert sum(1 for other in sent[index:] if other - at < 3_600) <= 10
+
+
+# Trading halts.
+
+
+def test_maintenance_makes_every_book_stale_until_trading_begins_again():
+    talk = live(A, B)
+    assert talk.hear(b"trading maintenance") == []
+    assert [talk.health(each) for each in (A, B)] == [(Health.STALE, Reason.MAINTENANCE)] * 2
+    assert talk.detail() == "maintenance"
+    talk.hear(snap("A"), delta("A"), b"gap A")
+    assert talk.health() == (Health.STALE, Reason.MAINTENANCE)
+    talk.books.open(C)
+    talk.session.add([C], talk.now)
+    assert talk.health(C) == (Health.STALE, Reason.MAINTENANCE)
+    assert pongs(talk, 300) == [Transmit(b"subscribe C")]
+    assert talk.hear(b"trading online") == [again("A B C")]
+    talk.hear(snap("A"))
+    assert talk.health() == LIVE
+    assert talk.hear(b"trading online") == []
+
+
+# Floods.
+
+
+def test_a_flood_of_messages_without_data_ends_the_connection_at_once():
+    talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
+    assert talk.hear(*[b"unknown"] * 50, *[b"known"] * 50) == []
+    assert talk.stats.unknown == 50
+    assert talk.hear(b"known") == [End(Reason.FLOOD, NOISE, abrupt=True)]
+    assert talk.health() == (Health.STALE, Reason.FLOOD)
+
+
+def test_a_flood_of_pongs_ends_the_connection_at_once():
+    talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
+    for _ in range(101):
+        talk.session.heard(talk.now)
+    assert talk.out() == [End(Reason.FLOOD, NOISE, abrupt=True)]
+
+
+def test_messages_without_data_at_a_moderate_rate_are_no_flood():
+    talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
+    for _ in range(100):
+        assert talk.hear(*[b"unknown"] * 9) == []
+        assert talk.wait(1, hearing=None) == []
+        talk.hear(delta("A"))
 
 
 words = st.sampled_from(
@@ -541,6 +890,12 @@ words = st.sampled_from(
         b'delta A [["-1","1"]] []',
         b'delta B [["200","1"]] []',
         b"send x",
+        b"beat",
+        b"unnamed bad",
+        b"slower wait",
+        b"trading maintenance",
+        b"trading online",
+        b"unknown",
         b"closing now",
     ]
 )

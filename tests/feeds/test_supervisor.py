@@ -8,20 +8,20 @@ import pytest
 from msgspec.structs import force_setattr, replace
 from prometheus_client import REGISTRY
 
-from feeds.toy import TOY
-from onebook.books import NOT_WANTED, Books
+from feeds.toy import TOY, limited
+from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.errors import ConfigError
 from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds import supervisor as supervisor_module
-from onebook.feeds.catalogue import DELISTED, HALTED
 from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE
 from onebook.feeds.supervisor import enabled
-from onebook.model import Health, Instrument, InstrumentStatus
+from onebook.model import Health, Instrument, InstrumentStatus, Reason
 from onebook.rest import Rest
 
 CUT = replace(TOY, name="cut", depth=25, truncate=True)
-EXCHANGES = {"toy": TOY, "cut": CUT}
+FEW = limited(replace(TOY, name="few"), topics=1, connections=2)
+EXCHANGES = {"toy": TOY, "cut": CUT, "few": FEW}
 SETTINGS = FeedSettings()
 
 
@@ -72,10 +72,25 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def test_no_more_connections_are_open_than_an_exchange_takes_from_one_address(rig):
+    first, second, third, fourth = instruments("few", 4)
+    for each in (first, second, third, fourth):
+        rig.supervisor.want(each)
+    await settled()
+    assert rig.packed("few") == [["0"], ["1"]]
+    assert rig.health(third) == rig.health(fourth) == (Health.OFFLINE, Reason.RATE_LIMITED)
+    for each in (first, third):
+        rig.supervisor.unwant(each)
+    rig.now += SETTINGS.linger_s
+    rig.supervisor.sweep(rig.now)
+    await settled()
+    assert rig.packed("few") == [["1"], ["3"]]
+
+
 async def test_what_is_wanted_together_is_packed_together(rig):
     for each in instruments("toy", 7):
         rig.supervisor.want(each)
-        assert rig.health(each) == (Health.SYNCING, "")
+        assert rig.health(each) == (Health.SYNCING, Reason.SUBSCRIBING)
     await settled()
     assert rig.packed() == [["0", "1", "2"], ["3", "4", "5"], ["6"]]
     more = Instrument("toy", "more/USD", "more")
@@ -118,7 +133,7 @@ async def test_wants_are_counted_and_the_last_book_lingers(rig):
     rig.supervisor.sweep(rig.now)
     assert rig.packed() == [["1"]]
     assert rig.health(one) is None
-    assert gone == [NOT_WANTED]
+    assert gone == [Reason.NOT_WANTED]
 
 
 async def test_the_last_instrument_takes_its_feed_along(rig):
@@ -149,17 +164,17 @@ async def test_a_halted_instrument_is_offline_without_a_feed_until_it_is_back(ri
     force_setattr(one, "status", InstrumentStatus.HALTED)
     rig.supervisor.want(one)
     await settled()
-    assert (rig.health(one), rig.packed()) == ((Health.OFFLINE, HALTED), [])
+    assert (rig.health(one), rig.packed()) == ((Health.OFFLINE, Reason.HALTED), [])
     force_setattr(one, "status", InstrumentStatus.TRADING)
     rig.catalogue.on_back(one)
     rig.catalogue.on_back(one)
     await settled()
-    assert (rig.health(one), rig.packed()) == ((Health.SYNCING, ""), [["0"]])
+    assert (rig.health(one), rig.packed()) == ((Health.SYNCING, Reason.SUBSCRIBING), [["0"]])
     rig.catalogue.on_back(one)
-    rig.catalogue.on_gone(one, DELISTED)
+    rig.catalogue.on_gone(one, Reason.NOT_LISTED)
     await settled()
-    assert (rig.health(one), rig.packed()) == ((Health.OFFLINE, DELISTED), [])
-    rig.catalogue.on_gone(instruments("toy", 1)[0], DELISTED)  # nobody wants that one
+    assert (rig.health(one), rig.packed()) == ((Health.OFFLINE, Reason.NOT_LISTED), [])
+    rig.catalogue.on_gone(instruments("toy", 1)[0], Reason.NOT_LISTED)  # nobody wants that one
 
 
 async def test_the_state_of_an_exchange_is_told_as_clients_read_it(rig):
@@ -232,6 +247,18 @@ def test_an_operator_chooses_exchanges_and_addresses():
     assert (chosen["toy"].ws_url, chosen["toy"].rest_url) == ("ws://elsewhere", TOY.rest_url)
     elsewhere = FeedSettings(overrides={"cut": ExchangeSettings(rest_url="http://elsewhere")})
     assert enabled(EXCHANGES, elsewhere)["cut"].rest_url == "http://elsewhere"
+
+
+def test_an_operator_chooses_a_channel_of_an_exchange():
+    slower = replace(TOY, ws_url="ws://slower", depth=5)
+    exchanges = {"toy": replace(TOY, channels={"slower": slower})}
+    assert enabled(exchanges, FeedSettings())["toy"].depth == TOY.depth
+    override = ExchangeSettings(channel="slower", rest_url="http://elsewhere")
+    chosen = enabled(exchanges, FeedSettings(overrides={"toy": override}))["toy"]
+    assert chosen == replace(slower, rest_url="http://elsewhere")
+    wrong = FeedSettings(overrides={"toy": ExchangeSettings(channel="faster")})
+    with pytest.raises(ConfigError, match="no channel 'faster'; known are slower"):
+        enabled(exchanges, wrong)
 
 
 @pytest.mark.parametrize(

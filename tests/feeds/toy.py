@@ -1,16 +1,18 @@
 """The smallest exchange: one word a line says what its connector answers.
 
 A whole implementation of the connector contract, so that a conversation with a session is readable
-as text: `snap A [["1","1"]] [["2","1"]]`, `gap A`, `closing soon`.
+as text: `snap A [["1","1"]] [["2","1"]]`, `gap A`, `closing soon`. Data may end with its time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder
 from onebook.exchanges.contract import (
-    DIGITS_10,
+    ROWS_MAX,
     Acknowledged,
     Alive,
     Closing,
@@ -19,15 +21,25 @@ from onebook.exchanges.contract import (
     Fetch,
     Gap,
     Heartbeat,
+    Ignored,
+    Instruments,
     Output,
     ProtocolError,
     Refused,
     Send,
+    SlowDown,
     Snapshot,
+    Trading,
+    Unnamed,
     Verify,
 )
+from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.model import Instrument
 
+CHECKSUM = ChecksumLayout(10, ChecksumOrder.ASKS_BIDS, ChecksumNumber.DIGITS)
+CONNECTION_WIDE = frozenset(
+    b"closing send garbage bug beat unnamed slower trading known unknown urgent".split()
+)
 SNAP = b'snap %b [["100","1"]] [["101","1"]]'
 DELTA = b'delta %b [["99","1"]] []'
 
@@ -40,6 +52,10 @@ def delta(native: str = "A") -> bytes:
     return DELTA % native.encode()
 
 
+def time_of(rest: Sequence[bytes]) -> str:
+    return rest[2].decode() if len(rest) > 2 else ""
+
+
 class ToyConnector:
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self.natives = {each.native: each for each in instruments}
@@ -48,12 +64,15 @@ class ToyConnector:
         if self.natives:
             yield Send(b"subscribe " + " ".join(self.natives).encode())
 
+    def reader(self) -> Callable[[bytes], Iterable[Output] | None]:
+        return self.received
+
     def received(self, frame: bytes) -> Iterable[Output]:
         for line in frame.split(b"\n"):
             word, *rest = line.split(b" ")
             if word == b"":
                 continue
-            if word in (b"closing", b"send", b"garbage", b"bug"):
+            if word in CONNECTION_WIDE:
                 yield self._connection_wide(word, rest)
                 continue
             instrument = self.natives.get(rest[0].decode())
@@ -66,17 +85,32 @@ class ToyConnector:
             raise ProtocolError("nonsense")
         if word == b"bug":
             raise ZeroDivisionError(text.decode())
-        return Send(text) if word == b"send" else Closing(text.decode())
+        match word:
+            case b"send":
+                return Send(text)
+            case b"urgent":
+                return Send(text, urgent=True)
+            case b"beat":
+                return Alive()
+            case b"unnamed":
+                return Unnamed(text.decode())
+            case b"slower":
+                return SlowDown(text.decode())
+            case b"trading":
+                return Trading(open=text == b"online", reason=text.decode())
+            case b"known" | b"unknown":
+                return Ignored(known=word == b"known")
+        return Closing(text.decode())
 
     def _one(self, word: bytes, instrument: Instrument, rest: list[bytes]) -> Output:
         text = b" ".join(rest)
         match word:
             case b"snap":
-                return Snapshot(instrument, Raw(rest[0]), Raw(rest[1]))
+                return Snapshot(instrument, Raw(rest[0]), Raw(rest[1]), at=time_of(rest))
             case b"delta":
-                return Delta(instrument, Raw(rest[0]), Raw(rest[1]))
+                return Delta(instrument, Raw(rest[0]), Raw(rest[1]), at=time_of(rest))
             case b"verify":
-                return Verify(instrument, DIGITS_10, int(text))
+                return Verify(instrument, CHECKSUM, int(text))
             case b"gap":
                 return Gap(instrument, text.decode() or "a hole")
             case b"fetch":
@@ -93,8 +127,8 @@ class ToyConnector:
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
         return self.received(body)
 
-    def resync(self, instrument: Instrument) -> Iterable[Output]:
-        yield Send(b"again " + instrument.native.encode())
+    def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
+        yield Send(b"again " + " ".join(each.native for each in instruments).encode())
 
     def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         for each in instruments:
@@ -107,10 +141,15 @@ class ToyConnector:
             yield Send(b"unsubscribe " + each.native.encode())
 
 
-def parse_instruments(body: bytes) -> list[Instrument]:
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     if body == b"nonsense":
         raise ProtocolError("not a list")
-    return [Instrument("toy", f"{native}/USD", native) for native in body.decode().split()]
+    natives = body.decode().split()
+    if len(natives) > rows_max:
+        raise ProtocolError(f"the list has {len(natives)} rows, more than {rows_max}")
+    found = Instruments(Instrument("toy", f"{each}/USD", each) for each in natives if each != "!")
+    found.refused = natives.count("!")
+    return found
 
 
 TOY = Exchange(
@@ -122,14 +161,23 @@ TOY = Exchange(
     parse_instruments=parse_instruments,
     connector=ToyConnector,
     depth=0,
-    instruments_per_socket=3,
-    frames_per_s=1_000.0,
-    connects_per_minute=6_000.0,
-    fetches_per_minute=60_000.0,
+    limits=Limits(
+        topics=3,
+        messages=(Limit(1_000, 1.0),),
+        connects=(Limit(6_000, 60.0, Scope.ADDRESS),),
+        fetches=(Limit(60_000, 60.0, Scope.ADDRESS),),
+    ),
     silence_max_s=10.0,
     quiet_max_s=40.0,
     snapshot_s=5.0,
     lifetime_s=86_400.0,
 )
 BEATING = replace(TOY, heartbeat=Heartbeat(b"beat", 3.0))
+
+
+def limited(exchange: Exchange, **kinds: Any) -> Exchange:
+    """The facts of an exchange with other limits, such as `messages=(Limit(5, 1.0),)`."""
+    return replace(exchange, limits=replace(exchange.limits, **kinds))
+
+
 A, B, C, D = (Instrument("toy", f"{native}/USD", native) for native in "ABCD")

@@ -5,6 +5,7 @@ socket, and `session` is the thinking of one connection without I/O.
 """
 
 from onebook.feeds.catalogue import Catalogue
+from onebook.feeds.lists import read_list
 from onebook.feeds.supervisor import Supervisor, enabled
 
-__all__ = ["Catalogue", "Supervisor", "enabled"]
+__all__ = ["Catalogue", "Supervisor", "enabled", "read_list"]

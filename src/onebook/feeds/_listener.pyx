@@ -21,9 +21,13 @@ cdef class Listener(WSListener):
     cdef public object clock
     cdef public bint joining
     cdef public Py_ssize_t bytes_max
+    cdef public Py_ssize_t budget
 
     cpdef on_ws_frame(self, WSTransport transport, WSFrame frame):
         """Sort one frame (the hot path)."""
+        self.budget -= 1
+        if self.budget == 0:
+            self.pause(transport)
         if (
             (frame.msg_type == WSMsgType.TEXT or frame.msg_type == WSMsgType.BINARY)
             and frame.fin and not self.joining

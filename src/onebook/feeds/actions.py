@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from onebook.exchanges.contract import Fetch
+from onebook.model import Reason
 
 
 class Transmit(NamedTuple):
@@ -22,10 +23,15 @@ class Request(NamedTuple):
 
 
 class End(NamedTuple):
-    """Close the connection; `at_once` where the next may follow without a wait."""
+    """Close the connection.
 
-    reason: str
-    at_once: bool
+    `at_once` where the next may follow without a wait, `abrupt` where nothing more may be read.
+    """
+
+    reason: Reason
+    detail: str = ""
+    at_once: bool = False
+    abrupt: bool = False
 
 
 Action = Transmit | Ping | Request | End

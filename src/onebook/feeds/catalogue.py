@@ -1,4 +1,4 @@
-"""What can be asked for: the instruments of every exchange, read at start and every hour.
+"""What can be asked for: the instruments of every exchange, read from the start on and every hour.
 
 One exchange that fails stops no other. An instrument stays the same object for as long as the
 exchange names it, because feeds, books and streams know it by identity; its facts follow the list.
@@ -10,29 +10,29 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
 from msgspec.structs import force_setattr
 
+from onebook import metrics
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, ProtocolError
-from onebook.model import Instrument, InstrumentStatus
+from onebook.feeds.lists import read_list
+from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
 
-START_S: Final = 20.0  # the start waits so long for the first lists; the late ones come later
-LIST_WEIGHT: Final = 20  # what a list costs at the dearest exchange (binance exchangeInfo)
+START_S: Final = 20.0  # `first_read` waits so long for the first lists; late ones come later
 SPREAD: Final = 0.1  # reloads are so much of their period apart
 CANDIDATES_MAX: Final = 100  # symbols that a suggestion is chosen from
 SYMBOL_CHARACTERS_MAX: Final = 40  # of what a client asked for, more is no symbol
+NAMED_MAX: Final = 5  # instruments that a log line names
 SIMILAR: Final = 0.5  # least similarity of a suggestion
 QUOTES: Final = ("USDT", "USDC", "FDUSD", "USD", "EUR", "BTC", "ETH", "GBP", "TRY", "BNB")
-
-HALTED: Final = "halted"
-DELISTED: Final = "delisted"
 
 
 class Catalogue:
@@ -51,7 +51,7 @@ class Catalogue:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.on_gone: Callable[[Instrument, str], None] = lambda instrument, reason: None
+        self.on_gone: Callable[[Instrument, Reason], None] = lambda instrument, reason: None
         self.on_back: Callable[[Instrument], None] = lambda instrument: None
         self._exchanges = exchanges
         self._rest = rest
@@ -64,22 +64,18 @@ class Catalogue:
         self._by_base: Mapping[str, list[str]] = {}
         self._by_letter: Mapping[str, list[str]] = {}  # first letter: bases
         self._broken: set[str] = set()
+        self._unsound: set[str] = set()
+        self._ambiguous: set[str] = set()
+        self._tried = {name: asyncio.Event() for name in exchanges}
         self._tasks: list[asyncio.Task[None]] = []
         for exchange in exchanges.values():
-            rest.budget(exchange.rest_url, exchange.fetches_per_minute)
+            rest.budget(exchange.rest_url, exchange.limits.fetches)
 
     async def __aenter__(self) -> Self:
-        first = {name: asyncio.Event() for name in self._exchanges}
         self._tasks = [
-            asyncio.create_task(self._keep(exchange, first[name]), name=f"catalogue {name}")
+            asyncio.create_task(self._keep(exchange), name=f"catalogue {name}")
             for name, exchange in self._exchanges.items()
         ]
-        try:
-            async with asyncio.timeout(START_S):
-                for tried in first.values():
-                    await tried.wait()
-        except TimeoutError:
-            log.warning("Some exchanges are slow to list their instruments; going on without.")
         return self
 
     async def __aexit__(
@@ -113,6 +109,18 @@ class Catalogue:
         """Return whether the list of `exchange` was ever read."""
         return exchange in self._listed
 
+    def unread(self) -> set[str]:
+        """Return the exchanges in use whose list was never read: what they trade is not known."""
+        return self._exchanges.keys() - self._listed.keys()
+
+    async def first_read(self, timeout_s: float = START_S) -> bool:
+        """Wait until every list was read, or tried once; return whether all were read."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                for tried in self._tried.values():
+                    await tried.wait()
+        return not self.unread()
+
     def suggest(self, symbol: str, n: int = 3) -> list[str]:
         """Return up to `n` traded symbols that may have been meant."""
         wanted = normalised(symbol)
@@ -124,59 +132,85 @@ class Catalogue:
             found += difflib.get_close_matches(wanted, self._similar(base), n, SIMILAR)
         return list(dict.fromkeys(found))[:n]
 
-    def take(self, name: str, instruments: Iterable[Instrument]) -> None:
-        """Make `instruments` what the exchange `name` lists, and tell who went and who is back."""
+    def take(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
+        """Make `instruments` what the exchange `name` lists, and tell who went and who is back.
+
+        Two natives may have one symbol: the one that is traded counts, else the first.
+
+        Returns:
+            Those that were left out for it.
+        """
         known = self._known.setdefault(name, {})
         before = set(self._listed.get(name, {}).values())
         was_traded = {each for each in before if traded(each)}
         listed: dict[str, Instrument] = {}
+        left_out: list[Instrument] = []
         for new in instruments:
             each = known.setdefault((new.symbol, new.native), new)
             follow(each, new)
-            # Two natives may have one symbol: the one that is traded counts, else the first.
-            other = listed.get(each.symbol)
-            if other is None or (traded(each) and not traded(other)):
-                listed[each.symbol] = each
+            other = listed.setdefault(each.symbol, each)
+            if other is each:
+                continue
+            if traded(each) and not traded(other):
+                listed[each.symbol], each = each, other
+            left_out.append(each)
         self._listed[name] = listed
         self._index()
         now_listed = set(listed.values())
         for each in was_traded:
             if each not in now_listed:
-                self.on_gone(each, DELISTED)
+                self.on_gone(each, Reason.NOT_LISTED)
             elif not traded(each):
-                self.on_gone(each, HALTED)
+                self.on_gone(each, Reason.HALTED)
         for each in now_listed:
             if traded(each) and each not in was_traded:
                 self.on_back(each)
+        return left_out
 
     async def load(self, exchange: Exchange) -> bool:
         """Read the list of one exchange; return whether that succeeded."""
         try:
-            body = await self._rest.get(
-                exchange.rest_url + exchange.instruments_path, weight=LIST_WEIGHT
-            )
-            # Megabytes of JSON: not in the loop that also carries the books.
-            instruments = await asyncio.to_thread(exchange.parse_instruments, body)
+            instruments = await read_list(exchange, rest=self._rest, settings=self._settings)
             if not instruments:
                 raise ProtocolError("the list is empty")
         except ExchangeFailed as error:
             return self._failed(exchange.name, error.message)
         except ProtocolError as error:
             return self._failed(exchange.name, f"{exchange.name} lists nonsense: {error.reason}.")
-        self.take(exchange.name, instruments)
+        left_out = self.take(exchange.name, instruments)
+        self._report(exchange.name, instruments.refused, left_out)
         if exchange.name in self._broken:
             self._broken.discard(exchange.name)
             log.info("%s lists its instruments again.", exchange.name)
         return True
 
-    async def _keep(self, exchange: Exchange, tried: asyncio.Event) -> None:
+    def _report(self, name: str, refused: int, left_out: list[Instrument]) -> None:
+        """Count rows that are no instrument of ours, and log each cause once for each exchange."""
+        metrics.LIST_ROWS_REFUSED.labels(name).set(refused + len(left_out))
+        if refused and name not in self._unsound:
+            self._unsound.add(name)
+            log.warning("%s lists %d instruments with names that are not sound.", name, refused)
+        if left_out and name not in self._ambiguous:
+            self._ambiguous.add(name)
+            pairs = ", ".join(f"{each.native} ({each.symbol})" for each in left_out[:NAMED_MAX])
+            log.warning(
+                "%s lists %d instruments under symbols that others of it have; left out: %s%s. "
+                "Where they are other coins, set feeds.overrides.%s.currencies.",
+                name,
+                len(left_out),
+                pairs,
+                ", ..." if len(left_out) > NAMED_MAX else "",
+                name,
+            )
+
+    async def _keep(self, exchange: Exchange) -> None:
         while True:
             try:
                 loaded = await self.load(exchange)
             except Exception:
                 log.exception("Reading the instruments of %s failed.", exchange.name)
                 loaded = False
-            tried.set()
+            self._tried[exchange.name].set()
             if loaded:
                 wait_s = self._settings.reload_s * (1.0 + SPREAD * self._jitter())
             else:

@@ -8,11 +8,13 @@ reserved bits refused. Nothing is awaited between a frame and the books.
 import asyncio
 import logging
 import random
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
+from msgspec.structs import replace
 from picows import (
     WSCloseCode,
     WSError,
@@ -27,13 +29,16 @@ from picows import (
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.contract import Exchange, Fetch
-from onebook.feeds.actions import Ping, Request, Transmit
+from onebook.exchanges.contract import Exchange, Fetch, FrameForm, ProtocolError
+from onebook.exchanges.limits import Quotas
+from onebook.feeds.actions import End, Ping, Request, Transmit
+from onebook.feeds.inflate import TooLong, Uninflatable, inflated
 from onebook.feeds.listener import DATA, Listener
-from onebook.feeds.pace import Backoff, Pace
+from onebook.feeds.liveness import Cadences
+from onebook.feeds.pace import Backoff
 from onebook.feeds.session import Session
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
-from onebook.model import Health, Instrument
+from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest, retry_after_s
 
 log = logging.getLogger("onebook.feeds")
@@ -42,8 +47,15 @@ socket_log = logging.getLogger("onebook.feeds.socket")
 socket_log.setLevel(logging.CRITICAL)
 
 TICK_S: Final = 0.1  # how often a session hears of time; its frames leave at this grain
+ADDRESS_BYTES_MAX: Final = 65_536  # of the answer that gives a connection its address
 CLOSE_S: Final = 2.0  # how long the other side may take to agree that a connection is closed
 TROUBLES: Final = {503: MAINTENANCE, 418: LIMITED, 429: LIMITED}
+# What clients read of an exchange that refuses or cannot be reached.
+REASONS: Final = {
+    MAINTENANCE: Reason.MAINTENANCE,
+    LIMITED: Reason.RATE_LIMITED,
+    OFFLINE: Reason.UNREACHABLE,
+}
 READ_BUFFER_BYTES: Final = 64 << 10
 
 BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
@@ -74,9 +86,12 @@ class Connection(Listener):
         super().__init__()
         self.session = session
         self.clock = feed.clock
-        self.received = session.received if feed.recorder is None else self._recorded
+        self._take = session.received if feed.recorder is None else self._recorded
+        plain = feed.exchange.frames is FrameForm.PLAIN
+        self.received = self._take if plain else self._inflated
         self.joining = False
         self.bytes_max = feed.settings.frame_bytes_max
+        self.budget = self._frames_max = feed.settings.frames_per_tick_max
         self.gone = asyncio.Event()
         self.abandoned = False
         self._feed = feed
@@ -95,11 +110,15 @@ class Connection(Listener):
         return self._transport is not None
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        """Subscribe, or leave where nobody waits any more."""
+        """Subscribe, or close where no instrument is wanted any more."""
         if self.abandoned:
             transport.disconnect(graceful=False)
             return
         self._transport = transport
+        connection: socket.socket = transport.underlying_transport.get_extra_info("socket")
+        connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, self._feed.settings.receive_bytes_max
+        )
         now = self.clock()
         if self._recorder is not None:
             self._recorder.opened(self._url, now)
@@ -108,6 +127,8 @@ class Connection(Listener):
 
     def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
         """Join a part, answer a control frame, or refuse what RFC 6455 or we do not allow."""
+        if self.session.ended is not None:
+            return  # what was read before the socket closes
         kind = frame.msg_type
         if frame.rsv1 or frame.rsv2 or frame.rsv3:
             self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
@@ -119,11 +140,29 @@ class Connection(Listener):
             self._part(frame)
         elif kind == WSMsgType.CLOSE:
             transport.send_close(WSCloseCode.OK)
-            self._leave(CLOSED_BY_EXCHANGE)
+            self._leave(Reason.DISCONNECTED, CLOSED_BY_EXCHANGE)
         else:
             if kind == WSMsgType.PING:
                 transport.send_pong(frame.get_payload_as_bytes())
-            self.session.heard(self.clock())
+                self.session.ponged(self.clock())
+            self._heard()
+
+    def pause(self, transport: WSTransport) -> None:
+        """Read no more until the next tick, so that the other feeds are heard."""
+        self._feed.stats.pauses += 1
+        transport.underlying_transport.pause_reading()
+
+    def _resume(self) -> None:
+        paused, self.budget = self.budget <= 0, self._frames_max
+        if paused and self._transport is not None and not self.gone.is_set():
+            self._transport.underlying_transport.resume_reading()
+
+    def _heard(self) -> None:
+        """Count a frame that carries nothing; too many of them end the connection."""
+        now = self.clock()
+        self.session.heard(now)
+        if self.session.ended is not None:
+            self.carry_out(now)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The socket is gone: its books are stale from here."""
@@ -147,13 +186,17 @@ class Connection(Listener):
                     if self._recorder is not None:
                         self._recorder.frame_out(self._url, now, frame)
                     transport.send(TEXT, frame)
+                case Request(fetch) if fetch.spare and not self._spares(fetch):
+                    self.session.put_off(fetch.instrument, now)
                 case Request(fetch):
                     task = asyncio.create_task(self._get(fetch))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
                 case Ping():
                     transport.send_ping()
-                case _:
+                case End(abrupt=True):
+                    transport.disconnect(graceful=False)
+                case End():
                     transport.send_close(WSCloseCode.OK)
                     transport.disconnect()
 
@@ -175,6 +218,7 @@ class Connection(Listener):
 
     def _tick(self) -> None:
         try:
+            self._resume()
             self.tick()
         except Exception as error:
             if not self._over.done():
@@ -214,6 +258,16 @@ class Connection(Listener):
             self._transport.disconnect(graceful=False)
             await self.gone.wait()
 
+    def _inflated(self, message: bytes, now: float) -> None:
+        try:
+            frame = inflated(message, self.bytes_max)
+        except TooLong:
+            self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
+        except Uninflatable as error:
+            self.session.damaged(str(error), now)
+        else:
+            self._take(frame, now)
+
     def _recorded(self, message: bytes, now: float) -> None:
         assert self._recorder is not None
         self._recorder.frame_in(self._url, now, message)
@@ -229,7 +283,9 @@ class Connection(Listener):
             self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
             return
         self.joining = not frame.fin
-        if frame.fin:
+        if not frame.fin:
+            self._heard()
+        else:
             message, self._parts = bytes(self._parts), bytearray()
             now = self.clock()
             self.received(message, now)
@@ -238,21 +294,28 @@ class Connection(Listener):
     def _refuse(self, code: WSCloseCode, reason: str) -> None:
         assert self._transport is not None
         self._transport.send_close(code)
-        self._leave(reason)
+        self._leave(Reason.PROTOCOL_ERROR, reason)
 
-    def _leave(self, reason: str) -> None:
+    def _leave(self, reason: Reason, detail: str) -> None:
         assert self._transport is not None
-        self.session.closed(self.clock(), reason)
+        self.session.closed(self.clock(), reason, detail)
         self._transport.disconnect()
+
+    def _spares(self, fetch: Fetch) -> bool:
+        """Whether a request that can be put off takes nothing from one that cannot."""
+        feed = self._feed
+        if len(self._tasks) >= feed.settings.fetches_max:
+            return False
+        return feed.rest.spares(feed.exchange.rest_url + fetch.path, fetch.weight)
 
     async def _get(self, fetch: Fetch) -> None:
         feed = self._feed
+        settings = feed.settings
+        total_s = settings.reseed_total_s if fetch.spare else settings.fetch_total_s
         url = feed.exchange.rest_url + fetch.path
         async with self._places:
             try:
-                body = await feed.rest.get(
-                    url, weight=fetch.weight, total_s=feed.settings.fetch_total_s
-                )
+                body = await feed.rest.get(url, weight=fetch.weight, total_s=total_s)
             except ExchangeFailed as error:
                 log.info("%s gave no snapshot: %s", feed.exchange.name, error.message)
                 self.session.fetch_failed(fetch.instrument, self.clock())
@@ -277,7 +340,7 @@ class Feed:
         rest: For snapshots by REST.
         settings: Limits and waits.
         stats: Counters of the exchange.
-        pace: Connection attempts of the exchange, shared by its feeds.
+        quotas: The exchange's limits, shared by its feeds.
         recorder: Who keeps what passes.
         tls: Shared, because making one reads every certificate of the machine.
         clock: Monotonic seconds.
@@ -294,7 +357,7 @@ class Feed:
         rest: Rest,
         settings: FeedSettings,
         stats: ExchangeStats,
-        pace: Pace,
+        quotas: Quotas,
         recorder: Recorder | None = None,
         tls: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -308,11 +371,12 @@ class Feed:
         self.recorder = recorder
         self.clock = clock
         self._instruments = dict.fromkeys(instruments)
-        self._stats = stats
-        self._pace = pace
+        self.stats = stats
+        self._quotas = quotas
         self._tls = tls
         self._sleep = sleep
         self._jitter = jitter
+        self._cadences = Cadences(settings)
         self._backoff = Backoff(settings.reconnect_base_s, settings.reconnect_max_s, jitter)
         self._connection: Connection | None = None  # while it is open
         self._broken = False
@@ -320,7 +384,7 @@ class Feed:
     @property
     def room(self) -> int:
         """Return how many more instruments fit on this connection."""
-        return self.exchange.instruments_per_socket - len(self._instruments)
+        return self.exchange.limits.topics - len(self._instruments)
 
     @property
     def instruments(self) -> list[Instrument]:
@@ -347,7 +411,7 @@ class Feed:
     async def run(self) -> None:
         """Keep the connection up until cancelled."""
         while True:
-            await self._sleep(self._pace.take(self.clock()))
+            await self._sleep(self._quotas.connects.take(1, self.clock()))
             try:
                 wait_s = await self._connect()
             except Exception:
@@ -357,18 +421,26 @@ class Feed:
 
     async def _connect(self) -> float:
         """Live one connection and return how long to wait before the next."""
+        try:
+            exchange = await self._addressed()
+        except ExchangeFailed as error:
+            return self._unreachable(OFFLINE, f"gives no address ({error.message})")
+        except ProtocolError as error:
+            return self._unreachable(OFFLINE, f"gives no address ({error.reason})")
         session = Session(
-            self.exchange,
+            exchange,
             self.instruments,
             books=self.books,
             settings=self.settings,
-            stats=self._stats,
+            stats=self.stats,
             jitter=self._jitter,
+            cadences=self._cadences,
+            quotas=self._quotas,
         )
         connection = Connection(self, session)
         try:
             try:
-                await self._handshake(connection)
+                await self._handshake(connection, exchange.ws_url)
             except WSInvalidStatusError as error:
                 return self._put_off(error.response)
             except (OSError, WSError) as error:
@@ -379,18 +451,42 @@ class Feed:
         finally:
             if self._connection is not None:
                 self._connection = None
-                self._stats.connected -= 1
+                self.stats.connected -= 1
             session.closed(self.clock())
             await connection.release()
 
-    async def _handshake(self, connection: Connection) -> None:
+    async def _addressed(self) -> Exchange:
+        """Return the exchange's facts for one connection, with the address it gives for it.
+
+        Raises:
+            ExchangeFailed: It does not answer.
+            ProtocolError: Its answer is no address that may be used.
+        """
+        exchange = self.exchange
+        if exchange.connect is None:
+            return exchange
+        answer = await self.rest.send(
+            exchange.connect.method,
+            exchange.rest_url + exchange.connect.path,
+            total_s=self.settings.connect_timeout_s,
+            bytes_max=ADDRESS_BYTES_MAX,
+        )
+        if answer.status != 200:
+            raise ProtocolError(f"status {answer.status}")
+        address = exchange.connect.address(answer.body, self.instruments)
+        if exchange.ws_url.startswith("wss:") and not address.url.startswith("wss://"):
+            raise ProtocolError("an address without TLS")
+        heartbeat = address.heartbeat or exchange.heartbeat
+        return replace(exchange, ws_url=address.url, heartbeat=heartbeat)
+
+    async def _handshake(self, connection: Connection, url: str) -> None:
         settings = self.settings
         # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
         # does, so it is the shorter one.
         async with asyncio.timeout(settings.connect_timeout_s):
             await ws_connect(
                 lambda: connection,
-                self.exchange.ws_url,
+                url,
                 ssl_context=self._tls,
                 websocket_handshake_timeout=settings.connect_timeout_s / 2,
                 logger_name=socket_log,
@@ -405,8 +501,8 @@ class Feed:
     def _up(self, connection: Connection) -> float:
         known = connection.session.instruments
         self._connection = connection
-        self._stats.connected += 1
-        self._stats.trouble = ""
+        self.stats.connected += 1
+        self.stats.trouble = ""
         self._catch_up(connection, known)
         if self._broken:
             self._broken = False
@@ -425,12 +521,13 @@ class Feed:
         connection.carry_out(now)
 
     def _down(self, session: Session, lived_s: float) -> float:
-        self._stats.reconnects += 1
+        self.stats.reconnects += 1
         end = session.ended
         assert end is not None
         self._broken = True
         level = logging.INFO if end.at_once else logging.WARNING
-        log.log(level, "A connection to %s ended: %s.", self.exchange.name, end.reason)
+        why = f"{end.reason} ({end.detail})" if end.detail else end.reason
+        log.log(level, "A connection to %s ended: %s.", self.exchange.name, why)
         if lived_s >= self.settings.stable_s:
             self._backoff.reset()
             if end.at_once:
@@ -449,14 +546,14 @@ class Feed:
         if asked_s is None:
             asked_s = self.settings.maintenance_s * (1.0 + self._jitter())
         # All feeds of the exchange wait, and come back one after the other.
-        self._pace.hold(self.clock() + asked_s)
+        self._quotas.connects.hold(self.clock() + asked_s)
         return max(wait_s, asked_s)
 
     def _unreachable(self, trouble: str, problem: str) -> float:
-        self._stats.trouble = trouble
+        self.stats.trouble = trouble
         now = self.clock()
         for instrument in self._instruments:
-            self.books.set_health(instrument, Health.OFFLINE, trouble, now)
+            self.books.set_health(instrument, Health.OFFLINE, REASONS[trouble], now, detail=problem)
         if not self._broken:
             self._broken = True
             log.warning("%s %s.", self.exchange.name, problem)

@@ -20,7 +20,8 @@ class PureListener(WSListener):
 
     A message is a whole one of at most `bytes_max` bytes, without reserved bits, that comes while
     no fragments are `joining`. `received` takes it and the time of `clock` (the session itself, or
-    whoever keeps what passes); what the session wants done then is carried out.
+    whoever keeps what passes); what the session wants done then is carried out. After `budget`
+    frames reading is paused, until somebody grants a new one: the feeds share one event loop.
     """
 
     session: Session
@@ -28,9 +29,13 @@ class PureListener(WSListener):
     clock: Callable[[], float]
     joining: bool
     bytes_max: int
+    budget: int
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """Sort one frame (the hot path)."""
+        self.budget -= 1
+        if self.budget == 0:
+            self.pause(transport)
         if (
             frame.msg_type in DATA
             and frame.fin
@@ -47,6 +52,10 @@ class PureListener(WSListener):
 
     def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
         """Act on a frame that is not simply a message."""
+        raise NotImplementedError
+
+    def pause(self, transport: WSTransport) -> None:
+        """Read no more: the budget of frames is used up."""
         raise NotImplementedError
 
     def carry_out(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Waiting rightly: full jitter between tries, a bound on how often, and tallies of faults."""
+"""Backoff with full jitter, and tallies of faults."""
 
 from collections import deque
 from collections.abc import Callable
@@ -35,26 +35,6 @@ class Backoff:
     def reset(self) -> None:
         """Start again: the last attempt held."""
         self.attempt = 0
-
-
-class Pace:
-    """Connection attempts of one exchange: evenly apart, and none while it asks for patience."""
-
-    __slots__ = ("_every_s", "_next_at")
-
-    def __init__(self, per_minute: float) -> None:
-        self._every_s = 60.0 / per_minute
-        self._next_at = 0.0
-
-    def take(self, now: float) -> float:
-        """Take the next free moment and return how long to wait for it."""
-        at = max(now, self._next_at)
-        self._next_at = at + self._every_s
-        return at - now
-
-    def hold(self, until: float) -> None:
-        """Let no attempt begin before `until`."""
-        self._next_at = max(self._next_at, until)
 
 
 class Tally:

@@ -4,11 +4,21 @@ from collections import Counter
 from typing import Final
 
 from onebook import metrics
+from onebook.feeds.latency import Latency
+from onebook.model import Reason
 
 ACTIVE: Final = "active"
 MAINTENANCE: Final = "maintenance"
 LIMITED: Final = "limited"
 OFFLINE: Final = "offline"
+
+# The metrics of `unknown`, `unnamed_errors`, `slow_downs` and `pauses`.
+OTHERS: Final = (
+    metrics.EXCHANGE_UNKNOWN,
+    metrics.EXCHANGE_UNNAMED_ERRORS,
+    metrics.EXCHANGE_SLOW_DOWNS,
+    metrics.EXCHANGE_PAUSES,
+)
 
 
 class ExchangeStats:
@@ -21,22 +31,35 @@ class ExchangeStats:
         self.name = name
         self.frames = 0
         self.reconnects = 0
+        self.unknown = 0  # messages of no known kind
+        self.unnamed_errors = 0  # errors that name no instrument
+        self.pauses = 0  # times reading was paused because frames came too fast
+        self.slow_downs = 0  # requests of the exchange for fewer requests
         self.invalidations: Counter[str] = Counter()
         self.connected = 0
         self.trouble = ""
         self.heard_at = 0.0  # monotonic seconds
+        self.latency = Latency(name)
         self.bugs: set[str] = set()  # each is logged once
         self._frames_published = 0
         self._reconnects_published = 0
+        self._others_published = (0, 0, 0, 0)
         self._invalidations_published: Counter[str] = Counter()
+        for reason in Reason:  # `increase` cannot see the first count of an absent sample
+            metrics.BOOK_INVALIDATIONS.labels(name, reason)
 
     @property
     def state(self) -> str:
         """Return the state word that clients read in `get_exchanges`."""
         return ACTIVE if self.connected or not self.trouble else self.trouble
 
-    def publish(self, *, wall_offset_s: float) -> None:
-        """Bring what changed to the metrics; `wall_offset_s` is Unix time minus monotonic."""
+    def publish(self, *, wall_offset_s: float, old_s: float) -> None:
+        """Bring what changed to the metrics.
+
+        Args:
+            wall_offset_s: Unix time minus monotonic time.
+            old_s: From which age on arrival data is called old.
+        """
         name = self.name
         metrics.EXCHANGE_UP.labels(name).set(1 if self.connected else 0)
         metrics.EXCHANGE_FRAMES.labels(name).inc(self.frames - self._frames_published)
@@ -44,8 +67,13 @@ class ExchangeStats:
         for cause, count in self.invalidations.items():
             before = self._invalidations_published[cause]
             metrics.BOOK_INVALIDATIONS.labels(name, cause).inc(count - before)
+        others = (self.unknown, self.unnamed_errors, self.slow_downs, self.pauses)
+        for counter, count, before in zip(OTHERS, others, self._others_published, strict=True):
+            counter.labels(name).inc(count - before)
+        self._others_published = others
         if self.heard_at:
             metrics.EXCHANGE_LAST_FRAME.labels(name).set(self.heard_at + wall_offset_s)
+        self.latency.publish(wall_offset_s=wall_offset_s, old_s=old_s)
         self._frames_published = self.frames
         self._reconnects_published = self.reconnects
         self._invalidations_published = self.invalidations.copy()

@@ -9,26 +9,31 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
 
+from onebook import metrics
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.core.types import LEVELS_MAX
 from onebook.errors import ConfigError
+from onebook.exchanges import channel_of
 from onebook.exchanges.contract import Exchange
-from onebook.feeds.catalogue import HALTED, Catalogue, traded
+from onebook.exchanges.frames import batches
+from onebook.exchanges.limits import Quotas
+from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.feed import Feed, Recorder
-from onebook.feeds.pace import Pace
 from onebook.feeds.stats import OFFLINE, ExchangeStats
-from onebook.model import Health, Instrument
+from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
 
+CONNECTIONS: Final = "as many connections as the exchange takes from one address"
 SWEEP_S: Final = 1.0  # how often unwanted books are looked for and counters published
 
 
@@ -40,7 +45,7 @@ class Running(NamedTuple):
 
 
 def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[str, Exchange]:
-    """Return the exchanges an operator wants, with their own addresses where given.
+    """Return the exchanges an operator wants, with other channels and addresses where given.
 
     Raises:
         ConfigError: A name that is not known.
@@ -53,6 +58,7 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
     for name in names:
         exchange, override = exchanges[name], settings.overrides.get(name)
         if override is not None:
+            exchange = channel_of(exchange, override.channel)
             exchange = replace(
                 exchange,
                 ws_url=override.ws_url or exchange.ws_url,
@@ -103,10 +109,11 @@ class Supervisor:
         self._wall = wall
         self._sleep = sleep
         self._jitter = jitter
-        self._paces = {name: Pace(each.connects_per_minute) for name, each in exchanges.items()}
+        self._quotas = {name: Quotas(each.limits) for name, each in exchanges.items()}
         self._wanted: dict[Instrument, int] = {}
         self._unwanted_at: dict[Instrument, float] = {}
         self._unplaced: dict[str, dict[Instrument, None]] = {}
+        self._surplus: dict[str, dict[Instrument, None]] = {name: {} for name in exchanges}
         self._homes: dict[Instrument, Feed] = {}
         self._running: dict[str, list[Running]] = {name: [] for name in exchanges}
         self._stopping: set[asyncio.Task[None]] = set()
@@ -141,11 +148,11 @@ class Supervisor:
             return
         exchange = self._exchanges[instrument.exchange]
         levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
-        self._books.open(instrument, levels_max=levels_max)
+        self._books.open(instrument, levels_max=levels_max, window=exchange.depth)
         if traded(instrument):
             self._place(instrument)
         else:
-            self._books.set_health(instrument, Health.OFFLINE, HALTED, self._clock())
+            self._books.set_health(instrument, Health.OFFLINE, Reason.HALTED, self._clock())
 
     def unwant(self, instrument: Instrument) -> None:
         """Count one less; the book of the last stays for `linger_s`."""
@@ -181,7 +188,17 @@ class Supervisor:
                 self._books.close(instrument)
         wall_offset_s = self._wall() - self._clock()
         for stats in self.stats.values():
-            stats.publish(wall_offset_s=wall_offset_s)
+            stats.publish(wall_offset_s=wall_offset_s, old_s=self._settings.old_s)
+        counts = Counter((book.instrument.exchange, book.health) for book in self._books)
+        for name in self.stats:
+            for health in Health:
+                metrics.BOOKS.labels(name, health).set(counts[name, health])
+        marks = Counter(
+            (book.instrument.exchange, book.mark[0]) for book in self._books if book.mark
+        )
+        for name in self.stats:
+            for reason in (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY):
+                metrics.BOOKS_MARKED.labels(name, reason).set(marks[name, reason])
 
     async def _keep_sweeping(self) -> None:
         while True:
@@ -208,9 +225,21 @@ class Supervisor:
                 if fitting:
                     feed.add(fitting)
                     self._homes.update(dict.fromkeys(fitting, feed))
-            size = self._exchanges[name].instruments_per_socket
-            for start in range(0, len(waiting), size):
-                self._start(name, waiting[start : start + size])
+            limits = self._exchanges[name].limits
+            for some in batches(waiting, limits.topics):
+                if limits.connections is None or len(self._running[name]) < limits.connections:
+                    self._start(name, list(some))
+                else:
+                    self._put_off(name, some)
+
+    def _put_off(self, name: str, instruments: Sequence[Instrument]) -> None:
+        """Wait for a place: the exchange takes no more connections from one address."""
+        self._surplus[name].update(dict.fromkeys(instruments))
+        now = self._clock()
+        for each in instruments:
+            self._books.set_health(
+                each, Health.OFFLINE, Reason.RATE_LIMITED, now, detail=CONNECTIONS
+            )
 
     def _start(self, name: str, instruments: list[Instrument]) -> None:
         exchange = self._exchanges[name]
@@ -221,7 +250,7 @@ class Supervisor:
             rest=self._rest,
             settings=self._settings,
             stats=self.stats[name],
-            pace=self._paces[name],
+            quotas=self._quotas[name],
             recorder=self._recorder,
             tls=self._tls_for(exchange.ws_url),
             clock=self._clock,
@@ -239,6 +268,8 @@ class Supervisor:
 
     def _displace(self, instrument: Instrument) -> None:
         self._unplaced.get(instrument.exchange, {}).pop(instrument, None)
+        surplus = self._surplus[instrument.exchange]
+        surplus.pop(instrument, None)
         feed = self._homes.pop(instrument, None)
         if feed is None:
             return
@@ -247,18 +278,21 @@ class Supervisor:
             running = self._running[instrument.exchange]
             index = next(i for i, each in enumerate(running) if each.feed is feed)
             self._stop(running.pop(index))
+        self._surplus[instrument.exchange] = {}
+        for each in surplus:
+            self._place(each)
 
     def _stop(self, running: Running) -> None:
         self._stopping.add(running.task)
         running.task.add_done_callback(self._stopping.discard)
         running.task.cancel()
 
-    def _gone(self, instrument: Instrument, reason: str) -> None:
+    def _gone(self, instrument: Instrument, reason: Reason) -> None:
         if self._books.get(instrument) is not None:
             self._displace(instrument)
             self._books.set_health(instrument, Health.OFFLINE, reason, self._clock())
 
     def _back(self, instrument: Instrument) -> None:
         if self._books.get(instrument) is not None and instrument not in self._homes:
-            self._books.set_health(instrument, Health.SYNCING, "", self._clock())
+            self._books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, self._clock())
             self._place(instrument)

@@ -1,6 +1,7 @@
 """One stream: a view of the live books of one symbol, and its updates as JSON.
 
-Only books that are live are merged, and the names of those left out stand in every update.
+Only books that are live and not quarantined are merged, and the names of those left out stand in
+every update.
 """
 
 import hashlib
@@ -13,7 +14,10 @@ import msgspec
 from onebook.books import Books, LiveBook
 from onebook.core import Book, View
 from onebook.model import GIB_BYTES, Health, Instrument
+from onebook.streams.identity import CONFLICT
 
+FIRST_UPDATE_S: Final = 3.0  # a new stream says what it knows after so long, even if nothing lives
+FIRST_LIVE_S: Final = 1.0  # from its first live book on it waits so long for the others
 RATE_KNOWN_S: Final = 1.0  # a younger stream says nothing about what it will cost
 THIRTY_DAYS_S: Final = 30 * 86_400
 
@@ -39,17 +43,19 @@ class StreamKey(NamedTuple):
     levels: str = OBJECT
     split: bool = False
     group: str = ""
+    ages: bool = False
 
     @property
     def id(self) -> str:
         """The public name of the stream, the same for every client and on every node."""
-        return "sub_" + hashlib.sha256(_json(self)).hexdigest()[:12]
+        named = self if self.ages else self[:-1]  # as it was before there were ages
+        return "sub_" + hashlib.sha256(_json(named)).hexdigest()[:12]
 
 
 class Members:
     """The instruments behind a view, and those of their books that may be shown now."""
 
-    __slots__ = ("books", "cores", "instruments", "live", "names", "stale_json")
+    __slots__ = ("awaited", "books", "cores", "instruments", "live", "names", "stale_json")
 
     def __init__(self, names: Sequence[str], instruments: Sequence[Instrument | None]) -> None:
         self.names = names
@@ -57,29 +63,68 @@ class Members:
         self.books: list[LiveBook] = []
         self.cores: list[Book | None] = []
         self.live = False
+        self.awaited = False  # one of them has a first snapshot on its way
         self.stale_json = b"[]"
 
     def refresh(self, books: Books) -> None:
         """Look again at whose book is live; needed whenever a health changed."""
         found = [books.get(each) if each is not None else None for each in self.instruments]
-        shown = [
-            book if book is not None and book.health is Health.LIVE else None for book in found
-        ]
+        shown = [book if book is not None and self.shows(book) else None for book in found]
         self.books = [book for book in shown if book is not None]
         self.cores = [book.core if book is not None else None for book in shown]
         self.live = bool(self.books)
+        self.awaited = any(book is not None and book.health is Health.SYNCING for book in found)
         self.stale_json = _json(
             [name for name, book in zip(self.names, shown, strict=True) if book is None]
         )
+
+    def shows(self, book: LiveBook) -> bool:
+        """Return whether a book belongs in the view: live, and of the coin that the others trade.
+
+        A view of one exchange merges nothing: it shows that exchange's book whatever the coin.
+        """
+        return book.health is Health.LIVE and not (
+            len(self.names) > 1 and book.mark is not None and book.mark.reason is CONFLICT
+        )
+
+    def ages_json(self, now: float) -> bytes:
+        """How many milliseconds ago data last came from each live exchange."""
+        return _json(
+            {
+                book.instrument.exchange: max(0, round((now - book.updated_at) * 1_000))
+                for book in self.books
+            }
+        )
+
+
+class Opening:
+    """When a view is shown for the first time: whole if that is soon, but soon."""
+
+    __slots__ = ("live_at", "opened_at")
+
+    def __init__(self, opened_at: float) -> None:
+        self.opened_at = opened_at
+        self.live_at: float | None = None  # when its first book was seen live
+
+    def due(self, members: Members, now: float) -> float:
+        """Return when, as the books are now."""
+        if not members.live:
+            self.live_at = None
+            return self.opened_at + FIRST_UPDATE_S
+        if self.live_at is None:
+            self.live_at = now
+        return self.live_at + FIRST_LIVE_S if members.awaited else now
 
 
 class Stream:
     """One view of one symbol, and the state of the last update that was published."""
 
     __slots__ = (
+        "_ages",
         "_full",
         "_head_delta",
         "_head_full",
+        "_stale_json",
         "broken",
         "bytes_published",
         "due",
@@ -89,7 +134,8 @@ class Stream:
         "key",
         "members",
         "merged_at",
-        "opened_at",
+        "opening",
+        "owner",
         "published_at",
         "timestamp",
         "update_number",
@@ -101,12 +147,14 @@ class Stream:
         self, key: StreamKey, instruments: Sequence[Instrument | None], opened_at: float
     ) -> None:
         self.key = key
-        self.opened_at = opened_at
+        self.opening = Opening(opened_at)
+        self._stale_json = b"[]"
+        self.owner = ""  # whose turn publishing it takes
         self.bytes_published = 0
         self.id = key.id
         self.interval_s = key.interval_ms / 1_000
         self.members = Members(key.exchanges, instruments)
-        self.view = _view(key)
+        self.view: View | None = None  # a stream that never becomes due costs no merged levels
         self.users = 0
         self.update_number = 0
         self.timestamp = b""
@@ -115,6 +163,7 @@ class Stream:
         self.forced = True  # publish even if the merge shows no difference
         self.broken = False  # the last attempt to publish it failed
         self._full: bytes | None = None
+        self._ages = b""
         shared = b',"symbol":%b,"subscription_id":"%b"' % (_json(key.symbol), self.id.encode())
         self._head_full = b'{"type":"aggregated_orderbook_update"' + shared
         self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
@@ -126,7 +175,7 @@ class Stream:
 
     def expected_gb(self, now: float) -> float | None:
         """GiB in 30 days at the rate so far, before compression; None while there is no rate."""
-        lasted_s = now - self.opened_at
+        lasted_s = now - self.opening.opened_at
         if lasted_s < RATE_KNOWN_S or not self.bytes_published:
             return None
         return round(self.bytes_published / lasted_s * THIRTY_DAYS_S / GIB_BYTES, 3)
@@ -142,14 +191,21 @@ class Stream:
         head = self._head_full
         if message_id is not None:
             head += b',"id":' + _json(message_id)
+        assert self.view is not None
         return self.view.full(self._opened(head), self._closed(b""))
 
     def merge(self) -> bool:
         """Take in the books as they are now; whether anything visible changed."""
+        if self.view is None:
+            self.view = _view(self.key)
         return self.view.merge(self.members.cores)
 
-    def advance(self, wall_us: int) -> bytes:
+    def advance(self, wall_us: int, now: float) -> bytes:
         """Make the merged state the next update and encode it in the stream's mode."""
+        # A client that catches up later gets this update: levels and stale names belong together.
+        self._stale_json = self.members.stale_json
+        if self.key.ages:
+            self._ages = b',"ages":' + self.members.ages_json(now)
         self.update_number += 1
         self.timestamp = iso_us(wall_us).encode()
         self._full = None
@@ -159,6 +215,7 @@ class Stream:
 
     def _delta(self) -> bytes | None:
         """The changed levels since the last update; None where there was no last update."""
+        assert self.view is not None
         before = b',"previous_update_number":%d' % (self.update_number - 1)
         after = b',"checksum":%d' % self.view.checksum()
         delta = self.view.delta(self._opened(self._head_delta + before), self._closed(after))
@@ -172,29 +229,31 @@ class Stream:
         )
 
     def _closed(self, after: bytes) -> bytes:
-        return b',"stale_exchanges":%b}%b}' % (self.members.stale_json, after)
+        return b',"stale_exchanges":%b%b}%b}' % (self._stale_json, self._ages, after)
 
 
 class Question:
-    """One look at a book without a subscription: answered by the first live book or in time."""
+    """One look at a book without a subscription, answered when a stream would begin."""
 
-    __slots__ = ("answer", "due", "key", "members", "message_id")
+    __slots__ = ("answer", "due", "key", "members", "message_id", "opening")
 
     def __init__(
         self,
         key: StreamKey,
         members: Members,
+        opened_at: float,
         *,
         message_id: str | int | float | None,
         answer: Callable[[bytes], None],
     ) -> None:
         self.key = key
         self.members = members
+        self.opening = Opening(opened_at)
         self.message_id = message_id
         self.answer = answer
         self.due: float | None = None
 
-    def encode(self, wall_us: int) -> bytes:
+    def encode(self, wall_us: int, now: float) -> bytes:
         """The book as it is now, as `aggregated_orderbook_data`."""
         view = _view(self.key)
         view.merge(self.members.cores)
@@ -204,9 +263,9 @@ class Question:
         )
         if self.message_id is not None:
             head += b',"id":' + _json(self.message_id)
-        return view.full(
-            head + b',"data":{', b',"stale_exchanges":' + self.members.stale_json + b"}}"
-        )
+        ages = b',"ages":' + self.members.ages_json(now) if self.key.ages else b""
+        tail = b',"stale_exchanges":%b%b}}' % (self.members.stale_json, ages)
+        return view.full(head + b',"data":{', tail)
 
 
 def iso_us(wall_us: int) -> str:

@@ -5,9 +5,9 @@ it is due, and encoded once for all of its clients. Work per exchange frame is c
 change of a book moves the clean streams of that book to a queue, and later changes find nothing
 to move. One callback, asked for through the clock, empties the queue.
 
-The honesty rule lives here: only books that are live are merged, a book that stops being live
-makes its streams publish at once, whatever their interval, and the names of those left out stand
-in every update.
+The honesty rule lives here: only books that are live, and not quarantined by the identity guard,
+are merged, a book that stops being so makes its streams publish at once, whatever their interval,
+and the names of those left out stand in every update.
 
 No sockets and no event loop: time and the callback come in (`Clock`); the gateway's hub
 is the `Publisher`. Who listens to a stream is the hub's business.
@@ -15,7 +15,6 @@ is the `Publisher`. Who listens to a stream is the hub's business.
 
 import heapq
 import logging
-from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import Final
@@ -23,11 +22,16 @@ from typing import Final
 import msgspec
 
 from onebook.books import Books, LiveBook
+from onebook.config import StreamSettings
 from onebook.model import Health, Instrument
+from onebook.streams.fair import FairQueue
+from onebook.streams.guard import Guard
 from onebook.streams.ports import Catalogue, Clock, Handle, Publisher, Supervisor
 from onebook.streams.stream import Members, Question, Stream, StreamKey, iso_us
 
-FIRST_UPDATE_S: Final = 3.0  # a new stream says what it knows after so long, even if nothing lives
+FIRST_SECONDS: Final = 10.0  # for so long a new stream takes in members without its interval ...
+JOIN_PACE_S: Final = 1.0  # ... but not more often than this
+QUEUE_SLACK: Final = 64  # queued entries of streams that are closed or due at another time
 MERGE_PACE_S: Final = 0.01  # after a merge that changed nothing visible, the next waits so long
 PUBLISHES_PER_TICK_MAX: Final = 256  # then the event loop gets its turn
 
@@ -46,9 +50,11 @@ class Streams:
         catalogue: Catalogue,
         publisher: Publisher,
         clock: Clock,
+        settings: StreamSettings | None = None,
     ) -> None:
         self.publisher = publisher
         self.published_total = 0
+        self.saturated_total = 0  # ticks that could not publish all that was due
         self._books = books
         self._supervisor = supervisor
         self._catalogue = catalogue
@@ -59,11 +65,15 @@ class Streams:
         self._clean: dict[Instrument, set[Stream]] = {}
         self._of: dict[Instrument, set[Stream]] = {}
         self._questions: dict[Instrument, set[Question]] = {}
-        self._ready: deque[Stream] = deque()
+        self._ready: FairQueue[Stream] = FairQueue()
         self._later: list[tuple[float, int, Stream | Question]] = []
+        self._questions_open = 0
         self._order = count()
         self._handle: Handle | None = None
         self._armed_at = float("inf")
+        self._guard = Guard(
+            books, clock=clock, settings=settings or StreamSettings(), on_marked=self._judged
+        )
         books.on_changed = self.on_changed
         books.on_health = self.on_health
 
@@ -72,13 +82,25 @@ class Streams:
 
     # What clients ask for
 
-    def open(self, key: StreamKey) -> Stream:
-        """The stream of this key, one subscriber more; made and connected when it is new."""
+    @property
+    def backlog(self) -> int:
+        """Streams that are due and not yet published."""
+        return len(self._ready)
+
+    def open(self, key: StreamKey, owner: str = "") -> Stream:
+        """The stream of this key, one subscriber more; made and connected when it is new.
+
+        When more is due than can be published, owners take turns; a stream of several owners
+        has turns of its own.
+        """
         stream = self._open.get(key)
         if stream is None:
             now = self._clock.monotonic()
             stream = self._open[key] = Stream(key, self._instruments(key), now)
+            stream.owner = owner
             self._join(stream)
+        elif stream.owner != owner:
+            stream.owner = stream.id
         stream.users += 1
         return stream
 
@@ -97,7 +119,7 @@ class Streams:
         if stream.users:
             return
         del self._open[stream.key]
-        stream.due = None
+        stream.due = stream.view = None
         for instrument in stream.members.instruments:
             if instrument is not None:
                 self._clean[instrument].discard(stream)
@@ -115,29 +137,28 @@ class Streams:
     ) -> Callable[[], None]:
         """Answer once with the book of a key, without a subscription.
 
-        At once if a book is live, else with the first that becomes live, and after
-        `FIRST_UPDATE_S` with none. Returns what to call when nobody waits any more.
+        When a stream would have its first update: see `Opening`. Returns what to call when
+        nobody waits any more.
         """
+        now = self._clock.monotonic()
         members = Members(key.exchanges, self._instruments(key))
-        question = Question(key, members, message_id=message_id, answer=answer)
+        question = Question(key, members, now, message_id=message_id, answer=answer)
+        question.due = now
+        self._questions_open += 1
         for instrument in _known(members):
             self._supervisor.want(instrument)
             self._questions.setdefault(instrument, set()).add(question)
-        members.refresh(self._books)
-        now = self._clock.monotonic()
-        question.due = now if members.live else now + FIRST_UPDATE_S
-        if members.live:
-            self._answer(question)
-        else:
-            heapq.heappush(self._later, (question.due, next(self._order), question))
-            self._arm(question.due)
+        self._reconsider(question, now)
         return lambda: self._forget(question)
 
     def publish_now(self, stream: Stream) -> None:
-        """Give a stream its first update now, whatever is live; nothing if it has had it."""
-        if not stream.update_number:
-            self._publish(stream, self._clock.monotonic())
-            self.publisher.flush()
+        """Merge a stream now; where that differs from its last update, publish it to everyone.
+
+        So its numbers have no hole for anyone, and what `Stream.full` returns is the present.
+        """
+        stream.forced = stream.forced or stream.key.ages
+        self._publish(stream, self._clock.monotonic())
+        self.publisher.flush()
 
     # What books tell
 
@@ -149,18 +170,26 @@ class Streams:
 
     def on_health(self, book: LiveBook, previous: Health) -> None:
         """A book's health changed: tell subscribers; leaving live publishes at once."""
+        marked = self._guard.entered(book) if book.health is Health.LIVE else []
+        for each in (book, *(other for other in marked if other is not book)):
+            self._judged(each)
+
+    def _judged(self, book: LiveBook) -> None:
+        """A book's health or its mark changed."""
         instrument = book.instrument
         streams = self._of.get(instrument)
         if streams:
-            payload = self._status(book)
+            statuses = [self._status(book, shown=shown) for shown in (False, True)]
             now = self._clock.monotonic()
             for stream in streams:
-                self.publisher.status(stream, payload)
-                self._rejudge(stream, book.health, previous, now)
+                self.publisher.status(stream, statuses[stream.members.shows(book)])
+                self._rejudge(stream, now)
             self._arm(now)
-        if book.health is Health.LIVE:
-            for question in tuple(self._questions.get(instrument, ())):
-                self._answer(question)
+        questions = self._questions.get(instrument)
+        if questions:
+            now = self._clock.monotonic()
+            for question in tuple(questions):
+                self._reconsider(question, now)
 
     def tick(self, now: float) -> float | None:
         """Publish what is due; when the next is due, None if nothing waits."""
@@ -171,6 +200,7 @@ class Streams:
             self._try_publish(stream, now)
         self.publisher.flush()
         if self._ready:
+            self.saturated_total += 1
             return now
         return self._later[0][0] if self._later else None
 
@@ -183,7 +213,7 @@ class Streams:
             self._clean.setdefault(instrument, set())
         stream.members.refresh(self._books)
         now = self._clock.monotonic()
-        self._enqueue(stream, now, now if stream.members.live else now + FIRST_UPDATE_S)
+        self._enqueue(stream, now, stream.opening.due(stream.members, now))
 
     def _wake(self, waiting: set[Stream], now: float) -> None:
         for stream in waiting:
@@ -198,36 +228,64 @@ class Streams:
     def _enqueue(self, stream: Stream, now: float, due: float) -> None:
         if due <= now:
             stream.due = now
-            self._ready.append(stream)
+            self._ready.put(stream.owner, stream)
+            if len(self._ready) > self._entries_max():
+                self._ready.keep(lambda each: each.due is not None)
         else:
             stream.due = due
-            heapq.heappush(self._later, (due, next(self._order), stream))
+            self._push(due, stream)
         self._arm(stream.due)
 
-    def _rejudge(self, stream: Stream, health: Health, previous: Health, now: float) -> None:
-        """A member's health changed: when must the stream say so?"""
+    def _push(self, due: float, waiting: Stream | Question) -> None:
+        """Queue for later; obsolete entries are dropped when there are more of them than others."""
+        heapq.heappush(self._later, (due, next(self._order), waiting))
+        if len(self._later) > self._entries_max():
+            self._later = [entry for entry in self._later if entry[2].due == entry[0]]
+            heapq.heapify(self._later)
+
+    def _entries_max(self) -> int:
+        return 2 * (len(self._open) + self._questions_open) + QUEUE_SLACK
+
+    def _rejudge(self, stream: Stream, now: float) -> None:
+        """A member's health or its mark changed: when must the stream say so?"""
+        before = stream.members.books
         stream.members.refresh(self._books)
-        if Health.LIVE not in (health, previous):
+        if not stream.update_number:
+            due = stream.opening.due(stream.members, now)
+            if due != stream.due:
+                self._enqueue(stream, now, due)
+            return
+        after = stream.members.books
+        if after == before:
             return
         stream.forced = True
-        leaving = previous is Health.LIVE
-        due = now if leaving or not stream.update_number else self._pace(stream)
+        left = any(each not in after for each in before)
+        due = now if left else self._pace_of_joining(stream, now)
         if stream.due is None or due < stream.due:
             self._enqueue(stream, now, due)
 
+    def _pace_of_joining(self, stream: Stream, now: float) -> float:
+        """The earliest time at which a member that may be shown again is taken in."""
+        pace = self._pace(stream)
+        if now - stream.opening.opened_at >= FIRST_SECONDS:
+            return pace
+        return min(pace, stream.published_at + JOIN_PACE_S)
+
     def _next_due(self, now: float) -> Stream | None:
         """The next stream to publish; questions on the way are answered."""
-        while self._ready:
-            stream = self._ready.popleft()
-            if stream.due is not None:
-                return stream
         while self._later and self._later[0][0] <= now:
             due, _, waiting = heapq.heappop(self._later)
             if waiting.due != due:  # it was published, answered or closed meanwhile
                 continue
             if isinstance(waiting, Stream):
-                return waiting
-            self._answer(waiting)
+                self._ready.put(waiting.owner, waiting)
+            else:
+                self._answer(waiting)
+        while self._ready:
+            stream = self._ready.take()
+            # It was published meanwhile, and perhaps it is due again later.
+            if stream.due is not None and stream.due <= now:
+                return stream
         return None
 
     def _publish(self, stream: Stream, now: float) -> None:
@@ -239,7 +297,7 @@ class Streams:
             stream.forced = False
             stream.published_at = now
             self.published_total += 1
-            payload = stream.advance(self._clock.wall_us())
+            payload = stream.advance(self._clock.wall_us(), now)
             stream.bytes_published += len(payload)
             self.publisher.publish(stream, payload, stream.full)
 
@@ -256,16 +314,28 @@ class Streams:
                 log.info("The stream %s is published again.", stream.id)
             stream.broken = False
 
+    def _reconsider(self, question: Question, now: float) -> None:
+        """Answer a question now or know when."""
+        question.members.refresh(self._books)
+        due = question.opening.due(question.members, now)
+        if due <= now:
+            self._answer(question)
+        elif due != question.due:
+            question.due = due
+            self._push(due, question)
+            self._arm(due)
+
     def _answer(self, question: Question) -> None:
         self._forget(question)
         question.members.refresh(self._books)
-        question.answer(question.encode(self._clock.wall_us()))
+        question.answer(question.encode(self._clock.wall_us(), self._clock.monotonic()))
 
     def _forget(self, question: Question) -> None:
         """Nobody waits for this answer any more."""
         if question.due is None:
             return
         question.due = None
+        self._questions_open -= 1
         for instrument in _known(question.members):
             self._questions[instrument].discard(question)
             if not self._questions[instrument]:
@@ -290,6 +360,7 @@ class Streams:
 
     def stop(self) -> None:
         """Ask for no more callbacks."""
+        self._guard.stop()
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -297,14 +368,28 @@ class Streams:
     def _instruments(self, key: StreamKey) -> list[Instrument | None]:
         return [self._catalogue.instrument(each, key.symbol) for each in key.exchanges]
 
-    def _status(self, book: LiveBook) -> bytes:
+    def marks(self, stream: Stream) -> list[bytes]:
+        """Statuses of the live members that have a mark, for a client that was not told of them."""
+        found = map(self._books.get, _known(stream.members))
+        return [
+            self._status(book, shown=stream.members.shows(book))
+            for book in found
+            if book is not None and book.mark is not None and book.health is Health.LIVE
+        ]
+
+    def _status(self, book: LiveBook, *, shown: bool) -> bytes:
+        state, reason, detail = book.health, book.reason, book.detail
+        if state is Health.LIVE and book.mark is not None:
+            reason, detail = book.mark
+            state = Health.LIVE if shown else Health.STALE
         return _json(
             {
                 "type": "exchange_status",
                 "symbol": book.instrument.symbol,
                 "exchange": book.instrument.exchange,
-                "state": book.health,
-                "reason": book.reason,
+                "state": state,
+                "reason": reason or "",
+                "detail": detail,
                 "timestamp": iso_us(self._clock.wall_us()),
             }
         )

@@ -1,0 +1,100 @@
+"""What one connection wants sent: paced by the exchange's limits, bounded, urgent frames first.
+
+Pure: frames and requests come in, actions that may be carried out now go out of `take`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from onebook.exchanges.contract import Fetch, Send
+from onebook.exchanges.limits import Quotas
+from onebook.feeds.actions import Action, Request, Transmit
+
+
+class Outbox:
+    """The frames and requests of a connection that wait to leave.
+
+    Args:
+        quotas: What the exchange takes; its limits of the address are shared.
+        frames_max: The most frames that may wait.
+        wake: Called when there is something new to take.
+    """
+
+    def __init__(self, quotas: Quotas, *, frames_max: int, wake: Callable[[], object]) -> None:
+        self._wake = wake
+        self._frames_max = frames_max
+        self._frames: deque[bytes] = deque()
+        self._urgent: list[Action] = []
+        self._fetches: list[Fetch] = []
+        self._messages, self._requests = quotas.of_connection()
+        self.held_until = 0.0  # no frame leaves before: the exchange asked for fewer
+
+    @property
+    def waiting(self) -> bool:
+        """Return whether frames wait to leave."""
+        return bool(self._frames)
+
+    def send(self, output: Send) -> bool:
+        """Queue a frame; False where too many wait already."""
+        if output.urgent:
+            self.urge(Transmit(output.frame))
+        elif len(self._frames) >= self._frames_max:
+            return False
+        else:
+            self._frames.append(output.frame)
+            self._wake()
+        return True
+
+    def urge(self, action: Action) -> None:
+        """Let something leave ahead of everything that is queued, whatever the limits say."""
+        self._urgent.append(action)
+        self._wake()
+
+    def sent(self, now: float) -> None:
+        """Count a message that left by itself: a pong."""
+        self._messages.take(1, now)
+
+    def request(self, fetch: Fetch) -> None:
+        """Ask for a REST body; its pace is that of the REST client."""
+        self._fetches.append(fetch)
+        self._wake()
+
+    def hold(self, until: float) -> None:
+        """Drop what is queued and send no frame before `until`."""
+        self.held_until = max(self.held_until, until)
+        self._frames.clear()
+
+    def wait_s(self, now: float) -> float:
+        """Return how long it takes until what is last in the queue has left.
+
+        Frames of other connections that share a limit are not counted.
+        """
+        count = len(self._frames)
+        return max(
+            self.held_until - now,
+            self._messages.until_s(count, now),
+            self._requests.until_s(count, now),
+        )
+
+    def take(self, now: float) -> list[Action]:
+        """Return what must be done now; frames beyond the limits wait for the next call."""
+        actions: list[Action] = []
+        if self._urgent:
+            # They go at once and are paid for by what waits: exchanges count pings as frames.
+            self._messages.take(len(self._urgent), now)
+            actions, self._urgent = self._urgent, []
+        while self._frames and self._may_send(now):
+            actions.append(Transmit(self._frames.popleft()))
+        actions.extend(Request(fetch) for fetch in self._fetches)
+        self._fetches.clear()
+        return actions
+
+    def _may_send(self, now: float) -> bool:
+        """Take one frame of the exchange's limits; False where it must wait."""
+        if now < self.held_until:
+            return False
+        if self._messages.wait_s(1, now) > 0 or self._requests.wait_s(1, now) > 0:
+            return False
+        self._messages.take(1, now)
+        self._requests.take(1, now)
+        return True

@@ -1,0 +1,150 @@
+"""The way of one instrument to a live book, and back to one: a transition table.
+
+Pure. What the table has no row for is an error; a test prints it.
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+from onebook.books import LiveBook
+from onebook.feeds.liveness import Cadence
+from onebook.feeds.pace import Tally
+from onebook.model import Reason
+
+
+class Phase(Enum):
+    """What is awaited of an instrument; `Watch.at` is until or from when."""
+
+    ASKED = auto()  # a subscription that nothing answered yet; its snapshot is due at `at`
+    AWAITED = auto()  # it was acknowledged; its snapshot is due at `at`
+    LIVE = auto()
+    BROKEN = auto()  # to be asked for again at `at`
+    POSTPONED = auto()  # the same, because the exchange asked for fewer requests
+    OFFLINE = auto()  # refused or beyond repair; tried again at `at`
+    HALTED = auto()  # the exchange matches no orders
+    ALONE = auto()  # its turn comes to be asked for alone
+
+
+class Cause(Enum):
+    """What moves an instrument from one phase to another."""
+
+    ASK = auto()  # it is asked for (again)
+    ACKNOWLEDGE = auto()
+    FILL = auto()  # a snapshot made the book live
+    DOUBT = auto()  # the book cannot be trusted, or did not come
+    REFUSE = auto()  # the exchange will not give it, or it was given up
+    POSTPONE = auto()  # "slow down"
+    HALT = auto()
+    RESUME = auto()
+    SET_ASIDE = auto()  # an error without a name may be about it
+
+
+P, C = Phase, Cause
+TRANSITIONS: Final[dict[tuple[Phase, Cause], Phase]] = {
+    (P.ASKED, C.ASK): P.ASKED,
+    (P.ASKED, C.ACKNOWLEDGE): P.AWAITED,
+    (P.ASKED, C.FILL): P.LIVE,
+    (P.ASKED, C.DOUBT): P.BROKEN,
+    (P.ASKED, C.REFUSE): P.OFFLINE,
+    (P.ASKED, C.POSTPONE): P.POSTPONED,
+    (P.ASKED, C.HALT): P.HALTED,
+    (P.ASKED, C.SET_ASIDE): P.ALONE,
+    (P.AWAITED, C.ACKNOWLEDGE): P.AWAITED,
+    (P.AWAITED, C.FILL): P.LIVE,
+    (P.AWAITED, C.DOUBT): P.BROKEN,
+    (P.AWAITED, C.REFUSE): P.OFFLINE,
+    (P.AWAITED, C.POSTPONE): P.AWAITED,
+    (P.AWAITED, C.HALT): P.HALTED,
+    (P.LIVE, C.ACKNOWLEDGE): P.LIVE,
+    (P.LIVE, C.FILL): P.LIVE,
+    (P.LIVE, C.DOUBT): P.BROKEN,
+    (P.LIVE, C.REFUSE): P.OFFLINE,
+    (P.LIVE, C.POSTPONE): P.LIVE,
+    (P.LIVE, C.HALT): P.HALTED,
+    (P.BROKEN, C.ASK): P.ASKED,
+    (P.BROKEN, C.ACKNOWLEDGE): P.BROKEN,
+    (P.BROKEN, C.FILL): P.LIVE,
+    (P.BROKEN, C.DOUBT): P.BROKEN,
+    (P.BROKEN, C.REFUSE): P.OFFLINE,
+    (P.BROKEN, C.POSTPONE): P.POSTPONED,
+    (P.BROKEN, C.HALT): P.HALTED,
+    (P.POSTPONED, C.ASK): P.ASKED,
+    (P.POSTPONED, C.ACKNOWLEDGE): P.POSTPONED,
+    (P.POSTPONED, C.FILL): P.LIVE,
+    (P.POSTPONED, C.DOUBT): P.POSTPONED,
+    (P.POSTPONED, C.REFUSE): P.OFFLINE,
+    (P.POSTPONED, C.POSTPONE): P.POSTPONED,
+    (P.POSTPONED, C.HALT): P.HALTED,
+    (P.OFFLINE, C.ASK): P.ASKED,
+    (P.OFFLINE, C.ACKNOWLEDGE): P.OFFLINE,
+    (P.OFFLINE, C.REFUSE): P.OFFLINE,
+    (P.OFFLINE, C.POSTPONE): P.OFFLINE,
+    (P.OFFLINE, C.HALT): P.OFFLINE,
+    (P.OFFLINE, C.RESUME): P.OFFLINE,
+    (P.HALTED, C.ACKNOWLEDGE): P.HALTED,
+    (P.HALTED, C.REFUSE): P.OFFLINE,
+    (P.HALTED, C.POSTPONE): P.HALTED,
+    (P.HALTED, C.HALT): P.HALTED,
+    (P.HALTED, C.RESUME): P.BROKEN,
+    (P.ALONE, C.ASK): P.ASKED,
+    (P.ALONE, C.ACKNOWLEDGE): P.AWAITED,
+    (P.ALONE, C.FILL): P.LIVE,
+    (P.ALONE, C.DOUBT): P.BROKEN,
+    (P.ALONE, C.REFUSE): P.OFFLINE,
+    (P.ALONE, C.POSTPONE): P.POSTPONED,
+    (P.ALONE, C.HALT): P.HALTED,
+}
+WAITING: Final = (P.ASKED, P.AWAITED)  # for a snapshot
+RETRYING: Final = (P.BROKEN, P.POSTPONED, P.OFFLINE)
+
+
+class NoTransition(Exception):
+    """An instrument cannot move so: a fault of ours."""
+
+
+class Watch:
+    """What is awaited of one instrument; all times in monotonic seconds."""
+
+    __slots__ = (
+        "alive_at",
+        "at",
+        "book",
+        "cadence",
+        "checksums",
+        "doubt",
+        "fetches",
+        "fetching",
+        "instrument",
+        "phase",
+        "tries",
+        "was_filled",
+        "was_live",
+    )
+
+    def __init__(self, book: LiveBook, checksums_max: int, due_at: float, cadence: Cadence) -> None:
+        self.instrument = book.instrument
+        self.book = book
+        self.cadence = cadence
+        self.phase = Phase.ASKED
+        self.at = due_at
+        self.was_live = False  # at the last look
+        self.alive_at = 0.0
+        self.tries = 0  # resyncs since it was last well for a while
+        self.fetches = 0  # since its last snapshot
+        self.fetching = 0  # under way now
+        self.doubt: Reason | None = None  # why its book was last invalidated, until it is live
+        self.was_filled = False  # this connection has brought its book before
+        self.checksums = Tally(checksums_max)
+
+    def move(self, cause: Cause, at: float | None = None) -> None:
+        """Follow the table; `at` is the time of the new phase, None keeps what there is.
+
+        Raises:
+            NoTransition: The table has no such row.
+        """
+        phase = TRANSITIONS.get((self.phase, cause))
+        if phase is None:
+            raise NoTransition(f"{self.phase.name} has no {cause.name}")
+        self.phase = phase
+        if at is not None:
+            self.at = at

@@ -1,0 +1,328 @@
+"""What is done about each instrument of a connection that is not live, by the table in `phases`.
+
+Pure: books change health here, requests go out through `resync`. A book that cannot be trusted is
+marked at once and asked for again alone, after the frame that broke it was read to its end.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from onebook.books import Books
+from onebook.config import FeedSettings
+from onebook.feeds.liveness import NEVER, Cadences
+from onebook.feeds.outbox import Outbox
+from onebook.feeds.pace import DOUBLINGS_MAX, full_jitter_s
+from onebook.feeds.phases import RETRYING, WAITING, Cause, Phase, Watch
+from onebook.feeds.stats import ExchangeStats
+from onebook.model import Health, Instrument, Reason
+
+CHECKSUMS: Final = "too many wrong checksums"
+BEYOND_REPAIR: Final = "a book could not be repaired"
+
+
+class Ending(Protocol):
+    """How a session ends its connection."""
+
+    def __call__(
+        self,
+        reason: Reason,
+        now: float,
+        detail: str,
+        *,
+        at_once: bool = False,
+        abrupt: bool = False,
+    ) -> None:
+        """End the connection, once; `actions.End` says what the options mean."""
+
+
+class Recovery:
+    """The instruments of one connection that are not live, and what is done about each.
+
+    Args:
+        books: Their health is set here.
+        outbox: How long a request waits until it leaves.
+        settings: Limits and waits.
+        stats: Counters of the exchange.
+        snapshot_s: A subscription must have brought its book after so long.
+        jitter: A number in [0, 1) for each wait.
+        resync: Asks the exchange again for some instruments, in as few requests as possible.
+        end: Ends the connection, for a reason and its detail.
+    """
+
+    def __init__(
+        self,
+        *,
+        books: Books,
+        outbox: Outbox,
+        settings: FeedSettings,
+        stats: ExchangeStats,
+        snapshot_s: float,
+        jitter: Callable[[], float],
+        resync: Callable[[Sequence[Instrument], float], None],
+        end: Ending,
+    ) -> None:
+        self.watches: dict[Instrument, Watch] = {}
+        self.broken: list[Watch] = []  # to be asked for again after this frame
+        self.halted: str | None = None  # why the exchange matches no orders
+        self.over = False  # the connection has ended: nothing is repaired any more
+        self._books = books
+        self._outbox = outbox
+        self._settings = settings
+        self._stats = stats
+        self._snapshot_s = snapshot_s
+        self._jitter = jitter
+        self._resync = resync
+        self._end = end
+        self._slowed = 0  # how often it asked for fewer since it last acknowledged something
+        self._alone: deque[Watch] = deque()  # to be asked for one by one
+        self._asking: Watch | None = None  # the one of them that is being asked for
+
+    def adopt(self, instruments: Iterable[Instrument], cadences: Cadences, now: float) -> None:
+        """Watch books, already open, that are asked for."""
+        for instrument in instruments:
+            book = self._books.get(instrument)
+            assert book is not None, instrument
+            self.watches[instrument] = Watch(
+                book, self._settings.checksums_max, now + self._snapshot_s, cadences.of(instrument)
+            )
+
+    def added(self, instruments: Iterable[Instrument], now: float) -> None:
+        """Note what was subscribed on the open connection."""
+        watches = [self.watches[instrument] for instrument in instruments]
+        self.asked(watches, now)
+        if self.halted is not None:
+            for watch in watches:
+                self.halt(watch, now)
+
+    def asked(self, watches: Iterable[Watch], now: float) -> None:
+        """Note when the snapshots are due of what is last in the queue."""
+        due_at = now + self._snapshot_s + self._outbox.wait_s(now)
+        for watch in watches:
+            if watch.phase in WAITING:
+                watch.at = due_at
+
+    def finish(self, reason: Reason, detail: str, now: float) -> None:
+        """The connection ends, and with it the right to show its books."""
+        self.over = True
+        for watch in self.watches.values():
+            if watch.book.health is Health.LIVE:
+                self._stats.invalidations[reason] += 1
+            self._books.set_health(watch.instrument, Health.STALE, reason, now, detail=detail)
+
+    def drop(self, instrument: Instrument, now: float) -> None:
+        """Watch an instrument no longer."""
+        watch = self.watches.pop(instrument, None)
+        if watch is not None:
+            self._settled(watch, now)
+
+    # What the exchange says.
+
+    def acknowledged(self, instrument: Instrument, now: float) -> None:
+        """A subscription was accepted: its snapshot is due."""
+        watch = self.watches.get(instrument)
+        if watch is None:
+            return
+        self._slowed = 0
+        awaited = watch.phase in WAITING or watch.phase is Phase.ALONE
+        watch.move(Cause.ACKNOWLEDGE, now + self._snapshot_s if awaited else None)
+        self._settled(watch, now)
+
+    def filled(self, instrument: Instrument, now: float) -> Watch | None:
+        """A snapshot came; returns whose book it made live."""
+        watch = self.watches.get(instrument)
+        if watch is None:
+            return None
+        self._slowed = 0
+        if watch.book.health is Health.LIVE:
+            watch.move(Cause.FILL, NEVER)
+            watch.was_filled = True
+            watch.doubt = None
+            watch.fetches = 0
+        self._settled(watch, now)
+        return watch if watch.phase is Phase.LIVE else None
+
+    def refused(self, instrument: Instrument, words: str, now: float) -> None:
+        """The exchange will not give a book."""
+        watch = self.watches.get(instrument)
+        if watch is not None:
+            self.leave(watch, Reason.REFUSED, now, detail=words)
+
+    def unnamed(self, words: str, now: float) -> None:
+        """Find out which of the requested instruments an error is about: ask one by one.
+
+        Exchanges answer in order, so that the error that follows a request for one is about it.
+        """
+        self._stats.unnamed_errors += 1
+        asking = self._asking
+        if asking is not None:
+            self.leave(asking, Reason.REFUSED, now, detail=words)
+            return
+        pending = [watch for watch in self.watches.values() if watch.phase is Phase.ASKED]
+        for watch in pending:
+            watch.move(Cause.SET_ASIDE, NEVER)
+        self._alone.extend(pending)
+        self._ask_next(now)
+
+    def slow_down(self, words: str, now: float) -> None:
+        """Ask for nothing until a pause is over, and then for what was not acknowledged."""
+        settings = self._settings
+        pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**self._slowed)
+        self._slowed = min(self._slowed + 1, DOUBLINGS_MAX)
+        self._stats.slow_downs += 1
+        self._outbox.hold(now + pause_s * (1.0 + self._jitter()))
+        self._forget_turns()
+        for watch in self.watches.values():
+            watch.move(Cause.POSTPONE)
+            if watch.phase is Phase.POSTPONED:
+                watch.at = self._outbox.held_until
+                self._books.set_health(
+                    watch.instrument, Health.STALE, Reason.RATE_LIMITED, now, detail=words
+                )
+
+    def trading(self, words: str, now: float, *, is_open: bool) -> None:
+        """Show no book while the exchange matches no orders, then start all again."""
+        if not is_open:
+            self.halted = words
+            self._forget_turns()
+            for watch in self.watches.values():
+                self.halt(watch, now)
+        elif self.halted is not None:
+            self.halted = None
+            for watch in self.watches.values():
+                watch.move(Cause.RESUME)
+                if watch.phase is Phase.BROKEN:
+                    watch.at = now
+                    self.broken.append(watch)
+
+    def halt(self, watch: Watch, now: float) -> None:
+        """Show a book no longer, because the exchange matches no orders."""
+        if watch.book.health is Health.LIVE:
+            self._stats.invalidations[Reason.MAINTENANCE] += 1
+        watch.move(Cause.HALT)
+        if watch.phase is Phase.HALTED:
+            watch.at = NEVER
+            self._books.set_health(
+                watch.instrument, Health.STALE, Reason.MAINTENANCE, now, detail=self.halted or ""
+            )
+
+    # What follows.
+
+    def doubt(
+        self, instrument: Instrument, reason: Reason, now: float, *, detail: str = ""
+    ) -> None:
+        """Show a book no longer, and plan to ask for it again."""
+        watch = self.watches.get(instrument)
+        if watch is None or self.over or watch.phase in (Phase.OFFLINE, Phase.HALTED):
+            return  # it is not shown already, and tried again when its time comes
+        self._stats.invalidations[reason] += 1
+        self._books.set_health(instrument, Health.STALE, reason, now, detail=detail)
+        watch.doubt = reason
+        planned = watch.phase in RETRYING
+        watch.move(Cause.DOUBT)
+        self._settled(watch, now)
+        if reason is Reason.CHECKSUM and watch.checksums.hit(now):
+            self._end(Reason.CHECKSUM, now, CHECKSUMS)
+        elif reason is Reason.SILENT:
+            self._plan_thaw(watch, now)
+        elif not planned:
+            self._plan(watch, now)
+
+    def leave(self, watch: Watch, reason: Reason, now: float, *, detail: str = "") -> None:
+        """Try an instrument again much later; the others of the connection go on."""
+        self._books.set_health(watch.instrument, Health.OFFLINE, reason, now, detail=detail)
+        watch.tries = watch.fetches = 0
+        watch.move(Cause.REFUSE, now + self._settings.retry_offline_s)
+        self._settled(watch, now)
+
+    def give_up(self, watch: Watch, now: float) -> None:
+        """Blame the instrument where the connection serves others, else the connection.
+
+        Levels that cannot be held are the instrument's: another connection brings the same.
+        """
+        if watch.doubt is Reason.LEVELS:
+            self.leave(watch, Reason.LEVELS, now)
+        elif watch.was_filled or not self.serves_others(watch):
+            self._end(Reason.NO_SNAPSHOT, now, BEYOND_REPAIR)
+        else:
+            self.leave(watch, Reason.NO_SNAPSHOT, now)
+
+    def serves_others(self, watch: Watch) -> bool:
+        """Return whether another book of this connection is live."""
+        return any(
+            other.book.health is Health.LIVE and other is not watch
+            for other in self.watches.values()
+        )
+
+    def look(self, watch: Watch, now: float) -> None:
+        """Let time pass for an instrument that is not live."""
+        if now < watch.at:
+            return
+        if watch.phase in RETRYING:
+            self.broken.append(watch)
+        elif watch.phase in WAITING and self._outbox.waiting:
+            # Limits that are shared with other connections let requests wait longer than counted.
+            self.asked([watch], now)
+        elif watch.phase in WAITING and not watch.fetching:
+            self.doubt(watch.instrument, Reason.NO_SNAPSHOT, now)
+
+    def repair(self, now: float) -> None:
+        """Ask again for what broke, after the frame that broke it was read to its end."""
+        broken, self.broken = self.broken, []
+        if self.over:
+            return
+        due = [watch for watch in dict.fromkeys(broken) if self._is_due(watch, now)]
+        if due:
+            self._ask(due, now)
+
+    def _is_due(self, watch: Watch, now: float) -> bool:
+        here = self.watches.get(watch.instrument) is watch
+        return here and watch.phase in RETRYING and watch.at <= now
+
+    def _plan(self, watch: Watch, now: float) -> None:
+        settings = self._settings
+        if watch.tries >= settings.resync_tries_max:
+            self.give_up(watch, now)
+            return
+        wait_s = 0.0
+        if watch.tries:
+            wait_s = full_jitter_s(
+                watch.tries, settings.resync_base_s, settings.resync_max_s, random=self._jitter()
+            )
+        watch.tries += 1
+        watch.at = now + wait_s
+        if not wait_s:
+            self.broken.append(watch)
+
+    def _plan_thaw(self, watch: Watch, now: float) -> None:
+        """Ask again for a book that came back as it was: at once if it moves, else now and then."""
+        if watch.book.frozen_top is None:
+            watch.at = now
+            self.broken.append(watch)
+        else:
+            watch.at = now + self._settings.resync_max_s * (1.0 + self._jitter()) / 2
+
+    def _ask(self, watches: Sequence[Watch], now: float) -> None:
+        for watch in watches:
+            watch.move(Cause.ASK, NEVER)
+            if watch.book.health is Health.OFFLINE:
+                self._books.set_health(watch.instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
+        self._resync([watch.instrument for watch in watches], now)
+        self.asked(watches, now)
+
+    def _ask_next(self, now: float) -> None:
+        while self._alone and self._asking is None and not self.over:
+            watch = self._alone.popleft()
+            if watch.phase is Phase.ALONE and watch.instrument in self.watches:
+                self._asking = watch
+                self._ask([watch], now)
+
+    def _settled(self, watch: Watch, now: float) -> None:
+        """Ask for the next one alone: what became of this one is known."""
+        if watch is self._asking:
+            self._asking = None
+            self._ask_next(now)
+
+    def _forget_turns(self) -> None:
+        self._alone.clear()
+        self._asking = None

@@ -1,0 +1,105 @@
+"""When the identity of coins is checked: as soon as a book becomes live, then once a second.
+
+Never per frame of an exchange. What is decided is in `identity`; time and the callback come in
+through the clock.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+from onebook import metrics
+from onebook.books import Books, LiveBook
+from onebook.config import StreamSettings
+from onebook.streams.identity import CONFLICT, Limits, review
+from onebook.streams.ports import Clock, Handle
+
+CHECK_S: Final = 1.0  # how often a symbol is checked
+SYMBOLS_PER_TURN_MAX: Final = 8  # then the event loop gets its turn ...
+TURN_S: Final = 0.005  # ... of so long
+
+log = logging.getLogger("onebook.streams")
+
+
+class Guard:
+    """Checks every symbol that has more than one open book; `on_marked` hears of each change."""
+
+    def __init__(
+        self,
+        books: Books,
+        *,
+        clock: Clock,
+        settings: StreamSettings,
+        on_marked: Callable[[LiveBook], None],
+    ) -> None:
+        self._books = books
+        self._clock = clock
+        self._limits = Limits(
+            Decimal(str(settings.identity_deviation_max)), settings.identity_recovery_s
+        )
+        self._on_marked = on_marked
+        self._due: deque[tuple[float, str]] = deque()  # the earliest first
+        self._watched: set[str] = set()
+        self._handle: Handle | None = None
+
+    def entered(self, book: LiveBook) -> list[LiveBook]:
+        """Check the symbol of a book that has just become live, before it is merged.
+
+        Returns:
+            The books whose mark changed; `on_marked` does not hear of them.
+        """
+        symbol = book.instrument.symbol
+        if len(self._books.of(symbol)) < 2:
+            return []
+        now = self._clock.monotonic()
+        if symbol not in self._watched:
+            self._watched.add(symbol)
+            self._due.append((now + CHECK_S, symbol))
+            self._arm(now)
+        return self._reviewed(symbol, now)
+
+    def stop(self) -> None:
+        """Ask for no more callbacks."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _check(self) -> None:
+        """Check the symbols that are due, a bounded number of them."""
+        self._handle = None
+        now = self._clock.monotonic()
+        for _ in range(SYMBOLS_PER_TURN_MAX):
+            if not self._due or self._due[0][0] > now:
+                break
+            _, symbol = self._due.popleft()
+            for book in self._reviewed(symbol, now):
+                self._on_marked(book)
+            if len(self._books.of(symbol)) > 1:
+                self._due.append((now + CHECK_S, symbol))
+            else:
+                self._watched.discard(symbol)
+        self._arm(now)
+
+    def _arm(self, now: float) -> None:
+        if self._due and self._handle is None:
+            at = max(self._due[0][0], now + TURN_S)
+            self._handle = self._clock.call_at(at, self._check)
+
+    def _reviewed(self, symbol: str, now: float) -> list[LiveBook]:
+        changed = review(self._books.of(symbol), self._limits, now)
+        for book in changed:
+            _report(book)
+        return changed
+
+
+def _report(book: LiveBook) -> None:
+    """Log what changed and count quarantines."""
+    name, symbol, mark = book.instrument.exchange, book.instrument.symbol, book.mark
+    if mark is None:
+        log.info("%s: the identity of %s is confirmed again.", name, symbol)
+        return
+    log.warning("%s: %s has the mark %s: %s.", name, symbol, mark.reason, mark.detail)
+    if mark.reason is CONFLICT:
+        metrics.BOOK_INVALIDATIONS.labels(name, CONFLICT).inc()

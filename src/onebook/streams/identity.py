@@ -1,0 +1,168 @@
+"""Identity of coins: do the books of one symbol show the price of one coin? Pure.
+
+The same letters are other coins on some exchanges, and no table of codes is complete
+(`exchanges.currencies`). A book whose mid is far from the median of at least three others is
+probably another coin's: it is quarantined, that is left out of merged views, until it agrees again
+for a while. Where exchanges disagree and no majority says which is right, the books are marked and
+merged as before. The reasons for each rule: docs/explanation/identity.md.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from onebook.books import LiveBook, Mark
+from onebook.model import Health, Reason
+
+OTHERS_MIN: Final = 3  # other books that a quarantine needs
+
+CONFLICT: Final = Reason.IDENTITY_CONFLICT
+UNCONFIRMED: Final = Reason.UNCONFIRMED_IDENTITY
+
+
+class Verdict(Enum):
+    """How the price of a book compares with the other live books of its symbol."""
+
+    ALONE = auto()  # there is no other
+    AGREES = auto()  # within half the limit
+    AGREED = auto()  # so for as long as a marked book has to
+    NEAR = auto()  # within the limit
+    DISPUTED = auto()  # beyond the limit, but no majority says that this is the wrong one
+    OUTVOTED = auto()  # beyond the limit of at least three others, and most books are not
+
+
+# The whole machine: from None (trusted) or a mark, by a verdict, to None or a mark.
+MOVES: Final[dict[tuple[Reason | None, Verdict], Reason | None]] = {
+    (None, Verdict.ALONE): None,
+    (None, Verdict.AGREES): None,
+    (None, Verdict.AGREED): None,
+    (None, Verdict.NEAR): None,
+    (None, Verdict.DISPUTED): UNCONFIRMED,
+    (None, Verdict.OUTVOTED): CONFLICT,
+    (UNCONFIRMED, Verdict.ALONE): UNCONFIRMED,
+    (UNCONFIRMED, Verdict.AGREES): UNCONFIRMED,
+    (UNCONFIRMED, Verdict.AGREED): None,
+    (UNCONFIRMED, Verdict.NEAR): UNCONFIRMED,
+    (UNCONFIRMED, Verdict.DISPUTED): UNCONFIRMED,
+    (UNCONFIRMED, Verdict.OUTVOTED): CONFLICT,
+    (CONFLICT, Verdict.ALONE): CONFLICT,
+    (CONFLICT, Verdict.AGREES): CONFLICT,
+    (CONFLICT, Verdict.AGREED): None,
+    (CONFLICT, Verdict.NEAR): CONFLICT,
+    (CONFLICT, Verdict.DISPUTED): CONFLICT,
+    (CONFLICT, Verdict.OUTVOTED): CONFLICT,
+}
+
+
+class Limits(NamedTuple):
+    """The operator's limits: a share of the median, and seconds."""
+
+    deviation_max: Decimal
+    recovery_s: float
+
+
+class Top(NamedTuple):
+    """The best prices of a book and the middle between them."""
+
+    bid: Decimal
+    ask: Decimal
+    mid: Decimal
+
+    @classmethod
+    def of(cls, bid: Decimal, ask: Decimal) -> "Top":
+        """Add the middle."""
+        return cls(bid, ask, (bid + ask) / 2)
+
+    def within(self, share: Decimal, price: Decimal) -> bool:
+        """Return whether the mid is so near to a price, or the price lies within the spread.
+
+        A book with a wide spread says little about the price and contradicts none inside.
+        """
+        return self.bid <= price <= self.ask or abs(self.mid - price) <= share * price
+
+
+class Judgement(NamedTuple):
+    """A verdict, and the price that the book was compared with."""
+
+    verdict: Verdict
+    median: Decimal | None
+
+
+def judge(tops: Sequence[Top], deviation_max: Decimal) -> list[Judgement]:
+    """Compare each book with the median of the others; in the order given."""
+    if len(tops) < 2:
+        return [Judgement(Verdict.ALONE, None) for _ in tops]
+    mids = sorted(top.mid for top in tops)
+    medians = [_median_without(mids, top.mid) for top in tops]
+    far = [not top.within(deviation_max, median) for top, median in zip(tops, medians, strict=True)]
+    if len(tops) == 2 and not all(far):
+        far = [False, False]  # neither of two is more credible: both contradict, or none does
+    majority = len(tops) > OTHERS_MIN and 2 * sum(far) < len(tops)
+    outside = Verdict.OUTVOTED if majority else Verdict.DISPUTED
+    return [
+        Judgement(outside if is_far else _nearness(top, median, deviation_max), median)
+        for top, median, is_far in zip(tops, medians, far, strict=True)
+    ]
+
+
+def _nearness(top: Top, median: Decimal, deviation_max: Decimal) -> Verdict:
+    return Verdict.AGREES if top.within(deviation_max / 2, median) else Verdict.NEAR
+
+
+def _median_without(mids: Sequence[Decimal], own: Decimal) -> Decimal:
+    """Return the median of the sorted `mids` less `own`: of two middle prices the nearer to it."""
+    place, others = bisect_left(mids, own), len(mids) - 1
+    below, above = (others - 1) // 2, others // 2
+    low, high = mids[below + (below >= place)], mids[above + (above >= place)]
+    return low if own - low <= high - own else high
+
+
+def review(books: Iterable[LiveBook], limits: Limits, now: float) -> list[LiveBook]:
+    """Judge the live books of one symbol; returns those whose mark changed."""
+    judged: list[tuple[LiveBook, Top]] = []
+    for book in books:
+        top = top_of(book)
+        if top is None:
+            book.agreed_at = None  # what is not live, or has one side, agrees with nothing
+        else:
+            judged.append((book, top))
+    judgements = judge([top for _, top in judged], limits.deviation_max)
+    return [
+        book
+        for (book, top), each in zip(judged, judgements, strict=True)
+        if _moved(book, top, each, len(judged) - 1, limits.recovery_s, now)
+    ]
+
+
+def top_of(book: LiveBook) -> Top | None:
+    """Return the best prices of a book; None where it is not live or a side is empty."""
+    if book.health is not Health.LIVE:
+        return None
+    bid, ask = book.core.best()
+    return None if bid is None or ask is None else Top.of(Decimal(bid), Decimal(ask))
+
+
+def _moved(
+    book: LiveBook, top: Top, judgement: Judgement, others: int, recovery_s: float, now: float
+) -> bool:
+    """Move the mark of a book by a judgement; returns whether it changed."""
+    verdict = judgement.verdict
+    if verdict is not Verdict.AGREES:
+        book.agreed_at = None
+    else:
+        if book.agreed_at is None:
+            book.agreed_at = now
+        if now - book.agreed_at >= recovery_s:
+            verdict = Verdict.AGREED
+    before = book.mark.reason if book.mark is not None else None
+    after = MOVES[before, verdict]
+    if after is before:
+        return False
+    book.mark = None if after is None else Mark(after, _detail(top, judgement, others))
+    return True
+
+
+def _detail(top: Top, judgement: Judgement, others: int) -> str:
+    return f"mid {top.mid:f}, median of the other {others} {judgement.median:f}"

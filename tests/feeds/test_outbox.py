@@ -1,0 +1,68 @@
+"""What may leave a connection, and when."""
+
+import pytest
+
+from feeds.toy import TOY, A, limited
+from onebook.exchanges.contract import Fetch, Send
+from onebook.exchanges.limits import Limit, Quotas
+from onebook.feeds.actions import PING, Request, Transmit
+from onebook.feeds.outbox import Outbox
+
+
+def outbox(*, per_s: int = 10, per_hour: int | None = None, frames_max: int = 100) -> Outbox:
+    requests = () if per_hour is None else (Limit(per_hour, 3_600.0),)
+    exchange = limited(TOY, messages=(Limit(per_s, 1.0),), requests=requests)
+    return Outbox(Quotas(exchange.limits), frames_max=frames_max, wake=lambda: None)
+
+
+def test_frames_leave_in_order_and_no_more_in_a_second_than_the_exchange_takes() -> None:
+    box = outbox(per_s=10)
+    frames = [b"%d" % rank for rank in range(30)]
+    assert all(box.send(Send(frame)) for frame in frames)
+    sent = [box.take(tenth / 10) for tenth in range(40)]
+    assert [action.frame for some in sent for action in some] == frames  # type: ignore[union-attr]
+    for second in range(3):
+        assert sum(map(len, sent[second * 10 : second * 10 + 10])) <= 10
+
+
+def test_what_is_urgent_goes_first_and_is_paid_for_by_what_waits() -> None:
+    box = outbox(per_s=10)  # a burst of two
+    for frame in (b"a", b"b"):
+        box.send(Send(frame))
+    box.urge(Transmit(b"pong"))
+    box.urge(PING)
+    assert box.take(0.0) == [Transmit(b"pong"), PING]
+    assert box.take(0.2) == [Transmit(b"a")]
+
+
+def test_a_full_queue_takes_no_frame_more() -> None:
+    box = outbox(frames_max=2)
+    assert [box.send(Send(b"x")) for _ in range(3)] == [True, True, False]
+
+
+def test_the_limit_of_an_hour_holds_whatever_the_seconds_allow() -> None:
+    box = outbox(per_s=1_000, per_hour=20)
+    for _ in range(60):
+        box.send(Send(b"x"))
+    assert len(box.take(0.0)) == 10
+    assert sum(len(box.take(minute * 60.0)) for minute in range(1, 61)) == 10
+    assert box.wait_s(3_600.0) == pytest.approx(40 / 10 * 3_600, abs=1)
+
+
+def test_a_held_outbox_forgets_its_queue_and_sends_nothing_for_a_while() -> None:
+    box = outbox()
+    box.send(Send(b"old"))
+    box.hold(5.0)
+    box.hold(3.0)
+    box.send(Send(b"new"))
+    assert box.take(4.9) == []
+    assert box.wait_s(4.0) == 1.0
+    assert box.take(5.0) == [Transmit(b"new")]
+
+
+def test_bodies_are_asked_for_at_once_and_only_once() -> None:
+    box, fetch = outbox(), Fetch(A, "/book")
+    box.hold(9.0)
+    box.request(fetch)
+    assert box.take(0.0) == [Request(fetch)]
+    assert box.take(0.0) == []

@@ -1,0 +1,94 @@
+"""What the silences of one connection mean."""
+
+from msgspec.structs import replace
+
+from feeds.toy import TOY, A, B
+from onebook.books import Books
+from onebook.config import FeedSettings
+from onebook.exchanges.contract import Snapshot
+from onebook.feeds.liveness import Cadences
+from onebook.feeds.phases import Watch
+from onebook.feeds.pulse import NO_DATA, NO_HEARTBEAT, Pulse
+from onebook.model import Health, Instrument, Reason
+
+SETTINGS = FeedSettings()
+
+
+def pulse(**facts: float) -> Pulse:
+    made = Pulse(replace(TOY, **facts), SETTINGS, Cadences(SETTINGS))
+    made.opened(0.0)
+    return made
+
+
+def live(made: Pulse, instrument: Instrument = A, now: float = 0.0) -> Watch:
+    books = Books()
+    book = books.open(instrument)
+    books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
+    books.fill(Snapshot(instrument, b'[["1","1"]]', b'[["2","1"]]'), now)
+    return Watch(book, 3, now, made.cadences.of(instrument))
+
+
+def moved(made: Pulse, watch: Watch, seconds: int, *, start: int = 0) -> float:
+    """A book that changes every half second."""
+    for half in range(start * 2, (start + seconds) * 2):
+        watch.book.updated_at = half / 2
+        made.heard_at = half / 2
+        assert made.judge([watch], half / 2 + 0.1) is None
+    return watch.book.updated_at
+
+
+def test_a_socket_is_asked_once_in_a_silence_and_is_dead_at_its_limit() -> None:
+    made = pulse(silence_max_s=10.0)
+    made.heard_at = 1.0
+    assert not made.wants_ping(5.9)
+    assert [made.wants_ping(6.0), made.wants_ping(6.1)] == [True, False]
+    made.heard_at = 6.2
+    assert [made.wants_ping(11.1), made.wants_ping(11.3)] == [False, True]
+    assert [made.is_dead(16.1), made.is_dead(16.2)] == [False, True]
+
+
+def test_a_promised_heartbeat_that_does_not_come_is_the_end_without_any_book() -> None:
+    made = pulse(heartbeat_max_s=5.0)
+    made.alive_at = 3.0
+    assert made.judge([], 7.9) is None
+    assert made.judge([], 8.0) == NO_HEARTBEAT
+
+
+def test_data_is_as_good_as_a_heartbeat() -> None:
+    made = pulse(heartbeat_max_s=5.0)
+    watch = live(made, now=6.0)
+    assert made.judge([watch], 10.9) is None
+    assert made.judge([watch], 11.0) == NO_HEARTBEAT
+
+
+def test_books_that_always_moved_and_stand_still_are_the_end_though_pongs_come() -> None:
+    made = pulse(silence_max_s=1e9)
+    watch = live(made)
+    last = moved(made, watch, 60)
+    assert made.judge([watch], last + 1) is None
+    assert made.judge([watch], last + SETTINGS.silent_min_s + 5) == NO_DATA
+    assert made.overdue([watch], last + SETTINGS.silent_min_s + 5) == [watch]
+
+
+def test_without_evidence_a_silence_means_nothing() -> None:
+    made = pulse(silence_max_s=1e9)
+    watch = live(made)
+    assert made.judge([watch], 500.0) is None
+    assert made.overdue([watch], 500.0) == []
+
+
+def test_one_quiet_book_is_judged_by_its_own_gaps_and_the_verdict_teaches() -> None:
+    made = pulse(quiet_max_s=1e9)
+    watch, other = live(made), live(made, B)
+    last = moved(made, watch, 60)
+    silent = last + SETTINGS.quiet_min_s + 1
+    assert made.is_quiet(watch, silent)
+    assert not made.is_quiet(other, silent), "nothing is known of it"
+    assert not made.is_quiet(watch, silent), "so long a silence has happened now"
+
+
+def test_a_heartbeat_of_the_instrument_keeps_it_within_what_the_exchange_promises() -> None:
+    made = pulse(quiet_max_s=40.0)
+    watch = live(made)
+    watch.alive_at = 30.0
+    assert [made.is_quiet(watch, 70.0), made.is_quiet(watch, 70.1)] == [False, True]
