@@ -1,33 +1,58 @@
 """The one place that knows every part: what a node is made of, in which order it starts and stops.
 
-Parts are entered from the bottom up and left from the top down. SIGTERM drains first: not ready
-at once, clients told when to return, meters flushed; a second signal stops without waiting.
+Parts are entered from the bottom up and left from the top down. The node listens at once and reads
+the lists of exchanges meanwhile. SIGTERM drains first: not ready at once, clients told when to
+return, meters flushed; a second signal stops without waiting. SIGHUP reads the certificate and the
+log level again.
 """
 
 import asyncio
 import gc
 import hmac
 import logging
+import platform
 import signal
 import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
-import uvicorn
 from fastapi import FastAPI
 
-from onebook import __version__, api, core, exchanges, feeds, gateway, logs, web
+from onebook import (
+    __version__,
+    api,
+    core,
+    exchanges,
+    feeds,
+    gateway,
+    http,
+    logs,
+    preflight,
+    web,
+)
 from onebook.accounts import Accounts
 from onebook.accounts.pepper import load_pepper
+from onebook.accounts.spill import UsageFile, take_in
+from onebook.accounts.usage import new_epoch
 from onebook.api.documents import asyncapi_of
+from onebook.api.status import base_url
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings, Settings, catalogue
-from onebook.errors import ConfigError
+from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.feeds import listener as feed_listener
 from onebook.gateway import direct
+from onebook.gateway.directory import ACTIVE
+from onebook.metrics import BUILD
 from onebook.rest import Rest
 from onebook.store import Store
 from onebook.transactions.bybit import Bybit
@@ -36,9 +61,12 @@ from onebook.transactions.service import Transactions
 
 log = logging.getLogger("onebook.app")
 
-BACKLOG = 4_096
+COMPILABLE: Final[Mapping[str, Any]] = {
+    "core": core,
+    "first step of frames": feed_listener,
+    "last step to clients": direct,
+}
 SHOWN_SETTINGS = ("accounts.", "gateway.")  # on the public page: limits, no paths and addresses
-HTTP_STOP_S = 5  # seconds for REST requests under way when everything else has stopped
 
 
 class SystemClock:
@@ -80,7 +108,9 @@ class Node:
     supervisor: feeds.Supervisor
     gateway: gateway.Gateway
     transactions: Transactions
+    tls: ssl.SSLContext | None
     address: tuple[str, int]
+    metrics_address: tuple[str, int] | None
 
     @property
     def url(self) -> str:
@@ -89,15 +119,6 @@ class Node:
         host, port = self.address
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
         return f"{scheme}://{shown}:{port}"
-
-
-class Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the node decides when it ends."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
-        yield
 
 
 @asynccontextmanager
@@ -115,17 +136,34 @@ async def running(
         ConfigError: The node cannot start with these settings.
     """
     clock = SystemClock()
+    preflight.require(settings)
     async with AsyncExitStack() as stack:
-        listener = stack.enter_context(_listener(settings))
+        server = settings.server
+        listener = stack.enter_context(_listener(server.host, server.port))
+        metrics = None
+        if server.metrics_port is not None:
+            metrics = stack.enter_context(_listener(server.metrics_host, server.metrics_port))
         store = await stack.enter_async_context(Store(settings.store.url))
-        await store.upgrade()
+        # A pepper without its database means that the database was deleted, or is elsewhere.
+        await store.upgrade(create=not settings.store.pepper_file.exists())
         pepper = load_pepper(settings.store.pepper_file)
+        usage_file = await _usage_file(settings, store, clock.wall_ms())
+        if usage_file is not None:
+            stack.callback(usage_file.release)
         accounts = await stack.enter_async_context(
-            Accounts(store, pepper, settings=settings.accounts, clock_ms=clock.wall_ms)
+            Accounts(
+                store,
+                pepper,
+                settings=settings.accounts,
+                clock_ms=clock.wall_ms,
+                usage_file=usage_file,
+            )
         )
         rest = await stack.enter_async_context(Rest())
         wanted = _feed_settings(settings, overrides)
-        known = feeds.enabled(exchanges.EXCHANGES, wanted)
+        # No name means every exchange, but overrides without a name mean none.
+        chosen = overrides is None or bool(overrides)
+        known = feeds.enabled(exchanges.EXCHANGES, wanted) if chosen else {}
         books = Books()
         listed = feeds.Catalogue(known, rest=rest, settings=wanted)
         supervisor = feeds.Supervisor(
@@ -141,6 +179,7 @@ async def running(
                 catalogue=listed,
                 supervisor=supervisor,
                 clock=clock,
+                streams=settings.streams,
             )
         )
         transactions = _transactions(settings, store, pepper)
@@ -154,12 +193,17 @@ async def running(
             supervisor=supervisor,
             gateway=front,
             transactions=transactions,
+            tls=preflight.tls_context(settings.server),
             address=listener.getsockname()[:2],
+            metrics_address=metrics.getsockname()[:2] if metrics is not None else None,
         )
-        await stack.enter_async_context(_http(node, clock, listener))
+        await stack.enter_async_context(_http(node, clock, listener, metrics))
         _settle_memory()
         _name_the_slow()
+        _publish_build()
         log.info("Onebook %s listens on %s.", __version__, node.url)
+        if node.metrics_address is not None:
+            log.info("Metrics are at %s port %d.", *node.metrics_address)
         yield node
 
 
@@ -168,28 +212,91 @@ async def serve(
     *,
     overrides: Mapping[str, ExchangeSettings] | None = None,
     on_started: Callable[[Node], Awaitable[None]] | None = None,
-) -> None:
-    """Run a node until SIGTERM or SIGINT, then send the clients away and stop."""
+    reread: Callable[[], Settings] | None = None,
+) -> int:
+    """Run a node until SIGTERM or SIGINT, then send the clients away and stop.
+
+    Args:
+        settings: The operator's.
+        overrides: As of `running`.
+        on_started: Called when the node listens.
+        reread: Reads the settings again at SIGHUP; without it only the certificate is.
+
+    Returns:
+        How many bytes of usage could be written nowhere and are lost.
+    """
     logs.configure(settings.log.level, settings.log.format)
+    logs.capture()
     loop = asyncio.get_running_loop()
     asked, hurried = asyncio.Event(), asyncio.Event()
+    started: list[Node] = []
 
     def signalled() -> None:
         (hurried if asked.is_set() else asked).set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
+    def hung_up() -> None:
+        if started:
+            _reload(started[0], reread)
+
+    actions = {signal.SIGTERM: signalled, signal.SIGINT: signalled, signal.SIGHUP: hung_up}
+    for number, action in actions.items():
+        loop.add_signal_handler(number, action)
     try:
         async with running(settings, overrides=overrides) as node:
+            started.append(node)
             if on_started is not None:
                 await on_started(node)
             await asked.wait()
             log.info("Stopping: clients leave within %g s.", settings.gateway.drain_s)
             await _first(node.gateway.drain(), hurried.wait())
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in actions:
             loop.remove_signal_handler(number)
     log.info("Stopped.")
+    return node.accounts.lost_bytes
+
+
+def _reload(node: Node, reread: Callable[[], Settings] | None) -> None:
+    """Take over what can change while the node runs: the TLS certificate and the log level."""
+    try:
+        settings = node.settings if reread is None else reread()
+        preflight.require(settings)
+        if node.tls is not None and settings.server.tls_cert_file is not None:
+            node.tls.load_cert_chain(settings.server.tls_cert_file, settings.server.tls_key_file)
+    except (ConfigError, OSError) as error:
+        log.error("SIGHUP: nothing was changed: %s", error)
+        return
+    logs.configure(settings.log.level, settings.log.format)
+    log.info("SIGHUP: the TLS certificate and the log level were read again.")
+
+
+async def _usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile | None:
+    """Take in the usage that earlier runs could not write, and make this run's file for it.
+
+    Raises:
+        ConfigError: The database does not take it.
+    """
+    folder, name = _usage_place(settings, store)
+    try:
+        await take_in(folder, name, store, now_ms)
+    except DatabaseUnavailable as error:
+        raise ConfigError(error.reason) from error
+    try:
+        return UsageFile.create(folder, name, new_epoch())
+    except OSError as error:
+        log.warning(
+            "Usage that the database does not take cannot be kept in %s: %s. "
+            "A crash while the database is away loses it; set store.usage_dir.",
+            folder,
+            error.strerror or error,
+        )
+        return None
+
+
+def _usage_place(settings: Settings, store: Store) -> tuple[Path, str]:
+    """The folder of usage files, and what their names begin with."""
+    beside = settings.store.pepper_file if store.path is None else store.path
+    return settings.store.usage_dir or beside.parent, store.name
 
 
 async def _first(*waits: Awaitable[object]) -> None:
@@ -204,12 +311,11 @@ async def _first(*waits: Awaitable[object]) -> None:
 
 
 @contextmanager
-def _listener(settings: Settings) -> Iterator[socket.socket]:
-    """The socket, taken before anything else starts: a taken port is the commonest mistake."""
-    host, port = settings.server.host, settings.server.port
+def _listener(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket, bound before anything else starts: a port in use is the commonest mistake."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=http.BACKLOG)
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(f"Cannot listen on {host} port {port}: {reason}.") from None
@@ -238,34 +344,23 @@ def _feed_settings(
     return settings.feeds.model_copy(update=names)
 
 
-@asynccontextmanager
-async def _http(node: Node, clock: SystemClock, listener: socket.socket) -> AsyncIterator[None]:
+def _http(
+    node: Node, clock: SystemClock, listener: socket.socket, metrics: socket.socket | None
+) -> AbstractAsyncContextManager[None]:
     """REST, pages and WebSocket upgrades on one socket."""
-    settings = node.settings.server
-    config = uvicorn.Config(
+    limits = node.settings.gateway
+    return http.serving(
         _application(node, clock),
-        ws=node.gateway.protocol,
-        lifespan="off",
-        log_config=None,
-        access_log=False,  # it would show keys in paths
-        server_header=False,
-        proxy_headers=True,
-        forwarded_allow_ips=list(node.settings.gateway.forwarded_from),
-        timeout_graceful_shutdown=HTTP_STOP_S,
-        ssl_certfile=settings.tls_cert_file,
-        ssl_keyfile=settings.tls_key_file,
+        listener,
+        websocket=node.gateway.protocol,
+        turns=node.gateway.hub.turns,
+        door=node.gateway.hub.door,
+        connections_max=limits.connections_max,
+        forwarded_from=limits.forwarded_from,
+        tls=node.tls,
+        settings=node.settings.server,
+        metrics=metrics,
     )
-    try:
-        config.load()
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"The TLS certificate cannot be used: {error}.") from None
-    server = Server(config)
-    task = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await task
 
 
 def _application(node: Node, clock: SystemClock) -> FastAPI:
@@ -277,13 +372,15 @@ def _application(node: Node, clock: SystemClock) -> FastAPI:
         websocket=api.WebSocketFacts(gateway.MESSAGES, gateway.ERRORS, gateway.CLOSE_CODES),
         settings=settings.api,
         query_key_allowed=settings.gateway.query_key_allowed,
+        metrics_port=node.metrics_address[1] if node.metrics_address is not None else None,
         now_ms=clock.wall_ms,
         now_s=clock.monotonic,
     )
     application = api.create_app(services)
     site = web.Site(
         openapi=application.openapi,
-        asyncapi=lambda: asyncapi_of(services),
+        asyncapi=lambda: asyncapi_of(services, web.PLACEHOLDER_URL),
+        base_url=lambda request: base_url(request, services),
         exchanges=[
             web.TransactionSection(each.name, each.display, each.types)
             for each in node.transactions.exchanges
@@ -300,28 +397,38 @@ def _application(node: Node, clock: SystemClock) -> FastAPI:
 
 def _health(node: Node, now_ms: int) -> api.HealthFacts:
     states = {name: node.supervisor.state(name) for name in node.supervisor.stats}
-    problems = [f"{name} is {state}." for name, state in states.items() if state != "active"]
+    problems = [f"{name} is {state}." for name, state in states.items() if state != ACTIVE]
     reachable = node.accounts.reachable(now_ms)
     if not reachable:
         problems.append("The database does not answer.")
+    writable = node.accounts.writable()
+    if not writable:
+        age_s = node.accounts.meter.flush_age_s()
+        problems.append(f"The database has taken no usage for {age_s:.0f} s.")
     return api.HealthFacts(
-        ready=reachable and not node.gateway.hub.draining,
+        ready=reachable and writable,
         draining=node.gateway.hub.draining,
-        active_exchanges=node.supervisor.active_exchanges(),
+        active_exchanges=sum(state == ACTIVE for state in states.values()),
         problems=tuple(problems),
     )
 
 
 def _name_the_slow() -> None:
     """Say which compiled parts are missing, or were compiled for another picows."""
-    parts = {"core": core, "first step of frames": feed_listener, "last step to clients": direct}
-    missing = [name for name, module in parts.items() if not module.COMPILED]
+    missing = [name for name, module in COMPILABLE.items() if not module.COMPILED]
     if missing:
         log.warning(
             "Pure Python does the work of what is not compiled for this installation, slower: %s. "
             "Installing Onebook again with a C compiler at hand makes it whole.",
             ", ".join(missing),
         )
+
+
+def _publish_build() -> None:
+    """Tell Prometheus what runs here."""
+    compiled = all(module.COMPILED for module in COMPILABLE.values())
+    python = platform.python_version()
+    BUILD.info({"version": __version__, "python": python, "compiled": "yes" if compiled else "no"})
 
 
 def _settle_memory() -> None:

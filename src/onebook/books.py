@@ -3,27 +3,28 @@
 The rule of the house is here: a book is live or it is not shown. A snapshot makes it live; a gap,
 a wrong checksum, a level that cannot be trusted, a crossing or silence ends that at once, and only
 a fresh snapshot brings it back. No I/O, no clock (`now` is monotonic seconds) and no await: this
-is the middle of the walk of a frame (ARCHITECTURE.md). Asking the exchange again is the feed's
+is the middle of the data path (ARCHITECTURE.md). Asking the exchange again is the feed's
 work, merging and publishing is the work of `streams`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from onebook.core import Book
-from onebook.core.types import LEVELS_MAX, LevelError
-from onebook.exchanges.contract import DIGITS_10, TEXT_25, Delta, Snapshot, Verify
-from onebook.model import Health, Instrument
+from onebook.core.types import (
+    LEVELS_MAX,
+    ChecksumLayout,
+    ChecksumNumber,
+    ChecksumOrder,
+    LevelError,
+)
+from onebook.exchanges.contract import Delta, Snapshot, Verify
+from onebook.model import Health, Instrument, Reason
 
-# Why a book stopped being live, in the words that clients read in `exchange_status`; what the
-# core says of a changed book is one of them too.
-CHECKSUM: Final = "checksum"
-LEVELS: Final = "levels"
-NOT_WANTED: Final = "not wanted"
-
-DIGITS_LEVELS: Final = 10  # levels a side under a `DIGITS_10` checksum
-TEXT_LEVELS: Final = 25  # levels a side under a `TEXT_25` checksum
+# What tells one book from another.
+FROZEN_TOP: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
+SAME_BOOK: Final = "the exchange sends the book again that it went silent with"
 CRC_MASK: Final = 0xFFFFFFFF  # exchanges print the same 32 bits signed or unsigned
 
 LIVE: Final = Health.LIVE
@@ -67,29 +68,56 @@ ASKED: Final = {
 }
 
 
+class Mark(NamedTuple):
+    """What the identity guard holds against a live book; `detail` is for people."""
+
+    reason: Reason
+    detail: str
+
+
 class LiveBook:
     """One instrument's levels and whether they may be shown.
 
     `updated_at` is when data last arrived and `changed_at` when the health last moved, both in
-    monotonic seconds; `reason` says why the book is not live, "" while it is or begins.
+    monotonic seconds. `reason` is the code of why the book is not live, None while it is, and
+    `detail` says more about the case at hand. `frozen_top` is the checksum of the best levels that
+    the exchange went silent with: until `frozen_until` the same levels once more prove nothing.
+    `window` is how many levels a side the exchange keeps in step, 0 for all. `mark` and since when
+    the book has agreed with the others, `agreed_at`, are the identity guard's (`streams.identity`).
     """
 
     __slots__ = (
+        "agreed_at",
         "changed_at",
         "core",
+        "detail",
+        "frozen_top",
+        "frozen_until",
         "health",
         "instrument",
+        "mark",
         "reason",
         "updated_at",
+        "window",
     )
 
-    def __init__(self, instrument: Instrument, levels_max: int) -> None:
+    def __init__(self, instrument: Instrument, levels_max: int, window: int = 0) -> None:
         self.instrument = instrument
         self.core = Book(levels_max)
+        self.window = window
         self.health = Health.SYNCING
-        self.reason = ""
+        self.reason: Reason | None = Reason.SUBSCRIBING
+        self.detail = ""
+        self.frozen_top: int | None = None
+        self.frozen_until = 0.0
         self.updated_at = 0.0
         self.changed_at = 0.0
+        self.mark: Mark | None = None
+        self.agreed_at: float | None = None
+
+    def horizon(self) -> tuple[str | None, str | None]:
+        """Return the outermost known bid and ask price, None where every level is known."""
+        return self.core.horizon(self.window)
 
 
 def ignore_change(book: LiveBook) -> None:
@@ -109,20 +137,33 @@ class Books:
 
     def __init__(self) -> None:
         self._books: dict[Instrument, LiveBook] = {}
+        self._by_symbol: dict[str, dict[Instrument, LiveBook]] = {}
         self.on_changed: Callable[[LiveBook], None] = ignore_change
         self.on_health: Callable[[LiveBook, Health], None] = ignore_health
 
-    def open(self, instrument: Instrument, *, levels_max: int = LEVELS_MAX) -> LiveBook:
+    def open(
+        self, instrument: Instrument, *, levels_max: int = LEVELS_MAX, window: int = 0
+    ) -> LiveBook:
         """Return the book of `instrument`, a new and syncing one if there was none."""
         book = self._books.get(instrument)
         if book is None:
-            book = self._books[instrument] = LiveBook(instrument, levels_max)
+            book = self._books[instrument] = LiveBook(instrument, levels_max, window)
+            self._by_symbol.setdefault(instrument.symbol, {})[instrument] = book
         return book
 
     def close(self, instrument: Instrument) -> None:
         """Forget a book; whoever still shows it hears that it went offline."""
-        self.set_health(instrument, Health.OFFLINE, NOT_WANTED, 0.0)
-        self._books.pop(instrument, None)
+        self.set_health(instrument, Health.OFFLINE, Reason.NOT_WANTED, 0.0)
+        if self._books.pop(instrument, None) is None:
+            return
+        peers = self._by_symbol[instrument.symbol]
+        del peers[instrument]
+        if not peers:
+            del self._by_symbol[instrument.symbol]
+
+    def of(self, symbol: str) -> Collection[LiveBook]:
+        """Return the open books of a symbol, live or not."""
+        return self._by_symbol.get(symbol, {}).values()
 
     def get(self, instrument: Instrument) -> LiveBook | None:
         """Return the open book of `instrument`."""
@@ -138,71 +179,92 @@ class Books:
     def __len__(self) -> int:
         return len(self._books)
 
-    def apply(self, output: Snapshot | Delta | Verify, now: float) -> str | None:
-        """Carry out one value of a connector.
+    # `change`, `fill` and `verify` return None where all is well; otherwise why the book has just
+    # become stale, and the feed must ask the exchange again. What is not open is ignored.
 
-        Returns:
-            None where all is well; otherwise why the book has just become stale, and the feed
-            must ask the exchange again. Data of a book that is not open, and changes of one that
-            is not live, are ignored.
-        """
-        if type(output) is Delta:
-            return self.change(output, now)
-        book = self._books.get(output.instrument)
+    def change(self, delta: Delta, now: float) -> Reason | None:
+        """Apply changed levels to a live book (the hot path)."""
+        book = self._books.get(delta.instrument)
         if book is None:
             return None
-        if type(output) is Snapshot:
-            return self._fill(book, output, now)
-        assert type(output) is Verify
-        return self._verify(book, output, now)
-
-    def change(self, delta: Delta, now: float) -> str | None:
-        """Do what `apply` does, for what comes most (the hot path)."""
-        book = self._books.get(delta.instrument)
-        if book is None or book.health is not LIVE:
-            return None
+        if book.health is not LIVE:
+            return self._thaw(book)
         try:
             reason = book.core.apply(delta.bids, delta.asks, delta.shape)
         except LevelError:
-            reason = LEVELS
+            reason = Reason.LEVELS
         if reason is not None:
-            return self._doubt(book, reason, now)
+            return self._doubt(book, Reason(reason), now)
         book.updated_at = now
         self.on_changed(book)
         return None
 
-    def set_health(self, instrument: Instrument, health: Health, reason: str, now: float) -> None:
+    def _thaw(self, book: LiveBook) -> Reason | None:
+        """A change of a book that is held back because it came back as it was: it moves again."""
+        if book.frozen_top is None or book.health is not Health.STALE:
+            return None
+        book.frozen_top = None
+        return Reason.SILENT
+
+    def set_health(
+        self,
+        instrument: Instrument,
+        health: Health,
+        reason: Reason,
+        now: float,
+        *,
+        detail: str = "",
+    ) -> None:
         """Move a book to syncing, stale or offline, as `MOVES` allows."""
         book = self._books.get(instrument)
         if book is not None:
-            self._move(book, ASKED[health], reason, now)
+            self._move(book, ASKED[health], reason, now, detail)
 
-    def _fill(self, book: LiveBook, snapshot: Snapshot, now: float) -> str | None:
-        if book.health is Health.OFFLINE:
+    def remember_top(self, book: LiveBook, until: float) -> None:
+        """Do not accept what a book shows now a second time before `until`."""
+        if book.health is LIVE:
+            book.frozen_top = book.core.crc(FROZEN_TOP)
+            book.frozen_until = until
+
+    def fill(self, snapshot: Snapshot, now: float) -> Reason | None:
+        """Replace a whole book, which makes it live."""
+        book = self._books.get(snapshot.instrument)
+        if book is None or book.health is Health.OFFLINE:
             return None
         try:
-            reason = book.core.replace(snapshot.bids, snapshot.asks, snapshot.shape)
+            reason = book.core.replace(
+                snapshot.bids, snapshot.asks, snapshot.shape, snapshot.levels_asked
+            )
         except LevelError:
-            reason = LEVELS
+            reason = Reason.LEVELS
         if reason is not None:
-            return self._doubt(book, reason, now)
+            return self._doubt(book, Reason(reason), now)
+        if book.frozen_top is not None:
+            same = book.core.crc(FROZEN_TOP) == book.frozen_top
+            if same and now < book.frozen_until:
+                return self._doubt(book, Reason.SILENT, now, SAME_BOOK)
+            book.frozen_top = None
         book.updated_at = now
-        self._move(book, Event.FILLED, "", now)
+        self._move(book, Event.FILLED, None, now)
         self.on_changed(book)
         return None
 
-    def _verify(self, book: LiveBook, verify: Verify, now: float) -> str | None:
-        if book.health is not LIVE:
+    def verify(self, verify: Verify, now: float) -> Reason | None:
+        """Compare a live book with the checksum it must have."""
+        book = self._books.get(verify.instrument)
+        if book is None or book.health is not LIVE:
             return None
-        if (checksum(book.core, verify.layout) ^ verify.expected) & CRC_MASK:
-            return self._doubt(book, CHECKSUM, now)
+        if (book.core.crc(verify.layout) ^ verify.expected) & CRC_MASK:
+            return self._doubt(book, Reason.CHECKSUM, now)
         return None
 
-    def _doubt(self, book: LiveBook, reason: str, now: float) -> str:
-        self._move(book, Event.DOUBTED, reason, now)
+    def _doubt(self, book: LiveBook, reason: Reason, now: float, detail: str = "") -> Reason:
+        self._move(book, Event.DOUBTED, reason, now, detail)
         return reason
 
-    def _move(self, book: LiveBook, event: Event, reason: str, now: float) -> None:
+    def _move(
+        self, book: LiveBook, event: Event, reason: Reason | None, now: float, detail: str = ""
+    ) -> None:
         previous = book.health
         health = MOVES[previous, event]
         if health is not LIVE:
@@ -211,13 +273,6 @@ class Books:
             return
         book.health = health
         book.reason = reason
+        book.detail = detail
         book.changed_at = now
         self.on_health(book, previous)
-
-
-def checksum(core: Book, layout: str) -> int:
-    """Return the checksum of a book in the layout that an exchange uses."""
-    if layout == DIGITS_10:
-        return core.crc_digits(DIGITS_LEVELS)
-    assert layout == TEXT_25, layout
-    return core.crc_text(TEXT_LEVELS)

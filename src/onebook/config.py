@@ -7,11 +7,24 @@ refuses to start. `onebook config doc` prints this page as a table.
 import difflib
 import os
 import tomllib
+from base64 import b64decode
 from collections.abc import Mapping
+from contextlib import suppress
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from annotated_types import Ge, Le
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -26,9 +39,19 @@ from onebook.model import GIB_BYTES, Tier
 ENV_PREFIX = "ONEBOOK_"
 ENV_DELIMITER = "__"
 FILE_NAME = "onebook.toml"
-# Variables with our prefix that are no settings of a node: a client's key, the tests' samples,
-# the build with sanitizers.
-OTHER_VARIABLES = frozenset(("ONEBOOK_KEY", "ONEBOOK_SAMPLES", "ONEBOOK_SANITIZE"))
+# Variables with our prefix that are no settings of a node: a client's key, the inputs and the
+# extent of the tests, the build with sanitizers.
+OTHER_VARIABLES = frozenset(
+    (
+        "ONEBOOK_AUTOBAHN",
+        "ONEBOOK_KEY",
+        "ONEBOOK_SAMPLES",
+        "ONEBOOK_SANITIZE",
+        "ONEBOOK_SEEDS",
+        "ONEBOOK_YARDSTICKS",
+    )
+)
+MASTER_KEY_BYTES: Final = 32
 
 
 class Section(BaseModel):
@@ -44,28 +67,52 @@ class ServerSettings(Section):
     """Address to listen on; 0.0.0.0 for all."""
     port: int = Field(8000, ge=0, le=65_535)
     """TCP port of REST and WebSocket; 0 takes a free one."""
+    metrics_host: str = "127.0.0.1"
+    """Address of `/metrics` where `metrics_port` is set; plain HTTP."""
+    metrics_port: int | None = Field(None, ge=0, le=65_535)
+    """TCP port of `/metrics`, which the public port then answers with 404; none: the same port."""
     tls_cert_file: Path | None = None
     """PEM certificate chain; with `tls_key_file` the service speaks HTTPS and WSS itself."""
     tls_key_file: Path | None = None
     """PEM private key of the certificate."""
+    http_connections_max: int = Field(1_000, ge=1, le=1_000_000)
+    """Sockets that may speak HTTP while all of `gateway.connections_max` are taken."""
+    probe_connections_max: int = Field(16, ge=0, le=1_000)
+    """Sockets beside these for this machine and trusted proxies: health checks of a full node."""
+    header_timeout_s: float = Field(10.0, ge=0.001, le=3_600)
+    """A request's line and headers, and the TLS handshake before, must be there after so long."""
+    body_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
+    """The body must be there so long after the headers."""
+    write_timeout_s: float = Field(30.0, ge=0.001, le=3_600)
+    """A client that reads nothing of its answer for so long is cut off."""
+    keep_alive_timeout_s: int = Field(5, ge=1, le=3_600)
+    """An HTTP connection without a request is closed after so long."""
+    files_reserve: int = Field(256, ge=64, le=100_000)
+    """Open files beside the sockets of clients: feeds, the database, logs."""
 
 
 class TierLimits(Section):
     """What one billing tier may do."""
 
-    requests_per_minute: int = Field(ge=1)
+    requests_per_minute: int = Field(ge=1, le=1_000_000)
     """REST requests and WebSocket messages of a key together."""
-    connections_max: int = Field(ge=1)
+    connections_max: int = Field(ge=1, le=100_000)
     """WebSocket connections of a key."""
+    views_max: int = Field(500, ge=1, le=1_000_000)
+    """Distinct views (symbol, exchanges and options) that a key subscribes to at one time."""
 
 
 class TierSettings(Section):
     """The billing tiers."""
 
-    basic: TierLimits = TierLimits(requests_per_minute=600, connections_max=5)
-    premium: TierLimits = TierLimits(requests_per_minute=1_200, connections_max=20)
-    developer: TierLimits = TierLimits(requests_per_minute=1_000, connections_max=15)
-    enterprise: TierLimits = TierLimits(requests_per_minute=10_000, connections_max=100)
+    basic: TierLimits = TierLimits(requests_per_minute=600, connections_max=5, views_max=500)
+    premium: TierLimits = TierLimits(requests_per_minute=1_200, connections_max=20, views_max=2_000)
+    developer: TierLimits = TierLimits(
+        requests_per_minute=1_000, connections_max=15, views_max=1_500
+    )
+    enterprise: TierLimits = TierLimits(
+        requests_per_minute=10_000, connections_max=100, views_max=10_000
+    )
 
     def of(self, tier: Tier) -> TierLimits:
         """The limits of one tier."""
@@ -84,6 +131,13 @@ class StoreSettings(Section):
     """SQLAlchemy address: sqlite+aiosqlite:///PATH or postgresql+asyncpg://USER@HOST/NAME."""
     pepper_file: Path = Field(default_factory=lambda: _data_dir() / "pepper")
     """Secret under which keys and tokens are digested; made with mode 0600 at the first start."""
+    usage_dir: Path | None = None
+    """Folder for usage that the database does not take; none: SQLite's own, or the pepper's."""
+
+
+CurrencyCode = Annotated[
+    str, Field(pattern=r"^[\w.\-:$@+!()*#~]{1,19}$"), AfterValidator(str.upper)
+]
 
 
 class ExchangeSettings(Section):
@@ -93,6 +147,10 @@ class ExchangeSettings(Section):
     """Where its feeds connect."""
     rest_url: str = ""
     """Base of its REST paths."""
+    currencies: Mapping[CurrencyCode, CurrencyCode] = {}
+    """Its codes of currencies and ours, such as {"LUNA" = "LUNC"}; before the table of Onebook."""
+    channel: str = ""
+    """Another of its book channels, where it has several."""
 
 
 class FeedSettings(Section):
@@ -101,63 +159,125 @@ class FeedSettings(Section):
     exchanges: tuple[str, ...] = ()
     """Names of the exchanges to use; empty means all that are known."""
     overrides: Mapping[str, ExchangeSettings] = {}
-    """Other addresses by exchange name: a regional host, or the simulator."""
-    linger_s: float = Field(300.0, ge=0)
+    """By exchange name: ws_url and rest_url, other addresses (a regional host, the simulator);
+    currencies, its codes of coins and ours, such as {"LUNA" = "LUNC"}, before Onebook's table;
+    channel, another of its book channels, such as "classic" of kucoin."""
+    linger_s: float = Field(300.0, ge=0, le=86_400)
     """How long a book nobody wants any more is kept."""
-    connect_timeout_s: float = Field(10.0, ge=0)
+    connect_timeout_s: float = Field(10.0, ge=0.1, le=120)
     """TCP, TLS and the WebSocket handshake together."""
-    reconnect_base_s: float = Field(1.0, ge=0)
+    reconnect_base_s: float = Field(1.0, ge=0.01, le=60)
     """Full jitter: the first wait is between 0 and this."""
-    reconnect_max_s: float = Field(60.0, ge=0)
+    reconnect_max_s: float = Field(60.0, ge=1, le=3_600)
     """No wait is longer, unless the exchange asks for it."""
-    maintenance_s: float = Field(30.0, ge=0)
+    maintenance_s: float = Field(30.0, ge=0.1, le=3_600)
     """The least wait after 503, 429 or 418 without Retry-After."""
-    stable_s: float = Field(60.0, ge=0)
+    stable_s: float = Field(60.0, ge=0, le=86_400)
     """A connection or book of this age starts its count of tries again."""
-    frame_bytes_max: int = Field(4 << 20, ge=1)
+    frame_bytes_max: int = Field(4 << 20, ge=65_536, le=64 << 20)
     """A longer message ends the connection."""
-    send_queue_max: int = Field(4_096, ge=1)
+    send_queue_max: int = Field(4_096, ge=1, le=65_536)
     """Frames that may wait for the exchange's pace."""
-    fetches_max: int = Field(4, ge=1)
+    fetches_max: int = Field(4, ge=1, le=64)
     """REST bodies one feed asks for at a time."""
-    fetch_total_s: float = Field(120.0, ge=0)
+    fetch_total_s: float = Field(120.0, ge=1, le=3_600)
     """One body with its waits and retries."""
-    resync_base_s: float = Field(1.0, ge=0)
+    resync_base_s: float = Field(1.0, ge=0.01, le=60)
     """Full jitter between resyncs of one instrument; the first is at once."""
-    resync_max_s: float = Field(30.0, ge=0)
+    resync_max_s: float = Field(30.0, ge=1, le=3_600)
     """The longest such wait."""
-    resync_tries_max: int = Field(5, ge=0)
+    resync_tries_max: int = Field(5, ge=0, le=1_000)
     """Resyncs of one instrument before the whole connection is in doubt."""
-    refetches_max: int = Field(5, ge=1)
+    refetches_max: int = Field(5, ge=1, le=1_000)
     """Snapshots in a row that did not fit before the same."""
-    checksums_max: int = Field(3, ge=0)
+    reseed_levels: int = Field(600, ge=0, le=20_000)
+    """A live book is fetched again below so many levels before its horizon; 0: by distance only."""
+    reseed_min_s: float = Field(10.0, ge=0.001, le=3_600)
+    """No book is fetched again sooner than this while it is live."""
+    reseed_total_s: float = Field(15.0, ge=0.001, le=600)
+    """One such body: by REST with its waits and retries, on the socket until its answer."""
+    reseed_tries_max: int = Field(3, ge=1, le=1_000)
+    """Such requests on the socket in a row without an answer before the book is stale."""
+    probe_first_s: float = Field(5.0, ge=0.001, le=3_600)
+    """A stream that has delivered nothing since it was subscribed is checked by REST after this."""
+    probe_quiet_s: float = Field(300.0, ge=0.001, le=86_400)
+    """The same for one that has delivered nothing for so long."""
+    dead_stream_s: float = Field(10.0, ge=0.001, le=3_600)
+    """A stream must have delivered what a newer REST body shows after so long."""
+    checksums_max: int = Field(3, ge=0, le=1_000)
     """Wrong checksums of one instrument in a minute before a reconnect."""
-    faults_max: int = Field(3, ge=0)
+    faults_max: int = Field(3, ge=0, le=1_000)
     """Frames that nobody understands in a minute before a reconnect."""
-    retry_offline_s: float = Field(300.0, ge=0)
+    frames_per_tick_max: int = Field(5_000, ge=100, le=1_000_000)
+    """Frames of one connection in a tenth of a second before reading pauses for the rest of it."""
+    receive_bytes_max: int = Field(262_144, ge=65_536, le=16 << 20)
+    """What the kernel may hold of one connection: so much is read and worked off in one go."""
+    noise_per_s: float = Field(100.0, ge=0.001, le=100_000)
+    """Messages and control frames without data of one connection a second, sustained."""
+    noise_burst: int = Field(2_000, ge=10, le=1_000_000)
+    """How many of these at once; more end the connection."""
+    slow_down_s: float = Field(10.0, ge=0.001, le=3_600)
+    """Pause of requests when an exchange asks for fewer; doubles each time, jittered."""
+    slow_down_max_s: float = Field(300.0, ge=0.001, le=3_600)
+    """The longest such pause, before jitter of up to as much again."""
+    cadence_evidence_s: float = Field(30.0, ge=0.001, le=3_600)
+    """A book is judged by its own gaps once they add up to so many seconds."""
+    cadence_gaps_min: int = Field(50, ge=2, le=10_000)
+    """And once there were so many of them."""
+    cadence_factor: float = Field(4.0, ge=1.5, le=100)
+    """So many times its longest gap of late is silence."""
+    cadence_window_s: float = Field(600.0, ge=0.001, le=86_400)
+    """How long a gap is remembered, at least; at most twice as long."""
+    silent_min_s: float = Field(5.0, ge=0.001, le=3_600)
+    """A connection whose books together always changed is never dead before this much silence."""
+    quiet_min_s: float = Field(10.0, ge=0.001, le=3_600)
+    """The same for one instrument: it becomes stale and is asked for again."""
+    frozen_max_s: float = Field(600.0, ge=0, le=86_400)
+    """After a silence the very same book is not accepted for so long, unless it changes."""
+    old_s: float = Field(5.0, ge=0.001, le=86_400)
+    """Data older than this on arrival, by the exchange's own time, is counted but not refused."""
+    list_rows_max: int = Field(50_000, ge=100, le=1_000_000)
+    """The longest instrument list of an exchange, in rows; a longer one is refused whole."""
+    list_bytes_max: int = Field(24 << 20, ge=1 << 16, le=32 << 20)
+    """The same in bytes; the largest known is about half of this."""
+    list_pages_max: int = Field(100, ge=1, le=10_000)
+    """The same in pages, where an exchange sends its list in several."""
+    retry_offline_s: float = Field(300.0, ge=1, le=86_400)
     """An instrument the exchange refused is asked for again after so long."""
-    renew_before_s: float = Field(60.0, ge=0)
+    renew_before_s: float = Field(60.0, ge=0, le=3_600)
     """A connection is renewed so long before the exchange would end it."""
-    reload_s: float = Field(3_600.0, ge=0)
+    reload_s: float = Field(3_600.0, ge=60, le=86_400)
     """How often the lists of instruments are read."""
-    reload_retry_s: float = Field(60.0, ge=0)
+    reload_retry_s: float = Field(60.0, ge=1, le=3_600)
     """The same for an exchange whose list could not be read."""
+
+
+class StreamSettings(Section):
+    """How the live books of a symbol become one."""
+
+    identity_deviation_max: float = Field(0.10, ge=0.001, le=1_000)
+    """A mid price farther than this share from the median of three other exchanges is another
+    coin's: the book is not merged."""
+    identity_recovery_s: float = Field(10.0, ge=0, le=86_400)
+    """It is merged again when it was within half of that for so long."""
 
 
 class AccountsSettings(Section):
     """Keys, sessions, limits and the meter."""
 
-    allowance_bytes: int = Field(50 * GIB_BYTES, ge=0)
+    allowance_bytes: int = Field(50 * GIB_BYTES, ge=1, le=1 << 60)
     """What a key may have delivered in a billing month, in bytes."""
-    failures_per_minute: int = Field(10, ge=1)
+    failures_per_minute: int = Field(10, ge=1, le=1_000_000)
     """Failed authentications of one address before it must wait."""
-    unknown_keys_per_minute: int = Field(60, ge=1)
+    unknown_keys_per_minute: int = Field(60, ge=1, le=1_000_000)
     """Usage reports of unknown keys that one address may ask for."""
-    sessions_per_key_max: int = Field(100, ge=1)
+    sessions_per_key_max: int = Field(100, ge=1, le=10_000)
     """Live sessions of one key; the oldest goes."""
-    flush_interval_s: float = Field(0.5, gt=0)
-    """How often usage is written; a crash loses this and the time a write takes."""
-    poll_interval_s: float = Field(1.0, gt=0)
+    flush_interval_s: float = Field(0.5, ge=0.01, le=0.5)
+    """How often usage is written; a crash loses this and the time of one write, at most 1 s."""
+    flush_age_max_s: float = Field(5.0, ge=3, le=600)
+    """Not ready when the database has taken neither usage nor a probe for so long."""
+    poll_interval_s: float = Field(1.0, ge=0.01, le=2)
     """How often the database is asked for changed keys."""
     tiers: TierSettings = TierSettings()
     """What each billing tier may do."""
@@ -168,10 +288,12 @@ class GatewaySettings(Section):
 
     path: str = "/api/v1/ws"
     """Where clients connect."""
-    connections_max: int = Field(10_000, ge=1)
+    connections_max: int = Field(10_000, ge=1, le=1_000_000)
     """Connections of this node; more get HTTP 503."""
-    connects_per_minute: int = Field(60, ge=0)
+    connects_per_minute: int = Field(60, ge=0, le=1_000_000)
     """Attempts from one address; more get HTTP 429; 0 does not count."""
+    sockets_per_address_max: int = Field(256, ge=0, le=1_000_000)
+    """Open sockets of one address, HTTP and WebSocket; 0 does not count."""
     origins: tuple[str, ...] = ()
     """Values of `Origin` that browsers may come from; empty allows all."""
     forwarded_from: tuple[str, ...] = ("127.0.0.1",)
@@ -184,32 +306,58 @@ class GatewaySettings(Section):
     """Whether updates may go straight to sockets without TLS, past the event loop's buffers."""
     io_uring_allowed: bool = True
     """Whether one system call may send such updates to many clients, where Linux allows it."""
-    authentication_timeout_s: float = Field(10.0, ge=0)
+    authentication_timeout_s: float = Field(10.0, ge=0.1, le=300)
     """A connection must have a key after so long."""
-    verify_timeout_s: float = Field(5.0, ge=0)
+    verify_timeout_s: float = Field(5.0, ge=0.1, le=60)
     """The store must have said whether a key is good after so long."""
-    message_bytes_max: int = Field(65_536, ge=1)
+    message_bytes_max: int = Field(65_536, ge=1_024, le=64 << 20)
     """The longest message a client may send."""
-    subscriptions_max: int = Field(128, ge=1)
+    keyless_message_bytes_max: int = Field(4_096, ge=512, le=64 << 20)
+    """The longest message before authentication; a key needs less than 200 bytes."""
+    subscriptions_max: int = Field(128, ge=1, le=10_000)
     """Subscriptions of one connection."""
-    looks_max: int = Field(8, ge=0)
+    looks_max: int = Field(8, ge=1, le=1_000)
     """Unanswered `get_aggregated_orderbook` of one connection."""
-    flood_per_s: float = Field(20.0, ge=0)
-    """Refused or control messages of one connection, sustained."""
-    flood_burst: int = Field(40, ge=0)
+    turn_frames_max: int = Field(16, ge=1, le=10_000)
+    """Frames of one connection that are acted on in one turn of the event loop."""
+    turn_bytes_max: int = Field(65_536, ge=1_024, le=1 << 24)
+    """Bytes of the same."""
+    turn_s: float = Field(0.001, ge=0.001, le=1)
+    """How long frames and HTTP requests of all connections are acted on in one turn."""
+    subscription_changes_per_s: float = Field(50.0, ge=0.001, le=1_000_000)
+    """Subscriptions that one connection may begin or end, sustained; then it is read later."""
+    subscription_changes_burst: int = Field(256, ge=1, le=1_000_000)
     """How many of these at once."""
-    write_buffer_bytes_max: int = Field(65_536, ge=0)
+    flood_per_s: float = Field(20.0, ge=0.1, le=1_000_000)
+    """Refused messages, control frames and fragments of one connection, sustained."""
+    flood_burst: int = Field(40, ge=1, le=1_000_000)
+    """How many of these at once."""
+    write_buffer_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
     """More that is not read marks a client as behind."""
-    unsent_bytes_max: int = Field(131_072, ge=0)
+    unsent_bytes_max: int = Field(131_072, ge=1_024, le=1 << 30)
     """What the kernel may hold unsent for one client."""
-    slow_timeout_s: float = Field(10.0, ge=0)
+    slow_timeout_s: float = Field(10.0, ge=1, le=3_600)
     """A client that reads nothing for so long is closed."""
-    ping_interval_s: float = Field(20.0, ge=0)
+    ping_interval_s: float = Field(20.0, ge=1, le=3_600)
     """How often we ping; a ping unanswered until the next ends the connection."""
-    close_timeout_s: float = Field(5.0, ge=0)
+    liveness_wait_s: float = Field(3.0, ge=0.001, le=5)
+    """A connection that has not answered a ping for so long gives way to a new one of its key."""
+    close_timeout_s: float = Field(5.0, ge=0, le=60)
     """The peer must have answered a close after so long."""
-    drain_s: float = Field(30.0, ge=0)
+    drain_s: float = Field(30.0, ge=0, le=3_600)
     """Seconds over which clients are sent away."""
+
+    @field_validator("forwarded_from")
+    @classmethod
+    def _networks(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            try:
+                ip_network(value, strict=False)
+            except ValueError:
+                raise ValueError(
+                    f"must hold addresses or networks such as 10.0.0.0/8, and {value!r} is neither"
+                ) from None
+        return values
 
 
 class ApiSettings(Section):
@@ -219,7 +367,7 @@ class ApiSettings(Section):
     """The address clients use, such as https://books.example; empty: taken from the request."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call us from a browser; empty: none."""
-    body_bytes_max: int = Field(65_536, ge=1_024)
+    body_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
     """The largest request body."""
 
 
@@ -234,12 +382,31 @@ class TransactionSettings(Section):
     """Key that wraps exchange credentials; made with mode 0600 when first needed."""
     master_key: SecretStr = SecretStr("")
     """The same from the environment instead of a file: base64, the newest first, then a blank."""
-    deadline_s: float = Field(60.0, gt=0)
+    deadline_s: float = Field(60.0, ge=0.1, le=3_600)
     """A JSON answer ends here, partial, with a cursor to go on."""
-    stream_deadline_s: float = Field(3_600.0, gt=0)
+    stream_deadline_s: float = Field(3_600.0, ge=1, le=86_400)
     """A streamed answer ends here."""
-    runs_max: int = Field(16, ge=1)
+    runs_max: int = Field(16, ge=1, le=1_000)
     """Answers being made at once."""
+    runs_per_key_max: int = Field(4, ge=1, le=1_000)
+    """Answers being made at once for one API key; fewer than `runs_max`, or one key takes all."""
+    unread_s: float = Field(30.0, ge=0.001, le=3_600)
+    """A streamed answer of which the client reads nothing for so long is ended."""
+    reserve_share: float = Field(0.1, ge=0, le=0.5)
+    """Share of each limit of the exchange by the minute that one API key leaves to others; 0: a
+    key that asks alone may use all of it, and then another waits up to a minute."""
+
+    @field_validator("master_key")
+    @classmethod
+    def _keys_of_32_bytes(cls, value: SecretStr) -> SecretStr:
+        for each in value.get_secret_value().split():
+            try:
+                size = len(b64decode(each, validate=True))
+            except ValueError:
+                size = 0
+            if size != MASTER_KEY_BYTES:
+                raise ValueError(f"must hold keys of {MASTER_KEY_BYTES} bytes in base64")
+        return value
 
 
 class LogSettings(Section):
@@ -265,6 +432,7 @@ class Settings(BaseSettings):
     store: StoreSettings = Field(default_factory=StoreSettings)
     accounts: AccountsSettings = AccountsSettings()
     feeds: FeedSettings = FeedSettings()
+    streams: StreamSettings = StreamSettings()
     gateway: GatewaySettings = GatewaySettings()
     api: ApiSettings = ApiSettings()
     transactions: TransactionSettings = Field(default_factory=TransactionSettings)
@@ -291,33 +459,103 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
         overrides: Flags, nested like the file; None values are left out.
 
     Raises:
-        ConfigError: A file that cannot be read, an unknown name, a value out of range.
+        ConfigError: A file that cannot be read, unknown names, values out of range: all of them.
+    """
+    settings, faults = examine(file, overrides=overrides)
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return settings
+
+
+def examine(
+    file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
+) -> tuple[Settings, list[str]]:
+    """Read the settings, and say in a sentence each what is wrong with them.
+
+    Returns:
+        The settings, with defaults in place of what is at fault, and the faults.
+
+    Raises:
+        ConfigError: There is no such file, or it is not TOML.
     """
     if file is not None and not file.is_file():
         raise ConfigError(f"There is no settings file {file}.")
     path = file or Path(FILE_NAME)
+    merged: dict[str, Any] = {}
 
     class FromFile(Settings):
         model_config = SettingsConfigDict(toml_file=path)
 
-    _refuse_unknown_variables()
+        @model_validator(mode="before")
+        @classmethod
+        def _keep_input(cls, values: dict[str, Any]) -> dict[str, Any]:
+            merged.update(values)
+            return values
+
+    flags = _without_none(overrides or {})
+    faults = _unknown_variables()
     try:
-        return FromFile(**_without_none(overrides or {}))
+        return FromFile(**flags), faults
     except ValidationError as error:
-        raise ConfigError(_sentence(error)) from None
+        for fault in error.errors(include_input=False, include_url=False):
+            names = [part for part in fault["loc"] if isinstance(part, str)]
+            faults.append(_origin(names, path, flags) + _sentence(".".join(names), fault))
+            _remove(merged, names)
+        return _sections(merged), faults
     except SettingsError as error:
         raise ConfigError(f"The environment cannot be used: {error}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}.") from None
+    except OSError as error:
+        raise ConfigError(f"The settings file {path} cannot be read: {error.strerror}.") from None
 
 
-def _refuse_unknown_variables() -> None:
+def _unknown_variables() -> list[str]:
     """A misspelt table in a variable would be passed over by pydantic-settings; say so instead."""
     tables = set(Settings.model_fields)
-    for variable in os.environ.keys() - OTHER_VARIABLES:
-        table = variable.removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER)[0]
-        if variable.startswith(ENV_PREFIX) and table not in tables:
-            raise ConfigError(f"There is no setting for the variable {variable}.")
+    return [
+        f"There is no setting for the variable {variable}."
+        for variable in sorted(os.environ.keys() - OTHER_VARIABLES)
+        if variable.startswith(ENV_PREFIX)
+        and variable.removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER)[0] not in tables
+    ]
+
+
+def _origin(names: list[str], path: Path, flags: Mapping[str, Any]) -> str:
+    """Where a value comes from: a flag, a variable or the file, in this order of precedence."""
+    value: Any = flags
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if value is not None:
+        return "Command line: "
+    parts = [variable_of(".".join(names[: depth + 1])) for depth in range(len(names))]
+    for variable in os.environ:
+        if variable.upper() in parts:
+            return f"{variable}: "
+    return f"{path}: " if path.is_file() else ""
+
+
+def _remove(values: dict[str, Any], names: list[str]) -> None:
+    """Take one setting out of nested values."""
+    for name in names[:-1]:
+        inner = values.get(name)
+        if not isinstance(inner, dict):
+            break
+        values = inner
+    else:
+        values.pop(names[-1], None)
+        return
+    values.pop(name, None)
+
+
+def _sections(values: Mapping[str, Any]) -> Settings:
+    """Settings of the sections that are valid, and the defaults of the others."""
+    sections = {}
+    for name, field in Settings.model_fields.items():
+        sections[name] = field.get_default(call_default_factory=True)
+        with suppress(ValidationError):
+            sections[name] = type(sections[name]).model_validate(values.get(name, {}))
+    return Settings.model_construct(**sections)
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -328,23 +566,55 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sentence(error: ValidationError) -> str:
-    """The first fault in words; never the value, which may be a secret."""
-    fault = error.errors(include_input=False, include_url=False)[0]
-    name = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] != "extra_forbidden":
-        return f"Setting {name}: {fault['msg'].lower()}."
-    near = difflib.get_close_matches(name, [each.name for each in catalogue()], n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return f"There is no setting {name}.{hint}"
+_WORDS: Final[Mapping[str, str]] = {
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text in quotes",
+    "string_pattern_mismatch": "must match {pattern}",
+    "path_type": "must be a path in quotes",
+    "tuple_type": "must be a list in square brackets",
+    "mapping_type": "must be a table",
+    "model_type": "must be a table",
+    "model_attributes_type": "must be a table",
+    "literal_error": "must be {expected}",
+    "value_error": "{error}",
+    "missing": "is missing",
+}
+
+
+def _sentence(name: str, fault: Any) -> str:
+    """A fault in words; never the value, which may be a secret."""
+    if fault["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, [each.name for each in catalogue()], n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        return f"There is no setting {name}.{hint}"
+    words = _WORDS.get(fault["type"])
+    if words is None:
+        return f"Setting {name}: {fault['msg']}."
+    return f"Setting {name} {words.format(**fault.get('ctx', {}))}."
 
 
 class Setting(NamedTuple):
-    """One setting as it is documented."""
+    """One setting as it is documented; the bounds of a number, None of anything else."""
 
     name: str
     default: Any
     meaning: str
+    least: float | None = None
+    most: float | None = None
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENV_PREFIX + name.upper().replace(".", ENV_DELIMITER)
 
 
 def catalogue(section: BaseModel | None = None, prefix: str = "") -> list[Setting]:
@@ -359,6 +629,9 @@ def catalogue(section: BaseModel | None = None, prefix: str = "") -> list[Settin
         )
         if isinstance(default, Section):
             found += catalogue(default, f"{prefix}{name}.")
-        else:
-            found.append(Setting(prefix + name, default, field.description or ""))
+            continue
+        least: Any = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+        most: Any = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+        meaning = " ".join((field.description or "").split())
+        found.append(Setting(prefix + name, default, meaning, least, most))
     return found

@@ -4,6 +4,7 @@ Foreign exceptions are mapped to these where they enter. No message ever holds a
 an exchange secret.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -14,6 +15,7 @@ class OnebookError(Exception):
         message: One sentence a person can act on.
         details: Extra fields of the error body, such as `supported_exchanges`.
         retry_after_s: Seconds until it is worth trying again; None where that is unknown.
+        headers: Header fields of the HTTP answer, such as those of a rate limit.
     """
 
     code = "internal_server_error"
@@ -25,11 +27,29 @@ class OnebookError(Exception):
         *,
         details: dict[str, Any] | None = None,
         retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.details = details or {}
         self.retry_after_s = retry_after_s
+        self.headers = headers or {}
+
+
+class InternalError(OnebookError):
+    """Something went wrong on our side; it has been logged."""
+
+
+class UpgradeRequired(OnebookError):
+    """The path answers WebSocket upgrades only."""
+
+    code, status = "upgrade_required", 426
+
+
+class OriginNotAllowed(OnebookError):
+    """A browser's page of an origin that the operator does not allow."""
+
+    code, status = "origin_not_allowed", 403
 
 
 class MissingApiKey(OnebookError):
@@ -146,7 +166,19 @@ class ServiceUnavailable(OnebookError):
     code, status = "service_unavailable", 503
 
 
+class DatabaseUnavailable(ServiceUnavailable):
+    """The database did not do what it was asked.
+
+    Args:
+        reason: What is wrong, for the operator; may name files and hosts, so clients never see it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("The database does not answer; try again in a moment.", retry_after_s=1.0)
+        self.reason = reason
+
+
 class ConfigError(OnebookError):
-    """A setting that cannot be used; refuses to start."""
+    """A setting that cannot be used; refuses to start. One line for each fault."""
 
     code, status = "invalid_config", 500

@@ -4,11 +4,22 @@ import json
 import logging
 import re
 import sys
+import threading
 from datetime import UTC, datetime
 from typing import TextIO
 
 LOGGER = "onebook"
-_SECRET = re.compile(r"\b(ob_live_|obs_)[0-9A-Za-z]{4,}")
+# `obs_` ends other words too (`jobs_total`): in the middle of one only a whole token is masked.
+_SECRET = re.compile(r"(ob_live_|\bobs_|obs_(?=[0-9a-z]{40}))[0-9a-z]{4,}", re.IGNORECASE)
+
+
+# Control characters, line separators and marks that change the direction of text.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+
+def escaped(text: str) -> str:
+    """Write control characters as escapes: what an exchange says may hold any."""
+    return _UNSAFE.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def redact(text: str) -> str:
@@ -23,9 +34,10 @@ class TextFormatter(logging.Formatter):
         """Time, level, part and message."""
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         line = f"{at} {record.levelname.lower():7} {record.name.removeprefix('onebook.')}: "
-        line += record.getMessage()
+        line += escaped(record.getMessage())
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            trace = self.formatException(record.exc_info).split("\n")
+            line += "\n" + "\n".join(map(escaped, trace))
         return redact(line)
 
 
@@ -58,10 +70,35 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
     text = style == "text" or (style == "auto" and out.isatty())
     handler = logging.StreamHandler(out)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    # What libraries log goes the same way, or it would reach stderr as it is.
+    logging.getLogger().handlers = [handler]
+    logging.getLogger().setLevel(logging.WARNING)
     for name in (LOGGER, "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(level.upper())
+    logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)  # the store logs outages itself
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the node says itself that it listens
     logging.getLogger("uvicorn.access").setLevel(logging.CRITICAL)  # it would log keys in paths
+
+
+def capture() -> None:
+    """Log what Python would write to standard error: warnings, and exceptions without a caller."""
+    logging.captureWarnings(True)
+    sys.unraisablehook = _unraisable
+    threading.excepthook = _in_thread
+
+
+def _unraisable(what: "sys.UnraisableHookArgs") -> None:
+    error = what.exc_value
+    logging.getLogger(LOGGER).error(
+        "%s: %s", what.err_msg or "An exception was ignored", error, exc_info=error
+    )
+
+
+def _in_thread(what: threading.ExceptHookArgs) -> None:
+    if what.exc_type is SystemExit:
+        return
+    error = what.exc_value
+    logging.getLogger(LOGGER).error("A thread ended with an exception: %s", error, exc_info=error)

@@ -1,12 +1,45 @@
-"""Every Prometheus metric of a node, as module constants.
+"""Prometheus metrics that several packages set; the others are beside the code that sets them.
 
-No label ever holds a key, a token or a symbol. Counters that belong to the hot path are plain
-integers there and are brought here once a second.
+No label ever holds a key, a token or a symbol. Counters of the hot path are plain integers there
+and are published once a second. `docs/reference/metrics.md` lists every metric.
 """
 
 from typing import Final
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram, Info
+
+BUILD: Final = Info("onebook_build", "Version, Python, and whether the extensions are compiled.")
+LOOP_LAG: Final = Histogram(
+    "onebook_event_loop_lag_seconds",
+    "How late a timer of the event loop was called; sampled four times a second.",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
+)
+
+DATABASE_UNAVAILABLE: Final = Gauge(
+    "onebook_database_unavailable", "1 while the database does not take what is asked of it."
+)
+USAGE_FLUSH_AGE: Final = Gauge(
+    "onebook_usage_flush_age_seconds", "Since the database last took usage or a probe."
+)
+USAGE_FILE_IN_USE: Final = Gauge(
+    "onebook_usage_file_in_use", "1 while the usage file holds what the database did not take."
+)
+USAGE_FILE_FAILING: Final = Gauge(
+    "onebook_usage_file_failing", "1 while the usage file cannot be written."
+)
+AUTHENTICATION_FAILURES: Final = Counter(
+    "onebook_authentication_failures", "Refused API keys, REST and WebSocket.", ["reason"]
+)
+ALLOWANCE_MARKS: Final = Counter(
+    "onebook_allowance_marks",
+    "Keys that passed 80 % (warning) or all (over) of their allowance.",
+    ["mark"],
+)
+
+BOOKS: Final = Gauge("onebook_books", "Open books by health.", ["exchange", "health"])
+BOOKS_MARKED: Final = Gauge(
+    "onebook_books_marked", "Open books that the identity guard doubts.", ["exchange", "reason"]
+)
 
 EXCHANGE_UP: Final = Gauge(
     "onebook_exchange_up", "1 while at least one feed of the exchange is connected.", ["exchange"]
@@ -22,8 +55,42 @@ BOOK_INVALIDATIONS: Final = Counter(
     "Books that could no longer be trusted, by cause.",
     ["exchange", "reason"],
 )
+LIST_ROWS_REFUSED: Final = Gauge(
+    "onebook_list_rows_refused",
+    "Rows of the exchange's instrument list left out: unsound name, or the symbol of another.",
+    ["exchange"],
+)
+EXCHANGE_UNKNOWN: Final = Counter(
+    "onebook_exchange_unknown_messages", "Messages of no known kind.", ["exchange"]
+)
+EXCHANGE_UNNAMED_ERRORS: Final = Counter(
+    "onebook_exchange_unnamed_errors", "Errors that name no instrument.", ["exchange"]
+)
+EXCHANGE_SLOW_DOWNS: Final = Counter(
+    "onebook_exchange_slow_downs", "Times the exchange asked for fewer requests.", ["exchange"]
+)
+EXCHANGE_PAUSES: Final = Counter(
+    "onebook_exchange_pauses", "Times reading paused because frames came too fast.", ["exchange"]
+)
+EXCHANGE_LATENCY: Final = Histogram(
+    "onebook_exchange_latency_seconds",
+    "Time of arrival minus the exchange's own time of a message, sampled; below 0: clock skew.",
+    ["exchange"],
+    buckets=(-1.0, -0.1, -0.01, 0.0, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0),
+)
+EXCHANGE_OLD_MESSAGES: Final = Counter(
+    "onebook_exchange_old_messages",
+    "Sampled messages whose own time was older than feeds.old_s when they arrived.",
+    ["exchange"],
+)
 EXCHANGE_LAST_FRAME: Final = Gauge(
     "onebook_exchange_last_frame_timestamp_seconds",
     "When the exchange last sent anything, Unix time.",
     ["exchange"],
 )
+
+# A counter without a sample is absent, and `increase` cannot see the first one.
+for _reason in ("invalid_api_key", "api_key_disabled", "rate_limit_exceeded"):
+    AUTHENTICATION_FAILURES.labels(_reason)
+for _mark in ("warning", "over"):
+    ALLOWANCE_MARKS.labels(_mark)

@@ -14,6 +14,55 @@ class Health(StrEnum):
     OFFLINE = "offline"
 
 
+class Reason(StrEnum):
+    """Why a book is not shown or not trusted: `exchange_status.reason` and labels of metrics.
+
+    Each has a `meaning`, one sentence for people; the case at hand is in `LiveBook.detail`.
+    """
+
+    meaning: str
+
+    def __new__(cls, code: str, meaning: str = "") -> "Reason":
+        """Make a code that carries its sentence."""
+        reason = str.__new__(cls, code)
+        reason._value_ = code
+        reason.meaning = meaning
+        return reason
+
+    SUBSCRIBING = "subscribing", "The first snapshot has been requested and is not here yet."
+    GAP = "gap", "An update was lost: the sequence numbers do not follow each other."
+    CHECKSUM = "checksum", "The book differs from the exchange's checksum."
+    CROSSED = "crossed", "The best bid is at or above the best ask."
+    ABSURD_PRICE = "absurd_price", "The best price jumped by a factor that is not plausible."
+    LEVELS = "levels", "The exchange sent levels that are not valid or not exact numbers."
+    PROTOCOL_ERROR = "protocol_error", "The exchange sent a message that cannot be read."
+    INTERNAL_ERROR = "internal_error", "A message was not processed because of a defect of Onebook."
+    SILENT = "silent", "The connection delivers no data, though its socket may be open."
+    QUIET = "quiet", "This instrument delivers no data, though its connection does."
+    DEAD_STREAM = "dead_stream", "The subscription was accepted, but its changes do not come."
+    NO_SNAPSHOT = "no_snapshot", "No usable snapshot came in time."
+    SNAPSHOT_FAILED = "snapshot_failed", "The request for the snapshot failed."
+    REFUSED = "refused", "The exchange refused the subscription."
+    RATE_LIMITED = "rate_limited", "The exchange asked for fewer requests; it is asked again later."
+    MAINTENANCE = "maintenance", "The exchange announced that it does not match orders."
+    CLOSING = "closing", "The exchange announced that it ends the connection."
+    DISCONNECTED = "disconnected", "The connection was lost."
+    RENEWING = "renewing", "The connection is replaced before the exchange ends it."
+    UNREACHABLE = "unreachable", "The exchange cannot be reached."
+    FLOOD = "flood", "The exchange sent more messages without data than are accepted."
+    HALTED = "halted", "The exchange does not trade this instrument now."
+    NOT_LISTED = "not_listed", "The exchange no longer lists this instrument."
+    NOT_WANTED = "not_wanted", "The book is closed because no client is subscribed."
+    IDENTITY_CONFLICT = (
+        "identity_conflict",
+        "The price is so far from other exchanges' that this is probably another coin.",
+    )
+    UNCONFIRMED_IDENTITY = (
+        "unconfirmed_identity",
+        "Exchanges disagree about the price, and too few agree to say which of them is right.",
+    )
+
+
 class InstrumentStatus(StrEnum):
     """Whether an exchange trades an instrument now."""
 
@@ -29,7 +78,7 @@ class Instrument(Struct, frozen=True, eq=False):
 
     `symbol` is ours (`BTC/USDT`), `native` the exchange's own (`btcusdt`, `XBT/USD`); `tick` and
     `lot` are the smallest steps of price and amount as decimal text, "" where the exchange does
-    not say.
+    not say. `codes` is the pair in the exchange's own currency codes, in capitals (`XBT/USDT`).
     """
 
     exchange: str
@@ -38,6 +87,7 @@ class Instrument(Struct, frozen=True, eq=False):
     tick: str = ""
     lot: str = ""
     status: InstrumentStatus = InstrumentStatus.TRADING
+    codes: str = ""
 
 
 class Tier(StrEnum):

@@ -7,15 +7,17 @@ Knows hosts, not exchanges: it neither builds paths nor reads bodies. A host tha
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+import anyio
 import httpx
 
 from onebook.errors import ExchangeFailed
+from onebook.exchanges.limits import FETCHES_BURST, Bucket, Limit, Quota, Scope
 
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0  # also for writing, and for a free connection of the pool
@@ -24,46 +26,14 @@ ATTEMPTS_MAX: Final = 5
 RETRY_BASE_S: Final = 0.5
 RETRY_MAX_S: Final = 10.0
 BODY_BYTES_MAX: Final = 32 << 20  # the longest instrument list known is about half of this
-PER_MINUTE: Final = 600.0  # request budget of a host that nobody spoke for, in weight units
+UNSTATED: Final = (Limit(600, 60.0, Scope.ADDRESS),)  # of a host without stated limits, in weight
 HOLD_S: Final = {418: 120.0, 429: 10.0, 503: 0.0}  # patience where the host names none
 HOLD_MAX_S: Final = 3_600.0  # a Retry-After beyond this is cut to it
 RETRIED: Final = frozenset((418, 429, 500, 502, 503, 504))
 CONNECTIONS_MAX: Final = 64
+SPARE_SHARE: Final = 0.5  # of a burst, left alone by requests that can be put off
+RELEASE_S: Final = 5.0  # a cancelled request closes its connection within this
 SAFE_METHODS: Final = frozenset(("GET", "HEAD"))  # nothing else is sent twice
-
-
-class Bucket:
-    """A token bucket; time is monotonic seconds and comes in.
-
-    Waiting is by debt: `take` always takes, and says how long the taker must wait for it, so
-    that takers are served in the order they came.
-    """
-
-    __slots__ = ("capacity", "filled_at", "rate", "tokens")
-
-    def __init__(self, rate: float, capacity: float) -> None:
-        self.rate = rate
-        self.capacity = capacity
-        self.tokens = capacity
-        self.filled_at = 0.0
-
-    def refill(self, now: float) -> None:
-        """Bring the tokens up to `now`."""
-        if now > self.filled_at:
-            self.tokens = min(self.capacity, self.tokens + (now - self.filled_at) * self.rate)
-            self.filled_at = now
-
-    def wait_s(self, tokens: float, now: float) -> float:
-        """Return how long a taker of `tokens` would wait."""
-        self.refill(now)
-        # More than the bucket ever holds: a full bucket suffices, the debt is paid afterwards.
-        return max(0.0, (min(tokens, self.capacity) - self.tokens) / self.rate)
-
-    def take(self, tokens: float, now: float) -> float:
-        """Take `tokens` and return how long to wait before using them."""
-        wait_s = self.wait_s(tokens, now)
-        self.tokens -= tokens
-        return wait_s
 
 
 class Answer(NamedTuple):
@@ -74,22 +44,112 @@ class Answer(NamedTuple):
     body: bytes
 
 
+class BodyTooLarge(Exception):
+    """A body is longer than the caller accepts."""
+
+
+class Wire:
+    """Sends requests over an httpx client and reads whole answers; cancelling one leaks nothing.
+
+    httpcore returns a connection to its pool under anyio's shield, which holds against anyio's
+    cancellation only: `Task.cancel` in the middle of `aclose` leaves the connection in use for
+    ever. So every request runs in a task of its own that is cancelled through an anyio scope, and
+    the caller leaves when that task has ended.
+
+    Args:
+        client: Closed with this object.
+    """
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+        self._under_way: dict[asyncio.Task[Answer], anyio.CancelScope] = {}
+
+    @property
+    def in_use(self) -> int:
+        """How many connections of the pool are assigned to a request; 0 without a pool."""
+        pool = getattr(self._client._transport, "_pool", None)
+        return len(self._under_way) if pool is None else len(pool._requests)
+
+    async def close(self) -> None:
+        """Cancel what is under way and close every connection."""
+        for scope in self._under_way.values():
+            scope.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=RELEASE_S)
+        await self._client.aclose()
+
+    async def answer(self, request: httpx.Request, *, bytes_max: int, total_s: float) -> Answer:
+        """Send a request and read its answer to the end.
+
+        Raises:
+            TimeoutError: There is no whole answer within `total_s`.
+            BodyTooLarge: The body is longer than `bytes_max`.
+            httpx.TransportError, httpx.DecodingError
+        """
+        scope = anyio.CancelScope()
+        reading = self._read(request, bytes_max, scope)
+        task = asyncio.create_task(reading, name=f"GET {request.url.path}")
+        self._under_way[task] = scope
+        task.add_done_callback(self._under_way.pop)
+        try:
+            async with asyncio.timeout(total_s):
+                return await asyncio.shield(task)
+        finally:
+            if not task.done():
+                scope.cancel()
+                await ended(task, RELEASE_S)
+
+    async def _read(
+        self, request: httpx.Request, bytes_max: int, scope: anyio.CancelScope
+    ) -> Answer:
+        with scope:
+            response = await self._client.send(request, stream=True)
+            try:
+                body = bytearray()
+                async for part in response.aiter_bytes():
+                    body += part
+                    if len(body) > bytes_max:
+                        raise BodyTooLarge
+                return Answer(response.status_code, response.headers, bytes(body))
+            finally:
+                await response.aclose()
+        raise asyncio.CancelledError
+
+
+async def ended(task: asyncio.Task[Answer], timeout_s: float) -> None:
+    """Wait until a task has ended, also when cancelled meanwhile; its result is dropped."""
+    cancelled: asyncio.CancelledError | None = None
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + timeout_s
+    while not task.done() and (left_s := until_s - loop.time()) > 0:
+        try:
+            await asyncio.wait((task,), timeout=left_s)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
 class Host:
     """The budget and the patience of one host.
 
-    Half of a minute's budget may go at once and the other half comes back evenly: no minute,
+    Half of a window's budget may go at once and the other half comes back evenly: no window,
     wherever it starts, ever holds more than the budget.
     """
 
-    __slots__ = ("bucket", "held_until")
+    __slots__ = ("held_until", "quota")
 
-    def __init__(self, per_minute: float) -> None:
-        self.bucket = Bucket(per_minute / 120.0, per_minute / 2.0)
+    def __init__(self, limits: Sequence[Limit]) -> None:
+        self.quota = Quota([Bucket.within(each, FETCHES_BURST) for each in limits])
         self.held_until = 0.0
 
     def wait_s(self, weight: float, now: float) -> float:
         """Return how long a request of `weight` would wait now."""
-        return max(self.held_until - now, self.bucket.wait_s(weight, now))
+        return max(self.held_until - now, self.quota.wait_s(weight, now))
+
+    def spares(self, weight: float, now: float) -> bool:
+        """Tell whether a request of `weight` may go now and leaves enough for a burst."""
+        return self.held_until <= now and self.quota.spares(weight, SPARE_SHARE, now)
 
 
 class Rest:
@@ -117,6 +177,7 @@ class Rest:
             limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
             follow_redirects=False,
         )
+        self._wire = Wire(self._client)
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
@@ -132,21 +193,39 @@ class Rest:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._client.aclose()
+        await self._wire.close()
 
-    def budget(self, url: str, per_minute: float) -> None:
-        """Set the budget of the host of `url`, in its weight units a minute."""
+    @property
+    def connections_in_use(self) -> int:
+        """How many connections are assigned to a request."""
+        return self._wire.in_use
+
+    def budget(self, url: str, limits: Sequence[Limit]) -> None:
+        """Set the limits of the host of `url`, in its weight units."""
         name = authority(httpx.URL(url))
         if name not in self._hosts:
-            self._hosts[name] = Host(per_minute)
+            self._hosts[name] = Host(limits)
 
-    async def get(self, url: str, *, weight: float = 1, total_s: float = TOTAL_S) -> bytes:
-        """Return the body of a GET that the host answered with 200.
+    def spares(self, url: str, weight: float) -> bool:
+        """Tell whether the host of `url` has budget for a request that can be put off."""
+        name = authority(httpx.URL(url))
+        host = self._hosts.setdefault(name, Host(UNSTATED))
+        return host.spares(weight, self._clock())
+
+    async def get(
+        self,
+        url: str,
+        *,
+        weight: float = 1,
+        total_s: float = TOTAL_S,
+        bytes_max: int = BODY_BYTES_MAX,
+    ) -> bytes:
+        """Return the body of a GET that the host answered with 200, of at most `bytes_max` bytes.
 
         Raises:
             ExchangeFailed: It did not, within `total_s` and the retries.
         """
-        answer = await self.send("GET", url, weight=weight, total_s=total_s)
+        answer = await self.send("GET", url, weight=weight, total_s=total_s, bytes_max=bytes_max)
         if answer.status != 200:
             raise ExchangeFailed(f"{httpx.URL(url).host} answered {answer.status} instead of data.")
         return answer.body
@@ -160,6 +239,7 @@ class Rest:
         content: bytes | None = None,
         weight: float = 1,
         total_s: float = TOTAL_S,
+        bytes_max: int = BODY_BYTES_MAX,
     ) -> Answer:
         """Return the host's answer; busy and broken answers to safe methods are tried again.
 
@@ -174,8 +254,7 @@ class Rest:
         for attempt in range(1, attempts + 1):
             await self._wait_turn(name, weight, deadline)
             try:
-                async with asyncio.timeout(max(0.0, deadline - self._clock())):
-                    answer = await self._once(request)
+                answer = await self._once(request, max(0.0, deadline - self._clock()), bytes_max)
                 failure = ExchangeFailed(f"{name} answered {answer.status}.")
             except TimeoutError:
                 raise ExchangeFailed(f"{name} did not answer within {total_s:g} s.") from None
@@ -190,38 +269,36 @@ class Rest:
         raise failure
 
     async def _wait_turn(self, name: str, weight: float, deadline: float) -> None:
-        host = self._hosts.setdefault(name, Host(PER_MINUTE))
+        host = self._hosts.setdefault(name, Host(UNSTATED))
         now = self._clock()
         wait_s = host.wait_s(weight, now)
         if now + wait_s > deadline:
             raise ExchangeFailed(
                 f"{name} takes no more requests for {wait_s:.0f} s.", retry_after_s=wait_s
             )
-        host.bucket.take(weight, now)
-        while wait_s > 0:
-            await self._sleep(wait_s)
-            # The host may have asked for patience in the meantime.
-            wait_s = host.held_until - self._clock()
-            if self._clock() + wait_s > deadline:
-                raise ExchangeFailed(
-                    f"{name} asked us to wait {wait_s:.0f} s.", retry_after_s=wait_s
-                )
-
-    async def _once(self, request: httpx.Request) -> Answer:
-        response = await self._client.send(request, stream=True)
+        host.quota.take(weight, now)
         try:
-            if response.is_redirect:
-                raise ExchangeFailed(f"{request.url.host} redirects, which is not followed.")
-            body = bytearray()
-            async for part in response.aiter_bytes():
-                body += part
-                if len(body) > BODY_BYTES_MAX:
+            while wait_s > 0:
+                await self._sleep(wait_s)
+                # The host may have asked for patience in the meantime.
+                wait_s = host.held_until - self._clock()
+                if self._clock() + wait_s > deadline:
                     raise ExchangeFailed(
-                        f"{request.url.host} answered with more than {BODY_BYTES_MAX} bytes."
+                        f"{name} asked us to wait {wait_s:.0f} s.", retry_after_s=wait_s
                     )
-            return Answer(response.status_code, response.headers, bytes(body))
-        finally:
-            await response.aclose()
+        except BaseException:
+            host.quota.give_back(weight)  # the request was never sent
+            raise
+
+    async def _once(self, request: httpx.Request, total_s: float, bytes_max: int) -> Answer:
+        host = request.url.host
+        try:
+            answer = await self._wire.answer(request, bytes_max=bytes_max, total_s=total_s)
+        except BodyTooLarge:
+            raise ExchangeFailed(f"{host} answered with more than {bytes_max} bytes.") from None
+        if 300 <= answer.status < 400 and "location" in answer.headers:
+            raise ExchangeFailed(f"{host} redirects, which is not followed.")
+        return answer
 
     def _hold(self, name: str, answer: Answer) -> None:
         if answer.status in HOLD_S:

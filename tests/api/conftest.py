@@ -1,5 +1,7 @@
 """The API over real accounts on SQLite, with a clock that only moves when a test says so."""
 
+import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,14 +19,23 @@ from onebook.api import (
 )
 from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
-from onebook.model import Tier
+from onebook.model import DAY_MS, Tier
+from onebook.simulator.bybit_account import (
+    Account,
+    History,
+    SimulatedBybit,
+    SimulatedKey,
+    SimulatedTransport,
+)
 from onebook.store import Change, Store
+from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import Bybit
-from onebook.transactions.credentials import MasterKeys, Vault
+from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.service import Transactions
 
 NOW_MS = 1_763_676_000_123  # 2025-11-20T22:00:00.123Z
 PEPPER = b"p" * 32
+MASTER_KEY = b64encode(b"m" * 32).decode()
 CALLER = "203.0.113.9"
 
 BYBIT_TYPES = (
@@ -67,6 +78,10 @@ class Clock:
         self.ms += ms
 
 
+KEY = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
+WRONG_KEY = SimulatedKey("other00000000000000", "mysecret0000000000000000000000000000")
+
+
 @dataclass
 class World:
     """One node's API and what a test turns in it."""
@@ -76,6 +91,7 @@ class World:
     accounts: Accounts
     admin: Admin
     transactions: Transactions
+    exchange: SimulatedBybit
     health: HealthFacts = field(default_factory=lambda: HealthFacts(ready=True, active_exchanges=6))
 
     def services(self, settings: ApiSettings | None = None) -> Services:
@@ -108,13 +124,35 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 def make_world(store: Store) -> World:
     clock = Clock()
     accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
-    return World(clock, store, accounts, Admin(store, PEPPER), make_transactions(store))
+
+    async def sleep(seconds: float) -> None:
+        clock.pass_ms(round(seconds * 1_000))
+        await asyncio.sleep(0)
+
+    account = Account(History(NOW_MS - DAY_MS, NOW_MS, executions=1))
+    exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
+    transactions = make_transactions(
+        store, clocks.Clock(clock.now_ms, clock.now_s, sleep), SimulatedTransport(exchange)
+    )
+    return World(clock, store, accounts, Admin(store, PEPPER), transactions, exchange)
 
 
-def make_transactions(store: Store) -> Transactions:
-    """Bybit without credentials: nothing here asks it."""
-    vault = Vault(store, MasterKeys(None))
-    return Transactions([Bybit()], vault, cursor_secret=b"c" * 32)
+def make_transactions(
+    store: Store,
+    clock: clocks.Clock = clocks.REAL,
+    transport: SimulatedTransport | None = None,
+) -> Transactions:
+    """The transaction service with Bybit, which is simulated where there is a transport."""
+    vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
+    adapter = Bybit(clock=clock, transport=transport)
+    return Transactions([adapter], vault, cursor_secret=b"c" * 32, clock=clock)
+
+
+async def give_credentials(world: World, key: SimulatedKey = KEY) -> None:
+    """What an operator does with `onebook credentials set`."""
+    vault = Vault(world.store, MasterKeys(None, value=MASTER_KEY))
+    credentials = Credentials(key.api_key, key.secret)
+    await vault.put("bybit", "mainnet", credentials, now_ms=world.clock.ms)
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 """What holds for every answer: sizes, headers, errors in our words, no trace, nothing leaked."""
 
+import asyncio
+import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +13,7 @@ from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel, ConfigDict
 
 from api.conftest import World, bearer, client_of
+from api.sockets import serving
 from api.test_sessions import is_problem
 from onebook.api import create_app
 from onebook.api.context import Caller, read_body
@@ -40,9 +44,62 @@ async def test_https_answers_ask_to_stay_with_https(app: FastAPI) -> None:
     assert headers["strict-transport-security"].startswith("max-age=")
 
 
-@pytest.mark.parametrize("path", ["/nope", "/api/v2/health", "/api/v1/exchanges/", "/docs/x", "//"])
+@pytest.mark.parametrize(
+    "path", ["/nope", "/api/v2/health", "/api/v1/exchanges//", "/docs/x", "//"]
+)
 async def test_404_not_found(client: httpx.AsyncClient, path: str) -> None:
     is_problem(await client.get(path), 404, "not_found")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/exchanges", "/api/v1/health", "/livez", "/metrics"])
+async def test_one_trailing_slash_is_ignored_everywhere(
+    client: httpx.AsyncClient, path: str
+) -> None:
+    assert (await client.get(path + "/")).status_code == (await client.get(path)).status_code == 200
+    posted = await client.post("/api/v1/transactions/")
+    is_problem(posted, 401, "missing_authorization")
+    assert posted.json()["success"] is False
+
+
+async def test_426_the_websocket_s_address_without_an_upgrade(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/v1/ws")
+    is_problem(answer, 426, "upgrade_required")
+    assert answer.headers["upgrade"] == "websocket"
+    assert answer.headers["sec-websocket-version"] == "13"
+
+
+@pytest.mark.parametrize("secret", ["ob_live_" + "aB3" * 16 + "z", "obs_" + "aB3" * 14 + "z"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"exchange": "SECRET"},
+        {"exchange": "bybit", "SECRET": 1},
+        {"exchange": "bybit", "transaction_types": ["SECRET"]},
+        {"exchange": "bybit", "cursor": "SECRET"},
+        {"exchange": "bybit", "limit": "SECRET"},
+        {"exchange": {"SECRET": 1}},
+    ],
+)
+async def test_keys_and_tokens_are_never_repeated(
+    client: httpx.AsyncClient, key: str, body: dict[str, Any], secret: str
+) -> None:
+    content = json.dumps(body).replace("SECRET", secret)
+    headers = await bearer(client, key)
+    for path in sorted(SUCCESS_FALSE_PATHS):
+        answer = await client.post(path, content=content, headers=headers)
+        assert answer.status_code == 400
+        assert secret[8:] not in answer.text
+        assert secret[8:].lower() not in answer.text
+
+
+async def test_times_in_every_body_are_iso_8601_with_milliseconds(
+    client: httpx.AsyncClient, key: str
+) -> None:
+    session = await bearer(client, key)
+    for path in (*EVERY_PATH, f"/api/v1/data-usage/{key}", "/api/v1/ws"):
+        answer = await client.get(path, headers=session)
+        for found in re.findall(r"\d{4}-\d\d-\d\dT[^\"]*", answer.text):
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found), path
 
 
 @pytest.mark.parametrize(
@@ -97,6 +154,22 @@ async def test_413_a_streamed_body_stops_where_it_is_too_large(client: httpx.Asy
 
     answer = await client.post("/api/v1/authenticate", content=endless())
     is_problem(answer, 413, "request_too_large")
+
+
+async def test_chunked_with_a_content_length_is_refused_and_closes(app: FastAPI) -> None:
+    """What follows could be a smuggled request: it is not answered."""
+    async with serving(app) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(
+            b"POST /api/v1/authenticate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+            b"Content-Length: 5\r\n\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in answer.lower()
+    assert answer.count(b"HTTP/1.1") == 1
 
 
 @pytest.fixture
@@ -261,14 +334,14 @@ async def test_errors_of_the_transaction_endpoints_add_success_false(
         (b"", "The body is not JSON."),
         (b"{", "The body is not JSON."),
         (b"\xff", "The body is not JSON."),
-        (b'{"name": NaN}', "Field name: Input should be a valid string."),
+        (b'{"name": NaN}', "Field name must be text."),
         (b"[]", "The body must be a JSON object."),
         (b"{}", "Field name is required."),
         (b'{"name": "a", "more": 1}', "There is no field more."),
-        (b'{"name": "a", "count": "1"}', "Field count: Input should be a valid integer."),
-        (b'{"name": "a", "count": 1.5}', "Field count: Input should be a valid integer."),
-        (b'{"name": "a", "flag": "true"}', "Field flag: Input should be a valid boolean."),
-        (b'{"name": "a", "flag": 1}', "Field flag: Input should be a valid boolean."),
+        (b'{"name": "a", "count": "1"}', "Field count must be a whole number."),
+        (b'{"name": "a", "count": 1.5}', "Field count must be a whole number."),
+        (b'{"name": "a", "flag": "true"}', "Field flag must be true or false."),
+        (b'{"name": "a", "flag": 1}', "Field flag must be true or false."),
     ],
 )
 async def test_400_invalid_request_names_the_field(
@@ -306,5 +379,14 @@ async def test_cors_admits_the_origins_of_the_settings(world: World) -> None:
         asked = ORIGIN | {"Access-Control-Request-Method": "POST"}
         preflight = await client.options("/api/v1/authenticate", headers=asked)
         assert preflight.status_code == 200
+        for header, value in (
+            ("Origin", "https://evil.example"),
+            ("Access-Control-Request-Method", "DELETE"),
+            ("Access-Control-Request-Headers", "X-Secret"),
+        ):
+            refused = await client.options("/api/v1/authenticate", headers=asked | {header: value})
+            is_problem(refused, 403, "origin_not_allowed")
+            assert header.rpartition("-")[2].lower().rstrip("s") in refused.json()["message"]
+            assert "Origin" in refused.headers["vary"]
         foreign = await client.get("/api/v1/", headers={"Origin": "https://evil.example"})
         assert "access-control-allow-origin" not in foreign.headers

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from api.conftest import BYBIT_TYPES, UNIFIED_TYPES, World
+from api.conftest import BYBIT_TYPES, UNIFIED_TYPES, WRONG_KEY, World, give_credentials
 from api.test_sessions import is_problem
 
 
@@ -22,7 +22,35 @@ async def test_4_exchanges_is_one_entry_bybit(client: httpx.AsyncClient) -> None
     ]
 
 
-async def test_5_credentials_are_internal_and_none_is_asked_for(client: httpx.AsyncClient) -> None:
+async def test_5_without_credentials_none_are_claimed(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/v1/exchanges/credentials")
+    assert answer.json() == {
+        "exchanges_with_internal_credentials": [],
+        "exchanges_requiring_user_credentials": [],
+        "details": {
+            "bybit": {
+                "has_internal_credentials": False,
+                "requires_user_credentials": False,
+                "can_use_without_api_keys": False,
+                "testnet_available": False,
+            }
+        },
+    }
+
+
+async def test_5_credentials_that_are_refused_are_there_and_of_no_use(
+    world: World, client: httpx.AsyncClient
+) -> None:
+    await give_credentials(world, WRONG_KEY)
+    assert (await world.transactions.validate("bybit", testnet=False)).info is None
+    facts = (await client.get("/api/v1/exchanges/credentials")).json()["details"]["bybit"]
+    assert (facts["has_internal_credentials"], facts["can_use_without_api_keys"]) == (True, False)
+
+
+async def test_5_credentials_are_internal_and_none_is_asked_for(
+    world: World, client: httpx.AsyncClient
+) -> None:
+    await give_credentials(world)
     answer = await client.get("/api/v1/exchanges/credentials")
     assert answer.json() == {
         "exchanges_with_internal_credentials": ["bybit"],

@@ -1,12 +1,17 @@
 """Endpoints 1 and 2, and every way an Authorization header can be wrong."""
 
+import asyncio
 import re
+from collections import Counter
 from uuid import UUID
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from api.conftest import NOW_MS, Issue, World, bearer, client_of
+from api.sockets import serving
+from onebook.accounts.keys import new_key
 from onebook.model import DAY_MS, Tier
 
 AUTHENTICATE = "/api/v1/authenticate"
@@ -136,7 +141,9 @@ async def test_2_a_new_session_ends_no_older_one(client: httpx.AsyncClient, key:
 
 
 async def test_2_no_header_is_missing_authorization(client: httpx.AsyncClient) -> None:
-    is_problem(await client.get(STATUS), 401, "missing_authorization")
+    answer = await client.get(STATUS)
+    is_problem(answer, 401, "missing_authorization")
+    assert answer.json()["authenticated"] is False
 
 
 async def test_2_an_expired_session_says_so_to_the_millisecond(
@@ -158,9 +165,13 @@ async def test_2_a_session_of_a_suspended_key_is_api_key_disabled(
 ) -> None:
     headers = await bearer(client, key)
     await world.move_key(key, "suspend")
-    is_problem(await client.get(STATUS, headers=headers), 401, "api_key_disabled")
+    answer = await client.get(STATUS, headers=headers)
+    is_problem(answer, 401, "api_key_disabled")
+    assert answer.json()["authenticated"] is False
     await world.move_key(key, "resume")
-    assert (await client.get(STATUS, headers=headers)).status_code == 200
+    answer = await client.get(STATUS, headers=headers)
+    assert (answer.status_code, answer.json()["authenticated"]) == (401, False)
+    assert (await client.get(STATUS, headers=await bearer(client, key))).status_code == 200
 
 
 T = "obs_" + "a" * 43  # the shape of a token, and nobody's
@@ -227,3 +238,26 @@ async def test_two_headers_are_no_session_even_if_one_is_right(
         headers = [("Authorization", value) for value in pair]
         answer = await client.get(STATUS, headers=headers)
         assert (answer.status_code, answer.json()["authenticated"]) == (401, False)
+
+
+async def test_1_sixty_wrong_keys_at_one_moment_get_10_verdicts_over_real_sockets(
+    app: FastAPI,
+) -> None:
+    limits = httpx.Limits(max_connections=60)
+    async with serving(app) as url, httpx.AsyncClient(base_url=url, limits=limits) as client:
+        asked = [client.post(AUTHENTICATE, json={"api_key": new_key()}) for _ in range(60)]
+        answers = await asyncio.gather(*asked)
+    assert Counter(answer.status_code for answer in answers) == {401: 10, 429: 50}
+    for answer in answers:
+        if answer.status_code == 429:
+            assert int(answer.headers["retry-after"]) >= 1
+            assert answer.headers["ratelimit-policy"] == '"failures";q=10;w=60'
+            assert answer.headers["x-ratelimit-remaining"] == "0"
+
+
+async def test_1_a_suspended_key_uses_up_no_failed_attempts(
+    world: World, client: httpx.AsyncClient, key: str
+) -> None:
+    await world.move_key(key, "suspend")
+    for _ in range(20):
+        is_problem(await client.post(AUTHENTICATE, json={"api_key": key}), 401, "api_key_disabled")

@@ -5,10 +5,11 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from api.conftest import World, bearer, client_of
+from api.conftest import WRONG_KEY, World, bearer, client_of, give_credentials
 from onebook import __version__
 from onebook.api import HealthFacts, create_app
 from onebook.config import ApiSettings
+from onebook.errors import ExchangeFailed
 from onebook.model import Tier
 
 
@@ -16,8 +17,8 @@ async def test_8_health_is_the_union_of_both_documented_shapes(client: httpx.Asy
     answer = await client.get("/api/v1/health")
     assert answer.json() == {
         "status": "healthy",
-        "unified_api": "operational",
-        "available_exchanges": ["bybit"],
+        "unified_api": "unavailable",
+        "available_exchanges": [],
         "supported_exchanges": 1,
         "timestamp": "2025-11-20T22:00:00.123Z",
         "websocket_endpoint": "/api/v1/ws",
@@ -36,6 +37,7 @@ async def test_8_health_is_the_union_of_both_documented_shapes(client: httpx.Asy
         (HealthFacts(ready=True, draining=True), "draining", "operational", 503),
         (HealthFacts(ready=False, draining=True), "draining", "unavailable", 503),
     ],
+    ids=["well", "an exchange away", "no database", "draining", "draining without database"],
 )
 async def test_8_health_and_readiness_in_every_state(
     world: World,
@@ -46,13 +48,59 @@ async def test_8_health_and_readiness_in_every_state(
     ready: int,
 ) -> None:
     world.health = facts
+    await give_credentials(world)
     body = (await client.get("/api/v1/health")).json()
     assert (body["status"], body["unified_api"]) == (status, unified)
     answer = await client.get("/readyz")
     assert answer.status_code == ready
     assert answer.json()["ready"] is (ready == 200)
+    assert answer.json()["status"] == status
     assert set(facts.problems) <= set(answer.json()["problems"])
     assert (await client.get("/livez")).status_code == 200
+
+
+async def test_8_without_credentials_the_transaction_interface_is_unavailable(
+    world: World, client: httpx.AsyncClient
+) -> None:
+    """That none were set is the operator's choice: it degrades nothing."""
+    body = (await client.get("/api/v1/health")).json()
+    assert (body["status"], body["unified_api"], body["available_exchanges"]) == (
+        "healthy",
+        "unavailable",
+        [],
+    )
+    await give_credentials(world)
+    world.clock.pass_ms(5_000)
+    body = (await client.get("/api/v1/health")).json()
+    assert (body["status"], body["unified_api"], body["available_exchanges"]) == (
+        "healthy",
+        "operational",
+        ["bybit"],
+    )
+
+
+async def test_8_an_exchange_that_refuses_or_does_not_answer_degrades_the_service(
+    world: World, client: httpx.AsyncClient
+) -> None:
+    async def degraded(sentence: str) -> bool:
+        body = (await client.get("/api/v1/health")).json()
+        ready = (await client.get("/readyz")).json()
+        assert (ready["ready"], ready["status"]) == (True, body["status"])
+        assert not ready["problems"] or sentence in ready["problems"][0]
+        return (body["status"], body["unified_api"]) == ("degraded", "unavailable")
+
+    await give_credentials(world, WRONG_KEY)
+    assert (await world.transactions.validate("bybit", testnet=False)).info is None
+    assert await degraded("refused the credentials")
+    await give_credentials(world)
+    world.exchange.faults.rate, world.exchange.faults.kinds = 1.0, ("reset",)
+    with pytest.raises(ExchangeFailed):
+        await world.transactions.validate("bybit", testnet=False)
+    assert await degraded("could not be reached")
+    world.exchange.faults.rate = 0.0
+    world.clock.pass_ms(600_000)
+    assert (await world.transactions.validate("bybit", testnet=False)).info is not None
+    assert not await degraded("")
 
 
 @pytest.mark.parametrize("path", ["/api/v1/", "/api/v1"])
@@ -66,7 +114,7 @@ async def test_9_root_says_the_message_is_the_way_and_the_query_key_the_older_on
     assert body["authentication"]["method"] == "API key"
     assert '{"type": "authenticate"' in body["authentication"]["parameter"]
     assert "older" in body["authentication"]["parameter"]
-    assert body["connection_example"] == "ws://books.example/api/v1/ws"
+    assert body["connection_example"] == "ws://books.example/api/v1/ws?api_key=YOUR_API_KEY"
     assert body["features"]
     assert all(isinstance(feature, str) for feature in body["features"])
 
@@ -92,7 +140,7 @@ async def test_9_a_host_header_comes_back_only_if_it_looks_like_one(
     client: httpx.AsyncClient, host: str, shown: str
 ) -> None:
     body = (await client.get("/api/v1/", headers={"Host": host})).json()
-    assert body["connection_example"] == shown
+    assert body["connection_example"] == shown + "?api_key=YOUR_API_KEY"
 
 
 async def test_metrics_know_routes_by_their_template(client: httpx.AsyncClient) -> None:

@@ -36,7 +36,10 @@ def test_a_bad_file_is_one_clear_line_and_status_2(tmp_path):
     file.write_text("[gateway]\nsubscriptions = 9\n")
     answer = run("check", str(file))
     assert answer.exit_code == 2
-    assert answer.output.startswith("error: There is no setting gateway.subscriptions.")
+    assert answer.output.startswith(
+        f"error: {file}: There is no setting gateway.subscriptions. "
+        "Did you mean gateway.subscriptions_max?"
+    )
 
 
 def test_doc_explains_every_setting_with_its_variable():

@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+import re
 import threading
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from onebook.cli.exchanges import check_list
 from onebook.cli.main import app
+from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
+from onebook.rest import Rest
 from onebook.simulator.server import SimulatedExchanges
 
 
@@ -47,10 +52,43 @@ def test_list_names_every_exchange():
     assert {row["name"] for row in json.loads(run("list", "--json").output)} == set(EXCHANGES)
 
 
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_show_has_the_facts_and_the_evidence(name):
+    text = run("show", name).output
+    assert EXCHANGES[name].ws_url in text
+    assert f"{EXCHANGES[name].limits.messages[0].count:,} in " in text
+    assert "https://" in text.partition("Page")[2], "it names the exchange's page"
+
+
+def test_show_takes_former_names_and_refuses_others():
+    assert "480 in 1 h" in run("show", "okex").output
+    unknown = run("show", "mtgox")
+    assert (unknown.exit_code, "There is no exchange 'mtgox'" in unknown.output) == (2, True)
+
+
+def test_list_has_the_limits_that_silence_is_judged_by():
+    rows = {line.split()[0]: line for line in run("list").output.splitlines()}
+    assert re.search(r" 100 +checksum +5 s +600 s +yes +wss://ws.kraken.com", rows["kraken"])
+    assert re.search(r" all +numbers +none +600 s +yes +wss://", rows["binance"])
+    facts = {row["name"]: row for row in json.loads(run("list", "--json").output)}
+    assert (facts["okx"]["heartbeat_s"], facts["okx"]["quiet_s"]) == (None, 130.0)
+
+
+async def test_check_counts_the_pairs_of_every_page():
+    async with SimulatedExchanges(["okx"], rate_hz=0) as simulated, Rest() as rest:
+        one_page = simulated.exchanges()["okx"]
+        path = one_page.instruments_path
+        pages = replace(one_page, next_page=lambda bodies: path if len(bodies) < 3 else None)
+        counted = [
+            (await check_list(rest, each, FeedSettings())).pairs for each in (one_page, pages)
+        ]
+    assert counted == [7, 21]
+
+
 def test_check_says_who_answers_and_who_does_not(settings):
     answer = run("check", "--config", settings)
     assert answer.exit_code == 1
-    assert "answers" in answer.output
+    assert re.search(r"^okx .* none$", answer.output, re.MULTILINE)
     assert "answered 400" in answer.output
 
 

@@ -4,16 +4,18 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import typer
 from click.testing import Result
+from rich.console import Console
 from typer.testing import CliRunner
 
 from onebook.accounts.keys import well_formed
 from onebook.accounts.periods import period_at
-from onebook.cli import operator
+from onebook.cli import common, operator
 from onebook.cli.accounts import accounts_app
 from onebook.cli.db import db_app
 from onebook.cli.keys import keys_app
@@ -37,7 +39,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ONEBOOK_STORE__URL", f"sqlite:///{tmp_path}/onebook.db")
     monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", str(tmp_path / "pepper"))
-    monkeypatch.setattr(operator.console, "_width", 200)
 
     def invoke(*words: str) -> Result:
         return CliRunner().invoke(app, words)
@@ -174,7 +175,7 @@ def test_a_database_that_does_not_answer_is_one_clear_line(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONEBOOK_STORE__URL", "postgresql://nobody@127.0.0.1:1/none")
-    refused(run("keys", "list"), "does not answer")
+    refused(run("keys", "list"), "PostgreSQL at 127.0.0.1:1 refuses connections")
 
 
 def test_a_foreign_pepper_is_refused_before_a_key_is_made(
@@ -225,3 +226,55 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
 def test_a_user_without_a_name_signs_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator.os, "getuid", lambda: 4_000_000_000)
     assert operator.change("").by == "4000000000"
+
+
+@pytest.mark.parametrize("columns", ["20", "80", "200"])
+def test_a_pipe_gets_every_id_whole(
+    run: Run, key: dict[str, str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    header, row = run("keys", "list").stdout.splitlines()
+    assert row.split()[:2] == [key["key_id"], key["prefix"]]
+    assert header.split()[:2] == ["key_id", "prefix"]
+    accounts = run("accounts", "list").stdout.splitlines()
+    assert accounts[0].startswith("account_id")
+
+
+def test_tables_and_json_use_the_same_names(run: Run, key: dict[str, str]) -> None:
+    (row,) = json.loads(run("keys", "list", "--json").stdout)
+    fields = {name.removesuffix("_ms") for name in row}
+    assert set(run("keys", "list").stdout.splitlines()[0].split()) <= fields
+    (account,) = json.loads(run("accounts", "list", "--json").stdout)
+    fields = {name.removesuffix("_ms") for name in account}
+    assert set(run("accounts", "list").stdout.splitlines()[0].split()) <= fields
+
+
+@pytest.mark.parametrize("width", [10, 40, 80])
+def test_a_narrow_terminal_gets_blocks_with_whole_ids(
+    run: Run, key: dict[str, str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(
+        common, "console", Console(force_terminal=True, width=width, file=(out := StringIO()))
+    )
+    assert run("keys", "list").exit_code == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert re.search(rf"^key_id +{key['key_id']}$", text, re.MULTILINE)
+
+
+def test_usage_has_the_names_of_its_json_and_is_never_cut(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "a" * 60
+    run("accounts", "create", name)
+    made = json.loads(run("keys", "create", name, "--json").stdout)
+    report = json.loads(run("usage", made["key_id"], "--json").stdout)
+    out = StringIO()
+    narrow = Console(force_terminal=True, width=20, file=out)
+    monkeypatch.setattr(common, "console", narrow)
+    monkeypatch.setattr("onebook.cli.usage.console", narrow)
+    assert run("usage", made["key_id"]).exit_code == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+    assert re.search(rf"^username +{name}$", text, re.MULTILINE)
+    shown = {line.split()[0] for line in text.splitlines() if line[:1].isalpha()}
+    names = {*report, *report["billing_period"], *report["status"]}
+    assert shown - names == {"used"}

@@ -47,6 +47,7 @@ async def test_the_normal_feeds_bring_every_replayed_book_to_life(samples: Path)
                     all_live.set()
 
             books.on_changed = changed
+            assert await catalogue.first_read()
             for name, symbol in wanted.items():
                 instrument = catalogue.instrument(name, symbol)
                 assert instrument is not None

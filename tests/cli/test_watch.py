@@ -1,27 +1,37 @@
 """The live ladder: what is drawn, and what is said when it cannot be."""
 
 import asyncio
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
 import threading
 from decimal import Decimal
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 from websockets.asyncio.server import serve
 
+from onebook.cli.ladder import Ladder, rows
 from onebook.cli.main import app
-from onebook.cli.watch import ladder, rows
-from onebook.client import Level, View
+from onebook.client import Level, Problem, View
 
+ONEBOOK = (sys.executable, "-m", "onebook")
+PATIENCE_S = 30.0
 STATS = {"spread": Decimal("0.5"), "mid_price": Decimal("100.25"), "crossed": False}
 
 
-def drawn(view, count=5):
-    console = Console(width=100, color_system=None)
-    with console.capture() as captured:
-        console.print(ladder(view, count))
-    return captured.get().splitlines()
+NAMES = ("binance", "bybit", "coinbase", "kraken", "okx", "poloniex")
+WIDTHS = (60, 80, 100, 200)
+
+
+def drawn(view, count=5, width=None):
+    return [line.plain for line in Ladder(width).lines(view, count)]
 
 
 def level(price, **amounts):
@@ -44,23 +54,83 @@ def view():
     )
 
 
+@pytest.fixture
+def wide():
+    """A view with long numbers and every exchange at the best level."""
+    everywhere = {name: f"1{number}.12345678" for number, name in enumerate(NAMES)}
+    return View(
+        "BTC/USDT",
+        live=True,
+        bids=[level("97310.45", **everywhere), level("97310", okx="0.00000001")],
+        asks=[level("97310.5", kraken="4"), level("97311.123456", okx="12345")],
+        market_stats={
+            "spread": Decimal("0.05"), "mid_price": Decimal("97310.475"), "crossed": False,
+        },
+        stale_exchanges=["bybit", "coinbase", "kraken", "poloniex", "binance", "okx", "gate"],
+        timestamp="2026-11-20T10:11:12.345678Z",
+        update_number=7,
+    )  # fmt: skip
+
+
 def test_asks_stand_above_bids_with_the_best_in_the_middle(view):
-    lines = drawn(view)
-    prices = [line.split()[0] for line in lines[2:]]
+    prices = [line.split()[0] for line in drawn(view)[2:]]
     assert prices == ["101", "100.5", "100.25", "100", "99"]
 
 
-def test_a_level_says_who_stands_there_and_with_how_much(view):
-    assert "okx 1.25 kraken 0.75" in drawn(view)[5]
+def test_a_level_lists_its_exchanges_with_their_amounts(view):
+    assert "okx 1.25  kraken 0.75" in drawn(view)[5]
 
 
-def test_amounts_are_never_cut(view):
-    assert "0.00000001" in drawn(view)[2]
+@pytest.mark.parametrize("width", [*WIDTHS, 32, None])
+def test_no_price_or_amount_is_cut_and_no_line_is_too_long(wide, width):
+    lines = drawn(wide, width=width)
+    for each in (*wide.bids, *wide.asks):
+        shown = [f"{each.price:f}", f"{each.amount:f}"]
+        assert any(line.split()[:2] == shown for line in lines)
+    assert not any("…" in line for line in lines)
+    if width is not None:
+        assert max(map(len, lines)) <= width
+    assert " ".join(lines).count("gate") == 1
+
+
+@pytest.mark.parametrize("width", [*WIDTHS, None])
+def test_decimal_points_stand_under_each_other(wide, width):
+    numbers = [line for line in drawn(wide, width=width) if line[:1].isdigit()]
+    assert len(numbers) == 5
+    assert {line.index(".") for line in numbers if "." in line.split()[0]} == {5}
+    amounts = [line for line in numbers if "spread" not in line and "." in line.split()[1]]
+    assert len({line.index(".", 13) for line in amounts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("width", "attribution", "bars"),
+    [
+        (None, "binance 10.12345678  bybit 11.12345678", False),
+        (200, "binance 10.12345678  bybit 11.12345678", True),
+        (100, "binance bybit coinbase kraken okx poloniex", True),
+        (80, "BIN BYB COI KRA OKX POL", True),
+        (60, None, True),
+        (30, None, False),
+    ],
+)
+def test_what_does_not_fit_is_left_out_column_by_column(wide, width, attribution, bars):
+    text = "\n".join(drawn(wide, width=width))
+    assert ("█" in text) == bars
+    assert ("exchanges" in text) == (attribution is not None)
+    assert attribution is None or attribution in text
+
+
+def test_columns_do_not_move_when_numbers_get_shorter(wide, view):
+    ladder = Ladder(80)
+    before = ladder.lines(wide, 5)[2].plain
+    wide.asks, wide.bids = view.asks, view.bids
+    assert "amount" in before
+    assert ladder.lines(wide, 5)[2].plain == before
 
 
 def test_exchanges_that_are_not_live_are_named(view):
     view.stale_exchanges = ["bybit"]
-    assert "not live: bybit" in drawn(view)[0]
+    assert drawn(view)[1] == "not live: bybit"
 
 
 def test_a_crossed_book_says_so(view):
@@ -68,17 +138,29 @@ def test_a_crossed_book_says_so(view):
     assert any("crossed" in line for line in drawn(view))
 
 
-def test_a_lost_connection_is_said_and_nothing_old_is_drawn(view):
-    view.lose()
-    lines = drawn(view)
-    assert "not live" in lines[0]
-    assert not any("100" in line for line in lines[1:])
+def test_a_lost_connection_is_said_with_its_cause_and_nothing_old_is_drawn(view):
+    view.lose(Problem("unreachable", "Nothing listens there.", 1.5))
+    assert drawn(view) == [
+        "BTC/USDT",
+        "not live: Nothing listens there. Next attempt in 1.5 s.",
+    ]
 
 
-def test_the_ladder_fits_the_screen():
-    assert rows(50, 28) == 10
-    assert rows(5, 60) == 5
-    assert rows(5, 1) == 1
+@pytest.mark.parametrize("height", [15, 24, 40, 60])
+def test_the_ladder_fills_the_screen_and_fits_it(view, height):
+    view.bids = [level(str(100 - number), okx="1") for number in range(200)]
+    view.asks = [level(str(101 + number), okx="1") for number in range(200)]
+    view.stale_exchanges = ["bybit"]
+    lines = drawn(view, rows(height), width=80)
+    assert height - 2 <= len(lines) < height
+
+
+def test_a_tiny_screen_shows_the_best_level():
+    assert rows(1) == 1
+
+
+def only_root(connection, request):
+    return None if request.path == "/" else connection.respond(404, "There is nothing here.")
 
 
 class Scripted(threading.Thread):
@@ -95,7 +177,7 @@ class Scripted(threading.Thread):
         asyncio.run(self._serve())
 
     async def _serve(self):
-        async with serve(self._talk, "127.0.0.1", 0) as server:
+        async with serve(self._talk, "127.0.0.1", 0, process_request=only_root) as server:
             self.port = server.sockets[0].getsockname()[1]
             self.ready.set()
             await asyncio.to_thread(self.stop.wait)
@@ -115,9 +197,34 @@ class Scripted(threading.Thread):
         self.stop.set()
         self.join()
 
-    def watch(self, *words):
+    def words(self, *words):
         url = f"ws://127.0.0.1:{self.port}/"
-        return CliRunner().invoke(app, ["watch", "btc/usdt", "--key", "k", "--url", url, *words])
+        return ["watch", "btc/usdt", "--key", "k", "--url", url, *words]
+
+    def watch(self, *words):
+        return CliRunner().invoke(app, self.words(*words))
+
+
+def in_terminal(words, *, columns, rows):
+    """Run a command in a pseudo-terminal to its end; the answer is its status and its output."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    environment = {"PATH": os.environ["PATH"], "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        [*ONEBOOK, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    found = b""
+    try:
+        while data := os.read(ours, 65_536):
+            found += data
+    except OSError:  # Linux: the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    status = process.wait(PATIENCE_S)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", found.decode().replace("\r\n", "\n"))
+    return status, plain
 
 
 UPDATE = {
@@ -134,10 +241,56 @@ def test_watch_subscribes_as_asked_and_ends_after_so_many_updates():
         answer = server.watch("--updates", "2", "-e", "okx, kraken", "--group", "10")
     assert answer.exit_code == 0
     assert server.heard[1] == {
-        "type": "subscribe_aggregated", "symbol": "BTC/USDT", "exchanges": ["okx", "kraken"],
-        "depth": 10, "split": True, "mode": "delta", "group": "10",
+        "type": "subscribe_aggregated", "symbol": "BTC/USDT", "id": "BTC/USDT",
+        "exchanges": ["okx", "kraken"], "depth": 10, "split": True, "mode": "delta", "group": "10",
     }  # fmt: skip
     assert "100" in answer.output
+
+
+def test_a_pipe_gets_every_update_as_plain_lines():
+    with Scripted(UPDATE, {**UPDATE, "update_number": 2}) as server:
+        answer = server.watch("--updates", "2")
+    assert answer.exit_code == 0
+    assert answer.stdout.count("BTC/USDT  update") == 2
+    assert "\x1b" not in answer.stdout
+
+
+def test_a_terminal_shows_the_ladder_in_its_size_and_leaves_the_last_one():
+    """Over a real pseudo-terminal of 80 columns and 24 rows."""
+    with Scripted(UPDATE) as server:
+        status, text = in_terminal(server.words("--updates", "1"), columns=80, rows=24)
+    assert status == 0
+    assert server.heard[1]["depth"] == rows(24)
+    assert re.search(r"^100 +1 +█+ *$", text.rpartition("\x1b")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://127.0.0.1:1/", "starts with ws:// or wss://"),
+        ("ws://127.0.0.1:{port}/wrong", "answers HTTP 404"),
+    ],
+)
+def test_what_cannot_get_better_is_one_line_and_status_2(url, message):
+    with Scripted() as server:
+        words = ["watch", "BTC/USDT", "--key", "k", "--url", url.format(port=server.port)]
+        answer = CliRunner().invoke(app, words)
+    assert answer.exit_code == 2
+    assert answer.stderr.startswith("error: ")
+    assert message in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_dead_port_is_said_at_once_on_standard_error():
+    words = ["watch", "BTC/USDT", "--key", "k", "--url", "ws://127.0.0.1:1/"]
+    with subprocess.Popen(
+        [*ONEBOOK, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            line = process.stderr.readline()
+        finally:
+            process.kill()
+    assert line.startswith("BTC/USDT is not live: Nothing listens at 127.0.0.1:1. Next attempt in")
 
 
 def test_a_refusal_is_one_clear_line_and_status_2():

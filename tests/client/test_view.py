@@ -4,7 +4,7 @@ import json
 import zlib
 from decimal import Decimal
 
-from onebook.client.view import Level, View
+from onebook.client import Level, Problem, View
 
 
 def message(kind, number, bids, asks, **more):
@@ -67,7 +67,7 @@ def test_a_wrong_checksum_asks_for_a_resync():
     assert not opened().apply(delta(2, [[100, 2]], [], checksum=1))
 
 
-def test_object_levels_say_who_stands_there():
+def test_object_levels_have_their_attribution():
     view = View("BTC/USDT")
     level = {"price": 1.5, "amount": 3, "exchanges": ["a", "b"], "amounts": [1, 2]}
     assert view.apply(message("aggregated_orderbook_update", 1, [level], []))
@@ -93,6 +93,7 @@ def test_a_status_is_kept_by_exchange():
 
 def test_a_lost_connection_shows_nothing():
     view = opened()
-    view.lose()
+    view.lose(Problem("unreachable", "Nothing listens there."))
     assert not view.live
+    assert str(view.problem) == "Nothing listens there."
     assert (view.bids, view.asks) == ([], [])

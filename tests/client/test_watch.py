@@ -1,12 +1,22 @@
-"""The client's connection: the conversation, and what each close code makes it do."""
+"""The client's connection: the conversation, and what each close code and failure makes it do."""
 
+import asyncio
 import json
-from contextlib import aclosing
+import socket
+import ssl
+from contextlib import aclosing, asynccontextmanager
+from http import HTTPStatus
+from importlib import import_module
 
 import pytest
 from websockets.asyncio.server import serve
 
+from e2e.test_tls import Authority
 from onebook.client import Refused, watch
+from onebook.client.failures import BACKOFF_MAX_S, NO_CLOSE_FRAME, pause_s
+
+HOST = "127.0.0.1"
+PATIENCE_S = 30.0
 
 
 def update(number, price):
@@ -33,6 +43,8 @@ class Scripted:
                     self.heard.append(json.loads(await ws.recv()))
                 case int():
                     return await ws.close(step, "because")
+                case "stay":
+                    return await ws.wait_closed()
                 case _:
                     await ws.send(json.dumps(step))
 
@@ -56,8 +68,11 @@ async def test_it_authenticates_subscribes_and_yields_views():
     assert await seen(script, 2, depth=5) == [(True, 10), (True, 11)]
     assert script.heard == [
         {"type": "authenticate", "api_key": "the key"},
-        {"type": "subscribe_aggregated", "symbol": "BTC/USDT", "exchanges": "all", "depth": 5},
-    ]
+        {
+            "type": "subscribe_aggregated", "symbol": "BTC/USDT", "id": "BTC/USDT",
+            "exchanges": "all", "depth": 5,
+        },
+    ]  # fmt: skip
 
 
 async def test_a_lost_connection_empties_the_view_until_it_is_back():
@@ -68,8 +83,15 @@ async def test_a_lost_connection_empties_the_view_until_it_is_back():
 async def test_a_hole_in_the_deltas_is_answered_by_resync():
     hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
     script = Scripted(["hear", "hear", update(1, 10), hole, "hear", update(4, 12), 1000])
-    assert await seen(script, 2) == [(True, 10), (True, 12)]
-    assert script.heard[-1] == {"type": "resync", "symbol": "BTC/USDT"}
+    assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
+    assert script.heard[-1] == {"type": "resync", "symbol": "BTC/USDT", "id": "BTC/USDT"}
+
+
+async def test_deltas_after_a_hole_are_left_out_until_the_full_book():
+    hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
+    script = Scripted(["hear", "hear", update(1, 10), hole, hole, "hear", update(4, 12), "stay"])
+    assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
+    assert [message["type"] for message in script.heard].count("resync") == 1
 
 
 async def test_4200_comes_back_at_the_time_the_service_named():
@@ -93,3 +115,162 @@ async def test_a_refusal_is_raised_with_its_sentence(kind):
     with pytest.raises(Refused, match="No exchange has it") as refused:
         await seen(Scripted(["hear", "hear", answer]))
     assert refused.value.code == "invalid_symbol"
+
+
+async def failure(url):
+    """The problem of the first view that is yielded, or the refusal."""
+    async with asyncio.timeout(PATIENCE_S), aclosing(watch(url, "key", ["BTC/USDT"])) as views:
+        async for view in views:
+            assert not view.live
+            return view.problem
+
+
+@asynccontextmanager
+async def answering(answer):
+    """A port that answers whatever is sent with these bytes and closes."""
+
+    async def accepted(reader, writer):
+        await reader.read(65_536)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(accepted, HOST, 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def http(status, *headers):
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "Content-Length: 0", *headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def test_a_dead_port_is_said_at_once_and_tried_again():
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        port = unused.getsockname()[1]
+        problem = await failure(f"ws://{HOST}:{port}/")
+    assert (problem.code, problem.message) == ("unreachable", f"Nothing listens at {HOST}:{port}.")
+
+
+async def test_an_unknown_host_is_said_and_tried_again():
+    problem = await failure("ws://onebook.invalid/")
+    assert problem.code == "unknown_host"
+    assert "onebook.invalid" in problem.message
+
+
+@pytest.mark.parametrize("status", [200, 301, 400, 401, 403, 404, 405, 426])
+async def test_a_wrong_path_is_final(status):
+    async with answering(http(status)) as port:
+        with pytest.raises(Refused, match=f"HTTP {status}.*check the path") as refused:
+            await failure(f"ws://{HOST}:{port}/api")
+    assert refused.value.code == f"http_{status}"
+
+
+async def test_a_full_node_is_tried_again_when_it_says():
+    async with answering(http(503, "Retry-After: 7")) as port:
+        problem = await failure(f"ws://{HOST}:{port}/")
+    assert problem.code == "http_503"
+    assert problem.retry_in_s >= 7
+
+
+async def test_a_peer_that_is_no_http_server_is_said_and_tried_again():
+    async with answering(b"") as port:
+        problem = await failure(f"ws://{HOST}:{port}/")
+    assert problem.code == "no_handshake"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "127.0.0.1:1", "ws://", "ws://a:port/"])
+async def test_a_wrong_address_is_refused_before_any_attempt(url):
+    with pytest.raises(Refused, match="ws:// or wss://") as refused:
+        await failure(url)
+    assert refused.value.code == "invalid_url"
+
+
+async def test_an_untrusted_certificate_is_final(tmp_path):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*Authority(tmp_path, "stranger").vouch())
+    async with serve(Scripted(["stay"]), HOST, 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(Refused, match=r"is not trusted.*SSL_CERT_FILE") as refused:
+            await failure(f"wss://{HOST}:{port}/")
+    assert refused.value.code == "untrusted_certificate"
+
+
+async def test_tls_to_a_port_without_tls_is_final():
+    async with answering(http(400)) as port:
+        with pytest.raises(Refused, match="does not speak TLS"):
+            await failure(f"wss://{HOST}:{port}/")
+
+
+async def test_another_protocol_is_final():
+    with pytest.raises(Refused, match="Onebook's protocol"):
+        await seen(Scripted([["no", "object"], "stay"]))
+
+
+def error(code, **more):
+    return {"type": "error", "error": code, "message": f"The service says {code}.", **more}
+
+
+async def test_an_error_about_a_symbol_is_raised_with_its_code():
+    limit = error("subscription_limit_exceeded", id="BTC/USDT")
+    with pytest.raises(Refused, match="subscription_limit") as refused:
+        await seen(Scripted(["hear", "hear", limit, "stay"]))
+    assert refused.value.code == "subscription_limit_exceeded"
+
+
+async def test_an_error_before_a_final_close_is_its_reason():
+    script = Scripted(["hear", "hear", error("connection_limit_exceeded"), 4004])
+    with pytest.raises(Refused) as refused:
+        await seen(script)
+    assert refused.value.code == "connection_limit_exceeded"
+
+
+async def test_an_error_that_no_close_follows_is_raised(monkeypatch):
+    monkeypatch.setattr(import_module("onebook.client.watch"), "CLOSE_WAIT_S", 0.01)
+    with pytest.raises(Refused, match="invalid_message"):
+        await seen(Scripted(["hear", "hear", error("invalid_message"), "stay"]))
+
+
+async def test_a_refusal_with_retry_after_is_subscribed_again_then():
+    later = error("exchange_unavailable", id="BTC/USDT", retry_after=0.01)
+    later["type"] = "subscription_error"
+    script = Scripted(["hear", "hear", later, "hear", update(1, 10), "stay"])
+    assert await seen(script, 2) == [(False, None), (True, 10)]
+    assert script.heard[2] == script.heard[1]
+
+
+async def test_a_rate_limit_on_the_connection_comes_back_after_it():
+    slow = error("rate_limit_exceeded", retry_after=0.01)
+    script = Scripted(["hear", "hear", slow, "stay"], ["hear", "hear", update(1, 10), "stay"])
+    assert await seen(script, 2) == [(False, None), (True, 10)]
+
+
+async def test_the_symbol_as_the_service_writes_it_is_taken_over():
+    accepted = {
+        "type": "aggregated_subscription_response", "id": "BTC/USDT", "symbol": "XBT/USDT",
+    }  # fmt: skip
+    script = Scripted(["hear", "hear", accepted, {**update(1, 10), "symbol": "XBT/USDT"}, "stay"])
+    assert await seen(script, 1) == [(True, 10)]
+
+
+def half():
+    return 0.5
+
+
+def test_the_pause_grows_with_each_failure_to_its_limit():
+    pauses = [pause_s(NO_CLOSE_FRAME, attempt, draw=half) for attempt in (0, 1, 2, 20)]
+    assert pauses == [0.125, 0.25, 0.5, BACKOFF_MAX_S / 2]
+
+
+def test_41xx_backs_off_by_a_second_at_least_half():
+    assert [pause_s(4108, attempt, draw=half) for attempt in (0, 1)] == [0.75, 1.5]
+    assert pause_s(4129, 0, draw=lambda: 0.0) == 0.5
+
+
+def test_42xx_returns_exactly_at_the_time_given():
+    assert pause_s(4200, 9, 0.2) == 0.2
+    assert pause_s(4200, 0, None, draw=half) == 0.125
+
+
+def test_retry_after_is_the_least_pause():
+    assert pause_s(NO_CLOSE_FRAME, 0, 7.0, draw=half) == 7.0

@@ -20,6 +20,9 @@ from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
 from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
+from onebook.transactions.bybit import Bybit
+from onebook.transactions.credentials import MasterKeys, Vault
+from onebook.transactions.service import Transactions
 from onebook.web import Limit, Site, TransactionSection, pages
 
 EXCHANGES = ("binance", "bybit", "coinbase", "kraken", "okx", "poloniex")
@@ -36,6 +39,7 @@ class Market:
         self.stale: dict[str, str] = {}
         self.sockets: set[WebSocket] = set()
         self.heard: list[dict] = []
+        self.frozen = False
 
     def levels(self, sign: int, depth: int) -> list:
         live = [name for name in EXCHANGES if name not in self.stale]
@@ -147,7 +151,7 @@ def site() -> Site:
     """The real documents, of an API that nobody asks."""
     services = Services(
         accounts=Any,
-        transactions=Any,
+        transactions=Transactions([Bybit()], Vault(Any, MasterKeys(None)), cursor_secret=b"c" * 32),
         health=lambda: HealthFacts(ready=True),
         websocket=WebSocketFacts(messages.MESSAGES, codes.ERRORS, codes.CLOSE_CODES),
         settings=ApiSettings(),
@@ -156,7 +160,7 @@ def site() -> Site:
     )
     return Site(
         openapi=create_app(services).openapi,
-        asyncapi=lambda: asyncapi_of(services),
+        asyncapi=lambda: asyncapi_of(services, "http://books.example"),
         exchanges=[TransactionSection("bybit", "Bybit", ("deposits", "spot_orders"))],
         limits=[Limit("server.port", "8000", "TCP port of REST and WebSocket; `0` takes one.")],
     )
@@ -170,7 +174,8 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
         number = 0
         while True:
             number += 1
-            await socket.send_text(json.dumps(market.update(symbol, number, 25)))
+            if not market.frozen:
+                await socket.send_text(json.dumps(market.update(symbol, number, 25)))
             await asyncio.sleep(interval_s)
 
     @app.websocket("/api/v1/ws")
@@ -190,6 +195,8 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
                 if message["type"] == "authenticate":
                     market.sockets.add(socket)
                 if (answer := reply(message)) is not None:
+                    if "id" in message:
+                        answer["id"] = message["id"]
                     await socket.send_text(json.dumps(answer))
                 if (
                     message["type"] == "subscribe_aggregated"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from web.browser import CHROMIUM, Page, browser
-from web.scripted import EXCHANGES, GOOD_KEY, Market, make_app, serving
+from web.scripted import EXCHANGES, GOOD_KEY, Market, make_app, serving, status
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
@@ -48,8 +48,8 @@ async def test_the_ladder_is_shown_live_and_nothing_foreign_is_asked_for(
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(LIVE)
     await page.until(LADDER)
-    bids = await page.run(TEXTS.format(side="bids"))
-    asks = await page.run(TEXTS.format(side="asks"))
+    both = ", ".join(TEXTS.format(side=side) for side in ("bids", "asks"))
+    bids, asks = await page.run(f"[{both}]")  # at once: an update may come between two looks
     assert bids == sorted(bids, reverse=True)
     assert asks == sorted(asks, reverse=True)  # the best stand beside each other
     assert bids[0] < asks[-1]
@@ -119,6 +119,113 @@ async def test_an_unknown_symbol_offers_others(page: Page, address: str) -> None
     await page.until(LADDER)
 
 
+def typed(symbol: str) -> str:
+    return (
+        f"(() => {{ const s = document.querySelector('#symbol'); s.focus(); s.value = '{symbol}';"
+        " s.dispatchEvent(new Event('change', {bubbles: true})); })()"
+    )
+
+
+async def test_a_refused_symbol_keeps_the_shown_one_live_and_says_why(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    await page.run(typed("no/pe"))
+    await page.until("/None of the/.test(document.querySelector('#notice').innerText)")
+    assert "Still showing BTC/USDT" in await page.run("document.querySelector('#notice').innerText")
+    assert await page.run("document.querySelector('#symbol').value") == "BTC/USDT"
+    assert not [m for m in market.heard if m["type"] == "unsubscribe_aggregated"]
+    first = await page.run("document.querySelector('#best-bid').textContent")
+    await page.until(f"document.querySelector('#best-bid').textContent !== '{first}'")
+    assert await page.run("document.querySelector('#market').dataset.live") == "yes"
+
+
+async def test_the_old_symbol_is_left_after_the_new_one_is_accepted(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    await page.run(typed("eth/usdt"))
+    await page.until("document.querySelector('#title-symbol').textContent === 'ETH/USDT'")
+    await page.until(LADDER)
+    said = [(m["type"], m["symbol"]) for m in market.heard if "symbol" in m]
+    assert said == [
+        ("subscribe_aggregated", "BTC/USDT"),
+        ("subscribe_aggregated", "ETH/USDT"),
+        ("unsubscribe_aggregated", "BTC/USDT"),
+    ]
+
+
+async def test_a_book_without_updates_is_dimmed_with_its_age(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until("document.querySelector('#market').dataset.live === 'yes'")
+    market.frozen = True
+    await page.until("document.querySelector('#market').dataset.live === 'no'")
+    assert await page.run("getComputedStyle(document.querySelector('#ladder')).opacity") == "0.45"
+    await page.until("/No update for \\d+ s/.test(document.querySelector('#old').innerText)")
+    market.frozen = False
+    await page.until("document.querySelector('#market').dataset.live === 'yes'")
+    assert not await page.run("document.querySelector('#old').checkVisibility()")
+
+
+async def test_without_any_exchange_nothing_is_subscribed_or_live(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    await page.run("document.querySelectorAll('#exchanges input').forEach((box) => box.click())")
+    await page.until("/Choose at least one/.test(document.querySelector('#notice').innerText)")
+    await page.until("document.querySelector('#market').dataset.live === 'no'")
+    await page.until("!document.querySelector('#members [data-state=live]')")
+    assert not await page.run(LADDER)
+    assert market.heard[-1] == {"type": "unsubscribe_aggregated", "symbol": "BTC/USDT"}
+    await page.run("document.querySelector('#exchanges input[value=okx]').click()")
+    await page.until(LADDER)
+    assert market.heard[-1]["exchanges"] == ["okx"]
+
+
+async def test_the_focus_moves_to_the_symbol_after_connecting(page: Page, address: str) -> None:
+    await page.open(address + "/")
+    await page.run(
+        f"(() => {{ const key = document.querySelector('#key'); key.focus();"
+        f" key.value = '{GOOD_KEY}'; document.querySelector('#key-form').requestSubmit(); }})()"
+    )
+    await page.until(LIVE)
+    assert await page.run("document.activeElement.id") == "symbol"
+
+
+async def test_a_restart_is_told_once_and_its_countdown_is_not_spoken(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    for socket in list(market.sockets):
+        await market.close(socket, 4200, reconnect_in_ms=60_000)
+    wait = "document.querySelector('#link-wait')"
+    await page.until(f"/Trying again in \\d+ s/.test({wait}.textContent)")
+    assert await page.run(f"{wait}.getAttribute('aria-hidden')") == "true"
+    assert await page.run(f"{wait}.closest('[role=status]') === null")
+    text = await page.run("document.querySelector('#link-text').textContent")
+    assert text == "The service is restarting."
+    assert await page.run("document.querySelector('#notice').innerText") == ""
+    assert await page.run(state_of("okx")) == "unknown"
+
+
+async def test_a_reason_that_repeats_the_state_is_not_written(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{state_of('kraken')} === 'live'")
+    market.stale["kraken"] = "offline"
+    await market.tell(status("BTC/USDT", "kraken", "offline", "offline"))
+    await page.until(f"{state_of('kraken')} === 'offline'")
+    row = await page.run("document.querySelector('#members [data-exchange=kraken]').innerText")
+    assert row.count("offline") == 1
+
+
 async def test_a_wrong_key_stops_and_is_forgotten(page: Page, address: str, market: Market) -> None:
     await page.open(address + "/")
     await page.until("document.querySelector('#key-form').checkVisibility()")
@@ -174,7 +281,8 @@ import("/web/page/format.js").then((m) => [
   m.amountDecimals(0), m.amountDecimals(3.2), m.amountDecimals(123456789),
   m.amountDecimals(0.00001),
   m.groupSteps(97310.4).join(" "), m.groupSteps(0.00002).join(" "), m.groupSteps(null).length,
-  m.fixed(1234.5, 2), m.ago(20), m.ago(9000), m.ago(150000)])
+  m.fixed(1234.5, 2), m.ago(20), m.ago(9000), m.ago(150000),
+  m.short(2500000), m.short(0.25), m.short(1250)])
 """
 BOOK = """
 import("/web/page/book.js").then((m) => {
@@ -196,6 +304,7 @@ async def test_numbers_and_lines(page: Page, address: str) -> None:
         "0.00000001 0.00000005 0.0000001 0.0000005",
         0,
         "1,234.50", "now", "9 s ago", "2 min ago",
+        "2.5M", "0.25", "1.25K",
     ]  # fmt: skip
     # The bid at 10 crosses the ask at 9.5: the chart's axis still rises.
     lines, total, share, nothing = await page.run(BOOK)
@@ -203,18 +312,55 @@ async def test_numbers_and_lines(page: Page, address: str) -> None:
     assert (total, share, nothing) == (3, 0.5, 0)
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
-async def test_a_page_fits_a_phone(page: Page, address: str, path: str) -> None:
-    await page.open("about:blank")
+async def resize(page: Page, width: int) -> None:
     await page.call(
         "Emulation.setDeviceMetricsOverride",
-        width=360,
+        width=width,
         height=740,
         deviceScaleFactor=2,
         mobile=True,
     )
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+@pytest.mark.parametrize("width", [320, 390, 683])
+async def test_a_page_fits_a_narrow_screen(page: Page, address: str, path: str, width: int) -> None:
+    await page.open("about:blank")
+    await resize(page, width)
     await page.go(f"{address}{path}#key={GOOD_KEY}")
     if path == "/":
         await page.until(LADDER)
-    assert await page.run("document.documentElement.scrollWidth") <= 360
+    assert await page.run("document.documentElement.scrollWidth") <= width
     assert page.complaints == []
+
+
+async def test_the_chart_shrinks_with_the_screen(page: Page, address: str) -> None:
+    await page.open("about:blank")
+    await resize(page, 844)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until("document.querySelector('#depth canvas') !== null")
+    await resize(page, 390)
+    await page.until("document.querySelector('#depth canvas').clientWidth < 390")
+    assert await page.run("document.documentElement.scrollWidth") <= 390
+
+
+OVERLAPS = """(() => {
+  const rects = (id) => document.querySelector(id).getClientRects();
+  const [mid, spread] = ['#mid', '#spread'].map(rects);
+  const beside = (a, b) => a.right <= b.left || b.right <= a.left;
+  const apart = (a, b) => beside(a, b) || a.bottom <= b.top || b.bottom <= a.top;
+  return ![...mid].every((a) => [...spread].every((b) => apart(a, b)));
+})()"""
+
+
+@pytest.mark.parametrize("width", [320, 390])
+async def test_a_phone_names_the_exchanges_and_keeps_the_mid_clear(
+    page: Page, address: str, width: int
+) -> None:
+    await page.open("about:blank")
+    await resize(page, width)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    assert not await page.run(OVERLAPS)
+    codes = "[...document.querySelectorAll('#bids .codes')]"
+    assert await page.run(f"{codes}.every((each) => /^[A-Z]{{2}}/.test(each.innerText))")

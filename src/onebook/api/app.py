@@ -1,11 +1,14 @@
 """The REST API as an ASGI application: routes, error answers, documents."""
 
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
 
 from onebook import __version__
 from onebook.api import exchanges, sessions, status, transactions, usage
@@ -13,7 +16,7 @@ from onebook.api.documents import describe
 from onebook.api.edge import Edge
 from onebook.api.problems import from_status, problem
 from onebook.api.services import Services
-from onebook.errors import OnebookError
+from onebook.errors import OnebookError, OriginNotAllowed
 
 ROUTERS = (
     sessions.router,
@@ -23,6 +26,7 @@ ROUTERS = (
     status.router,
     status.machines,
 )
+BODY_HEADERS = frozenset({"content-length", "content-type"})
 RATE_HEADERS = (
     "RateLimit",
     "RateLimit-Policy",
@@ -57,9 +61,29 @@ def create_app(services: Services) -> FastAPI:
     return app
 
 
+class Cors(CORSMiddleware):
+    """Starlette's, with our error body where a preflight is refused."""
+
+    def __init__(self, app: ASGIApp, /, services: Services, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._now_ms = services.now_ms
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer a browser's question whether it may ask."""
+        answer = super().preflight_response(request_headers)
+        if answer.status_code < HTTPStatus.BAD_REQUEST:
+            return answer
+        # Starlette names what it refuses: "Disallowed CORS origin, method".
+        refused = bytes(answer.body).decode().partition("CORS ")[2] or "origin"
+        kept = {name: value for name, value in answer.headers.items() if name not in BODY_HEADERS}
+        error = OriginNotAllowed(f"Requests from other sites are refused here: {refused}.")
+        return problem(error, now_ms=self._now_ms(), path="", headers=kept)
+
+
 def _allow_origins(app: FastAPI, origins: tuple[str, ...]) -> None:
     app.add_middleware(
-        CORSMiddleware,
+        Cors,
+        services=app.state.services,
         allow_origins=origins,
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization", "Content-Type"],

@@ -17,6 +17,10 @@ DESCRIPTION = """\
 Text frames, one JSON object each. The first message of a client is `authenticate`; a connection
 without it is closed after ten seconds. Every client message may carry an `id`, which comes back
 in its reply or its error.
+
+A level is an object (`price`, `amount`, `exchanges`, `exchange_count`, `value`; with `split` also
+`amounts`, parallel to `exchanges`) or, with `levels: array`, `[price, amount]`; with `split` then
+`[price, amount, [[exchange, amount], ...]]`. In a delta the amount 0 means that the level is gone.
 """
 _ADVICE = {
     40: "Do not return unchanged.",
@@ -152,10 +156,12 @@ def _message(message: Message) -> dict[str, Any]:
     if message.body.__struct_config__.tag is None:  # one body for several types: say which
         only = {"properties": {"type": {"const": message.name}}}
         schema = {"allOf": [schema, only]}
+    described = {"description": details(message.body)} if details(message.body) else {}
     return {
         "name": message.name,
         "title": message.name,
         "summary": summary(message.body),
+        **described,
         "contentType": "application/json",
         "payload": schema,
     }
@@ -164,6 +170,11 @@ def _message(message: Message) -> dict[str, Any]:
 def summary(body: type[Struct]) -> str:
     """The first line of a body's docstring."""
     return (body.__doc__ or "").strip().partition("\n")[0]
+
+
+def details(body: type[Struct]) -> str:
+    """The rest of a body's docstring, in one line."""
+    return " ".join((body.__doc__ or "").partition("\n")[2].split())
 
 
 def _schemas(bodies: Iterable[type[Struct]]) -> dict[str, Any]:

@@ -4,6 +4,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from onebook.errors import (
+    ApiKeyDisabled,
+    InvalidSession,
+    MissingAuthorization,
+    OnebookError,
+    SessionExpired,
+)
 from onebook.model import KeyStatus, Tier
 
 
@@ -161,13 +168,13 @@ class HealthReport(Answer):
     status: Literal["healthy", "degraded", "draining"]
     unified_api: Literal["operational", "unavailable"]
     available_exchanges: list[str]
-    """Exchanges of the transaction interface."""
+    """Exchanges whose transactions can be asked for now."""
     supported_exchanges: int
-    """How many those are."""
+    """How many the transaction interface has."""
     timestamp: str
     websocket_endpoint: str
     active_exchanges: int
-    """Exchanges with a live book feed."""
+    """How many exchanges `get_exchanges` calls active: their books can be subscribed to."""
     version: str
 
 
@@ -192,9 +199,10 @@ class Root(Answer):
 
 Responses = dict[int | str, dict[str, Any]]
 
+CODES = "x-error-codes"
 _WORDS = {
     400: "The request is wrong; the message names the field.",
-    401: "Who asks is not known, or no longer welcome.",
+    401: "Not authenticated, or no longer.",
     404: "There is no such thing.",
     405: "The path does not answer this method.",
     413: "The body is over 64 KiB.",
@@ -204,9 +212,18 @@ _WORDS = {
 }
 
 
-def errors(*statuses: int, model: type[BaseModel] = Problem) -> Responses:
-    """The error answers of a route, for its OpenAPI entry."""
+def errors(*kinds: type[OnebookError], model: type[BaseModel] = Problem) -> Responses:
+    """The error answers of a route by status, each with its codes, for its OpenAPI entry."""
     responses: Responses = {}
-    for status in statuses:
-        responses[status] = {"model": model, "description": _WORDS[status]}
+    for kind in kinds:
+        new = {"model": model, "description": _WORDS[kind.status], CODES: []}
+        responses.setdefault(kind.status, new)[CODES].append(kind.code)
     return responses
+
+
+NO_SESSION: tuple[type[OnebookError], ...] = (
+    MissingAuthorization,
+    InvalidSession,
+    SessionExpired,
+    ApiKeyDisabled,
+)

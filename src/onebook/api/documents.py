@@ -3,16 +3,16 @@
 from functools import cache
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 
 from onebook import __version__
 from onebook.api.asyncapi import asyncapi_document
+from onebook.api.bodies import CODES
 from onebook.api.services import Services
-from onebook.api.status import websocket_url
+from onebook.api.status import base_url, websocket_url
 
-DEFAULT_URL = "http://127.0.0.1:8000"
 SUMMARY = "One live order book across exchanges, one ledger across accounts."
 DESCRIPTION = """\
 Live order books merged from many exchanges come over WebSocket (`/asyncapi.json` describes it);
@@ -42,31 +42,31 @@ def describe(app: FastAPI, services: Services) -> None:
 
     @cache
     def openapi() -> dict[str, Any]:
-        return _openapi(app)
+        return _openapi(app, services)
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to replace it
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi_document() -> JSONResponse:
-        return JSONResponse(openapi())
+    async def openapi_document(request: Request) -> JSONResponse:
+        servers = [{"url": base_url(request, services)}]
+        return JSONResponse(openapi() | {"servers": servers})
 
     @app.get("/asyncapi.json", include_in_schema=False)
-    async def asyncapi() -> JSONResponse:
-        return JSONResponse(asyncapi_of(services))
+    async def asyncapi(request: Request) -> JSONResponse:
+        return JSONResponse(asyncapi_of(services, base_url(request, services)))
 
 
-def asyncapi_of(services: Services) -> dict[str, Any]:
-    """The AsyncAPI document of a node."""
-    settings = services.settings
+def asyncapi_of(services: Services, url: str) -> dict[str, Any]:
+    """The AsyncAPI document of a node that is reached at an address."""
     return asyncapi_document(
         services.websocket,
         version=__version__,
-        websocket_url=websocket_url(settings.public_url or DEFAULT_URL),
+        websocket_url=websocket_url(url),
         query_key=services.query_key_allowed,
     )
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
+def _openapi(app: FastAPI, services: Services) -> dict[str, Any]:
     document = get_openapi(
         title=app.title,
         version=app.version,
@@ -79,6 +79,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     for path in document["paths"].values():
         for operation in path.values():
             _tidy(operation["responses"])
+            _name_choices(operation, services)
     for name in ("HTTPValidationError", "ValidationError"):
         document["components"]["schemas"].pop(name, None)
     return document
@@ -87,12 +88,38 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
 def _tidy(responses: dict[str, Any]) -> None:
     """Say what FastAPI cannot know: there is no 422 here, and which answers carry headers."""
     responses.pop("422", None)
+    for response in responses.values():
+        codes = response.pop(CODES, None)
+        if codes:
+            _name_codes(response["content"]["application/json"], codes)
     if "401" in responses:
         responses["401"]["headers"] = {"WWW-Authenticate": _header("Always `Bearer`.")}
     if "429" in responses:
         responses["429"]["headers"] = {
             "Retry-After": _header("Seconds until it is worth asking again.", required=True)
         } | {name: _header(text) for name, text in RATE_HEADERS.items()}
+
+
+def _name_codes(content: dict[str, Any], codes: list[str]) -> None:
+    """Say which errors a status stands for at this operation."""
+    choices = content["schema"].get("anyOf", [content["schema"]])
+    for at, choice in enumerate(choices):
+        if choice["$ref"].endswith("Problem"):
+            named = {"type": "object", "properties": {"error": {"enum": sorted(codes)}}}
+            choices[at] = {"allOf": [choice, named]}
+    content["schema"] = {"anyOf": choices} if len(choices) > 1 else choices[0]
+
+
+def _name_choices(operation: dict[str, Any], services: Services) -> None:
+    """Say which exchanges and transaction types a request may name."""
+    content = operation.get("requestBody", {}).get("content", {})
+    fields = content.get("application/json", {}).get("schema", {}).get("properties", {})
+    exchanges = services.transactions.exchanges
+    if "exchange" in fields:
+        fields["exchange"]["enum"] = [each.name for each in exchanges]
+    if "transaction_types" in fields:
+        words = dict.fromkeys(word for each in exchanges for word in each.words)
+        fields["transaction_types"]["items"]["enum"] = list(words)
 
 
 def _header(description: str, *, required: bool = False) -> dict[str, Any]:

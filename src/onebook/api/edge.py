@@ -17,14 +17,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from onebook.accounts import Decision
 from onebook.api.problems import from_status, problem
 from onebook.api.services import Services
-from onebook.errors import RequestTooLarge
+from onebook.errors import InvalidRequest, NotFound, RequestTooLarge
 
 EXCHANGE: Final = "onebook.exchange"
+METRICS_PATH: Final = "/metrics"
 UNMATCHED: Final = "unmatched"
 CLIENT_GONE: Final = 499  # nginx's number for a client that left before its answer
 
 # Polled every few seconds by machines: worth counting, not worth a log line.
-QUIET_ROUTES: Final = frozenset({"/livez", "/readyz", "/metrics", "/api/v1/health"})
+QUIET_ROUTES: Final = frozenset({"/livez", "/readyz", METRICS_PATH, "/api/v1/health"})
+# Paths that end in a slash themselves.
+WITH_SLASH: Final = frozenset({"/", "/api/v1/", "/api/v1/data-usage/"})
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 SECURITY_HEADERS: Final = {
@@ -70,6 +73,7 @@ class Edge:
         # HEAD is GET without its body (RFC 9110 section 9.3.2): one route answers both. A copy,
         # because the server below reads the method from its own scope.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        inner = _without_slash(inner)
         inner[EXCHANGE] = exchange = Exchange(self._services.now_s(), inner)
         try:
             await self._answer(exchange, receive, self._sender(exchange, scope["method"], send))
@@ -79,18 +83,27 @@ class Edge:
     async def _answer(self, exchange: Exchange, receive: Receive, sender: Send) -> None:
         scope = exchange.scope
         try:
+            if not self._answered_here(scope):
+                raise from_status(404)
+            if _framed_twice(scope):
+                raise InvalidRequest("Send Content-Length or Transfer-Encoding, not both.")
             if _declared_bytes(scope) > self._services.settings.body_bytes_max:
                 raise self._too_large()
             await self._app(scope, self._receiver(exchange, receive), sender)
         except ClientDisconnect:
             exchange.status = exchange.status or CLIENT_GONE
-        except RequestTooLarge as error:
+        except (RequestTooLarge, InvalidRequest, NotFound) as error:
             await self._problem(error, scope, receive, sender)
         except Exception:
             log.exception("A defect in %s", template(scope))
             if exchange.status:
                 raise  # the answer has begun; all that is left is to break the connection
             await self._problem(from_status(500), scope, receive, sender)
+
+    def _answered_here(self, scope: Scope) -> bool:
+        """Whether this port answers a path: `/metrics` may have one of its own."""
+        port = self._services.metrics_port
+        return port is None or (scope["server"][1] == port) == (scope["path"] == METRICS_PATH)
 
     async def _problem(self, error: Any, scope: Scope, receive: Receive, send: Send) -> None:
         answer: Response = problem(error, now_ms=self._services.now_ms(), path=scope["path"])
@@ -127,6 +140,8 @@ class Edge:
             headers.setdefault(name, value)
         if exchange.scope["scheme"] == "https":
             headers.setdefault("Strict-Transport-Security", HSTS)
+        if _framed_twice(exchange.scope):
+            headers["Connection"] = "close"  # where the request ends is unknown (RFC 9112, 6.1)
         if exchange.decision is not None:
             headers.update(exchange.decision.headers())
 
@@ -144,6 +159,19 @@ def template(scope: Scope) -> str:
     """The path of the route that answered, with its parameters unfilled."""
     path: str = getattr(scope.get("route"), "path", UNMATCHED)
     return path.replace(":path}", "}")
+
+
+def _without_slash(scope: Scope) -> Scope:
+    """A path that ends in one slash is the path without it, everywhere; two are no path of ours."""
+    path: str = scope["path"]
+    if not path.endswith("/") or path.endswith("//") or path in WITH_SLASH:
+        return scope
+    return {**scope, "path": path[:-1], "raw_path": scope.get("raw_path", b"").removesuffix(b"/")}
+
+
+def _framed_twice(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return "transfer-encoding" in headers and "content-length" in headers
 
 
 def _declared_bytes(scope: Scope) -> int:

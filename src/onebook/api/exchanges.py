@@ -10,9 +10,16 @@ from onebook.api.bodies import (
     errors,
 )
 from onebook.api.context import ByAddress, Parts
+from onebook.errors import InternalError, RateLimitExceeded
 from onebook.transactions.service import UNIFIED_TYPES
+from onebook.transactions.standing import Standing
 
-router = APIRouter(tags=["exchanges"], dependencies=[ByAddress], responses=errors(429, 500))
+# Credentials that are there, whether or not the exchange likes them.
+HELD = frozenset((Standing.OPERATIONAL, Standing.REFUSED, Standing.UNREACHABLE))
+
+router = APIRouter(
+    tags=["exchanges"], dependencies=[ByAddress], responses=errors(RateLimitExceeded, InternalError)
+)
 
 
 @router.get("/api/v1/exchanges", summary="Exchanges with transactions")
@@ -33,24 +40,27 @@ async def exchanges(parts: Parts) -> list[ExchangeEntry]:
     ]
 
 
-@router.get("/api/v1/exchanges/credentials", summary="Who needs to bring credentials?")
+@router.get("/api/v1/exchanges/credentials", summary="Does the service hold credentials?")
 async def credentials(parts: Parts) -> CredentialAvailability:
-    """Answer which exchanges work without credentials of the caller: all of them.
+    """Answer for which exchanges the service holds credentials. No caller brings any.
 
     `testnet_available` is false here although the list of exchanges says true: the specification
     asks for both. It reads: a caller cannot bring testnet credentials.
     """
-    names = [exchange.name for exchange in parts.transactions.exchanges]
-    facts = CredentialFacts(
-        has_internal_credentials=True,
-        requires_user_credentials=False,
-        can_use_without_api_keys=True,
-        testnet_available=False,
-    )
+    standings = await parts.transactions.standings.all()
+    held = [name for name, standing in standings.items() if standing in HELD]
     return CredentialAvailability(
-        exchanges_with_internal_credentials=names,
+        exchanges_with_internal_credentials=held,
         exchanges_requiring_user_credentials=[],
-        details=dict.fromkeys(names, facts),
+        details={
+            name: CredentialFacts(
+                has_internal_credentials=name in held,
+                requires_user_credentials=False,
+                can_use_without_api_keys=standing is Standing.OPERATIONAL,
+                testnet_available=False,
+            )
+            for name, standing in standings.items()
+        },
     )
 
 

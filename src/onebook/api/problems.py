@@ -10,11 +10,13 @@ from http import HTTPStatus
 from math import ceil
 from typing import Any
 
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
+from msgspec import json
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from onebook.errors import (
+    InternalError,
     InvalidRequest,
     MethodNotAllowed,
     NotFound,
@@ -22,6 +24,7 @@ from onebook.errors import (
     RequestTooLarge,
     ServiceUnavailable,
 )
+from onebook.logs import redact
 
 # Endpoints whose error bodies say `success: false` too.
 SUCCESS_FALSE_PATHS = frozenset(
@@ -38,6 +41,17 @@ _FOREIGN: dict[int, tuple[type[OnebookError], str]] = {
 }
 
 
+NAME_SHOWN_MAX = 64
+# What pydantic's kinds of errors ask for, by how they begin.
+_MUST_BE = (
+    ("milliseconds", "a whole number of Unix milliseconds"),
+    ("string", "text"),
+    ("int", "a whole number"),
+    ("bool", "true or false"),
+    ("list", "a list"),
+)
+
+
 def iso(at_ms: int) -> str:
     """Unix milliseconds as ISO 8601 UTC with milliseconds and `Z`."""
     at = datetime.fromtimestamp(at_ms // 1000, UTC).replace(microsecond=at_ms % 1000 * 1000)
@@ -46,16 +60,20 @@ def iso(at_ms: int) -> str:
 
 def problem(
     error: OnebookError, *, now_ms: int, path: str, headers: dict[str, str] | None = None
-) -> JSONResponse:
+) -> Response:
     """Write an error as its answer."""
     body: dict[str, Any] = {"success": False} if path in SUCCESS_FALSE_PATHS else {}
     body |= {"error": error.code, "message": error.message, "timestamp": iso(now_ms)}
     body |= error.details
-    return JSONResponse(body, error.status, headers=_headers(error) | (headers or {}))
+    # Messages name what was wrong in the client's own words, which may have been a key.
+    content = redact(json.encode(body).decode())
+    headers = _headers(error) | (headers or {})
+    return Response(content, error.status, headers, media_type="application/json")
 
 
 def _headers(error: OnebookError) -> dict[str, str]:
     headers = dict(BEARER) if error.status == HTTPStatus.UNAUTHORIZED else {}
+    headers |= error.headers
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, ceil(error.retry_after_s)))
     elif error.status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -65,7 +83,7 @@ def _headers(error: OnebookError) -> dict[str, str]:
 
 def from_status(status: int) -> OnebookError:
     """An error that the framework raised, in our words."""
-    kind, message = _FOREIGN.get(status, (OnebookError, ""))
+    kind, message = _FOREIGN.get(status, (InternalError, ""))
     return kind(message or "Something went wrong on our side; it has been logged.")
 
 
@@ -82,5 +100,8 @@ def _sentence(fault: ErrorDetails) -> str:
         case "missing":
             return f"Field {name} is required."
         case "extra_forbidden":
-            return f"There is no field {name}."
-    return f"Field {name}: {fault['msg']}." if name else "The body must be a JSON object."
+            return f"There is no field {name[:NAME_SHOWN_MAX]}."
+    if not name:
+        return "The body must be a JSON object."
+    kind = next((words for start, words in _MUST_BE if fault["type"].startswith(start)), "")
+    return f"Field {name} must be {kind}." if kind else f"Field {name} has a wrong value."

@@ -19,9 +19,10 @@ class HealthFacts(Struct, frozen=True):
     """The state of this node at one moment.
 
     Args:
-        ready: Everything needed to serve is there (the store answers, feeds are running).
+        ready: Everything needed to serve is there (the store answers, feeds are running). A node
+            that drains still serves who is there.
         draining: The node was told to stop and sends its clients away.
-        active_exchanges: How many exchanges have a live book feed.
+        active_exchanges: How many exchanges `get_exchanges` calls active.
         problems: One sentence for each thing that is not as it should be; empty is healthy.
     """
 
@@ -49,6 +50,7 @@ class Services:
         websocket: The gateway's description of its messages, for `/asyncapi.json`.
         settings: How the API presents itself.
         query_key_allowed: Whether `?api_key=` is accepted on the WebSocket path.
+        metrics_port: The port of `/metrics` and of nothing else; None: the public one.
         now_ms: Wall clock, Unix ms.
         now_s: Monotonic clock, seconds.
     """
@@ -59,5 +61,6 @@ class Services:
     websocket: WebSocketFacts
     settings: ApiSettings
     query_key_allowed: bool = True
+    metrics_port: int | None = None
     now_ms: Callable[[], int]
     now_s: Callable[[], float]

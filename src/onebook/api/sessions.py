@@ -5,6 +5,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
 from onebook.api.bodies import (
+    CODES,
     Authenticated,
     AuthenticateRequest,
     NoSession,
@@ -14,7 +15,18 @@ from onebook.api.bodies import (
 )
 from onebook.api.context import Documented, Parts, address, body_schema, caller
 from onebook.api.problems import BEARER
-from onebook.errors import InvalidSession, SessionExpired
+from onebook.errors import (
+    ApiKeyDisabled,
+    InternalError,
+    InvalidApiKey,
+    InvalidSession,
+    MissingApiKey,
+    MissingAuthorization,
+    RateLimitExceeded,
+    RequestTooLarge,
+    ServiceUnavailable,
+    SessionExpired,
+)
 
 router = APIRouter(tags=["sessions"])
 
@@ -22,7 +34,15 @@ router = APIRouter(tags=["sessions"])
 @router.post(
     "/api/v1/authenticate",
     summary="Exchange an API key for a session",
-    responses=errors(400, 401, 413, 429, 500, 503),
+    responses=errors(
+        MissingApiKey,
+        InvalidApiKey,
+        ApiKeyDisabled,
+        RequestTooLarge,
+        RateLimitExceeded,
+        InternalError,
+        ServiceUnavailable,
+    ),
     openapi_extra=body_schema(AuthenticateRequest),
 )
 async def authenticate(request: Request, parts: Parts) -> Authenticated:
@@ -55,7 +75,8 @@ async def _api_key(request: Request) -> str | None:
 _STATUS_401 = {
     "model": NoSession | Problem,
     "description": "The token is invalid or expired (NoSession); there is none, or its key is "
-    "suspended (Problem).",
+    "suspended (Problem, with `authenticated: false` too).",
+    CODES: [MissingAuthorization.code, ApiKeyDisabled.code],
 }
 
 
@@ -63,7 +84,10 @@ _STATUS_401 = {
     "/api/v1/session-status",
     summary="Is this session valid?",
     response_model=SessionStatus,
-    responses={401: _STATUS_401, **errors(429, 500, 503)},
+    responses={
+        401: _STATUS_401,
+        **errors(RateLimitExceeded, InternalError, ServiceUnavailable),
+    },
 )
 async def session_status(
     request: Request, parts: Parts, documented: Documented
@@ -74,6 +98,9 @@ async def session_status(
     except (InvalidSession, SessionExpired):
         body = NoSession(message="The session token is invalid or expired.")
         return JSONResponse(body.model_dump(), 401, headers=BEARER)
+    except (MissingAuthorization, ApiKeyDisabled) as error:
+        error.details["authenticated"] = False
+        raise
     return SessionStatus(
         user_id=session.key.account_id,
         user_tier=session.key.tier,

@@ -4,13 +4,16 @@ import re
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
+from msgspec.structs import replace
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from onebook import __version__
 from onebook.api.bodies import HealthReport, Root, RootAuthentication, errors
 from onebook.api.context import ByAddress, Parts
 from onebook.api.problems import iso
-from onebook.api.services import Services
+from onebook.api.services import HealthFacts, Services
+from onebook.errors import InternalError, RateLimitExceeded, UpgradeRequired
+from onebook.transactions.standing import Standing
 
 WEBSOCKET_PATH = "/api/v1/ws"
 FEATURES = (
@@ -23,20 +26,55 @@ FEATURES = (
 )
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
+UPGRADE_HEADERS = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade, close",
+    "Sec-WebSocket-Version": "13",  # RFC 6455 section 4.4
+}
+_SAID = {
+    Standing.REFUSED: "the exchange refused the credentials.",
+    Standing.UNREACHABLE: "the exchange could not be reached.",
+    Standing.UNKNOWN: "the credentials cannot be read.",
+}
+
 router = APIRouter(tags=["service"])
 machines = APIRouter(include_in_schema=False)
 
 
-@router.get("/api/v1/health", summary="Health of the service", responses=errors(500))
-async def health(parts: Parts) -> HealthReport:
-    """Answer whether the service is healthy, degraded (something is missing) or draining."""
+async def facts_of(parts: Services) -> tuple[HealthFacts, list[str]]:
+    """The state of the node, and the exchanges whose transactions can be asked for now.
+
+    That no credentials were set is a choice of the operator and no fault; that an exchange
+    refuses them, or cannot be reached, is one.
+    """
     facts = parts.health()
-    names = [exchange.name for exchange in parts.transactions.exchanges]
+    standings = await parts.transactions.standings.all() if facts.ready else {}
+    problems = [
+        f"Transactions of {name}: {_SAID[standing]}"
+        for name, standing in standings.items()
+        if standing in _SAID
+    ]
+    able = [name for name, standing in standings.items() if standing is Standing.OPERATIONAL]
+    return replace(facts, problems=(*facts.problems, *problems)), able
+
+
+@router.get(
+    "/api/v1/health",
+    summary="Health of the service",
+    responses=errors(InternalError),
+)
+async def health(parts: Parts) -> HealthReport:
+    """Answer whether the service is healthy, degraded (something is missing) or draining.
+
+    `unified_api` is operational while transactions of at least one exchange can be asked for: its
+    credentials are set, and the exchange did not refuse them the last time.
+    """
+    facts, able = await facts_of(parts)
     return HealthReport(
         status=facts.status,
-        unified_api="operational" if facts.ready else "unavailable",
-        available_exchanges=names,
-        supported_exchanges=len(names),
+        unified_api="operational" if able else "unavailable",
+        available_exchanges=able,
+        supported_exchanges=len(parts.transactions.exchanges),
         timestamp=iso(parts.now_ms()),
         websocket_endpoint=WEBSOCKET_PATH,
         active_exchanges=facts.active_exchanges,
@@ -48,16 +86,17 @@ async def health(parts: Parts) -> HealthReport:
     "/api/v1/",
     summary="What this service is",
     dependencies=[ByAddress],
-    responses=errors(429, 500),
+    responses=errors(RateLimitExceeded, InternalError),
 )
 @router.get("/api/v1", include_in_schema=False, dependencies=[ByAddress])
 async def root(request: Request, parts: Parts) -> Root:
     """Answer where to connect and how to authenticate."""
+    example = websocket_url(base_url(request, parts))
     return Root(
         message="Onebook: one live order book across exchanges, one ledger across accounts.",
         websocket_endpoint=WEBSOCKET_PATH,
         authentication=RootAuthentication(method="API key", parameter=_parameter(parts)),
-        connection_example=websocket_url(parts.settings.public_url or _own_address(request)),
+        connection_example=example + ("?api_key=YOUR_API_KEY" if parts.query_key_allowed else ""),
         features=list(FEATURES),
         documentation="/docs",
     )
@@ -75,10 +114,22 @@ def websocket_url(base: str) -> str:
     return "ws" + base.rstrip("/").removeprefix("http") + WEBSOCKET_PATH
 
 
-def _own_address(request: Request) -> str:
+def base_url(request: Request, parts: Services) -> str:
+    """The address that this service is reached at: the operator's word, else the request's."""
+    if parts.settings.public_url:
+        return parts.settings.public_url.rstrip("/")
     host = request.headers.get("host", "")
     # A Host header is the client's word: it comes back only if it looks like one.
     return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"
+
+
+@router.get("/api/v1/ws", include_in_schema=False)
+async def websocket() -> None:
+    """Refuse a request that asks for no upgrade; upgrades never come here."""
+    raise UpgradeRequired(
+        "This is the address of the WebSocket: connect to it with a WebSocket client.",
+        headers=UPGRADE_HEADERS,
+    )
 
 
 @machines.get("/livez")
@@ -90,10 +141,11 @@ async def livez() -> JSONResponse:
 @machines.get("/readyz")
 async def readyz(parts: Parts) -> JSONResponse:
     """Say whether to send clients here: 503 while starting, broken or draining."""
-    facts = parts.health()
+    facts, _ = await facts_of(parts)
     ready = facts.ready and not facts.draining
     problems = [*facts.problems, *(["The node is draining."] if facts.draining else [])]
-    return JSONResponse({"ready": ready, "problems": problems}, 200 if ready else 503)
+    body = {"ready": ready, "status": facts.status, "problems": problems}
+    return JSONResponse(body, 200 if ready else 503)
 
 
 @machines.get("/metrics")

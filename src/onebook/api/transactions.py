@@ -6,31 +6,87 @@ everything that was being asked for it stops.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from msgspec import json
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from onebook.accounts import Meter, Session
-from onebook.api.bodies import FailedProblem, errors
+from onebook.api.bodies import NO_SESSION, FailedProblem, errors
 from onebook.api.context import Caller, Parts, body_schema, read_body
-from onebook.errors import DataLimitExceeded
+from onebook.api.problems import iso
+from onebook.api.services import Services
+from onebook.errors import (
+    DataLimitExceeded,
+    ExchangeFailed,
+    InternalError,
+    InvalidDateRange,
+    InvalidExchange,
+    InvalidRequest,
+    InvalidTransactionTypes,
+    OnebookError,
+    RateLimitExceeded,
+    RequestTooLarge,
+    ServiceUnavailable,
+)
+from onebook.model import SECOND_MS
 from onebook.transactions.answer import Coverage, ErrorEntry
-from onebook.transactions.query import LIMIT_MAX, Ask
+from onebook.transactions.counters import UNREAD
+from onebook.transactions.query import LIMIT_MAX, TIME_MS_MAX, Ask
 from onebook.transactions.record import Record
 
+JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
+VARY: Final = {"Vary": "Accept"}
 OVER: Final = "The key's monthly data allowance is used up; /api/v1/data-usage says until when."
 
 router = APIRouter(tags=["transactions"])
+log = logging.getLogger("onebook.api")
 
 T = TypeVar("T")
+
+# Why either endpoint may fail.
+_ALWAYS: Final[tuple[type[OnebookError], ...]] = (
+    InvalidRequest,
+    InvalidExchange,
+    *NO_SESSION,
+    RequestTooLarge,
+    ExchangeFailed,
+    InternalError,
+    ServiceUnavailable,
+)
+
+
+def _whole(value: Any) -> Any:
+    """A whole number written with a fraction of nothing is whole: 1.0, as JSON Schema has it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _milliseconds(value: Any) -> Any:
+    """Refuse a date or a fraction: clients confuse Unix milliseconds with both."""
+    value = _whole(value)
+    if value is not None and type(value) is not int:
+        raise PydanticCustomError("milliseconds", "not a time")
+    return value
+
+
+def _plain_name(value: Any) -> Any:
+    """A name in the case and spacing that we write."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+Exchange = Annotated[str, BeforeValidator(_plain_name)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Time = Annotated[int, BeforeValidator(_milliseconds)]
+_TIMES: Final[dict[str, JsonValue]] = {"minimum": 0, "maximum": TIME_MS_MAX}
 
 
 class ValidateRequest(BaseModel):
@@ -38,7 +94,7 @@ class ValidateRequest(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
-    exchange: str = Field(examples=["bybit"])
+    exchange: Exchange = Field(examples=["bybit"])
     """An exchange of `/api/v1/exchanges`."""
     testnet: bool = False
     """Check the testnet credentials."""
@@ -49,24 +105,27 @@ class TransactionsRequest(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
-    exchange: str = Field(examples=["bybit"])
+    exchange: Exchange = Field(examples=["bybit"])
     """An exchange of `/api/v1/exchanges`."""
     transaction_types: list[str] = Field(default=[], examples=[["deposits", "trades"]])
-    """Unified and exchange names, freely mixed; none: everything but ledger, orders, holdings."""
+    """Unified and exchange names, freely mixed; none: every type but ledger and holdings."""
     testnet: bool = False
     """Ask the testnet, with its own credentials."""
-    start_time: int | None = None
+    start_time: Time | None = Field(default=None, json_schema_extra=_TIMES)
     """Oldest time, Unix ms, inclusive; none: 30 days before `end_time`."""
-    end_time: int | None = None
+    end_time: Time | None = Field(default=None, json_schema_extra=_TIMES)
     """Newest time, Unix ms, inclusive; none: now."""
-    limit: int | None = Field(default=None, json_schema_extra={"minimum": 1, "maximum": LIMIT_MAX})
+    limit: Whole | None = Field(
+        default=None, json_schema_extra={"minimum": 1, "maximum": LIMIT_MAX}
+    )
     """Records in this answer; none: 1,000, or all in a stream."""
     cursor: str | None = None
-    """`next_cursor` of the answer before; everything else must stay as it was."""
+    """`next_cursor` of the answer before; everything else must stay as it was. None or "": the
+    first page."""
     include_raw: bool = False
     """Add the exchange's own row to each record."""
     verify: bool = False
-    """Prove that nothing is missing: ledger chains, fills against orders, balances."""
+    """Compare all that the exchange says twice, and say what holds, what not, what is unproven."""
 
 
 def inlined(schema: Any, definitions: dict[str, Any]) -> Any:
@@ -138,14 +197,17 @@ _VALIDATED: Final = {
 @router.post(
     "/api/v1/transactions/validate-credentials",
     summary="Are the operator's credentials good?",
-    responses={200: _VALIDATED, **errors(400, 401, 413, 429, 500, 503, model=FailedProblem)},
+    responses={200: _VALIDATED, **errors(*_ALWAYS, RateLimitExceeded, model=FailedProblem)},
     openapi_extra=body_schema(ValidateRequest),
 )
 async def validate_credentials(request: Request, parts: Parts, session: Caller) -> JSONResponse:
     """Ask the exchange whether it accepts the credentials that the service holds."""
     asked = await read_body(request, ValidateRequest)
     found = await until_gone(
-        request.receive, parts.transactions.validate(asked.exchange, testnet=asked.testnet)
+        request.receive,
+        parts.transactions.validate(
+            asked.exchange, testnet=asked.testnet, key_id=session.key.key_id
+        ),
     )
     body: dict[str, Any] = {
         "success": found.info is not None,
@@ -159,6 +221,8 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
         "status": found.info.status,
         "read_only": found.info.read_only,
         "unavailable_types": list(found.info.unavailable_types),
+        "warnings": list(found.info.warnings),
+        "expires_at": found.info.expires_at,
     }
     return JSONResponse(body | {"credentials_source": "internal", "account_info": account})
 
@@ -167,7 +231,17 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
     "/api/v1/transactions",
     summary="Transactions of an exchange account",
     response_class=Response,
-    responses={200: _OK, **errors(400, 401, 413, 429, 500, 503, model=FailedProblem)},
+    responses={
+        200: _OK,
+        **errors(
+            *_ALWAYS,
+            InvalidTransactionTypes,
+            InvalidDateRange,
+            RateLimitExceeded,
+            DataLimitExceeded,
+            model=FailedProblem,
+        ),
+    },
     openapi_extra=body_schema(TransactionsRequest),
 )
 async def transactions(request: Request, parts: Parts, session: Caller) -> Response:
@@ -176,27 +250,67 @@ async def transactions(request: Request, parts: Parts, session: Caller) -> Respo
     With `Accept: application/x-ndjson` they come as a stream, however many there are.
     """
     asked = await read_body(request, TransactionsRequest)
-    await _refuse_over(parts.accounts.meter, session)
-    fields = asked.model_dump() | {"transaction_types": tuple(asked.transaction_types)}
+    await _refuse_over(parts, session)
+    fields = asked.model_dump() | {
+        "transaction_types": tuple(asked.transaction_types),
+        "cursor": asked.cursor or None,
+    }
     key_id, streamed = session.key.key_id, _wants_lines(request)
     query = parts.transactions.plan(Ask(**fields), key_id=key_id, streamed=streamed)
     if streamed:
         lines = parts.transactions.stream(query, key_id=key_id)
-        return await Lines.begun(lines, request.receive, parts.accounts.meter, key_id)
+        unread_s = parts.transactions.unread_s
+        return await Lines.begun(
+            lines, request.receive, parts.accounts.meter, key_id, unread_s=unread_s
+        )
     body = await until_gone(request.receive, parts.transactions.fetch(query, key_id=key_id))
     parts.accounts.meter.add(key_id, len(body))
-    return Response(body, media_type="application/json")
+    return Response(body, media_type=JSON, headers=VARY)
 
 
-async def _refuse_over(meter: Meter, session: Session) -> None:
-    await meter.open(session.key)
-    if meter.over(session.key.key_id):
-        raise DataLimitExceeded(OVER)
+async def _refuse_over(parts: Services, session: Session) -> None:
+    key, meter, now_ms = session.key, parts.accounts.meter, parts.now_ms()
+    await meter.open(key)
+    if meter.over(key.key_id):
+        resets_at_ms = parts.accounts.resets_at_ms(key, now_ms)
+        raise DataLimitExceeded(
+            OVER,
+            details={"reset_date": iso(resets_at_ms)},
+            retry_after_s=(resets_at_ms - now_ms) / SECOND_MS,
+        )
 
 
 def _wants_lines(request: Request) -> bool:
+    """Whether a client prefers lines to one JSON body (RFC 9110 section 12.5.1).
+
+    At the same weight a type that is named counts more than one that a wildcard covers, and one
+    body more than lines. A client that accepts neither gets the body.
+    """
     accepted = ",".join(request.headers.getlist("accept"))
-    return any(part.split(";")[0].strip().lower() == NDJSON for part in accepted.split(","))
+    lines, body = (_weight(accepted, media_type) for media_type in (NDJSON, JSON))
+    return lines > body and lines[0] > 0
+
+
+def _weight(accepted: str, media_type: str) -> tuple[float, int]:
+    """How much an Accept header wants a media type: its weight, and how closely it is named."""
+    names = ["*/*", media_type.partition("/")[0] + "/*", media_type]
+    best = (-1, 0.0)
+    for part in accepted.split(","):
+        name, *parameters = (each.strip().lower() for each in part.split(";"))
+        if name in names:
+            best = max(best, (names.index(name), _quality(parameters)))
+    return best[1], best[0]
+
+
+def _quality(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(1.0, max(0.0, float(value)))
+            except ValueError:
+                return 0.0
+    return 1.0
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
@@ -225,23 +339,40 @@ async def _disconnect(receive: Receive) -> None:
 
 
 class Lines(Response):
-    """A body of lines, sent as they come and counted in the meter."""
+    """A body of lines, sent as they come and counted in the meter.
+
+    A client that reads nothing for `unread_s` is taken to have left: what is made for it would
+    otherwise hold one of the places for runs.
+    """
 
     media_type = NDJSON
 
     def __init__(
-        self, first: bytes, rest: AsyncGenerator[bytes], meter: Meter, key_id: str
+        self,
+        first: bytes,
+        rest: AsyncGenerator[bytes],
+        meter: Meter,
+        key_id: str,
+        *,
+        unread_s: float,
     ) -> None:
-        super().__init__()
+        super().__init__(headers=VARY)
         del self.headers["content-length"]
         self._first = first
         self._rest = rest
         self._meter = meter
         self._key_id = key_id
+        self._unread_s = unread_s
 
     @classmethod
     async def begun(
-        cls, lines: AsyncGenerator[bytes], receive: Receive, meter: Meter, key_id: str
+        cls,
+        lines: AsyncGenerator[bytes],
+        receive: Receive,
+        meter: Meter,
+        key_id: str,
+        *,
+        unread_s: float,
     ) -> "Lines":
         """Wait for the first line: until then an error can still be an error status."""
         try:
@@ -249,7 +380,7 @@ class Lines(Response):
         except BaseException:
             await lines.aclose()
             raise
-        return cls(first, lines, meter, key_id)
+        return cls(first, lines, meter, key_id, unread_s=unread_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the body until its end, or until the client leaves."""
@@ -267,7 +398,13 @@ class Lines(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_part(self, send: Send, part: bytes) -> None:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
+        try:
+            async with asyncio.timeout(self._unread_s):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        except TimeoutError:
+            UNREAD.inc()
+            log.warning("A transaction stream was not read for %g s: ended", self._unread_s)
+            raise ClientDisconnect from None
         self._meter.add(self._key_id, len(part))
 
 

@@ -11,6 +11,13 @@ from msgspec import to_builtins
 
 from onebook.api.bodies import Usage, errors
 from onebook.api.context import Parts, address
+from onebook.errors import (
+    AccountSuspended,
+    ApiKeyNotFound,
+    InternalError,
+    RateLimitExceeded,
+    ServiceUnavailable,
+)
 
 router = APIRouter(tags=["usage"])
 
@@ -19,7 +26,9 @@ router = APIRouter(tags=["usage"])
     # `:path`, so that a key with a slash in it is an unknown key and not an unknown page.
     "/api/v1/data-usage/{api_key:path}",
     summary="Data used in this period",
-    responses=errors(401, 404, 429, 500, 503),
+    responses=errors(
+        AccountSuspended, ApiKeyNotFound, RateLimitExceeded, InternalError, ServiceUnavailable
+    ),
 )
 async def data_usage(
     api_key: Annotated[str, Path(description="The API key itself.")],

@@ -2,20 +2,22 @@
 
 import functools
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 import uvloop
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from onebook.errors import OnebookError
 
 EXIT_BAD_INPUT = 2
+TABLE_GAP = 2
 
 console = Console()
-_errors = Console(stderr=True, highlight=False)
+errors = Console(stderr=True, highlight=False)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +25,7 @@ R = TypeVar("R")
 
 def fail(message: str) -> NoReturn:
     """Say in one line what is wrong with the input, and exit with status 2."""
-    _errors.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
+    errors.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
     raise typer.Exit(EXIT_BAD_INPUT)
 
 
@@ -45,3 +47,36 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
 def run(coroutine: Coroutine[Any, Any, R]) -> R:
     """Run one coroutine on uvloop to its end."""
     return uvloop.run(coroutine)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under their columns; no cell is ever cut or wrapped.
+
+    On a terminal that is too narrow for the table, each row is a block of `column value` lines.
+    """
+    cells = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    total = sum(widths) + TABLE_GAP * (len(widths) - 1)
+    if console.is_terminal and total > console.width:
+        _print_blocks(columns, cells[1:])
+        return
+    for number, row in enumerate(cells):
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        line = (" " * TABLE_GAP).join(padded).rstrip()
+        console.print(Text(line, style="" if number else "bold"), soft_wrap=True, highlight=False)
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, one a line; no value is ever cut or wrapped."""
+    fields = tuple(fields)
+    width = max(len(name) for name, _ in fields) + TABLE_GAP
+    for name, value in fields:
+        line = Text.assemble((name.ljust(width), "bold"), value)
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _print_blocks(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    for number, row in enumerate(rows):
+        if number:
+            console.print()
+        print_fields(zip(columns, row, strict=True))

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from onebook import config
+from onebook import config, preflight
 from onebook.cli.common import reported
+from onebook.errors import ConfigError
 
 config_app = typer.Typer(no_args_is_help=True, help="Show, check and explain the settings.")
 
@@ -33,24 +34,27 @@ def default() -> None:
 def check(
     file: Annotated[Path | None, typer.Argument(help="The settings file.")] = None,
 ) -> None:
-    """Check a settings file and the environment; say what is wrong, or that nothing is.
+    """Check a settings file, the environment and the files they name; print every fault.
 
     Example: onebook config check onebook.toml
     """
-    config.load(file)
+    settings, faults = config.examine(file)
+    faults += preflight.faults(settings)
+    if faults:
+        raise ConfigError("\n".join(faults))
     typer.echo(f"{file or 'The settings'}: no fault found.")
 
 
 @config_app.command("doc")
 def doc() -> None:
-    """Explain every setting: its variable, its default, its meaning.
+    """Explain every setting: its variable, its default, its bounds, its meaning.
 
     Example: onebook config doc
     """
-    for name, value, meaning in config.catalogue():
-        variable = config.ENV_PREFIX + name.upper().replace(".", config.ENV_DELIMITER)
+    for name, value, meaning, least, most in config.catalogue():
         default = "no default" if value is None else f"default {toml(value)}"
-        typer.echo(f"{name}\n  {meaning}\n  {variable}, {default}\n")
+        bounds = "" if least is None else f", from {least} to {most}"
+        typer.echo(f"{name}\n  {meaning}\n  {config.variable_of(name)}, {default}{bounds}\n")
 
 
 def toml(value: Any) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.table import Table
 
 from onebook import config
 from onebook.accounts.periods import iso_utc
-from onebook.cli.common import console, reported, run
+from onebook.cli.common import print_table, reported, run
 from onebook.cli.operator import ConfigFile, now_ms
+from onebook.core import iso
 from onebook.errors import InvalidRequest
 from onebook.store import Store
 from onebook.transactions.bybit import Bybit
@@ -41,14 +41,15 @@ async def safe(file: Path | None) -> AsyncIterator[Safe]:
     """Open the vault over the store that the settings name."""
     settings = config.load(file)
     async with Store(settings.store.url) as store:
-        await store.upgrade()
+        await store.upgrade(create=not settings.store.pepper_file.exists())
         masters = master_keys(settings.transactions)
         yield Safe(Vault(store, masters), settings.transactions)
 
 
 def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
     """The transaction service as the operator uses it: without HTTP, without cursors."""
-    settings = opened.settings
+    # No other key asks through this process: nothing is kept free.
+    settings = opened.settings.model_copy(update={"reserve_share": 0.0})
     return Transactions(
         [Bybit(settings)], opened.vault, cursor_secret=cursor_secret, settings=settings
     )
@@ -106,8 +107,10 @@ def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = Non
     typer.echo(found.message)
     if found.info is None:
         raise typer.Exit(EXIT_INVALID)
-    if not found.info.read_only:
-        typer.echo("The key can do more than read; a read-only key is enough and safer.")
+    for warning in found.info.warnings:
+        typer.echo(warning)
+    if found.info.expires_at is not None:
+        typer.echo(f"The key ends on {iso(found.info.expires_at)[:10]} (UTC).")
     for kind in found.info.unavailable_types:
         typer.echo(f"The key may not read all of: {kind}.")
 
@@ -124,10 +127,11 @@ def list_credentials(config: ConfigFile = None) -> None:
         async with safe(config) as opened:
             return list(await opened.vault.listed())
 
-    table = Table("exchange", "environment", "master key", "set", box=None, pad_edge=False)
-    for row in run(work()):
-        table.add_row(row.exchange, row.environment, row.kek_id, iso_utc(row.created_at_ms))
-    console.print(table)
+    rows = [
+        (row.exchange, row.environment, row.kek_id, iso_utc(row.created_at_ms))
+        for row in run(work())
+    ]
+    print_table(("exchange", "environment", "kek_id", "created_at"), rows)
 
 
 @credentials_app.command("rotate")

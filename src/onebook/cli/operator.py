@@ -7,7 +7,7 @@ import os
 import pwd
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,14 +15,12 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from onebook import config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.accounts.periods import iso_utc
-from onebook.cli.common import console
+from onebook.cli.common import print_table
 from onebook.errors import InvalidRequest
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
 from onebook.store import AccountRow, Change, KeyRow, Store
@@ -49,7 +47,7 @@ async def desk(file: Path | None) -> AsyncIterator[Desk]:
     """Open the store that the settings name, brought to this release's schema."""
     settings = config.load(file).store
     async with Store(settings.url) as store:
-        await store.upgrade()
+        await store.upgrade(create=not settings.pepper_file.exists())
         pepper = load_pepper(settings.pepper_file)
         await require_same_pepper(store, pepper)
         yield Desk(store, Admin(store, pepper))
@@ -112,7 +110,8 @@ def print_accounts(accounts: Sequence[AccountRow]) -> None:
         (row.account_id, row.username, row.status, _day(row.created_at_ms), *_change(row))
         for row in accounts
     )
-    _print(("account", "username", "status", "created", "changed by", "reason"), rows)
+    columns = ("account_id", "username", "status", "created_at", "changed_by", "reason")
+    print_table(columns, rows)
 
 
 def print_keys(keys: Sequence[KeyRow]) -> None:
@@ -120,7 +119,7 @@ def print_keys(keys: Sequence[KeyRow]) -> None:
     rows = (
         (
             row.key_id,
-            row.prefix + "...",
+            row.prefix,
             row.username,
             row.tier,
             row.status,
@@ -131,16 +130,9 @@ def print_keys(keys: Sequence[KeyRow]) -> None:
         )
         for row in keys
     )
-    columns = ("id", "key", "username", "tier", "status", "created", "expires", "last used")
-    _print((*columns, "changed by", "reason"), rows)
-
-
-def _print(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        # Text, because a username may hold what rich would take for markup.
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
+    columns = ("key_id", "prefix", "username", "tier", "status")
+    moments = ("created_at", "expires_at", "last_used_at")
+    print_table((*columns, *moments, "changed_by", "reason"), rows)
 
 
 def _change(row: AccountRow | KeyRow) -> tuple[str, str]:

@@ -103,6 +103,7 @@ async def record(
         Rest() as rest,
         Catalogue(exchanges, rest=rest, settings=settings) as catalogue,
     ):
+        await catalogue.first_read()
         instruments = [_instrument(catalogue, exchange, symbol) for symbol in symbols]
         # Feeds tell monotonic seconds; a recording has Unix seconds.
         epoch_s = time.time() - time.monotonic()

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from onebook import app, config
-from onebook.cli.common import console, fail, reported, run
+from onebook.cli.common import fail, print_table, reported, run
 from onebook.cli.operator import ConfigFile
 from onebook.config import ExchangeSettings
 from onebook.feeds.recording import RecordingError
@@ -42,7 +41,7 @@ def replay_command(
 async def play(files: list[Path], *, speed: float | None, loop: bool, serve: Serve) -> None:
     """Replay recordings for as long as `serve`, told where the exchanges are now, runs."""
     async with Replay(files, speed=speed, loop=loop) as replay:
-        console.print(table(list(replay.scripts.values())))
+        print_table(("exchange", "frames", "seconds", "pairs"), rows(list(replay.scripts.values())))
         await serve(
             {
                 name: ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
@@ -74,13 +73,14 @@ def speed_of(text: str) -> float | None:
     return speed
 
 
-def table(scripts: list[Script]) -> Table:
-    """What will be replayed, for a person."""
-    drawn = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("exchange", "pairs", "frames", "seconds"):
-        drawn.add_column(title, justify="left" if title in ("exchange", "pairs") else "right")
-    for script in scripts:
-        pairs = ", ".join(listing.symbol for listing in script.listings)
-        lasted_s = script.lines[-1].at - script.lines[0].at
-        drawn.add_row(script.name, pairs, f"{len(script.lines):,}", f"{lasted_s:.1f}")
-    return drawn
+def rows(scripts: list[Script]) -> list[tuple[str, ...]]:
+    """What will be replayed, as cells."""
+    return [
+        (
+            script.name,
+            f"{len(script.lines):,}",
+            f"{script.lines[-1].at - script.lines[0].at:.1f}",
+            ", ".join(listing.symbol for listing in script.listings),
+        )
+        for script in scripts
+    ]

@@ -9,6 +9,8 @@ from onebook import app, config
 from onebook.cli.common import reported, run
 from onebook.cli.operator import ConfigFile
 
+EXIT_USAGE_LOST = 1  # usage could be written neither to the database nor beside it
+
 
 @reported
 def serve_command(
@@ -33,4 +35,9 @@ def serve_command(
         "feeds": {"exchanges": exchange or None},
         "log": {"level": log_level},
     }
-    run(app.serve(config.load(settings, overrides=flags)))
+
+    def read() -> config.Settings:
+        return config.load(settings, overrides=flags)
+
+    if run(app.serve(read(), reread=read)):
+        raise typer.Exit(EXIT_USAGE_LOST)

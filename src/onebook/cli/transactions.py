@@ -11,9 +11,8 @@ from typing import Annotated, Final
 import typer
 from msgspec.structs import replace
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from onebook.cli.common import console, reported, run
+from onebook.cli.common import console, print_table, reported, run
 from onebook.cli.credentials import exchange_service, safe
 from onebook.cli.operator import ConfigFile, moment_ms, now_ms
 from onebook.core import iso
@@ -21,9 +20,9 @@ from onebook.errors import InvalidRequest
 from onebook.model import MINUTE_MS
 from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.export import ENDINGS, FORMS, Writer, writer
+from onebook.transactions.proof import Check, State, Verification
 from onebook.transactions.query import Ask, Query
 from onebook.transactions.service import Run
-from onebook.transactions.verify import Verification
 
 ALL: Final = "all"  # that the exchange keeps
 OPERATOR: Final = "operator"
@@ -50,8 +49,8 @@ class Outcome:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
-        proven = self.verification is None or self.verification.holds
+        """Whether nothing is missing, and where a proof was asked for, it is proven."""
+        proven = self.verification is None or self.verification.holds is True
         return proven and all(entry.complete for entry in self.coverage) and not self.errors
 
 
@@ -115,7 +114,7 @@ async def _fetch(ask: Ask, output: Path, form: str, config: Path | None) -> Outc
                 # A minute later: what an exchange keeps begins later and later while we ask.
                 ask = replace(ask, start_time=service.reach_ms(ask) + MINUTE_MS)
             query = service.plan(ask, key_id=OPERATOR, streamed=True)
-            async with service.run(query) as run:
+            async with service.run(query, key_id=OPERATOR) as run:
                 file = writer(form, part)
                 try:
                     await _write(run, query, file)
@@ -174,16 +173,17 @@ def _doing(exchange: str, waiting_s: float) -> str:
 
 
 def _show(outcome: Outcome, output: Path) -> None:
-    table = Table("type", "from (UTC)", "to (UTC)", "complete", "why not", box=None, pad_edge=False)
-    for entry in outcome.coverage:
-        table.add_row(
+    rows = (
+        (
             entry.transaction_type,
             "" if entry.from_ms is None else _minute(entry.from_ms),
             _minute(entry.to_ms),
             "yes" if entry.complete else "no",
             entry.reason or "",
         )
-    console.print(table)
+        for entry in outcome.coverage
+    )
+    print_table(("transaction_type", "from", "to", "complete", "reason"), rows)
     for error in outcome.errors:
         typer.echo(f"{error.transaction_type}: {error.message}")
     for sentence in _proof(outcome.verification):
@@ -193,37 +193,41 @@ def _show(outcome: Outcome, output: Path) -> None:
     else:
         typer.echo(
             f"{outcome.rows:,} rows in {output}; the other {outcome.count - outcome.rows:,} of "
-            f"{outcome.count:,} records mean nothing to a tax tool."
+            f"{outcome.count:,} records move nothing that is not in it (second views, snapshots, "
+            "own transfers, what was not completed)."
         )
 
 
 def _minute(at_ms: int) -> str:
-    """A time that leaves a line of 80 characters room for the rest."""
+    """A time in UTC that leaves a line of 80 characters room for the rest."""
     return iso(at_ms)[:16].replace("T", " ")
 
 
 def _proof(found: Verification | None) -> list[str]:
-    """What was proven, and by how much it fails where it does."""
+    """What holds, what is broken and by how much, what is left open and what was not checked."""
     if found is None:
         return []
-    sentences = [
-        f"{chain.wallet} {chain.asset}: {chain.records:,} lines, "
-        + (
-            "the balances chain."
-            if chain.holds
-            else f"{_counted(len(chain.breaks), 'break')} in the chain."
-        )
-        for chain in found.ledger
-    ]
-    orders = found.orders
-    if orders.checked:
-        state = (
-            "add up"
-            if orders.holds
-            else f"do not add up in {_counted(len(orders.breaks), 'figure')}"
-        )
-        sentences.append(f"The fills of {orders.checked:,} orders {state}.")
+    sentences = [_sentence(check) for check in found.checks]
+    if found.holds is None:
+        sentences.append("Not proven: nothing contradicts the answer, and not all of it is shown.")
+    sentences.append("No data of the exchange can prove:")
+    sentences += [f"  {one.what}. {one.why}" for one in found.unproven]
     return sentences
+
+
+def _sentence(check: Check) -> str:
+    name, count = check.name.replace("_", " "), f"{check.checked:,} compared"
+    if check.state is State.NOT_CHECKED:
+        return f"{name}: not checked. {check.reason}"
+    if check.state is State.HOLDS:
+        return f"{name}: holds, {count}."
+    counts = [("broken", check.broken), ("open", check.open)]
+    words = ", ".join(f"{number:,} {word}" for word, number in counts if number)
+    sentence = f"{name}: {words} of {count}."
+    if check.breaks:
+        first = check.breaks[0]
+        sentence += f" {first.transactionId}: {first.what}, {first.expected} / {first.found}."
+    return f"{sentence} {check.reason or ''}".rstrip()
 
 
 def _counted(count: int, noun: str) -> str:

@@ -4,8 +4,6 @@ from typing import Annotated
 
 import typer
 from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
 from onebook.accounts.keys import key_of
 from onebook.accounts.usage import (
@@ -13,7 +11,7 @@ from onebook.accounts.usage import (
     stored_usage,
     usage_report,
 )
-from onebook.cli.common import console, reported, run
+from onebook.cli.common import console, print_fields, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, print_json
 from onebook.config import load
 
@@ -54,14 +52,13 @@ async def _report(name: str, config: ConfigFile) -> UsageReport:
 
 def _print(report: UsageReport) -> None:
     used, period = report.data_usage, report.billing_period
-    table = Table.grid(padding=(0, 2))
-    table.add_row("user", Text(report.username))
-    table.add_row("tier", report.billing_tier)
-    table.add_row("key", report.status.api_key_status)
-    table.add_row(
-        "used", f"{used.used_gb:.3f} of {used.limit_gb:g} GiB ({used.usage_percentage:.2f} %)"
+    percent = f"{used.usage_percentage:.2f} %"
+    rows = (
+        ("username", report.username),
+        ("billing_tier", report.billing_tier),
+        ("api_key_status", report.status.api_key_status),
+        ("used", f"{used.used_gb:.3f} of {used.limit_gb:g} GiB ({percent})"),
+        ("reset_date", f"{period.reset_date[:10]}, in {period.days_until_reset} days"),
     )
-    bar = ProgressBar(total=used.bytes_limit, completed=used.bytes_used, width=BAR_WIDTH)
-    table.add_row("", bar)
-    table.add_row("resets", f"{period.reset_date[:10]}, in {period.days_until_reset} days")
-    console.print(table)
+    print_fields(rows)
+    console.print(ProgressBar(total=used.bytes_limit, completed=used.bytes_used, width=BAR_WIDTH))

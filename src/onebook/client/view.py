@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from onebook.client.failures import Problem
+
 CHECKSUM_LEVELS = 25
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One price of the merged book, and who stands there.
+    """One price of the merged book, with its attribution.
 
     `amounts` is parallel to `exchanges`, and empty unless the subscription asked for `split`.
     """
@@ -28,11 +30,13 @@ class Level:
 class View:
     """The merged book of one symbol as the service last described it, best levels first.
 
-    `live` is False, and the view empty, from a lost connection until the next full update.
+    `live` is False, and the view empty, from a lost connection until the next full update;
+    `problem` is why.
     """
 
     symbol: str
     live: bool = False
+    problem: Problem | None = None
     bids: list[Level] = field(default_factory=list)
     asks: list[Level] = field(default_factory=list)
     market_stats: dict[str, Any] = field(default_factory=dict)
@@ -58,9 +62,10 @@ class View:
         self._take(message, changed=False)
         return True
 
-    def lose(self) -> None:
-        """The connection is gone: show nothing until the service speaks again."""
+    def lose(self, problem: Problem) -> None:
+        """Empty the view until the next full update, because of a problem."""
         self.live = False
+        self.problem = problem
         self.bids, self.asks = [], []
         self.market_stats, self.states = {}, {}
         self.stale_exchanges = []
@@ -72,6 +77,7 @@ class View:
         self.bids = sorted(_joined(self.bids if changed else [], bids), key=_price, reverse=True)
         self.asks = sorted(_joined(self.asks if changed else [], asks), key=_price)
         self.live = True
+        self.problem = None
         self.market_stats = data["market_stats"]
         self.stale_exchanges = data["stale_exchanges"]
         self.timestamp = message["timestamp"]

@@ -6,5 +6,6 @@ and AsyncAPI documents. What is served is decided by `routes.py`.
 
 from onebook.web.docs import Limit, TransactionSection
 from onebook.web.routes import Site, pages
+from onebook.web.samples import PLACEHOLDER_URL
 
-__all__ = ["Limit", "Site", "TransactionSection", "pages"]
+__all__ = ["PLACEHOLDER_URL", "Limit", "Site", "TransactionSection", "pages"]

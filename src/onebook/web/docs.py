@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from onebook.errors import ConfigError, OnebookError
+from onebook.web import books
 from onebook.web.markup import Content, Html, inline, join, prose, table, tag
 from onebook.web.samples import SAMPLES
 from onebook.web.schema import Schemas
@@ -58,6 +59,7 @@ def render(
         _exchanges(exchanges),
         _said("client", "What a client says", asyncapi),
         _said("server", "What the server says", asyncapi),
+        _books(),
         _errors(asyncapi),
         _close_codes(asyncapi),
         _limits(limits),
@@ -188,7 +190,7 @@ def _response(status: str, response: Document, schemas: Schemas) -> Html:
     schema = content.get("schema", {})
     words = "The answer." if status == "200" else response["description"]
     summary = tag("summary", tag("b", status, class_=f"status s{status[0]}"), " ", inline(words))
-    codes = _codes(status)
+    codes = _codes(schema)
     inside = join(codes, *(fields_table(each, schemas) for each in _choices(schema, schemas)))
     return tag("details", summary, inside, class_="response")
 
@@ -202,9 +204,13 @@ def _choices(schema: Document, schemas: Schemas) -> list[Document]:
     return choices
 
 
-def _codes(status: str) -> Content:
-    """The error codes that come with a status."""
-    names = [kind.code for kind in _error_kinds() if str(kind.status) == status]
+def _codes(schema: Document) -> Content:
+    """The error codes that come with a status of an operation: its schema names them."""
+    parts = [part for each in schema.get("anyOf", [schema]) for part in each.get("allOf", [])]
+    fields = [
+        part["properties"]["error"] for part in parts if "error" in part.get("properties", {})
+    ]
+    names = [name for field in fields for name in field.get("enum", [])]
     listed = join(*(join(tag("code", name), " ") for name in names))
     return tag("p", "Possible codes: ", listed, class_="codes") if names else None
 
@@ -272,6 +278,7 @@ def _message(name: str, asyncapi: Document, schemas: Schemas) -> Html:
         "article",
         tag("h3", tag("code", message["name"])),
         prose(message["summary"]),
+        prose(message.get("description", "")),
         fields_table(message["payload"], schemas),
         code(example),
         _replies(operation),
@@ -290,12 +297,36 @@ def _replies(operation: Document) -> Content:
     return tag("p", "Answered by: ", *links)
 
 
+def _books() -> Part:
+    """How a book is written, in every form, and how to keep one from deltas."""
+    forms = [join(tag("h4", title), code(example)) for title, example in books.forms()]
+    before, delta, after = books.delta()
+    content = join(
+        prose(books.FORMS),
+        *forms,
+        tag("h3", "From deltas to a book", id="book-deltas"),
+        prose(books.DELTAS),
+        tag("h4", "The book"),
+        code(before),
+        tag("h4", "The delta"),
+        code(delta),
+        tag("h4", "The book after it"),
+        code(after),
+        tag("h3", "The checksum", id="book-checksum"),
+        prose(books.CHECKSUM),
+        code(books.checksum()),
+        code(books.CHECKSUM_CODE),
+    )
+    entries = [("book-deltas", "From deltas to a book"), ("book-checksum", "The checksum")]
+    return Part("books", "WebSocket: books", entries, content)
+
+
 # Errors, close codes, limits
 
 
 def _error_kinds() -> list[type[OnebookError]]:
     kinds = [kind for kind in OnebookError.__subclasses__() if kind is not ConfigError]
-    return [*(kind for kind in kinds if kind.__module__ == OnebookError.__module__), OnebookError]
+    return [kind for kind in kinds if kind.__module__ == OnebookError.__module__]
 
 
 def _errors(asyncapi: Document) -> Part:
@@ -320,8 +351,6 @@ def _errors(asyncapi: Document) -> Part:
 
 
 def _first_line(kind: type[OnebookError]) -> str:
-    if kind is OnebookError:
-        return "Something went wrong on our side; it has been logged."
     return (kind.__doc__ or "").strip().partition("\n")[0]
 
 

@@ -8,12 +8,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from onebook.web.docs import Limit, TransactionSection, render
+from onebook.web.samples import PLACEHOLDER_URL, PLACEHOLDER_WS_URL
 
 HERE = Path(__file__).parent
 FOLDERS = ("page", "vendor")
@@ -47,12 +49,14 @@ class Site:
         asyncapi: Gives the AsyncAPI document.
         exchanges: The exchanges of the transaction interface.
         limits: Every limit and setting.
+        base_url: Gives the address that a request reached this service at.
     """
 
     openapi: Callable[[], dict[str, Any]]
     asyncapi: Callable[[], dict[str, Any]]
     exchanges: Sequence[TransactionSection] = ()
     limits: Sequence[Limit] = ()
+    base_url: Callable[[Request], str] = lambda request: str(request.base_url).rstrip("/")
 
 
 def pages(site: Site) -> APIRouter:
@@ -61,8 +65,13 @@ def pages(site: Site) -> APIRouter:
     assets = load_assets()
 
     @cache
-    def documentation() -> Asset:
-        page = render(site.openapi(), site.asyncapi(), exchanges=site.exchanges, limits=site.limits)
+    def written() -> str:
+        return render(site.openapi(), site.asyncapi(), exchanges=site.exchanges, limits=site.limits)
+
+    def documentation(url: str) -> Asset:
+        # Written once: any client may name any host.
+        page = written().replace(PLACEHOLDER_URL, escape(url))
+        page = page.replace(PLACEHOLDER_WS_URL, escape("ws" + url.removeprefix("http")))
         return asset_of(page.encode(), ".html")
 
     @router.get("/")
@@ -71,7 +80,7 @@ def pages(site: Site) -> APIRouter:
 
     @router.get("/docs")
     async def docs(request: Request) -> Response:
-        return answer(request, documentation())
+        return answer(request, documentation(site.base_url(request)))
 
     @router.get("/web/{name:path}")
     async def static(request: Request, name: str) -> Response:

@@ -1,10 +1,14 @@
 """The samples at the top of the documentation page: (anchor, title, text, code)."""
 
+# Replaced by the address that the page is asked for at.
+PLACEHOLDER_URL = "http://onebook.invalid"
+PLACEHOLDER_WS_URL = "ws://onebook.invalid"
+
 CURL = """\
-curl -s localhost:8000/api/v1/authenticate \\
+curl -s http://onebook.invalid/api/v1/authenticate \\
   -H 'Content-Type: application/json' -d '{"api_key": "ob_live_..."}'
 
-curl -s localhost:8000/api/v1/session-status -H 'Authorization: Bearer obs_...'
+curl -s http://onebook.invalid/api/v1/session-status -H 'Authorization: Bearer obs_...'
 """
 
 PYTHON = """\
@@ -12,7 +16,7 @@ import asyncio, json
 from websockets.asyncio.client import connect
 
 async def main() -> None:
-    async with connect("ws://localhost:8000/api/v1/ws") as socket:
+    async with connect("ws://onebook.invalid/api/v1/ws") as socket:
         await socket.send(json.dumps({"type": "authenticate", "api_key": "ob_live_..."}))
         await socket.send(json.dumps({
             "type": "subscribe_aggregated",
@@ -30,7 +34,7 @@ asyncio.run(main())
 """
 
 JAVASCRIPT = """\
-const socket = new WebSocket("ws://localhost:8000/api/v1/ws");
+const socket = new WebSocket("ws://onebook.invalid/api/v1/ws");
 const send = (message) => socket.send(JSON.stringify(message));
 
 socket.onopen = () => {

@@ -3,7 +3,7 @@
 import { Rate, readBook } from "./book.js";
 import { Connection } from "./connection.js";
 import { Depth } from "./depth.js";
-import { ago, groupSteps } from "./format.js";
+import { age, ago, groupSteps } from "./format.js";
 import { Ladder } from "./ladder.js";
 import { Members } from "./members.js";
 import { hue } from "./palette.js";
@@ -11,6 +11,7 @@ import { hue } from "./palette.js";
 const LEVELS = 25;
 const INTERVAL_MS = 200; // five books a second: what an eye can follow
 const RATE_WINDOW_MS = 5_000;
+const OLD_MS = 3_000; // a book without an update for so long is dimmed, with its age
 const KEY_SLOT = "onebook.key";
 const WS_URL = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/v1/ws`;
 
@@ -23,11 +24,15 @@ const rate = new Rate(RATE_WINDOW_MS);
 let connection = null;
 let symbol = "BTC/USDT";
 let subscribed = ""; // the symbol whose books we show; others that still arrive are passed over
+let held = ""; // what this connection is subscribed to
+let asked = 0; // the id of the last subscribe
+const requests = new Map(); // symbols of subscribes without an answer, by id
 let book = null;
 let left = [];
 let updatedAt = 0;
 let characters = 0;
 let drawing = false;
+let linked = false;
 let askedPairs = false;
 
 // Connecting
@@ -45,32 +50,65 @@ function opened() {
   subscribe();
 }
 
-function subscribe() {
-  const unticked = document.querySelectorAll("#exchanges input:not(:checked)").length;
-  const ticked = [...document.querySelectorAll("#exchanges input:checked")].map((box) => box.value);
+/** Ask for a symbol. The one that is shown stays subscribed until the new one is accepted. */
+function subscribe(wanted = symbol) {
+  const boxes = [...document.querySelectorAll("#exchanges input")];
+  const ticked = boxes.filter((box) => box.checked).map((box) => box.value);
+  if (boxes.length && !ticked.length) return leaveNone();
+  asked += 1;
+  requests.set(asked, wanted);
   const message = {
     type: "subscribe_aggregated",
-    symbol,
-    exchanges: unticked && ticked.length ? ticked : "all",
+    id: asked,
+    symbol: wanted,
+    exchanges: ticked.length < boxes.length ? ticked : "all",
     depth: LEVELS,
     interval_ms: INTERVAL_MS,
     levels: "array",
     split: true,
   };
-  if (at("group").value) message.group = at("group").value;
-  if (subscribed && subscribed !== symbol) {
-    connection.send({ type: "unsubscribe_aggregated", symbol: subscribed });
-  }
+  if (at("group").value && wanted === subscribed) message.group = at("group").value;
   connection.send(message);
+}
+
+/** No exchange is ticked: nothing is subscribed and nothing is shown as live. */
+function leaveNone() {
+  asked += 1;
+  requests.clear();
+  if (subscribed) connection.send({ type: "unsubscribe_aggregated", symbol: subscribed });
+  symbol = subscribed || symbol;
+  subscribed = held = "";
+  newBook("choose at least one exchange");
+  members.begin([], []);
+  notice("Choose at least one exchange.");
+}
+
+/** Whether a message answers the last subscribe; answers to earlier ones are passed over. */
+function isLast(message) {
+  const wanted = requests.get(message.id);
+  requests.delete(message.id);
+  return message.id === asked && wanted !== undefined;
 }
 
 // What comes in
 
 const handlers = {
   aggregated_subscription_response(message) {
-    if (message.symbol !== symbol) return;
-    if (subscribed !== symbol) newBook();
-    subscribed = symbol;
+    const wanted = requests.get(message.id);
+    if (!isLast(message)) {
+      // An older choice was accepted after a newer one was made: it is not shown, so not kept.
+      if (wanted !== subscribed && wanted !== symbol) {
+        connection.send({ type: "unsubscribe_aggregated", symbol: message.symbol });
+      }
+      return;
+    }
+    const before = subscribed;
+    symbol = subscribed = held = message.symbol;
+    at("symbol").value = symbol;
+    if (before !== subscribed) {
+      if (before) connection.send({ type: "unsubscribe_aggregated", symbol: before });
+      newBook();
+    }
     members.begin(message.exchanges, message.rejected ?? []);
     notice("");
   },
@@ -80,49 +118,78 @@ const handlers = {
     left = message.data.stale_exchanges;
     updatedAt = performance.now();
     rate.add(updatedAt);
-    at("market").dataset.live = "yes";
+    showAge();
     draw();
   },
   exchange_status(message) {
-    if (message.symbol === subscribed) members.status(message.exchange, message.state, message.reason);
+    if (message.symbol !== subscribed) return;
+    members.status(message.exchange, message.state, message.detail || message.reason);
   },
   exchanges_data: (message) => showExchanges(message.data.supported_exchanges),
   pairs_data: (message) => showPairs(message.data),
   pong(message) {
     at("latency").textContent = (performance.now() - message.client_time).toFixed(1);
   },
-  error: (message) => notice(message.message),
+  error: refused,
+  subscription_error: refused,
   authentication_error: (message) => notice(message.message),
-  subscription_error: (message) => notice(message.message, message.suggested_symbols),
   rate_limit_warning: (message) => notice(message.message),
   data_limit_warning: (message) => notice(message.message),
   data_limit_exceeded: (message) => notice(message.message),
-  server_shutdown: (message) => notice(message.message),
 };
+
+/** Something was refused; where it is the last subscribe, what was shown before stays. */
+function refused(message) {
+  const wanted = requests.get(message.id);
+  if (wanted !== undefined && !isLast(message)) return;
+  const kept = wanted !== undefined && subscribed && wanted !== subscribed;
+  if (kept) {
+    symbol = at("symbol").value = subscribed;
+    if (!held) subscribe(); // the connection is a new one
+  }
+  notice(message.message + (kept ? ` Still showing ${subscribed}.` : ""), message.suggested_symbols);
+}
 
 function received(message, length) {
   characters += length;
   handlers[message.type]?.(message);
 }
 
-function newBook() {
+function newBook(text = "waiting for the first book") {
   book = null;
+  updatedAt = 0;
+  left = [];
   ladder.clear();
+  depth.clear();
+  for (const id of ["best-bid", "best-ask"]) at(id).textContent = "—";
+  at("crossed").hidden = true;
+  showAge();
   at("group").replaceChildren(new Option("exact", ""));
   at("title-symbol").textContent = symbol;
   at("mid").textContent = "—";
-  at("spread").textContent = "waiting for the first book";
+  at("spread").textContent = text;
 }
 
 // What is shown
 
-function showLink(state, text) {
+function showLink(state, text, seconds) {
   at("link").dataset.state = state;
-  at("link-text").textContent = text;
+  if (at("link-text").textContent !== text) at("link-text").textContent = text;
+  at("link-wait").textContent = seconds === undefined ? "" : `Trying again in ${seconds} s`;
   const inside = ["connecting", "live", "waiting"].includes(state);
+  const focused = document.activeElement;
   at("key-form").hidden = inside;
   at("choice").hidden = at("market").hidden = !inside;
-  if (state !== "live") at("market").dataset.live = "no";
+  // The focus goes with the form that is hidden; without this it would fall back to the page.
+  if (inside && at("key-form").contains(focused)) at("symbol").focus();
+  if (!inside && at("choice").contains(focused)) at("key").focus();
+  linked = state === "live";
+  if (!linked) {
+    held = "";
+    requests.clear();
+    members.lost();
+  }
+  showAge();
   if (state === "connecting" && !book) notice("");
   if (state === "live") notice("");
   if (state === "stopped") forgetKey();
@@ -169,8 +236,18 @@ function spreadText({ spread, spread_percent: percent }) {
   return `spread ${ladder.price(spread)} (${percent.toFixed(4)} %)`;
 }
 
+/** A book is shown at full brightness only while updates come; else dimmed, with its age. */
+function showAge() {
+  const ageMs = performance.now() - updatedAt;
+  const live = linked && updatedAt > 0 && ageMs < OLD_MS;
+  at("market").dataset.live = live ? "yes" : "no";
+  at("old").hidden = live || !updatedAt;
+  at("old").textContent = `No update for ${age(ageMs)}`;
+}
+
 function showFigures() {
   const now = performance.now();
+  showAge();
   at("rate").textContent = rate.perSecond(now).toFixed(1);
   at("received").textContent = (characters / 1e6).toFixed(2);
   at("age").textContent = updatedAt ? ago(now - updatedAt) : "—";
@@ -194,9 +271,7 @@ function showPairs({ exchanges = {} }) {
 }
 
 function choose(name) {
-  symbol = name.trim().toUpperCase();
-  at("symbol").value = symbol;
-  at("group").value = "";
+  symbol = at("symbol").value = name.trim().toUpperCase();
   subscribe();
 }
 
@@ -231,8 +306,8 @@ at("symbol").addEventListener("focus", () => {
   if (!askedPairs) connection?.send({ type: "get_pairs" });
   askedPairs = true;
 });
-at("group").addEventListener("change", subscribe);
-at("exchanges").addEventListener("change", subscribe);
+at("group").addEventListener("change", () => subscribe());
+at("exchanges").addEventListener("change", () => subscribe());
 at("rows").addEventListener("change", draw);
 at("leave").addEventListener("click", () => {
   forgetKey();

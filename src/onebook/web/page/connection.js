@@ -33,7 +33,7 @@ export class Connection {
   #timers = new Set();
   #heardAt = 0;
 
-  /** `on` has: state(name, text), open(), message(object, characters). */
+  /** `on` has: state(name, text, seconds to the next attempt), open(), message(object, characters). */
   constructor(url, key, on) {
     this.url = url;
     this.#key = key;
@@ -96,7 +96,7 @@ export class Connection {
     const reason = REASONS[code] ?? "The connection broke.";
     if (next.stop) return this.on.state("stopped", reason);
     let left = Math.ceil(next.waitMs / 1_000);
-    const say = () => this.on.state("waiting", `${reason} Trying again in ${Math.max(0, left--)} s`);
+    const say = () => this.on.state("waiting", reason, Math.max(0, left--));
     say();
     this.#every(1_000, say);
     const timer = setTimeout(() => (this.#clear(), this.open()), next.waitMs);

@@ -1,7 +1,7 @@
 // The depth chart: totals up to a price, drawn by uPlot in the colours of the page.
 
 import { depthLines } from "./book.js";
-import { decimals, fixed } from "./format.js";
+import { decimals, fixed, short } from "./format.js";
 
 const HEIGHT_PX = 224;
 const AXIS_FONT = "11px system-ui, sans-serif";
@@ -22,6 +22,12 @@ export class Depth {
     this.#lines = depthLines(book);
     if (!this.#chart) this.#rebuild();
     else this.#chart.setData(this.#lines);
+  }
+
+  clear() {
+    this.#chart?.destroy();
+    this.#chart = null;
+    this.#lines = [[], [], []];
   }
 
   #fit() {
@@ -49,7 +55,7 @@ export class Depth {
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
       axes: [
         { ...axis, space: 90, values: (_, prices) => texts(prices) },
-        { ...axis, size: 52, values: (_, totals) => texts(totals) },
+        { ...axis, size: 52, values: (_, totals) => totals.map(short) },
       ],
       series: [{}, this.#series("bid", -1), this.#series("ask", 1)],
     };

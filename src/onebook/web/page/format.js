@@ -1,6 +1,7 @@
 // Numbers as text: the same number of decimals down a column, so that digits stand under digits.
 
 const formats = new Map();
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 export function fixed(value, decimals) {
   let format = formats.get(decimals);
@@ -40,7 +41,15 @@ function power(exponent, times = 1) {
   return exponent >= 0 ? `${times}${"0".repeat(exponent)}` : (times / 10 ** -exponent).toFixed(-exponent);
 }
 
+export function age(ms) {
+  return ms < 60_000 ? `${Math.floor(ms / 1000)} s` : `${Math.floor(ms / 60_000)} min`;
+}
+
 export function ago(ms) {
-  if (ms < 1000) return "now";
-  return ms < 60_000 ? `${Math.floor(ms / 1000)} s ago` : `${Math.floor(ms / 60_000)} min ago`;
+  return ms < 1000 ? "now" : `${age(ms)} ago`;
+}
+
+/** An axis label in few characters: 1,200,000 is 1.2M. */
+export function short(value) {
+  return compact.format(value);
 }

@@ -99,8 +99,17 @@ class Row {
     this.bar.setAttribute("aria-label", text);
     const total = shares.reduce((sum, [, amount]) => sum + amount, 0);
     this.bar.replaceChildren(...shares.map(([exchange, amount]) => segment(exchange, amount / total)));
-    this.codes.textContent = shares.map(([exchange]) => code(exchange)).join(" ");
+    this.codes.replaceChildren(...shares.flatMap(([exchange]) => [codeOf(exchange), " "]));
   }
+}
+
+/** The short name of an exchange; a narrow screen leaves out the last letter. */
+function codeOf(exchange) {
+  const element = document.createElement("span");
+  const last = document.createElement("i");
+  last.textContent = code(exchange).slice(2);
+  element.append(code(exchange).slice(0, 2), last);
+  return element;
 }
 
 function segment(exchange, share) {

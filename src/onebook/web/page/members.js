@@ -26,6 +26,11 @@ export class Members {
     }
   }
 
+  /** The connection is gone: nothing is known of any exchange. */
+  lost() {
+    for (const row of this.#rows.values()) this.#write(row, "unknown", "");
+  }
+
   /** An `exchange_status` message. */
   status(exchange, state, reason) {
     const row = this.#rows.get(exchange);
@@ -73,7 +78,7 @@ export class Members {
     word.textContent = state;
     const why = document.createElement("span");
     why.className = "reason";
-    why.textContent = state === "live" ? "" : reason;
+    why.textContent = state === "live" || reason === state ? "" : reason.replaceAll("_", " ");
     row.status.replaceChildren(word, why);
   }
 }

@@ -1,0 +1,180 @@
+"""The ladder of `onebook watch` as lines of text: columns that align and are never cut.
+
+What does not fit the width is left out column by column: first the attribution, from names with
+amounts to names, to codes, to none, then the bar; never a price or an amount. Pure.
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Final
+
+from rich.text import Text
+
+from onebook.client import Level, View
+
+GAP: Final = 2
+BAR_CELLS: Final = 18
+BAR_CELLS_MIN: Final = 6
+CODE_LENGTH: Final = 3
+LINES_BESIDE: Final = 5  # title, exchanges that are not live, header, middle, cursor
+
+
+def rows(height: int) -> int:
+    """Levels a side that fit so many lines."""
+    return max(1, (height - LINES_BESIDE) // 2)
+
+
+def problem_text(view: View) -> str:
+    """Why a view is not live, and when the next attempt is."""
+    if view.problem is None:
+        return "no book yet"
+    again = f" Next attempt in {view.problem.retry_in_s:.1f} s." if view.problem.retry_in_s else ""
+    return f"{view.problem}{again}"
+
+
+def _amounts(level: Level) -> str:
+    parts = zip(level.exchanges, level.amounts, strict=True)
+    return "  ".join(f"{name} {amount:f}" for name, amount in parts)
+
+
+def _names(level: Level) -> str:
+    return " ".join(level.exchanges)
+
+
+def _codes(level: Level) -> str:
+    return " ".join(name[:CODE_LENGTH].upper() for name in level.exchanges)
+
+
+FORMS: Final[tuple[Callable[[Level], str], ...]] = (_amounts, _names, _codes)
+
+
+class Ladder:
+    """Draws views at one width; None is without limit and without bars, for pipes and files.
+
+    A column is as wide as its widest cell so far, so that columns do not move with each update.
+    """
+
+    def __init__(self, width: int | None) -> None:
+        self.width = width
+        self._price = _Aligned()
+        self._amount = _Aligned()
+        self._forms = [0] * len(FORMS)
+
+    def lines(self, view: View, count: int) -> list[Text]:
+        """Asks above bids, the best of each in the middle, `count` levels a side."""
+        asks, bids = view.asks[:count], view.bids[:count]
+        shown = [*reversed(asks), *bids]
+        middle = _middle(view)
+        for level in shown:
+            self._price.add(f"{level.price:f}")
+            self._amount.add(f"{level.amount:f}")
+        if middle is not None:
+            self._price.add(middle[0])
+        for index, written in enumerate(FORMS):
+            widths = (len(written(level)) for level in shown)
+            self._forms[index] = max(self._forms[index], *widths, 0)
+        bar_cells, form = self._layout()
+        most = max((level.amount for level in shown), default=None)
+        drawn = self._title(view)
+        if not view.live:
+            return drawn
+        drawn.append(self._header(bar_cells, form is not None))
+        for index, level in enumerate(shown):
+            if index == len(asks):
+                drawn.append(self._middle_line(middle))
+            color = "red" if index < len(asks) else "green"
+            line = Text(self._price.cell(f"{level.price:f}"), style=color)
+            line.append(" " * GAP + self._amount.cell(f"{level.amount:f}"), style="default")
+            if bar_cells:
+                cells = max(1, int(level.amount / most * bar_cells)) if most else 0
+                line.append(" " * GAP + "█" * cells + " " * (bar_cells - cells))
+            if form is not None:
+                line.append(" " * GAP + form(level), style="dim default")
+            line.rstrip()
+            drawn.append(line)
+        if len(shown) == len(asks):
+            drawn.append(self._middle_line(middle))
+        return drawn
+
+    def _layout(self) -> tuple[int, Callable[[Level], str] | None]:
+        """Cells of the bar, and how the attribution is written."""
+        if self.width is None:
+            return 0, FORMS[0]
+        left = self.width - self._price.width - GAP - self._amount.width
+        for cells in (BAR_CELLS, BAR_CELLS_MIN):
+            for form, width in zip(FORMS, self._forms, strict=True):
+                if cells + width + 2 * GAP <= left:
+                    return cells, form
+        cells = min(BAR_CELLS, left - GAP)
+        return (cells if cells >= BAR_CELLS_MIN else 0), None
+
+    def _title(self, view: View) -> list[Text]:
+        title = Text(view.symbol, style="bold")
+        if not view.live:
+            return [title, *self._folded(f"not live: {problem_text(view)}", "red")]
+        title.append(f"  update {view.update_number}  {view.timestamp[11:23]}", style="not bold")
+        if view.stale_exchanges:
+            missing = "not live: " + ", ".join(view.stale_exchanges)
+            return [title, *self._folded(missing, "yellow")]
+        return [title]
+
+    def _folded(self, text: str, style: str) -> list[Text]:
+        """Words over as many lines as they need."""
+        lines = [""]
+        for word in text.split():
+            if lines[-1] and self.width and len(lines[-1]) + 1 + len(word) > self.width:
+                lines.append("")
+            lines[-1] += f" {word}" if lines[-1] else word
+        return [Text(line, style=style) for line in lines]
+
+    def _header(self, bar_cells: int, attributed: bool) -> Text:
+        words = "price".rjust(self._price.width) + " " * GAP + "amount".rjust(self._amount.width)
+        if attributed:
+            words += " " * (GAP + bar_cells if bar_cells else 0) + " " * GAP + "exchanges"
+        return Text(words, style="dim")
+
+    def _middle_line(self, middle: tuple[str, str, bool] | None) -> Text:
+        if middle is None:
+            return Text()
+        mid, spread, crossed = middle
+        line = Text(self._price.cell(mid), style="bold")
+        line.append(f"{' ' * GAP}spread {spread}", style="not bold")
+        if crossed:
+            line.append("  crossed", style="yellow not bold")
+        return line
+
+
+def _middle(view: View) -> tuple[str, str, bool] | None:
+    stats = view.market_stats
+    if not stats or stats["spread"] is None:
+        return None
+    mid, spread = Decimal(stats["mid_price"]), Decimal(stats["spread"])
+    return f"{mid:f}", f"{spread:f}", bool(stats["crossed"])
+
+
+class _Aligned:
+    """A column of numbers whose decimal points stand under each other."""
+
+    def __init__(self) -> None:
+        self._whole = 0
+        self._decimals = 0  # with the point
+
+    def add(self, number: str) -> None:
+        whole, point, decimals = number.partition(".")
+        self._whole = max(self._whole, len(whole))
+        self._decimals = max(self._decimals, len(point + decimals))
+
+    @property
+    def width(self) -> int:
+        return self._whole + self._decimals
+
+    def cell(self, number: str) -> str:
+        whole, point, decimals = number.partition(".")
+        return whole.rjust(self._whole) + (point + decimals).ljust(self._decimals)
+
+
+def joined(lines: Sequence[Text]) -> Text:
+    """The lines as one text that is neither wrapped nor cut."""
+    text = Text("\n", no_wrap=True, overflow="ignore").join(lines)
+    text.no_wrap, text.overflow = True, "ignore"
+    return text

@@ -1,0 +1,180 @@
+"""Why there is no live view: the cause in one sentence, and whether a retry can help.
+
+Close codes: 40xx are final, 41xx back off, 42xx return at the time the service named. Pure:
+exceptions and numbers in, sentences and pauses out.
+"""
+
+import os
+import random
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidProxy,
+    InvalidStatus,
+    InvalidURI,
+)
+
+BACKOFF_BASE_S = 0.25
+BACKOFF_BUSY_S = 1.0
+BACKOFF_MAX_S = 30.0
+RETRY_AFTER_MAX_S = 3_600.0
+OPEN_TIMEOUT_S = 10.0
+
+FINAL_CODES = range(4000, 4100)
+BUSY_CODES = range(4100, 4200)
+DRAINING_CODES = range(4200, 4300)
+NO_CLOSE_FRAME = 1006
+# What HTTP answers before the upgrade and may answer otherwise a moment later.
+TRANSIENT_STATUSES = frozenset((408, 425, 429, *range(500, 600)))
+
+
+class Refused(Exception):
+    """A retry would fail in the same way; the message says why.
+
+    `code` is the service's error code, a close code as text, or one of this module's:
+    invalid_url, untrusted_certificate, no_tls, http_<status>, not_websocket, not_onebook.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a view is not live now; a retry is under way.
+
+    `code` is the service's error code, a close code as text, or one of this module's: unreachable,
+    unknown_host, timeout, http_<status>, no_handshake.
+    """
+
+    code: str
+    message: str
+    retry_in_s: float = 0.0
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def check_url(url: str) -> None:
+    """Raise Refused unless the address is ws:// or wss:// with a host."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("ws", "wss") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise Refused(
+            "invalid_url",
+            f"{url!r} is not a WebSocket address: it starts with ws:// or wss://, "
+            "for example ws://127.0.0.1:8000/api/v1/ws.",
+        )
+
+
+def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
+    """Classify an exception of connecting: code, sentence, seconds the service asks to wait.
+
+    Raises:
+        Refused: Connecting again would fail in the same way.
+    """
+    parts = urlsplit(url)
+    place = f"{parts.hostname}:{parts.port or {'ws': 80, 'wss': 443}[parts.scheme]}"
+    match error:
+        case ssl.SSLCertVerificationError():
+            raise Refused(
+                "untrusted_certificate",
+                f"The certificate of {place} is not trusted: {error.verify_message}. "
+                "To trust its authority, name its PEM file in SSL_CERT_FILE.",
+            ) from None
+        case ssl.SSLError() if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+            raise Refused(
+                "no_tls", f"{place} does not speak TLS: use ws:// instead of wss://."
+            ) from None
+        case InvalidStatus():
+            return _status(url, error)
+        case InvalidMessage():
+            return "no_handshake", f"{place} closed the connection during the handshake.", None
+        case InvalidURI() | InvalidProxy():
+            raise Refused("invalid_url", f"{url}: {error}.") from None
+        case InvalidHandshake():
+            raise Refused("not_websocket", f"{url} is not a WebSocket: {error}.") from None
+        case TimeoutError():
+            return "timeout", f"{place} does not answer within {OPEN_TIMEOUT_S:g} s.", None
+        case socket.gaierror():
+            return "unknown_host", f"{parts.hostname!r} is not a known host name.", None
+        case ConnectionRefusedError():
+            return "unreachable", f"Nothing listens at {place}.", None
+        case OSError(errno=int(number)):
+            return "unreachable", f"{place} cannot be reached: {os.strerror(number)}.", None
+        case _:
+            return "unreachable", f"{place} cannot be reached: {error}.", None
+
+
+def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:
+    status = error.response.status_code
+    code = f"http_{status}"
+    if status not in TRANSIENT_STATUSES:
+        raise Refused(
+            code,
+            f"{url} answers HTTP {status} instead of opening a WebSocket: check the path; "
+            "the service's own is /api/v1/ws.",
+        ) from None
+    try:
+        wait_s = min(RETRY_AFTER_MAX_S, max(0.0, float(error.response.headers["Retry-After"])))
+    except (LookupError, ValueError):
+        wait_s = None
+    return code, f"{url} answers HTTP {status}: the service cannot take this client now.", wait_s
+
+
+def closed(error: ConnectionClosed, cause: Problem | None) -> tuple[str, str, int]:
+    """Classify a close: code, sentence, close code.
+
+    Args:
+        error: How the connection ended.
+        cause: The last error message of the service, which a close often follows.
+
+    Raises:
+        Refused: The close code is final.
+    """
+    number = error.rcvd.code if error.rcvd else NO_CLOSE_FRAME
+    reason = error.rcvd.reason if error.rcvd else ""
+    if cause is not None:
+        code, sentence = cause.code, cause.message
+    elif error.rcvd:
+        code, sentence = str(number), reason or f"The service closed with code {number}."
+    else:
+        code, sentence = str(number), "The connection broke."
+    if number in FINAL_CODES:
+        raise Refused(code, sentence) from None
+    return code, sentence, number
+
+
+def pause_s(
+    number: int,
+    attempt: int,
+    given_s: float | None = None,
+    *,
+    draw: Callable[[], float] = random.random,
+) -> float:
+    """Seconds until the next attempt: exponential with jitter, or what the service asked for.
+
+    Args:
+        number: The close code; NO_CLOSE_FRAME where nothing was opened.
+        attempt: Failures in a row before this one.
+        given_s: What the service asked for: `reconnect_in_ms`, or Retry-After.
+        draw: A random number from 0 to 1.
+    """
+    base_s = BACKOFF_BUSY_S if number in BUSY_CODES else BACKOFF_BASE_S
+    ceiling_s = min(BACKOFF_MAX_S, base_s * 2.0 ** min(attempt, 16))
+    if number in DRAINING_CODES and given_s is not None:
+        return given_s
+    if number in BUSY_CODES:
+        return ceiling_s * (1 + draw()) / 2
+    return max(given_s or 0.0, ceiling_s * draw())

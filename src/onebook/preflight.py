@@ -1,0 +1,165 @@
+"""Checks of the settings that need more than the settings: known names, and files on this disk.
+
+Run by `onebook config check`, and first of all at the start of a node. Nothing here connects
+anywhere or writes anything.
+"""
+
+import os
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from onebook import exchanges
+from onebook.accounts.pepper import load_pepper
+from onebook.config import ExchangeSettings, ServerSettings, Settings
+from onebook.errors import ConfigError
+from onebook.exchanges import channel_of
+from onebook.store.engine import open_engine
+from onebook.transactions.credentials import master_keys
+
+CERT: Final = "server.tls_cert_file"
+KEY: Final = "server.tls_key_file"
+
+
+def require(settings: Settings) -> None:
+    """Refuse settings that a node cannot start with.
+
+    Raises:
+        ConfigError: One line for each fault.
+    """
+    found = faults(settings)
+    if found:
+        raise ConfigError("\n".join(found))
+
+
+def faults(settings: Settings, now: datetime | None = None) -> list[str]:
+    """Every fault, in a sentence that names the setting and the file."""
+    return [
+        *_unknown_exchanges("feeds.exchanges", settings.feeds.exchanges),
+        *_unknown_exchanges("feeds.overrides", settings.feeds.overrides),
+        *_unknown_channels(settings.feeds.overrides),
+        *_same_port(settings.server),
+        *tls_faults(settings.server, now or datetime.now(UTC)),
+        *_raised(lambda: open_engine(settings.store.url)),
+        *_raised(lambda: _pepper(settings.store.pepper_file)),
+        *_raised(lambda: _master_key(settings)),
+    ]
+
+
+def _same_port(server: ServerSettings) -> Iterator[str]:
+    if server.metrics_port and server.metrics_port == server.port:
+        yield "server.metrics_port must be another port than server.port."
+
+
+def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
+    known = exchanges.EXCHANGES
+    for each in given:
+        if each not in known:
+            yield f"{name}: there is no exchange {each!r}; known are {', '.join(known)}."
+
+
+def _unknown_channels(overrides: Mapping[str, ExchangeSettings]) -> Iterator[str]:
+    for name, override in overrides.items():
+        exchange = exchanges.EXCHANGES.get(name)
+        if exchange is not None:
+            yield from _raised(partial(channel_of, exchange, override.channel))
+
+
+def _raised(check: Callable[[], object]) -> Iterator[str]:
+    try:
+        check()
+    except ConfigError as error:
+        yield error.message
+
+
+def _pepper(path: Path) -> None:
+    if path.exists():  # the first start makes it
+        load_pepper(path)
+
+
+def _master_key(settings: Settings) -> None:
+    ours = settings.transactions
+    if ours.master_key.get_secret_value() or ours.master_key_file.exists():
+        master_keys(ours).read()
+
+
+def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
+    """What is wrong with the certificate and its key; nothing where TLS is not used."""
+    cert, key = server.tls_cert_file, server.tls_key_file
+    if cert is None:
+        return [] if key is None else [f"{KEY} is set, and {CERT} is not."]
+    found: list[str] = []
+    chain = _read(CERT, cert, found)
+    private = chain if key is None else _read(KEY, key, found)
+    if found:
+        return found
+    try:
+        leaf = x509.load_pem_x509_certificates(chain)[0]
+    except ValueError:
+        found.append(f"{CERT}: {cert} holds no certificate in PEM.")
+    public = _public_key(private, key or cert, found)
+    if found:
+        return found
+    ends, begins = leaf.not_valid_after_utc, leaf.not_valid_before_utc
+    if now >= ends:
+        found.append(f"{CERT}: the certificate in {cert} expired on {ends:%Y-%m-%d %H:%M} UTC.")
+    if now < begins:
+        found.append(f"{CERT}: the certificate in {cert} begins on {begins:%Y-%m-%d %H:%M} UTC.")
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    if leaf.public_key().public_bytes(*form) != public:
+        found.append(f"{KEY}: {key or cert} is not the key of the certificate in {cert}.")
+    return found or _loadable(cert, key)
+
+
+def tls_context(server: ServerSettings) -> ssl.SSLContext | None:
+    """What the node speaks TLS with; None without a certificate.
+
+    Raises:
+        OSError: The files cannot be used; `tls_faults` says why.
+    """
+    if server.tls_cert_file is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(server.tls_cert_file, server.tls_key_file)
+    return context
+
+
+def _read(name: str, path: Path, found: list[str]) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        found.append(f"{name}: {path} cannot be read: {os.strerror(error.errno or 0)}.")
+        return b""
+
+
+def _public_key(pem: bytes, path: Path, found: list[str]) -> bytes:
+    """The public half of a private key."""
+    try:
+        key = load_pem_private_key(pem, None)
+    except TypeError:
+        found.append(f"{KEY}: the key in {path} is encrypted; remove its passphrase.")
+    except (ValueError, UnsupportedAlgorithm):
+        found.append(f"{KEY}: {path} holds no private key in PEM.")
+    else:
+        return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return b""
+
+
+def _loadable(cert: Path, key: Path | None) -> list[str]:
+    """What only OpenSSL knows, such as a key that is too short for it."""
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        return [f"{CERT}: {cert} cannot be used: {error}."]
+    return []

@@ -1,0 +1,51 @@
+"""What asyncio does not tell of sockets: unacknowledged bytes, and how many files may be open."""
+
+import errno
+import fcntl
+import os
+import resource
+import sys
+from typing import Final
+
+from onebook.errors import ConfigError
+
+SIOCOUTQ: Final = 0x5411  # linux/sockios.h
+TCP_NOTSENT_LOWAT: Final = 25  # linux/tcp.h
+
+
+def unacknowledged(fd: int) -> int:
+    """Bytes in the kernel that the peer has not acknowledged; 0 where that is not known."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        return int.from_bytes(fcntl.ioctl(fd, SIOCOUTQ, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
+
+
+def raise_file_limit(files: int) -> None:
+    """Let this process open so many files, sockets included.
+
+    Raises:
+        ConfigError: It may not.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= files:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    except (ValueError, OSError):
+        raise ConfigError(
+            f"gateway.connections_max and the limits beside it need {files:,} open files, and this "
+            f"process may open {hard:,}: raise its hard limit (LimitNOFILE=, ulimit -Hn) or lower "
+            "gateway.connections_max."
+        ) from None
+
+
+def files_exhausted(fd: int) -> bool:
+    """Whether the process or the system has no file left to accept a socket with."""
+    try:
+        os.close(os.dup(fd))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
