@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["leaks"]
+
 SAMPLES = Path(os.environ.get("ONEBOOK_SAMPLES", Path(__file__).parents[2] / "shared" / "samples"))
 
 # Deterministic: the same examples in every run; `HYPOTHESIS_PROFILE=explore` looks for new ones.
@@ -22,3 +24,9 @@ def samples() -> Path:
     if not SAMPLES.is_dir():
         pytest.skip("the recorded samples are not beside the repository (ONEBOOK_SAMPLES)")
     return SAMPLES
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Bytes are not part of a test's name: those of gzip hold the second in which they were made,
+    and workers that collect in different seconds would not agree on what the tests are."""
+    return "bytes" if isinstance(val, bytes) else None

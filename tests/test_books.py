@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from onebook.books import CHECKSUM, LEVELS, MOVES, NOT_WANTED, Books, Event
+from onebook.books import MOVES, Books, Event
 from onebook.core.types import ABSURD, CROSSED
-from onebook.exchanges.contract import DIGITS_10, OBJECTS, SIDED, TEXT_25, Delta, Snapshot, Verify
-from onebook.model import Health, Instrument
+from onebook.exchanges import coinbase, kraken, okx
+from onebook.exchanges.contract import Delta, Snapshot, Verify
+from onebook.model import Health, Instrument, Reason
 
 BTC = Instrument("kraken", "BTC/USD", "XBT/USD")
 ETH = Instrument("kraken", "ETH/USD", "ETH/USD")
@@ -31,10 +32,10 @@ class Heard:
             self.books.open(instrument, levels_max=100)
 
     def snapshot(self, bids: bytes, asks: bytes, *, at: float = 1.0) -> str | None:
-        return self.books.apply(Snapshot(BTC, Raw(bids), Raw(asks)), at)
+        return self.books.fill(Snapshot(BTC, Raw(bids), Raw(asks)), at)
 
     def delta(self, bids: bytes, asks: bytes = b"[]", *, at: float = 2.0) -> str | None:
-        return self.books.apply(Delta(BTC, Raw(bids), Raw(asks)), at)
+        return self.books.change(Delta(BTC, Raw(bids), Raw(asks)), at)
 
     def top(self) -> tuple[str | None, str | None]:
         book = self.books.get(BTC)
@@ -55,14 +56,14 @@ def live() -> Heard:
 
 def test_a_book_begins_syncing_and_a_snapshot_makes_it_live():
     heard = Heard(BTC)
-    assert heard.health() == (Health.SYNCING, "")
+    assert heard.health() == (Health.SYNCING, Reason.SUBSCRIBING)
     assert list(heard.books.live()) == []
     assert heard.snapshot(b'[["100","1"]]', b'[["101","1"]]', at=7.0) is None
     book = heard.books.get(BTC)
     assert book is not None
     assert (book.updated_at, book.changed_at) == (7.0, 7.0)
     assert list(heard.books.live()) == [book]
-    assert heard.moves == [("BTC/USD", Health.SYNCING, Health.LIVE, "")]
+    assert heard.moves == [("BTC/USD", Health.SYNCING, Health.LIVE, None)]
     assert heard.changed == ["BTC/USD"]
 
 
@@ -75,13 +76,13 @@ def test_opening_twice_gives_the_same_book_and_closing_tells_who_shows_it():
     heard.books.close(BTC)
     assert heard.books.get(BTC) is None
     assert len(heard.books) == 0
-    assert heard.moves[1:] == [("BTC/USD", Health.LIVE, Health.OFFLINE, NOT_WANTED)]
+    assert heard.moves[1:] == [("BTC/USD", Health.LIVE, Health.OFFLINE, Reason.NOT_WANTED)]
 
 
 def test_hooks_do_nothing_until_somebody_listens():
     books = Books()
     books.open(BTC)
-    assert books.apply(Snapshot(BTC, Raw(b"[]")), 0.0) is None
+    assert books.fill(Snapshot(BTC, Raw(b"[]")), 0.0) is None
     assert [book.health for book in books] == [Health.LIVE]
 
 
@@ -107,23 +108,23 @@ def test_a_removal_of_an_unknown_level_is_ignored():
 
 def test_data_of_a_book_that_is_not_open_is_ignored():
     heard = live()
-    assert heard.books.apply(Snapshot(ETH, Raw(b'[["1","1"]]')), 1.0) is None
-    assert heard.books.apply(Delta(ETH, Raw(b'[["1","1"]]')), 1.0) is None
-    heard.books.set_health(ETH, Health.STALE, "gap", 1.0)
+    assert heard.books.fill(Snapshot(ETH, Raw(b'[["1","1"]]')), 1.0) is None
+    assert heard.books.change(Delta(ETH, Raw(b'[["1","1"]]')), 1.0) is None
+    heard.books.set_health(ETH, Health.STALE, Reason.GAP, 1.0)
     assert heard.books.get(ETH) is None
 
 
-@pytest.mark.parametrize("shape", [OBJECTS, SIDED])
+@pytest.mark.parametrize("shape", [kraken.LEVELS, coinbase.CHANGES], ids=["objects", "sided"])
 def test_the_shape_of_the_levels_is_handed_on(shape):
     bids, asks = {
-        OBJECTS: (b'[{"price":100,"qty":1}]', b'[{"price":101,"qty":1}]'),
-        SIDED: (b'[["buy","100","1"],["sell","101","1"]]', b"[]"),
+        kraken.LEVELS: (b'[{"price":100,"qty":1}]', b'[{"price":101,"qty":1}]'),
+        coinbase.CHANGES: (b'[["buy","100","1"],["sell","101","1"]]', b"[]"),
     }[shape]
     heard = Heard(BTC)
-    assert heard.books.apply(Snapshot(BTC, Raw(bids), Raw(asks), shape), 1.0) is None
+    assert heard.books.fill(Snapshot(BTC, Raw(bids), Raw(asks), shape), 1.0) is None
     assert heard.top() == ("100", "101")
     assert (
-        heard.books.apply(Delta(BTC, Raw(bids.replace(b"100", b"99")), Raw(b"[]"), shape), 1.0)
+        heard.books.change(Delta(BTC, Raw(bids.replace(b"100", b"99")), Raw(b"[]"), shape), 1.0)
         is None
     )
 
@@ -149,12 +150,12 @@ BAD_LEVELS = [
 @pytest.mark.parametrize("levels", BAD_LEVELS, ids=lambda each: each[:16].decode("latin-1"))
 def test_fault_nan_infinity_null_and_their_kin_invalidate_and_nothing_escapes(levels):
     heard = live()
-    assert heard.delta(levels) == LEVELS
-    assert heard.health() == (Health.STALE, LEVELS)
-    assert heard.snapshot(levels, b"[]") == LEVELS
-    assert heard.moves[1:] == [("BTC/USD", Health.LIVE, Health.STALE, LEVELS)]
+    assert heard.delta(levels) == Reason.LEVELS
+    assert heard.health() == (Health.STALE, Reason.LEVELS)
+    assert heard.snapshot(levels, b"[]") == Reason.LEVELS
+    assert heard.moves[1:] == [("BTC/USD", Health.LIVE, Health.STALE, Reason.LEVELS)]
     assert heard.snapshot(b'[["100","1"]]', b'[["101","1"]]') is None
-    assert heard.health() == (Health.LIVE, "")
+    assert heard.health() == (Health.LIVE, None)
 
 
 def test_b3_a_book_crossed_inside_one_exchange_is_never_shown():
@@ -170,7 +171,7 @@ def test_b3_a_book_crossed_inside_one_exchange_is_never_shown():
 def test_b3_a_locked_book_is_allowed():
     heard = live()
     assert heard.delta(b'[["101","1"]]') is None
-    assert heard.health() == (Health.LIVE, "")
+    assert heard.health() == (Health.LIVE, None)
 
 
 @pytest.mark.parametrize(
@@ -185,12 +186,12 @@ def test_fault_price_ten_times_from_mid_is_quarantined_and_believed_when_repeate
     assert heard.delta(bids, asks) == ABSURD
     assert heard.health() == (Health.STALE, ABSURD)
     assert heard.snapshot(b'[["2001","1"]]', b'[["2002","1"]]') is None
-    assert heard.health() == (Health.LIVE, "")
+    assert heard.health() == (Health.LIVE, None)
 
 
 def test_fault_price_ten_times_from_mid_is_seen_in_a_snapshot_of_a_stale_book_too():
     heard = live()
-    heard.books.set_health(BTC, Health.STALE, "gap", 2.0)
+    heard.books.set_health(BTC, Health.STALE, Reason.GAP, 2.0)
     assert heard.snapshot(b'[["2001","1"]]', b'[["2002","1"]]') == ABSURD
 
 
@@ -206,45 +207,45 @@ def test_a_side_that_thins_out_is_not_absurd():
 def test_fault_checksum_wrong_invalidates_and_right_does_not():
     heard = live()
     right = zlib.crc32(b"1011" + b"1001" + b"992")
-    assert heard.books.apply(Verify(BTC, DIGITS_10, right), 2.0) is None
-    assert heard.books.apply(Verify(BTC, DIGITS_10, right ^ 1), 2.0) == CHECKSUM
-    assert heard.health() == (Health.STALE, CHECKSUM)
-    assert heard.books.apply(Verify(BTC, DIGITS_10, right ^ 1), 2.0) is None
+    assert heard.books.verify(Verify(BTC, kraken.CHECKSUM, right), 2.0) is None
+    assert heard.books.verify(Verify(BTC, kraken.CHECKSUM, right ^ 1), 2.0) == Reason.CHECKSUM
+    assert heard.health() == (Health.STALE, Reason.CHECKSUM)
+    assert heard.books.verify(Verify(BTC, kraken.CHECKSUM, right ^ 1), 2.0) is None
 
 
 def test_a_text_checksum_may_be_signed_or_unsigned():
     heard = live()
     crc = zlib.crc32(b"100:1:101:1:99:2")
     for expected in (crc, crc - (1 << 32)):
-        assert heard.books.apply(Verify(BTC, TEXT_25, expected), 2.0) is None
-    assert heard.books.apply(Verify(BTC, TEXT_25, 1), 2.0) == CHECKSUM
+        assert heard.books.verify(Verify(BTC, okx.CHECKSUM, expected), 2.0) is None
+    assert heard.books.verify(Verify(BTC, okx.CHECKSUM, 1), 2.0) == Reason.CHECKSUM
 
 
 @pytest.mark.parametrize("health", [Health.SYNCING, Health.STALE, Health.OFFLINE])
 def test_what_leaves_live_leaves_at_once_and_takes_its_levels_with_it(health):
     heard = live()
-    heard.books.set_health(BTC, health, "why", 9.0)
-    assert heard.health() == (health, "why")
+    heard.books.set_health(BTC, health, Reason.GAP, 9.0)
+    assert heard.health() == (health, Reason.GAP)
     assert heard.top() == (None, None)
-    assert heard.moves[1:] == [("BTC/USD", Health.LIVE, health, "why")]
+    assert heard.moves[1:] == [("BTC/USD", Health.LIVE, health, Reason.GAP)]
     heard.books.set_health(BTC, health, "again", 10.0)
     assert len(heard.moves) == 2
 
 
 def test_an_offline_book_hears_nothing_until_it_is_started_again():
     heard = live()
-    heard.books.set_health(BTC, Health.OFFLINE, "halted", 2.0)
+    heard.books.set_health(BTC, Health.OFFLINE, Reason.HALTED, 2.0)
     assert heard.snapshot(b'[["100","1"]]', b'[["101","1"]]') is None
-    heard.books.set_health(BTC, Health.STALE, "gap", 2.0)
-    assert heard.health() == (Health.OFFLINE, "halted")
-    heard.books.set_health(BTC, Health.SYNCING, "", 2.0)
+    heard.books.set_health(BTC, Health.STALE, Reason.GAP, 2.0)
+    assert heard.health() == (Health.OFFLINE, Reason.HALTED)
+    heard.books.set_health(BTC, Health.SYNCING, Reason.SUBSCRIBING, 2.0)
     assert heard.snapshot(b'[["100","1"]]', b'[["101","1"]]') is None
-    assert heard.health() == (Health.LIVE, "")
+    assert heard.health() == (Health.LIVE, None)
 
 
 def test_only_a_snapshot_makes_a_book_live():
     with pytest.raises(KeyError):
-        live().books.set_health(BTC, Health.LIVE, "", 1.0)
+        live().books.set_health(BTC, Health.LIVE, Reason.GAP, 1.0)
 
 
 def test_every_move_of_health_is_written_down_and_only_filling_leads_to_live():
@@ -275,12 +276,12 @@ def test_b1_a_book_equals_the_reference_or_is_not_live_and_is_never_crossed(step
     reference: tuple[dict[int, str], dict[int, str]] = ({}, {})
     for kind, *sides in steps:
         if kind == "stale":
-            heard.books.set_health(BTC, Health.STALE, "gap", 1.0)
+            heard.books.set_health(BTC, Health.STALE, Reason.GAP, 1.0)
         elif kind == "snapshot":
             reference = ({}, {})
-            heard.books.apply(Snapshot(BTC, text(sides[0]), text(sides[1])), 1.0)
+            heard.books.fill(Snapshot(BTC, text(sides[0]), text(sides[1])), 1.0)
         else:
-            heard.books.apply(Delta(BTC, text(sides[0]), text(sides[1])), 1.0)
+            heard.books.change(Delta(BTC, text(sides[0]), text(sides[1])), 1.0)
         for book, changes in zip(reference, sides, strict=False):
             for price, amount in changes:
                 book[int(price)] = amount

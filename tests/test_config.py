@@ -28,8 +28,8 @@ def test_flags_win_over_environment_over_file_over_defaults(monkeypatch, nothing
     ("text", "sentence"),
     [
         ("[server]\nprot = 1", "There is no setting server.prot. Did you mean server.port?"),
-        ("[server]\nport = 'x'", "Setting server.port: "),
-        ("[server]\nport = 70000", "Setting server.port: "),
+        ("[server]\nport = 'x'", "x.toml: Setting server.port must be a whole number."),
+        ("[server]\nport = 70000", "x.toml: Setting server.port must be at most 65535."),
         ("[sever]\nport = 1", "There is no setting sever"),
         ("not toml", "is not TOML"),
     ],
@@ -60,3 +60,19 @@ def test_the_clients_variable_is_no_setting(monkeypatch):
 
 def test_every_setting_says_what_it_is_for():
     assert [each.name for each in config.catalogue() if not each.meaning] == []
+
+
+def test_currency_codes_of_an_exchange_come_from_the_file_and_are_compared_in_capitals(tmp_path):
+    file = tmp_path / "onebook.toml"
+    file.write_text('[feeds.overrides.kraken]\ncurrencies = {luna = "lunc", "1INCH$" = "A.B"}\n')
+    override = config.load(file).feeds.overrides["kraken"]
+    assert override.currencies == {"LUNA": "LUNC", "1INCH$": "A.B"}
+
+
+@pytest.mark.parametrize("code", ["", "A/B", "A B", "A" * 20, "<b>", "A\\n"])
+def test_a_currency_code_that_could_not_be_part_of_a_symbol_is_refused(code, tmp_path):
+    file = tmp_path / "onebook.toml"
+    for row in (f'"{code}" = "B"', f'B = "{code}"'):
+        file.write_text(f"[feeds.overrides.kraken]\ncurrencies = {{{row}}}\n")
+        with pytest.raises(ConfigError, match=r"feeds\.overrides\.kraken\.currencies"):
+            config.load(file)

@@ -14,12 +14,13 @@ KEY = "ob_live_" + "A" * 49
 
 @pytest.fixture
 def written():
-    before = {name: logging.getLogger(name).handlers for name in ("onebook", "uvicorn")}
+    before = {name: logging.getLogger(name).handlers for name in (None, "onebook", "uvicorn")}
     stream = io.StringIO()
     yield stream
     for name, handlers in before.items():
         logging.getLogger(name).handlers = handlers
         logging.getLogger(name).propagate = True
+    logging.getLogger("sqlalchemy").setLevel(logging.NOTSET)
 
 
 def test_json_lines_hold_time_level_part_and_message(written):
@@ -29,6 +30,13 @@ def test_json_lines_hold_time_level_part_and_message(written):
     assert line["message"] == "okx is back after 3 s"
     assert (line["level"], line["part"]) == ("warning", "onebook.feeds")
     assert line["time"].endswith("Z")
+
+
+def test_what_libraries_log_takes_the_same_form_and_is_redacted(written):
+    logs.configure("info", "json", written)
+    logging.getLogger("websockets").error("a frame with %s", KEY)
+    line = json.loads(written.getvalue())
+    assert (line["part"], KEY in line["message"]) == ("websockets", False)
 
 
 def test_text_lines_are_for_people(written):
@@ -47,3 +55,16 @@ def test_keys_and_tokens_never_reach_the_log(written, style):
     assert KEY not in written.getvalue()
     assert "BBBB" not in written.getvalue()
     assert "ob_live_..." in written.getvalue()
+
+
+def test_what_an_exchange_says_cannot_forge_lines_or_steer_a_terminal(written):
+    logs.configure("info", "text", written)
+    hostile = "off\n12:00:00 error onebook: fake \x1b[2J\x00\u202etxt\u2028\x9b"
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        logging.getLogger("onebook.feeds").warning("okx says %s", hostile, exc_info=True)
+    text = written.getvalue()
+    assert "okx says off\\n12:00:00 error onebook: fake \\x1b[2J\\x00\\u202etxt\\u2028" in text
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert not any(line.startswith("\x1b") for line in text.splitlines())

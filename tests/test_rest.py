@@ -1,27 +1,31 @@
 """Outgoing HTTP: budgets, patience, retries; the clock is a number and sleeping moves it."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from onebook.errors import ExchangeFailed
+from onebook.exchanges.limits import Limit, Scope
 from onebook.rest import (
     ATTEMPTS_MAX,
     BODY_BYTES_MAX,
     CONNECT_TIMEOUT_S,
     HOLD_MAX_S,
     READ_TIMEOUT_S,
+    SPARE_SHARE,
     TOTAL_S,
-    Bucket,
     Rest,
     retry_after_s,
 )
 
 URL = "https://api.toy.example/book?secret=hush"
 Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def per_minute(count: int) -> tuple[Limit, ...]:
+    return (Limit(count, 60.0, Scope.ADDRESS),)
 
 
 class Web:
@@ -145,12 +149,36 @@ async def test_retries_stop_at_the_total():
 
 async def test_a_host_that_never_answers_is_left_after_the_total():
     async def never(request: httpx.Request) -> httpx.Response:
-        raise TimeoutError
+        await asyncio.Event().wait()
+        raise AssertionError
 
-    web = Web(answers())
-    web.rest._client = httpx.AsyncClient(transport=httpx.MockTransport(never))
-    with pytest.raises(ExchangeFailed, match="did not answer within 60 s"):
-        await web.get()
+    async with Rest(httpx.AsyncClient(transport=httpx.MockTransport(never))) as rest:
+        with pytest.raises(ExchangeFailed, match="did not answer within"):
+            await rest.get(URL, total_s=0.02)
+        assert rest.connections_in_use == 0
+
+
+async def test_a_request_cancelled_while_it_waits_gives_its_budget_back():
+    """Clients that leave must not push back those that stay."""
+    held = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        held.set()
+        await asyncio.Event().wait()
+
+    web = Web(lambda request: ok())
+    web.rest._sleep = sleep
+    async with web.rest:
+        web.rest.budget(URL, per_minute(60))
+        for _ in range(30):
+            await web.rest.get(URL)
+        for _ in range(5):
+            held.clear()
+            task = asyncio.create_task(web.rest.get(URL))
+            await held.wait()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert web.rest._hosts["api.toy.example"].wait_s(1, web.now) == pytest.approx(2.0)
 
 
 async def test_a_redirect_is_an_error():
@@ -216,7 +244,7 @@ async def test_patience_beyond_the_total_is_told_at_once_with_its_length():
 async def waiting_while_held(until: float) -> Web:
     """Two requests: the second waits for the budget, and the host asks for patience meanwhile."""
     web = Web(answers(ok(), ok()))
-    web.rest.budget(URL, 60.0)
+    web.rest.budget(URL, per_minute(60))
     host = web.rest._hosts["api.toy.example"]
 
     async def sleep(seconds: float) -> None:
@@ -241,8 +269,8 @@ async def test_patience_asked_for_while_waiting_may_be_too_long():
 
 async def test_the_budget_of_a_host_is_kept_and_a_longer_wait_than_the_total_refused():
     web = Web(lambda request: ok())
-    web.rest.budget(URL, 120.0)
-    web.rest.budget(URL, 999_999.0)  # the first word counts
+    web.rest.budget(URL, per_minute(120))
+    web.rest.budget(URL, per_minute(999_999))  # the first word counts
     async with web.rest:
         for _ in range(60):
             await web.rest.get(URL)
@@ -253,25 +281,6 @@ async def test_the_budget_of_a_host_is_kept_and_a_longer_wait_than_the_total_ref
             await web.rest.get(URL, weight=60, total_s=30.0)
     assert caught.value.retry_after_s == pytest.approx(60.0)
     assert TOTAL_S > 30.0
-
-
-@given(st.lists(st.tuples(st.floats(0, 30), st.integers(1, 50)), max_size=60))
-def test_no_minute_ever_holds_more_than_the_budget(steps):
-    bucket = Bucket(100 / 120, 50)
-    now, uses = 1_000.0, []
-    for wait_s, weight in steps:
-        now += wait_s
-        uses.append((now + bucket.take(weight, now), weight))
-    for start, _ in uses:
-        within = sum(weight for at, weight in uses if start <= at < start + 60 - 1e-6)
-        assert within <= 100 + 1e-6
-
-
-def test_more_than_a_bucket_holds_is_paid_afterwards():
-    bucket = Bucket(1.0, 10.0)
-    assert bucket.take(25, 100.0) == 0.0
-    assert bucket.take(1, 100.0) == 16.0
-    assert bucket.take(0, 50.0) > 0.0  # a clock that goes back gives nothing
 
 
 @pytest.mark.parametrize(
@@ -295,3 +304,26 @@ def test_more_than_a_bucket_holds_is_paid_afterwards():
 )
 def test_retry_after_is_seconds_or_a_date_and_never_beyond_its_limit(text, seconds):
     assert retry_after_s(text, 1_700_000_000.0) == seconds
+
+
+async def test_what_can_be_put_off_leaves_half_of_a_burst_to_the_others():
+    web = Web(lambda _: httpx.Response(200))
+    web.rest.budget(URL, per_minute(1_200))  # a burst of 600, 10 a second
+    async with web.rest:
+        assert web.rest.spares(URL, 300)
+        assert not web.rest.spares(URL, 301)
+        assert web.rest.spares(URL, 300), "to ask takes nothing"
+        await web.rest.get(URL, weight=300)
+        assert not web.rest.spares(URL, 1)
+        web.now += 600 * (1 - SPARE_SHARE) / 10
+        assert web.rest.spares(URL, 300)
+
+
+async def test_a_host_that_asks_for_patience_spares_nothing():
+    web = Web(lambda _: httpx.Response(429, headers={"retry-after": "30"}))
+    async with web.rest:
+        with pytest.raises(ExchangeFailed):
+            await web.rest.get(URL, total_s=5)
+        assert not web.rest.spares(URL, 1)
+        web.now += 31
+        assert web.rest.spares(URL, 1)

@@ -25,6 +25,7 @@ def settings_in(folder, **tables):
             "store": {
                 "url": f"sqlite+aiosqlite:///{folder / 'onebook.db'}",
                 "pepper_file": str(folder / "pepper"),
+                **tables.pop("store", {}),
             },
             "transactions": {"master_key_file": str(folder / "master_key")},
             **tables,
@@ -43,6 +44,7 @@ def pointed_at(urls):
 @asynccontextmanager
 async def node_on(urls, folder, **tables):
     async with app.running(settings_in(folder, **tables), overrides=pointed_at(urls)) as node:
+        await node.catalogue.first_read()
         yield node
 
 

@@ -53,7 +53,9 @@ async def read_until(stream, pattern):
 async def ended(running):
     async with asyncio.timeout(PATIENCE_S):
         out, err = await running.communicate()
-    return running.returncode, out.decode(), err.decode()
+    # That a step was slow is a debug note of the loop.
+    lines = [line for line in err.decode().splitlines(True) if "Executing <" not in line]
+    return running.returncode, out.decode(), "".join(lines)
 
 
 async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_in_order():
@@ -64,7 +66,7 @@ async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_
         async with connect(line.group(1), compression=None) as client:
             await client.send(json.dumps({"type": "authenticate", "api_key": key}))
             await client.send(json.dumps({"type": "subscribe_aggregated", "symbol": "BTC/USDT"}))
-            assert len(await merged(client)) == 6
+            assert {"binance", "okx", "kucoin"} <= set(await merged(client))
             async with httpx.AsyncClient(base_url=base) as http:
                 assert (await http.get("readyz")).status_code == 200
                 demo.send_signal(signal.SIGTERM)
@@ -73,8 +75,7 @@ async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_
         assert "server_shutdown" in kinds
         status, _, errors = await ended(demo)
         assert status == 0
-        # No warning, no task, no resource left; that a step was slow is a debug note of the loop.
-        assert [line for line in errors.splitlines() if not line.startswith("Executing ")] == []
+        assert errors == ""  # no warning, no task, no resource left
 
 
 async def merged(client):
@@ -114,7 +115,8 @@ async def test_bad_settings_are_one_clear_line_and_status_2(tmp_path):
     async with process("serve", "--config", str(tmp_path / "onebook.toml")) as serve:
         status, _, errors = await ended(serve)
     assert status == 2
-    assert errors == "error: There is no setting server.prot. Did you mean server.port?\n"
+    file = tmp_path / "onebook.toml"
+    assert errors == f"error: {file}: There is no setting server.prot. Did you mean server.port?\n"
 
 
 async def test_a_tls_certificate_that_is_none_is_one_clear_line(tmp_path):
@@ -124,4 +126,40 @@ async def test_a_tls_certificate_that_is_none_is_one_clear_line(tmp_path):
     async with process("serve", "--port", "0", *words, **environment) as serve:
         status, _, errors = await ended(serve)
     assert status == 2
-    assert "The TLS certificate cannot be used" in errors
+    assert errors.splitlines() == [
+        f"error: server.tls_cert_file: {tmp_path / 'cert.pem'} holds no certificate in PEM.",
+        f"server.tls_key_file: {tmp_path / 'cert.pem'} holds no private key in PEM.",
+    ]
+
+
+async def test_a_node_listens_while_the_lists_of_exchanges_cannot_be_read(tmp_path):
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as black_hole:
+        place = f"http://127.0.0.1:{black_hole.sockets[0].getsockname()[1]}"
+        overrides = {name: {"rest_url": place} for name in ("okx", "kraken")}
+        environment = {
+            "XDG_DATA_HOME": str(tmp_path),
+            "ONEBOOK_FEEDS__EXCHANGES": '["okx", "kraken"]',
+            "ONEBOOK_FEEDS__OVERRIDES": json.dumps(overrides),
+            "ONEBOOK_GATEWAY__DRAIN_S": "0",
+        }
+        async with process("serve", "--port", "0", **environment) as serve:
+            found = await read_until(serve.stderr, r"listens on (http\S+[0-9])")
+            assert "are not known" not in found.string, "it waited for the lists"
+            async with httpx.AsyncClient(base_url=found.group(1)) as http:
+                assert (await http.get("livez")).status_code == 200
+            serve.send_signal(signal.SIGTERM)
+            status, _, _ = await ended(serve)
+    assert status == 0
+
+
+async def test_tls_faults_are_found_before_the_database_is_made(tmp_path):
+    words = ("--tls-cert", str(tmp_path / "none.pem"))
+    async with process("serve", *words, XDG_DATA_HOME=str(tmp_path / "data")) as serve:
+        status, _, errors = await ended(serve)
+    assert status == 2
+    assert "server.tls_cert_file" in errors
+    assert not (tmp_path / "data").exists()

@@ -8,6 +8,8 @@ vouches for must never be shown.
 import asyncio
 import ipaddress
 import json
+import signal
+import socket
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -131,6 +133,11 @@ async def judge(port, key, authority):
     async with connect(f"wss://{HOST}:{port}/api/v1/ws", ssl=trusting) as client:
         await client.send(json.dumps({"type": "authenticate", "api_key": key}))
         wanted = {"type": "subscribe_aggregated", "symbol": "BTC/USDT"}
+        async with asyncio.timeout(PATIENCE_S):  # the node listens before it has read the lists
+            for exchange in ("okx", "binance"):
+                ask = {**wanted, "exchanges": [exchange]}
+                while (await said(client, ask))["type"] == "subscription_error":
+                    await asyncio.sleep(0.05)
         await client.send(json.dumps({**wanted, "exchanges": ["okx", "binance"]}))
         assert await merged(client) == ["binance", "okx"]
         await client.send(json.dumps({**wanted, "exchanges": "all"}))
@@ -142,3 +149,60 @@ async def judge(port, key, authority):
     async with httpx.AsyncClient(verify=trusting) as http:
         answer = await http.get(f"https://{HOST}:{port}/readyz")
     assert answer.status_code == 200
+
+
+def serial_at(port, authority):
+    """The serial number of the certificate that a new connection gets."""
+    context = ssl.create_default_context(cafile=authority)
+    with (
+        socket.create_connection((HOST, port), PATIENCE_S) as plain,
+        context.wrap_socket(plain, server_hostname=HOST) as wrapped,
+    ):
+        return int(wrapped.getpeercert()["serialNumber"], 16)
+
+
+async def test_sighup_reads_certificate_and_log_level_again_and_ends_nobody(tmp_path):
+    known = Authority(tmp_path, "known")
+    certificate, key = known.vouch()
+    first = serial_of(certificate)
+    port = free_port()
+    file = tmp_path / "onebook.toml"
+    text = f'[server]\nport = {port}\ntls_cert_file = "{certificate}"\ntls_key_file = "{key}"\n'
+    text += '[feeds]\nexchanges = ["okx"]\n[feeds.overrides.okx]\nrest_url = "http://127.0.0.1:1"\n'
+    file.write_text(text)
+    environment = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    async with process("serve", "--config", str(file), **environment) as serve:
+        await read_until(serve.stderr, rf"https://{HOST}:{port}")
+        url = f"wss://{HOST}:{port}/api/v1/ws"
+        async with connect(url, ssl=ssl.create_default_context(cafile=known.file)) as client:
+            assert json.loads(await client.recv())["type"] == "welcome"
+            assert await asyncio.to_thread(serial_at, port, known.file) == first
+            known.vouch()
+            file.write_text(text + '[log]\nlevel = "debug"\n')
+            serve.send_signal(signal.SIGHUP)
+            await read_until(serve.stderr, "SIGHUP: the TLS certificate and the log level were")
+            second = serial_of(certificate)
+            assert second != first
+            assert await asyncio.to_thread(serial_at, port, known.file) == second
+            key.write_text("no key")
+            serve.send_signal(signal.SIGHUP)
+            await read_until(serve.stderr, "SIGHUP: nothing was changed: server.tls_key_file: ")
+            assert await asyncio.to_thread(serial_at, port, known.file) == second
+            await client.send(json.dumps({"type": "ping"}))
+            assert json.loads(await client.recv())["type"] == "pong"
+        serve.send_signal(signal.SIGTERM)
+        status, _, _ = await ended(serve)
+    assert status == 0
+
+
+def serial_of(certificate):
+    return x509.load_pem_x509_certificate(certificate.read_bytes()).serial_number
+
+
+async def said(client, message):
+    """The answer to a subscription."""
+    await client.send(json.dumps(message))
+    while True:
+        answer = json.loads(await client.recv())
+        if answer["type"] in ("subscription_error", "aggregated_subscription_response"):
+            return answer

@@ -1,0 +1,452 @@
+"""Each alert fires on a running node when its case happens, and none does on a healthy node."""
+
+import asyncio
+import os
+import resource
+import sys
+import time
+from base64 import b64encode
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from subprocess import PIPE
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from e2e.house import client_of, key_of, node_on, settings_in
+from e2e.test_outage import HOLDER
+from e2e.test_process import free_port, process, read_until
+from gateway.attack import frame, raw
+from onebook import app, metrics
+from onebook.model import DAY_MS, Tier
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey
+from onebook.simulator.bybit_account.serving import serving
+from onebook.simulator.dialects import DIALECTS
+from onebook.simulator.server import SimulatedExchanges
+from onebook.streams import streams
+from onebook.transactions.credentials import Credentials
+
+from .promtool import NAMES, firing, needed, scrape
+
+pytestmark = needed
+PATIENCE_S = 60.0
+MASTER_KEY = b64encode(b"m" * 32).decode()
+MADE_TO_FIRE = set()
+
+
+class Alerts:
+    """The alerts of one node: the samples before, and what fires after something happened."""
+
+    def __init__(self, folder, node, before):
+        self.folder, self.node, self.before = folder, node, before
+        self._fired_before = None
+
+    async def fires(self, name):
+        """Wait until an alert fires; it must not fire on what was scraped before."""
+        MADE_TO_FIRE.add(name)
+        if self._fired_before is None:
+            before = self.before
+            self._fired_before = await asyncio.to_thread(firing, self.folder, before, before)
+        assert name not in self._fired_before
+        async with asyncio.timeout(PATIENCE_S):
+            while name not in await asyncio.to_thread(
+                firing, self.folder, self.before, await scrape(self.node.url)
+            ):
+                await asyncio.sleep(0.2)
+
+
+@pytest.fixture(autouse=True)
+def no_books_of_former_nodes():
+    """Metrics are of the process, and tests run many nodes in one."""
+    metrics.BOOKS.clear()
+    metrics.BOOKS_MARKED.clear()
+
+
+class Port:
+    """A node as the raw sockets of the gateway's tests need it."""
+
+    def __init__(self, node):
+        self.port = node.address[1]
+
+
+@asynccontextmanager
+async def watched(folder, urls=None, **tables):
+    """A node whose alerts are watched; it connects to no exchange but the simulated ones given."""
+    async with AsyncExitStack() as stack:
+        if urls is None:
+            still = await stack.enter_async_context(SimulatedExchanges(["okx"], rate_hz=0))
+            urls = still.urls
+        node = await stack.enter_async_context(node_on(urls, folder, **tables))
+        yield node, Alerts(folder, node, await scrape(node.url))
+
+
+async def test_no_alert_fires_on_a_healthy_node(tmp_path):
+    async with process("demo", "--port", str(free_port()), COLUMNS="200") as demo:
+        page = await read_until(demo.stdout, r"the live page +(\S+)#key=(\S+)")
+        url, key = page.group(1), page.group(2)
+        async with httpx.AsyncClient(base_url=url) as http:
+            before = await scrape(url, client=http)
+            address = url.replace("http", "ws", 1).rstrip("/") + "/api/v1/ws"
+            async with connect(f"{address}?api_key={key}") as client:
+                await client.send('{"type": "subscribe_aggregated", "symbol": "BTC/USDT"}')
+                until_s = time.monotonic() + 8
+                while time.monotonic() < until_s:
+                    await client.recv()
+                after = await scrape(url, client=http)
+        demo.terminate()
+        await demo.communicate()
+    live = [value for name, value in after.items() if 'health="live"' in name]
+    assert sum(live) == sum(
+        any(each.symbol == "BTC/USDT" for each in dialect.listings) for dialect in DIALECTS.values()
+    )
+    assert firing(tmp_path, before, after) == set()
+    assert firing(tmp_path, {}, before) <= {"OnebookEventLoopLag"}  # while the demo starts
+
+
+# The node
+
+
+async def test_a_process_without_open_files_cannot_accept(tmp_path):
+    settings = ("--db", f"sqlite:///{tmp_path}/onebook.db")
+    variables = {
+        "ONEBOOK_STORE__PEPPER_FILE": f"{tmp_path}/pepper",
+        "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": f"{tmp_path}/master_key",
+        "ONEBOOK_FEEDS__EXCHANGES": '["okx"]',
+    }
+    port = free_port()
+    async with process("serve", "--port", str(port), *settings, **variables) as node:
+        await read_until(node.stderr, "listens on")
+        url = f"http://127.0.0.1:{port}"
+        async with httpx.AsyncClient(base_url=url) as open_before:
+            before = await scrape(url, client=open_before)
+            _, hard = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)
+            files = len(os.listdir(f"/proc/{node.pid}/fd"))
+            resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (files - 1, hard))
+            async with asyncio.timeout(PATIENCE_S):
+                while "OnebookAcceptFailing" not in firing(
+                    tmp_path, before, await scrape(url, client=open_before)
+                ):
+                    await asyncio.sleep(0.3)
+            resource.prlimit(node.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        assert "OnebookAcceptFailing" not in firing(tmp_path, before, before)
+    MADE_TO_FIRE.add("OnebookAcceptFailing")
+
+
+async def test_a_node_that_is_gone(tmp_path):
+    async with watched(tmp_path) as (_, alerts):
+        pass
+    gone = {name: 0.0 for name in alerts.before if name.startswith("up{")}
+    assert "OnebookDown" in firing(tmp_path, alerts.before, gone)
+    assert "OnebookDown" not in firing(tmp_path, alerts.before, alerts.before)
+    MADE_TO_FIRE.add("OnebookDown")
+
+
+async def test_a_full_node(tmp_path):
+    few = {"http_connections_max": 1, "probe_connections_max": 0}
+    async with watched(tmp_path, server=few, gateway={"connections_max": 1}) as (node, alerts):
+        async with AsyncExitStack() as stack:
+            for _ in range(5):
+                await stack.enter_async_context(_open(node))
+            await asyncio.sleep(0.2)
+        await alerts.fires("OnebookSocketsRefused")
+
+
+async def test_an_address_with_too_many_sockets(tmp_path):
+    limits = {"sockets_per_address_max": 4}
+    async with watched(tmp_path, gateway=limits) as (node, alerts):
+        # A proxy on this machine is trusted; what it says of its client counts.
+        node.gateway.hub.door.trusts = lambda peer: False
+        async with AsyncExitStack() as stack:
+            for _ in range(30):
+                await stack.enter_async_context(_open(node))
+            await asyncio.sleep(0.2)
+        del node.gateway.hub.door.trusts
+        await alerts.fires("OnebookAddressSocketsRefused")
+
+
+async def test_an_event_loop_that_is_held_up(tmp_path):
+    async with watched(tmp_path) as (_, alerts):
+        for _ in range(5):
+            time.sleep(0.7)
+            await asyncio.sleep(0.3)
+        await alerts.fires("OnebookEventLoopLag")
+
+
+async def test_more_views_than_are_published_in_a_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "PUBLISHES_PER_TICK_MAX", 1)
+    async with (
+        SimulatedExchanges(["okx"], rate_hz=100) as exchanges,
+        watched(tmp_path, exchanges.urls) as (node, alerts),
+        AsyncExitStack() as stack,
+    ):
+        key = await key_of(node)
+        for depth in range(1, 9):
+            client = await stack.enter_async_context(client_of(node, key))
+            await client.say(
+                type="subscribe_aggregated", symbol="BTC/USDT", depth=depth, interval_ms=10
+            )
+        await alerts.fires("OnebookPublishingSaturated")
+
+
+async def test_a_node_without_its_compiled_parts_and_of_another_version(tmp_path, monkeypatch):
+    async with watched(tmp_path) as (_, alerts):
+        pass
+    monkeypatch.setattr(app.core, "COMPILED", False)
+    monkeypatch.setattr(app, "__version__", "0.0.1")
+    async with app.running(settings_in(tmp_path), overrides={}) as node:
+        second = await scrape(node.url, instance="second")
+    assert {"OnebookNotCompiled", "OnebookVersionsDiffer"} <= firing(
+        tmp_path, alerts.before, {**alerts.before, **second}
+    )
+    assert not {"OnebookNotCompiled", "OnebookVersionsDiffer"} & firing(
+        tmp_path, alerts.before, alerts.before
+    )
+    MADE_TO_FIRE.update(("OnebookNotCompiled", "OnebookVersionsDiffer"))
+
+
+# Usage
+
+
+async def test_a_database_that_is_locked(tmp_path):
+    async with (
+        SimulatedExchanges(["okx"], rate_hz=20) as exchanges,
+        watched(tmp_path, exchanges.urls) as (node, alerts),
+    ):
+        key = await key_of(node)
+        async with client_of(node, key) as client:
+            await client.say(type="subscribe_aggregated", symbol="BTC/USDT", interval_ms=50)
+            reading = asyncio.create_task(_read(client))
+            holder = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", HOLDER, str(tmp_path / "onebook.db"),
+                stdin=PIPE, stdout=PIPE,
+            )  # fmt: skip
+            assert await holder.stdout.readline() == b"held\n"
+            for name in (
+                "OnebookUsageFileInUse",
+                "OnebookUsageNotWritten",
+                "OnebookDatabaseUnavailable",
+            ):
+                await alerts.fires(name)
+            os.close(node.accounts.meter._file._descriptor)
+            try:
+                await alerts.fires("OnebookUsageFileFailing")
+            finally:
+                file = os.open(node.accounts.meter._file.path, os.O_RDWR)
+                node.accounts.meter._file._descriptor = file
+                holder.stdin.close()
+                await holder.wait()
+            async with asyncio.timeout(PATIENCE_S):  # and they end
+                while {
+                    "OnebookUsageFileInUse",
+                    "OnebookUsageFileFailing",
+                    "OnebookUsageNotWritten",
+                    "OnebookDatabaseUnavailable",
+                } & await asyncio.to_thread(
+                    firing, tmp_path, alerts.before, await scrape(node.url)
+                ):
+                    await asyncio.sleep(0.5)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+# Clients
+
+
+async def test_floods(tmp_path):
+    async with watched(tmp_path, gateway={"close_timeout_s": 0.05}) as (node, alerts):
+        for _ in range(7):
+            async with raw(Port(node)) as peer:
+                await peer.send(frame(0x89) * 200)
+                while await peer.read():
+                    pass
+        await alerts.fires("OnebookFlood")
+
+
+async def test_wrong_keys(tmp_path):
+    async with watched(tmp_path) as (node, alerts):
+        async with httpx.AsyncClient(base_url=node.url) as http:
+            for _ in range(60):
+                await http.post("/api/v1/authenticate", json={"api_key": "ob_live_wrong"})
+        await alerts.fires("OnebookAuthenticationFailures")
+
+
+async def test_dead_connections_that_are_replaced(tmp_path):
+    async with watched(tmp_path, gateway={"liveness_wait_s": 0.05}) as (node, alerts):
+        key = await key_of(node, tier=Tier.BASIC)
+        async with AsyncExitStack() as stack:
+            for _ in range(30):
+                await stack.enter_async_context(raw(Port(node), key))
+        await alerts.fires("OnebookDeadConnectionsReplaced")
+
+
+async def test_an_allowance_that_runs_out(tmp_path):
+    accounts = {"allowance_bytes": 100_000}
+    async with (
+        SimulatedExchanges(["okx"], rate_hz=20) as exchanges,
+        watched(tmp_path, exchanges.urls, accounts=accounts) as (node, alerts),
+    ):
+        key = await key_of(node)
+        async with client_of(node, key) as client:
+            await client.say(
+                type="subscribe_aggregated", symbol="BTC/USDT", interval_ms=20, depth=5
+            )
+            with suppress(ConnectionClosed):
+                await _read(client)
+            assert client.socket.close_code == 4003
+        await alerts.fires("OnebookAllowanceNearlyUsed")
+        await alerts.fires("OnebookAllowanceUsedUp")
+
+
+# Transactions
+
+
+@asynccontextmanager
+async def transactions_of(folder, **limits):
+    """A node with a simulated Bybit, and a way to ask it for transactions."""
+    now_ms = time.time_ns() // 1_000_000
+    secret = SimulatedKey("mykey00000000000000", "mysecret0000000000000000000000000000")
+    account = Account(History(now_ms - 30 * DAY_MS, now_ms))
+    exchange = SimulatedBybit(account, [secret])
+    async with serving(exchange) as url:
+        tables = {
+            "bybit_mainnet_url": url,
+            "master_key": MASTER_KEY,
+            "master_key_file": str(folder / "master_key"),
+            **limits,
+        }
+        async with watched(folder, transactions=tables) as (node, alerts):
+            await node.transactions._vault.put(
+                "bybit", "mainnet", Credentials(secret.api_key, secret.secret), now_ms=now_ms
+            )
+            async with httpx.AsyncClient(base_url=node.url, timeout=60) as http:
+                answer = await http.post(
+                    "/api/v1/authenticate", json={"api_key": await key_of(node)}
+                )
+                http.headers["Authorization"] = f"Bearer {answer.json()['session_token']}"
+
+                async def ask(count):
+                    body = {"exchange": "bybit", "transaction_types": ["trades"]}
+                    answers = await asyncio.gather(
+                        *(http.post("/api/v1/transactions", json=body) for _ in range(count))
+                    )
+                    return [each.status_code for each in answers]
+
+                yield exchange, ask, alerts
+
+
+async def test_a_key_that_asks_for_too_much_at_once(tmp_path):
+    async with transactions_of(tmp_path, runs_per_key_max=1) as (_, ask, alerts):
+        assert 429 in await ask(40)
+        await alerts.fires("OnebookTransactionsKeySaturated")
+
+
+async def test_a_node_that_is_asked_for_too_much_at_once(tmp_path):
+    async with transactions_of(tmp_path, runs_max=1) as (_, ask, alerts):
+        assert 503 in await ask(10)
+        await alerts.fires("OnebookTransactionsFull")
+
+
+async def test_an_exchange_that_blocks_the_transaction_interface(tmp_path):
+    async with transactions_of(tmp_path) as (exchange, ask, alerts):
+        exchange._banned["127.0.0.1"] = time.time_ns() // 1_000_000 + 600_000
+        await ask(1)
+        await alerts.fires("OnebookTransactionsRateLimited")
+
+
+# Exchanges
+
+
+@asynccontextmanager
+async def followed(folder, name, symbol="BTC/USDT", **feeds):
+    """A node that shows the live book of one simulated exchange."""
+    quick = {"reconnect_base_s": 0.02, "resync_base_s": 0.02, **feeds}
+    async with (
+        SimulatedExchanges([name], rate_hz=20) as exchanges,
+        watched(folder, exchanges.urls, feeds=quick) as (node, alerts),
+        client_of(node, await key_of(node)) as client,
+    ):
+        await client.say(type="subscribe_aggregated", symbol=symbol)
+        await client.until(
+            lambda message: (
+                message["type"] == "aggregated_orderbook_update" and message["data"]["bids"] != []
+            )
+        )
+        reading = asyncio.create_task(_read(client))
+        yield exchanges[name], node, alerts, client
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def test_an_exchange_that_vanishes(tmp_path):
+    async with followed(tmp_path, "okx") as (exchange, _, alerts, _):
+        await exchange.stop()
+        await alerts.fires("OnebookExchangeSilent")
+        await exchange.start()
+
+
+async def test_an_exchange_that_falls_silent(tmp_path):
+    quick = {"cadence_evidence_s": 0.5, "cadence_gaps_min": 2, "silent_min_s": 0.8}
+    async with followed(tmp_path, "okx", **quick) as (exchange, _, alerts, _):
+        await asyncio.sleep(1)
+        exchange.silence()
+        await alerts.fires("OnebookExchangeSilent")
+        await alerts.fires("OnebookBooksStale")
+
+
+@pytest.mark.parametrize(
+    ("named", "alert"), [(True, "OnebookBooksOffline"), (False, "OnebookExchangeErrors")]
+)
+async def test_an_exchange_that_refuses_a_subscription(tmp_path, named, alert):
+    async with followed(tmp_path, "okx") as (exchange, _, alerts, client):
+        exchange.refuse("ETH/USDT", named=named)
+        await client.say(type="subscribe_aggregated", symbol="ETH/USDT")
+        await alerts.fires(alert)
+
+
+async def test_an_exchange_that_lists_another_coin_under_the_same_letters(tmp_path):
+    names = ["bybit", "kraken", "okx", "poloniex"]
+    async with SimulatedExchanges(names, rate_hz=0) as exchanges:
+        exchanges["okx"].relist("BTC/USDT", price_ppm=3_000_000)
+        async with (
+            watched(tmp_path, exchanges.urls) as (node, alerts),
+            client_of(node, await key_of(node)) as client,
+        ):
+            await client.say(type="subscribe_aggregated", symbol="BTC/USDT")
+            await alerts.fires("OnebookIdentityConflict")
+
+
+async def test_an_exchange_that_floods(tmp_path):
+    quick = {"noise_burst": 50, "noise_per_s": 1}
+    async with followed(tmp_path, "okx", **quick) as (exchange, _, alerts, _):
+        exchange.announce('{"event": "novelty"}', 500)
+        await alerts.fires("OnebookExchangeFlood")
+        await alerts.fires("OnebookExchangeUnknownMessages")
+
+
+async def test_an_exchange_that_asks_for_fewer_requests(tmp_path):
+    async with followed(tmp_path, "okx") as (exchange, _, alerts, client):
+        exchange.limit(1)
+        await client.say(type="subscribe_aggregated", symbol="ETH/USDT")
+        await alerts.fires("OnebookExchangeRateLimited")
+
+
+def test_every_alert_was_made_to_fire(request):
+    ours = {item.originalname for item in request.session.items if item.path == request.path}
+    if ours != {name for name in globals() if name.startswith("test_")}:
+        pytest.skip("only some of the tests were asked for")
+    assert set(NAMES) == MADE_TO_FIRE
+
+
+@asynccontextmanager
+async def _open(node):
+    _, writer = await asyncio.open_connection(*node.address)
+    try:
+        yield
+    finally:
+        writer.transport.abort()
+
+
+async def _read(client):
+    while True:
+        await client.next()

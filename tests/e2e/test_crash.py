@@ -1,0 +1,185 @@
+"""A node killed at any moment loses at most one second of usage and never counts twice.
+
+Real processes, sockets and files: each node serves real clients over loopback until SIGKILL.
+`CRASH_POINTS=200` is the long run (`make soak`).
+"""
+
+import asyncio
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+import crashing
+from e2e.house import PATIENCE_S, Client
+from onebook.accounts import Admin
+from onebook.accounts.keys import key_of
+from onebook.accounts.pepper import load_pepper
+from onebook.accounts.spill import take_in
+from onebook.accounts.usage import stored_usage
+from onebook.model import Tier
+from onebook.simulator.server import SimulatedExchanges
+from onebook.store import Change, Store
+
+POINTS = int(os.environ.get("CRASH_POINTS", "20"))
+SEED = 20_260_131
+AT_ONCE = 2
+CLIENTS = 2
+LOST_MAX_S = 1.0
+TIMEOUT_S = 60 + 10 * POINTS
+RATE_HZ = 20.0
+
+
+@dataclass
+class Point:
+    """What one killed node had delivered, by the time of its arrival, and what it had billed."""
+
+    killed_at: float = 0.0
+    metered: int = 0
+    arrivals: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def received(self):
+        return sum(count for _, count in self.arrivals)
+
+    def lost_s(self):
+        """How long before the kill the first byte arrived that was not billed."""
+        billed = self.metered
+        for arrived_at, count in self.arrivals:
+            billed -= count
+            if billed < 0:
+                return self.killed_at - arrived_at
+        return 0.0
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """Starts node processes in milliseconds: they are forked from one that has the imports."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["crashing"])
+    return context
+
+
+@pytest.fixture
+async def template(tmp_path):
+    """A folder with a database and one key; copied for every node."""
+    folder = tmp_path / "template"
+    folder.mkdir()
+    async with Store(f"sqlite:///{folder}/onebook.db") as store:
+        await store.upgrade()
+        admin = Admin(store, load_pepper(folder / "pepper"))
+        change = Change(time.time_ns() // 1_000_000, "tests", "")
+        await admin.create_account("alice", change)
+        made = await admin.create_key("alice", Tier.ENTERPRISE, change)
+    return folder, key_of(made.row), made.text
+
+
+async def billed(folder, key):
+    """What is billed once the next start has taken in what the node left in its usage file."""
+    async with Store(f"sqlite:///{folder}/onebook.db") as store:
+        await take_in(folder, "onebook.db", store, time.time_ns() // 1_000_000)
+        return await stored_usage(store, key, time.time_ns() // 1_000_000)
+
+
+async def client_on(address, text, point, stack):
+    """Connect, authenticate and subscribe; return the task that reads to the end."""
+    url = f"ws://{address[0]}:{address[1]}/api/v1/ws"
+    socket = await stack.enter_async_context(connect(url, compression=None, close_timeout=1))
+    client = Client(socket)
+    await client.kind("welcome")
+    await client.say(type="authenticate", api_key=text)
+    await client.say(type="subscribe_aggregated", symbol="BTC/USDT", interval_ms=20)
+
+    async def read():
+        try:
+            while True:
+                message = await socket.recv()
+                point.arrivals.append((time.monotonic(), len(message.encode())))
+        except ConnectionClosed:
+            return
+
+    return asyncio.create_task(read())
+
+
+async def run_node(nodes, folder, urls, text, stop, **tables):
+    """Serve clients until `stop` ends the process; what they got."""
+    point = Point()
+    parent, child = nodes.Pipe()
+    process = nodes.Process(target=crashing.serve, args=(folder, urls, child, tables))
+    process.start()
+    child.close()
+    try:
+        async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
+            address = await asyncio.to_thread(parent.recv)
+            readers = [await client_on(address, text, point, stack) for _ in range(CLIENTS)]
+            while len(point.arrivals) < 2 * CLIENTS:
+                await asyncio.sleep(0.01)
+            await stop(process, point)
+            await asyncio.gather(*readers)
+            await asyncio.to_thread(process.join)
+    finally:
+        process.kill()
+        process.join()
+        status = process.exitcode
+        process.close()
+        parent.close()
+    return point, status
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+async def test_a_crash_loses_at_most_one_second_and_never_counts_twice(nodes, template, tmp_path):
+    folder, key, text = template
+    chance = random.Random(SEED)
+    print(f"seed {SEED}")
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def crash(number, after_s):
+        async def kill(process, point):
+            await asyncio.sleep(after_s)
+            point.killed_at = time.monotonic()
+            os.kill(process.pid, signal.SIGKILL)
+
+        async with turn:
+            own = tmp_path / str(number)
+            shutil.copytree(folder, own)
+            point, _ = await run_node(nodes, own, simulated.urls, text, kill)
+            point.metered = await billed(own, key)
+            shutil.rmtree(own)
+        return point
+
+    async with SimulatedExchanges(rate_hz=RATE_HZ) as simulated:
+        points = await asyncio.gather(
+            *(crash(number, chance.uniform(0.3, 2.5)) for number in range(POINTS))
+        )
+    lost_s = sorted(point.lost_s() for point in points)
+    print(
+        f"{POINTS} points; lost seconds: median {lost_s[len(lost_s) // 2]:.3f}, "
+        f"greatest {lost_s[-3:]}; "
+        f"{sum(p.received for p in points)} bytes delivered, "
+        f"{sum(p.received - p.metered for p in points)} not billed"
+    )
+    assert [p for p in points if p.metered > p.received] == [], "billed more than was delivered"
+    assert lost_s[-1] <= LOST_MAX_S
+    assert any(p.received > p.metered > 0 for p in points), "killed in the middle of the work"
+
+
+async def test_a_clean_stop_bills_every_byte(nodes, template):
+    folder, key, text = template
+
+    async def stop(process, point):
+        await asyncio.sleep(0.7)
+        os.kill(process.pid, signal.SIGTERM)
+
+    async with SimulatedExchanges(rate_hz=RATE_HZ) as simulated:
+        point, status = await run_node(
+            nodes, folder, simulated.urls, text, stop, gateway={"drain_s": 0.2}
+        )
+    assert (status, await billed(folder, key)) == (0, point.received)

@@ -1,0 +1,363 @@
+"""A database that is locked, full, deleted or away: the node says so, and loses no byte of usage.
+
+On real files, a real small disk, a lock of another process, and a real PostgreSQL behind a proxy
+that stops.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from databases import database
+from e2e.house import PATIENCE_S, client_of, key_of, node_on
+from onebook.accounts.keys import key_of as key_from
+from onebook.accounts.usage import stored_usage
+from onebook.simulator.server import SimulatedExchanges
+from onebook.store import Store
+
+from .test_process import ended, free_port, process
+
+RATE_HZ = 20.0
+DISK_BYTES = 8 << 20
+QUICK = {"flush_age_max_s": 3}
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+async def exchanges():
+    async with SimulatedExchanges(rate_hz=RATE_HZ) as simulated:
+        yield simulated
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A disk of a few megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a tmpfs cannot be mounted here: needs root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def outages(caplog):
+    """What the log says of the database, and all else that went wrong."""
+    return [
+        record.getMessage().partition(":")[0].partition(" after ")[0]
+        for record in caplog.records
+        if record.name in ("onebook.store", "onebook.accounts", "onebook.gateway")
+        and (record.levelno >= logging.WARNING or "available again" in record.getMessage())
+    ]
+
+
+async def until_ready(node, expected):
+    """Wait for an answer of /readyz; return its problems."""
+    async with httpx.AsyncClient(base_url=node.url) as http, asyncio.timeout(PATIENCE_S):
+        while (answer := await http.get("/readyz")).status_code != expected:
+            await asyncio.sleep(0.05)
+    return answer.json()["problems"]
+
+
+@asynccontextmanager
+async def served(node, text):
+    """A client that reads all it gets; ends with the node."""
+    async with client_of(node, text) as client:
+        await client.say(type="subscribe_aggregated", symbol="BTC/USDT", interval_ms=50)
+
+        async def read():
+            with suppress(Exception):
+                while True:
+                    await client.next()
+
+        reading = asyncio.create_task(read())
+        yield client
+        await reading
+
+
+async def billed(url, key_id):
+    async with Store(url) as store:
+        row = await store.key(key_id)
+        return await stored_usage(store, key_from(row), time.time_ns() // 1_000_000)
+
+
+async def only_key(store):
+    [row] = await store.keys()
+    return row.key_id
+
+
+async def stop_client(node):
+    """End the clients as a drain does."""
+    node.gateway.hub.settings = node.gateway.hub.settings.model_copy(update={"drain_s": 0.0})
+    await node.gateway.drain()
+
+
+async def test_a_locked_database_is_not_ready_and_what_was_used_meanwhile_is_billed(
+    exchanges, tmp_path, caplog
+):
+    caplog.set_level("INFO")
+    async with node_on(exchanges.urls, tmp_path, accounts=QUICK) as node:
+        text = await key_of(node)
+        key_id = await only_key(node.store)
+        async with served(node, text) as client:
+            await until_ready(node, 200)
+            holder = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", HOLDER, str(tmp_path / "onebook.db"),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
+            assert await holder.stdout.readline() == b"held\n"
+            problems = await until_ready(node, 503)
+            assert any("has taken no usage for" in each for each in problems)
+            async with asyncio.timeout(PATIENCE_S):  # until the first write has given up
+                while "The database is unavailable" not in outages(caplog):
+                    await asyncio.sleep(0.05)
+            holder.stdin.close()
+            await holder.wait()
+            await until_ready(node, 200)
+            await stop_client(node)
+    assert outages(caplog) == ["The database is unavailable", "The database is available again"]
+    assert "stays locked by another program" in caplog.text
+    assert await billed(f"sqlite:///{tmp_path}/onebook.db", key_id) == client.received_bytes
+    assert list(tmp_path.glob("*.usage-*")) == []
+
+
+async def test_a_deleted_database_is_an_error_and_usage_waits_for_its_return(
+    exchanges, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr("onebook.accounts.usage.CLOSE_TIMEOUT_S", 1.0)
+    caplog.set_level("INFO")
+    path, backup = tmp_path / "onebook.db", tmp_path / "backup"
+    async with node_on(exchanges.urls, tmp_path, accounts=QUICK) as node:
+        text = await key_of(node)
+        key_id = await only_key(node.store)
+        async with served(node, text) as client:
+            await node.accounts.meter.flush()
+            assert await node.store.fact("saved", "yes") == "yes"
+            subprocess.run(
+                [sys.executable, "-c", "import sqlite3, sys; sqlite3.connect(sys.argv[1])"
+                 ".execute('VACUUM INTO ?', sys.argv[2:])", str(path), str(backup)], check=True,
+            )  # fmt: skip
+            saved = await billed(f"sqlite:///{backup}", key_id)
+            for each in tmp_path.glob("onebook.db*"):
+                if "usage" not in each.name:
+                    each.unlink()
+            await until_ready(node, 503)
+            assert not path.exists()
+            await stop_client(node)
+    assert not path.exists()
+    assert outages(caplog)[0] == "The database is unavailable"
+    assert "was deleted or moved while the node runs" in caplog.text
+    assert "the next start takes them from" in caplog.text
+    assert len(outages(caplog)) == 2
+    [left] = tmp_path.glob("onebook.db.usage-*")
+    assert left.stat().st_mode & 0o777 == 0o600
+    shutil.copy(backup, path)
+    async with node_on(exchanges.urls, tmp_path):
+        pass
+    # What was written between the backup and the deletion is in neither.
+    late = client.received_bytes - await billed(f"sqlite:///{path}", key_id)
+    assert 0 <= late < client.received_bytes - saved
+    assert not left.exists()
+
+
+async def test_a_missing_database_with_its_pepper_is_not_made_anew(exchanges, tmp_path):
+    async with node_on(exchanges.urls, tmp_path):
+        pass
+    (tmp_path / "onebook.db").unlink()
+    with pytest.raises(Exception, match=r"The database .*onebook.db is missing"):
+        async with node_on(exchanges.urls, tmp_path):
+            pass
+    assert not (tmp_path / "onebook.db").exists()
+
+
+def toml(folder, urls, port, **store):
+    lines = ["[server]", f"port = {port}", "[store]", f'url = "sqlite:///{folder}/onebook.db"']
+    lines += [f'pepper_file = "{folder}/pepper"']
+    lines += [f'{name} = "{value}"' for name, value in store.items()]
+    lines += ["[transactions]", f'master_key_file = "{folder}/master_key"']
+    lines += ["[gateway]", "drain_s = 0.1"]
+    for name, each in urls.items():
+        lines += [f"[feeds.overrides.{name}]", f'ws_url = "{each.ws}"', f'rest_url = "{each.rest}"']
+    return "\n".join(lines) + "\n"
+
+
+async def made_key(folder):
+    from onebook.accounts import Admin
+    from onebook.accounts.pepper import load_pepper
+    from onebook.model import Tier
+    from onebook.store import Change
+
+    async with Store(f"sqlite:///{folder}/onebook.db") as store:
+        await store.upgrade()
+        admin = Admin(store, load_pepper(folder / "pepper"))
+        change = Change(time.time_ns() // 1_000_000, "tests", "")
+        await admin.create_account("alice", change)
+        made = await admin.create_key("alice", Tier.BASIC, change)
+    return made.row.key_id, made.text
+
+
+def fill(folder):
+    """Take the last byte of a disk."""
+    with (folder / "ballast").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4_096)
+
+
+async def delivered(port, text, after):
+    """What a client gets until the node stops; `after` is called once it has some."""
+    total = 0
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with suppress(OSError):
+                async with connect(f"ws://127.0.0.1:{port}/api/v1/ws", compression=None) as socket:
+                    await socket.recv()
+                    await socket.send(json.dumps({"type": "authenticate", "api_key": text}))
+                    message = await socket.recv()
+                    total += len(message.encode())
+                    while True:
+                        await socket.send(
+                            json.dumps({"type": "subscribe_aggregated", "symbol": "BTC/USDT"})
+                        )
+                        message = await socket.recv()
+                        total += len(message.encode())
+                        if json.loads(message)["type"] == "aggregated_subscription_response":
+                            break
+                        await asyncio.sleep(0.1)
+                    for _ in range(20):
+                        total += len((await socket.recv()).encode())
+                    after()
+                    with suppress(ConnectionClosed):
+                        while True:
+                            total += len((await socket.recv()).encode())
+                    return total
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_a_stop_on_a_full_disk_keeps_usage_or_exits_with_1(exchanges, disk, kept, tmp_path):
+    key_id, text = await made_key(disk)
+    port = free_port()
+    file = tmp_path / "onebook.toml"
+    nowhere = {} if kept else {"usage_dir": "/dev/null/nowhere"}
+    file.write_text(toml(disk, exchanges.urls, port, **nowhere))
+    before = await billed(f"sqlite:///{disk}/onebook.db", key_id)
+    async with process("serve", "--config", str(file)) as running:
+
+        def full():
+            fill(disk)
+            loop.call_later(2.5, running.send_signal, signal.SIGTERM)
+
+        loop = asyncio.get_running_loop()
+        total = await delivered(port, text, full)
+        status, _, errors = await ended(running)
+    assert "cannot grow: the disk is full" in errors
+    os.truncate(disk / "ballast", 0)
+    url = f"sqlite:///{disk}/onebook.db"
+    if not kept:
+        assert status == 1
+        assert "could not be written and are lost" in errors
+        return
+    assert status == 0
+    assert "the next start takes them from" in errors
+    assert await billed(url, key_id) - before < total
+    async with node_on(exchanges.urls, disk):
+        pass
+    assert await billed(url, key_id) - before == total
+    assert list(disk.glob("*.usage-*")) == []
+
+
+class Line:
+    """A TCP proxy to PostgreSQL that can be cut."""
+
+    def __init__(self, url):
+        self._target = urlsplit(url)
+        self._server = None
+        self._writers = set()
+        self.port = free_port()
+
+    async def up(self):
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+
+    async def cut(self):
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    async def _accepted(self, reader, writer):
+        with suppress(OSError):
+            inner_reader, inner_writer = await asyncio.open_connection(
+                self._target.hostname, self._target.port
+            )
+            self._writers |= {writer, inner_writer}
+            await asyncio.gather(
+                self._carry(reader, inner_writer), self._carry(inner_reader, writer)
+            )
+            self._writers -= {writer, inner_writer}
+
+    async def _carry(self, reader, writer):
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+def postgres(tmp_path):
+    with database("postgresql", tmp_path) as url:
+        yield url
+
+
+async def test_a_postgresql_outage_is_logged_once_and_loses_no_byte(
+    exchanges, postgres, tmp_path, caplog
+):
+    caplog.set_level("INFO")
+    url = postgres
+    line = Line(url)
+    await line.up()
+    address = urlsplit(url)._replace(netloc=f"postgres@127.0.0.1:{line.port}").geturl()
+    tables = {
+        "accounts": QUICK,
+        "store": {"url": address, "pepper_file": str(tmp_path / "pepper")},
+    }
+    async with node_on(exchanges.urls, tmp_path, **tables) as node:
+        text = await key_of(node)
+        key_id = await only_key(node.store)
+        async with served(node, text) as client:
+            await until_ready(node, 200)
+            await line.cut()
+            await until_ready(node, 503)
+            async with connect(node.url.replace("http", "ws") + "/api/v1/ws") as other:
+                await other.recv()
+                unknown = "ob_live_" + "x" * 49
+                await other.send(json.dumps({"type": "authenticate", "api_key": unknown}))
+                await other.recv()
+            [left] = tmp_path.glob("*.usage-*")
+            assert left.read_bytes().strip(b"\0")
+            await line.up()
+            await until_ready(node, 200)
+            await stop_client(node)
+    assert await billed(url, key_id) == client.received_bytes
+    await line.cut()
+    assert outages(caplog) == ["The database is unavailable", "The database is available again"]
+    assert list(tmp_path.glob("*.usage-*")) == []

@@ -1,0 +1,28 @@
+"""Every worker collects the same tests, at any second and with any order of sets."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COLLECT = ("-m", "pytest", "-n0", "--collect-only", "-q", "-o", "addopts=--import-mode=importlib")
+
+
+def test_a_second_collection_finds_the_same_tests(request: pytest.FixtureRequest) -> None:
+    """xdist ends the run before the first test where two workers disagree."""
+    if request.config.args != ["tests"]:
+        pytest.skip("only a part of the suite was asked for")
+    output = subprocess.run(
+        [sys.executable, *COLLECT, "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=90,
+    ).stdout
+    here = [item.nodeid for item in request.session.items]
+    assert [line for line in output.splitlines() if "::" in line] == here

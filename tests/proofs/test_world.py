@@ -1,0 +1,32 @@
+"""A book is right or not live: many worlds, each from one seed.
+
+`ONEBOOK_SEEDS` says how many, or which (`120:140`); `make soak` runs 10,000.
+"""
+
+import os
+
+import pytest
+
+from proofs.world import World
+
+FIRST, _, END = os.environ.get("ONEBOOK_SEEDS", "200").rpartition(":")
+SEEDS = range(int(FIRST or 0), int(END))
+PER_TEST = 10
+
+
+@pytest.mark.parametrize("first", SEEDS[::PER_TEST])
+async def test_a_book_is_right_or_not_live_whatever_happens(first):
+    updates = 0
+    for seed in range(first, min(first + PER_TEST, SEEDS.stop)):
+        world = World(seed)
+        world.run()
+        updates += world.updates
+    assert updates > 0
+
+
+async def test_the_same_seed_is_the_same_execution():
+    first, second = World(7), World(7)
+    first.run()
+    second.run()
+    assert first.done == second.done
+    assert first.updates == second.updates

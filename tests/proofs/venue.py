@@ -1,0 +1,157 @@
+"""A simulated exchange in a world of virtual time, and everything its books ever were."""
+
+from collections import deque
+from random import Random
+from typing import NamedTuple
+
+from onebook.exchanges import EXCHANGES
+from onebook.exchanges.contract import Exchange, Guard
+from onebook.model import Instrument
+from onebook.simulator.board import Answer, Board, Channel, Dropped, Frame, Now, TextChanges
+from onebook.simulator.board import Session as ClientSession
+from onebook.simulator.dialects import DIALECTS
+from onebook.simulator.faults import FAULTS, Case
+from onebook.simulator.front import Front
+from onebook.simulator.market import Market
+from proofs.clock import VirtualClock
+
+HISTORY_MAX = 4_000
+
+# What a connector can notice. An exchange without numbers cannot show that a frame is missing, and
+# kraken's checksum sees ten levels: there the order of TCP is the guarantee, and it is not broken.
+SEEN_BY_ALL = ("garbage", "nan", "crossed")
+SEEN_UNLESS_SIGNED = ("negative",)  # where it is no ask
+SEEN_BY_NUMBERS = ("gap", "duplicate", "wrong_symbol", "reorder")
+SEEN_BY_COUNT = ("gap", "duplicate")  # numbers are given per client, and so in order
+SEEN_BY_CHECKSUM = ("checksum", "duplicate")
+
+
+class State(NamedTuple):
+    """What a book was from a moment on: amounts by price, in units of lot and tick."""
+
+    since_s: float
+    update: int
+    bids: dict[int, int]
+    asks: dict[int, int]
+
+
+class Wire:
+    """A client as the exchange's front sees it: a session, and where frames are put."""
+
+    def __init__(self, session: ClientSession, put) -> None:
+        self.session = session
+        self.put = put
+
+
+class Venue:
+    """One exchange: books, protocol, clients, history, and what goes wrong with it."""
+
+    def __init__(self, name: str, market: Market, clock: VirtualClock, rng: Random) -> None:
+        kind = DIALECTS[name]
+        self.name = name
+        self.exchange: Exchange = EXCHANGES[name]
+        self.reachable = True
+        self.publishing = True
+        self.rest_failing = False
+        self.fault_share = 0.0
+        self.history: dict[str, deque[State]] = {}
+        self._market = market
+        self._clock = clock
+        self._rng = rng
+        self._board = Board(kind.listings, market.books(name), rules=kind.rules)
+        self._dialect = kind(self._board)
+        self.front = Front(self._dialect, self._board, clock=self._now, instead=self._failure)
+        self.instruments = {
+            listing.symbol: Instrument(name, listing.symbol, listing.native)
+            for listing in kind.listings
+        }
+        faults = SEEN_BY_ALL
+        if not kind.rules.signed_amounts:
+            faults += SEEN_UNLESS_SIGNED
+        if self.exchange.guard is Guard.NUMBERS:
+            faults += SEEN_BY_NUMBERS
+        if self.exchange.guard is Guard.COUNT:
+            faults += SEEN_BY_COUNT
+        if self.exchange.guard is Guard.CHECKSUM:
+            faults += SEEN_BY_CHECKSUM
+        self._faults = faults
+        self._held: dict[Channel, str] = {}
+        self._listings = {listing.symbol: listing for listing in kind.listings}
+
+    def units(self, symbol: str) -> tuple[int, int]:
+        """How many ticks make a price of 1, and how many lots an amount of 1."""
+        listing = self._listings[symbol]
+        return 10**listing.price_decimals, 10**listing.amount_decimals
+
+    def publish(self) -> None:
+        """Let the books take a step, and send it to those who follow them."""
+        if not self.publishing:
+            return
+        windows = self._board.windows()
+        for _ in self._market.step(self.name, {each.listing.symbol for each in windows}):
+            pass
+        for channel in windows:
+            self.observe(channel)
+            while (changes := channel.advance()) is not None:
+                self._tell(channel, changes)
+
+    def _tell(self, channel: Channel, changes: TextChanges) -> None:
+        case = Case(self._dialect, channel, changes, self._board.listings, self._now())
+        frames = self._spoilt(case, channel)
+        self.observe(channel)
+        for client in self.front.clients:
+            for key in client.session.topics.values():
+                if key == channel.key:
+                    self.front.say(client, client.session.told(frames, case.frame()))
+
+    def observe(self, channel: Channel) -> None:
+        """Keep what the book is now, if that is new."""
+        states = self.history.setdefault(channel.listing.symbol, deque(maxlen=HISTORY_MAX))
+        if not states or states[-1].update != channel.updates:
+            states.append(State(self._clock.now_s, channel.updates, *channel.levels()))
+
+    def observe_all(self) -> None:
+        """Keep what every book is now."""
+        for channel in self._board.windows():
+            self.observe(channel)
+
+    def _spoilt(self, case: Case, channel: Channel) -> list[Frame]:
+        """The frames of a change; with one held back before, that comes after."""
+        late = self._held.pop(channel, None)
+        if late is not None:
+            return [case.frame(), late]
+        if self._rng.random() >= self.fault_share:
+            return [case.frame()]
+        kind = self._rng.choice(self._faults)
+        if kind == "reorder":
+            self._held[channel] = case.frame()
+            return []
+        return FAULTS[kind](case)
+
+    def watch(self) -> None:
+        """Heartbeats and idle limits."""
+        self.front.watch()
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more."""
+        self.reachable = self.publishing = True
+        self.rest_failing = False
+        self.fault_share = 0.0
+        self._held.clear()
+        self._board.refused.clear()
+        self._board.muted.clear()
+
+    def refuse(self, symbol: str) -> None:
+        self._board.refused.add(self.instruments[symbol].native)
+
+    def mute(self, symbol: str) -> None:
+        self._board.muted.add(self.instruments[symbol].native)
+
+    def _failure(self, path, query) -> Answer | None:
+        return Answer(503, b'{"msg":"try later"}') if self.rest_failing else None
+
+    def _now(self) -> Now:
+        return Now(self._clock.now_s, self._clock.wall_ms())
+
+
+__all__ = ["Dropped", "Venue", "Wire"]
