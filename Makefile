@@ -1,23 +1,37 @@
 # The commands a person needs. Each makes what it needs; `make help` lists them.
+SHELL  := bash
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+LOG    := $(VENV)/install.log
+# Of pip's long log, the lines that show how far it is.
+PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
+           -e "s/^ *building '\([a-z._]*\)' extension.*/      compile \1/p" \
+           -e 's/^ *Installing collected packages:.*/      install packages/p'
+# The WebSocket conformance cases; Python 2 code, so it is fetched and translated, not installed.
+AUTOBAHN := autobahntestsuite==25.10.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench sanitize clean
+.PHONY: help demo test soak check release-check bench sanitize clean
 
 help: ## what can be done
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(BIN)/.installed: pyproject.toml setup.py $(wildcard src/onebook/*/*.pyx src/onebook/*/*.pxd src/onebook/*/*.pxi src/onebook/*/*.h)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable .
-	touch $@
+	@echo "[1/3] Making the environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@echo "[2/3] Installing Onebook: fetch dependencies, compile three extensions (about a minute)"
+	@set -o pipefail; $(BIN)/python -m pip install --verbose --progress-bar off --editable . 2>&1 \
+		| tee $(LOG) | sed -u -n $(PROGRESS) || { tail -n 40 $(LOG); exit 1; }
+	@echo "[3/3] Installed; the whole log is in $(LOG)"
+	@touch $@
 
 $(BIN)/.installed-dev: $(BIN)/.installed
-	$(BIN)/python -m pip install --quiet --group dev --group judges
-	touch $@
+	@echo "Fetching the tools for tests and checks"
+	@$(BIN)/python -m pip install --quiet --group dev --group judges
+	-@$(BIN)/python -m pip download --quiet --no-deps --no-binary :all: --dest $(VENV)/autobahn $(AUTOBAHN)
+	@touch $@
 
 demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:8000
 	$(BIN)/onebook demo
@@ -31,8 +45,15 @@ check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+release-check: $(BIN)/.installed-dev ## build sdist and wheel, install and use each (QUICK=--quick)
+	$(BIN)/python tests/release/check.py $(QUICK)
+
 bench: ## ours beside the peers, one run, ratios; peers get an environment of their own
 	$(PYTHON) bench/run.py
+
+soak: $(BIN)/.installed-dev ## the long runs: 200 crash points, 10,000 simulated worlds (SEEDS=0:10000)
+	CRASH_POINTS=200 $(BIN)/python -m pytest -n0 -s tests/e2e/test_crash.py
+	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto tests/proofs
 
 sanitize: $(BIN)/.installed-dev ## the tests of what is compiled, under ASan and UBSan
 	bash tests/core/sanitize.sh

@@ -29,7 +29,8 @@ from onebook.feeds.session import Session  # noqa: E402
 from onebook.feeds.stats import ExchangeStats  # noqa: E402
 from onebook.gateway import frames  # noqa: E402
 from onebook.model import GIB_BYTES, Instrument  # noqa: E402
-from onebook.simulator.listings import LISTINGS, Listing  # noqa: E402
+from onebook.simulator.dialects import DIALECTS  # noqa: E402
+from onebook.simulator.listings import Listing  # noqa: E402
 from onebook.simulator.market import Changes, Market, decimal_text  # noqa: E402
 from onebook.simulator.scripts import scripts  # noqa: E402
 from onebook.streams import Stream, StreamKey, Streams  # noqa: E402
@@ -105,9 +106,10 @@ class House:
 
 def simulated() -> Sums:
     """Six exchanges of the simulator, each at its own pace."""
-    market = Market(LISTINGS, seed=7)
+    market = Market(DIALECTS, seed=7)
     listings = {
-        name: next(each for each in LISTINGS[name] if each.symbol == SYMBOL) for name in LISTINGS
+        name: next(each for each in dialect.listings if each.symbol == SYMBOL)
+        for name, dialect in DIALECTS.items()
     }
     instruments = {
         name: Instrument(name, SYMBOL, listing.native) for name, listing in listings.items()
@@ -116,14 +118,16 @@ def simulated() -> Sums:
     for name, instrument in instruments.items():
         book = market.books(name)[SYMBOL]
         whole = Changes(list(book.bids.top(len(book.bids))), list(book.asks.top(len(book.asks))))
-        house.books.apply(Snapshot(instrument, *_raw(whole, listings[name])), house.clock.now)
+        house.books.fill(Snapshot(instrument, *_raw(whole, listings[name])), house.clock.now)
     house.watch()
     began = house.clock.now
-    for at, name in _arrivals(list(LISTINGS), began):
+    for at, name in _arrivals(list(DIALECTS), began):
         house.clock.move_to(at)
         market.move()
         for _, changes in market.step(name, [SYMBOL]):
-            reason = house.books.apply(Delta(instruments[name], *_raw(changes, listings[name])), at)
+            reason = house.books.change(
+                Delta(instruments[name], *_raw(changes, listings[name])), at
+            )
             assert reason is None, reason
     return house.sums(began)
 

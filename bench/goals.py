@@ -38,6 +38,7 @@ class Goal(NamedTuple):
 
 JOBS = (
     Job("ingest", ("micro/ingest.py",), once=True),
+    Job("every", ("micro/every.py",), once=True),
     Job("depth", ("micro/depth.py",), once=True),
     Job("publish", ("micro/publish.py",), once=True),
     Job("latency", ("micro/latency.py", "micro/latency.py twin")),

@@ -60,8 +60,8 @@ def still_exchanges() -> Iterator[dict[str, config.ExchangeSettings]]:
 
 
 @asynccontextmanager
-async def running(clients: int, *, io_uring_allowed: bool = True) -> AsyncIterator[app.Node]:
-    """A node with room for so many clients."""
+async def running(clients: int, **gateway: object) -> AsyncIterator[app.Node]:
+    """A node with room for so many clients; `gateway` are settings of that table."""
     load.lift_file_limit(2 * clients + 1_000)
     with tempfile.TemporaryDirectory() as name, still_exchanges() as places:
         folder = Path(name)
@@ -79,7 +79,7 @@ async def running(clients: int, *, io_uring_allowed: bool = True) -> AsyncIterat
                     "ping_interval_s": PING_S,
                     "drain_s": 0,
                     "close_timeout_s": 0,
-                    "io_uring_allowed": io_uring_allowed,
+                    **gateway,
                 },
             }
         )
@@ -127,6 +127,7 @@ class Hand:
         self.instruments: list[Instrument] = [each for each in found if each is not None]
         assert len(self.instruments) == len(exchanges) * len(symbols)
         self._changes: list[Iterator[Delta]] = []
+        self._best: list[str] = []
 
     def fill(self) -> None:
         """Give every book levels of its own, the same at each run."""
@@ -135,6 +136,7 @@ class Hand:
             sides = stream.Stream(LEVELS, seed=100 + number, mid=mid).snapshot()
             self._apply(Snapshot(instrument, *(_levels(side) for side in sides)))
             best = stream.price(sides[0][0][0])
+            self._best.append(best)
             deltas = [
                 Delta(instrument, Raw(f'[["{best}","{amount}"]]'.encode()), Raw(b"[]"))
                 for amount in AMOUNTS
@@ -146,8 +148,15 @@ class Hand:
         for deltas in self._changes[:count]:
             self._apply(next(deltas))
 
+    def set_amount(self, amount: str) -> None:
+        """Give the best bid of every book this amount."""
+        for instrument, best in zip(self.instruments, self._best, strict=True):
+            self._apply(Delta(instrument, Raw(f'[["{best}","{amount}"]]'.encode()), Raw(b"[]")))
+
     def _apply(self, output: Snapshot | Delta) -> None:
-        reason = self._books.apply(output, self._now())
+        books = self._books
+        put = books.fill if isinstance(output, Snapshot) else books.change
+        reason = put(output, self._now())  # type: ignore[arg-type]
         assert reason is None, reason
 
 

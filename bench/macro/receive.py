@@ -27,8 +27,8 @@ from onebook import feeds
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
+from onebook.exchanges.limits import Limit, Limits, Quotas
 from onebook.feeds import feed as feed_module
-from onebook.feeds.pace import Pace
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Instrument
 from onebook.rest import Rest
@@ -139,6 +139,8 @@ async def with_feeds(port: int, count: Count, *, to_the_book: bool) -> None:
     """30 of our feeds, run as the supervisor runs them."""
     exchange = feeds.enabled(EXCHANGES, FeedSettings(exchanges=("okx",)))["okx"]
     exchange = type(exchange)(**{**fields(exchange), "ws_url": f"ws://127.0.0.1:{port}/"})
+    free = (Limit(10**9, 1.0),)
+    quotas = Quotas(Limits(200, free, connects=free, fetches=free))
     if to_the_book:
         counted_receive(count)
     else:
@@ -151,7 +153,7 @@ async def with_feeds(port: int, count: Count, *, to_the_book: bool) -> None:
             books.open(instrument)
             running = feeds.feed.Feed(
                 exchange, [instrument], books=books, rest=rest, settings=FeedSettings(),
-                stats=ExchangeStats("okx"), pace=Pace(1e9),
+                stats=ExchangeStats("okx"), quotas=quotas,
             )  # fmt: skip
             tasks.append(group.create_task(running.run()))
         await waited(count)

@@ -8,7 +8,7 @@ from onebook import books, core
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.core import twin
-from onebook.exchanges import EXCHANGES, binance
+from onebook.exchanges import EXCHANGES, binance, kraken
 from onebook.feeds.session import Session
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
@@ -32,10 +32,10 @@ def checksums(snapshot: Snapshot, changes: list[Snapshot]) -> list[int]:
     """What Kraken would print into the snapshot and into each frame of changes."""
     book = core.Book(EXCHANGES["kraken"].depth)
     book.replace(*(_pairs(side) for side in snapshot))
-    found = [book.crc_digits(books.DIGITS_LEVELS)]
+    found = [book.crc(kraken.CHECKSUM)]
     for change in changes:
         book.apply(*(_pairs(side) for side in change))
-        found.append(book.crc_digits(books.DIGITS_LEVELS))
+        found.append(book.crc(kraken.CHECKSUM))
     return found
 
 
