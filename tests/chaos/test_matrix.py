@@ -31,8 +31,8 @@ from onebook.simulator.server import SimulatedExchanges
 
 STEP_S: Final = 0.01
 HARM_S: Final = 0.3  # how long a toxic is in force, unless it must be noticed first
-NOTICED_S: Final = 6.0
-RECOVERED_S: Final = 10.0
+NOTICED_S: Final = 30.0
+RECOVERED_S: Final = 30.0
 REST_S: Final = 0.2  # how long the market rests for a comparison, and moves between two
 CONNECTS_PER_S: Final = 20
 BOOKS: Final = 2  # of each exchange, the first that it lists
