@@ -208,7 +208,7 @@ def test_rows_of_derivatives_are_no_instruments() -> None:
 
 
 def test_a_list_with_an_error_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="status error"):
+    with pytest.raises(ProtocolError, match="status is error"):
         EXCHANGE.parse_instruments(b'{"status":"error","err_code":"x","data":[]}')
 
 

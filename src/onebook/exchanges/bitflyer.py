@@ -37,22 +37,20 @@ from msgspec import Raw, Struct
 
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Guard,
     Ignored,
-    Instruments,
     Output,
 )
 from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
+from onebook.exchanges.frames import decode, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Whole
 from onebook.model import Instrument
 
 CHANNEL: Final = "lightning_board_snapshot_"
 LEVELS: Final = LevelShape.objects("price", "size", skip_zero_price=True)
-SPOT: Final = "Spot"
 REPEATED: Final = -32009
 
 
@@ -86,16 +84,8 @@ class Control(Struct):
     error: Any = None
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    product_code: str
-    market_type: str
-
-
 _read = Reader(Book).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -140,17 +130,12 @@ def _request(method: str, channel: str, number: int) -> object:
     return {"jsonrpc": "2.0", "method": method, "params": {"channel": channel}, "id": number}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v1/getmarkets`: without steps and without a state."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.market_type != SPOT:
-        return None
-    base, _, quote = row.product_code.partition("_")
-    return instrument_of("bitflyer", row.product_code, base=base, quote=quote, trading=True)
+INSTRUMENTS: Final = ListReader(
+    "bitflyer",  # without steps and without a state
+    native="product_code",
+    separator="_",
+    spot={"market_type": ("Spot",)},
+)
 
 
 BOOKS: Final = BookChannel(
@@ -169,7 +154,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.lightstream.bitflyer.com/json-rpc",
     rest_url="https://api.bitflyer.com",
     instruments_path="/v1/getmarkets",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=300,
     guard=Guard.WHOLE,

@@ -41,13 +41,10 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
-    ProtocolError,
     SlowDown,
 )
 from onebook.exchanges.engine import (
@@ -61,15 +58,12 @@ from onebook.exchanges.engine import (
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
     decode,
-    instrument_of,
-    instruments_of,
     short,
-    step_of,
     text_in,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 TOPIC: Final = "books"
 SPOT: Final = "spot"
@@ -77,8 +71,6 @@ RESTARTED: Final = 0  # `pseq` of an update after a restart, and of every snapsh
 NO_NUMBER: Final = Raw(b"0")
 PONG: Final = b"pong"
 TOO_MANY: Final = ("30006", "30007")
-SUCCESS: Final = "00000"
-TRADING: Final = ("online", "gray")
 
 
 class Arg(Struct, gc=False, tag_field="topic", tag=TOPIC):
@@ -118,28 +110,8 @@ class Control(Struct):
     msg: str = ""
 
 
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    symbol: str
-    category: str
-    base_coin: str
-    quote_coin: str
-    status: str
-    price_precision: int | str = ""
-    quantity_precision: int | str = ""
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    data: list[Raw]
-    code: str = SUCCESS
-
-
 _read = Reader(Update | Whole).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
@@ -199,31 +171,18 @@ def request(names: Sequence[str], number: int, *, operation: str) -> object:
     return {"op": operation, "args": args}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v3/market/instruments`."""
-    listings = decode(_listings, body, what="the instruments")
-    if listings.code != SUCCESS:
-        raise ProtocolError(f"the instruments are refused with code {short(listings.code)}")
-    return instruments_of(listings.data, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.category.lower() != SPOT:
-        return None
-    return instrument_of(
-        "bitget",
-        row.symbol,
-        base=row.base_coin,
-        quote=row.quote_coin,
-        trading=row.status in TRADING,
-        tick=_step(row.price_precision),
-        lot=_step(row.quantity_precision),
-    )
-
-
-def _step(decimals: int | str) -> str:
-    text = str(decimals)
-    return step_of(int(text) if text.isdecimal() else None)
+INSTRUMENTS: Final = ListReader(
+    "bitget",
+    rows="data",
+    native="symbol",
+    base="baseCoin",
+    quote="quoteCoin",
+    answered={"code": ("00000", None)},
+    spot={"category": ("SPOT", "spot")},
+    trading={"status": ("online", "gray")},
+    tick_decimals="pricePrecision",
+    lot_decimals="quantityPrecision",
+)
 
 
 BOOKS: Final = BookChannel(
@@ -241,7 +200,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.bitget.com/v3/ws/public",
     rest_url="https://api.bitget.com",
     instruments_path="/api/v3/market/instruments?category=SPOT",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=1_000,
     limits=Limits(

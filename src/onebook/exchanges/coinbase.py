@@ -30,12 +30,10 @@ from msgspec import Raw, Struct, field
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Exchange,
     Guard,
     Ignored,
-    Instruments,
     Output,
     ProtocolError,
 )
@@ -43,18 +41,15 @@ from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, E
 from onebook.exchanges.frames import (
     UNREADABLE,
     decode,
-    instrument_of,
-    instruments_of,
     short,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Unnumbered
-from onebook.model import Instrument
 
 CHANNEL: Final = "level2_batch"
 CHANNELS: Final = (CHANNEL, "heartbeat")
 CHANGES: Final = LevelShape.rows(side=0, price=1, amount=2)
-SPOT: Final = "SPOT"
 
 
 class Change(Struct, gc=False, tag_field="type", tag="l2update"):
@@ -97,22 +92,8 @@ class Control(Struct):
     reason: str = ""
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    id: str
-    base_currency: str
-    quote_currency: str
-    status: str
-    trading_disabled: bool = False
-    product_type: str = SPOT
-    quote_increment: str = ""
-    base_increment: str = ""
-
-
 _read = Reader(Change | Heartbeat | Book).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
@@ -165,24 +146,17 @@ def pause(names: Sequence[str], number: int) -> object:
     return {"type": "unsubscribe", "product_ids": names, "channels": [CHANNEL]}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/products`."""
-    rows = decode(_listings, body, what="the products")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.product_type != SPOT:
-        return None
-    return instrument_of(
-        "coinbase",
-        row.id,
-        base=row.base_currency,
-        quote=row.quote_currency,
-        trading=row.status == "online" and not row.trading_disabled,
-        tick=row.quote_increment,
-        lot=row.base_increment,
-    )
+INSTRUMENTS: Final = ListReader(
+    "coinbase",
+    native="id",
+    base="base_currency",
+    quote="quote_currency",
+    spot={"product_type": ("SPOT", None)},
+    trading={"status": ("online",)},
+    halted={"trading_disabled": (True,)},
+    tick="quote_increment",
+    lot="base_increment",
+)
 
 
 BOOKS: Final = BookChannel(
@@ -201,7 +175,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws-feed.exchange.coinbase.com",
     rest_url="https://api.exchange.coinbase.com",
     instruments_path="/products",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
     guard=Guard.ORDER,

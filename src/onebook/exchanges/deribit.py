@@ -33,15 +33,13 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Alive,
     Exchange,
     Ignored,
-    Instruments,
     Output,
     ProtocolError,
     Send,
@@ -51,13 +49,11 @@ from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, E
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
-    plain_step,
     short,
     text_in,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
@@ -65,7 +61,6 @@ from onebook.model import Instrument
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
 TOO_MANY_REQUESTS: Final = 10028
-SPOT: Final = "spot"
 
 VERSION: Final = {"jsonrpc": "2.0"}
 HEARTBEATS: Final = VERSION | {
@@ -112,28 +107,8 @@ class Control(Struct):
     error: Any = None
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    instrument_name: str
-    base_currency: str
-    quote_currency: str
-    kind: str
-    is_active: bool = True
-    routed: bool = field(name="is_cbe_routed", default=False)
-    tick_size: float | None = None
-    min_trade_amount: float | None = None
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    result: list[Raw]
-
-
 _read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -189,24 +164,18 @@ def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -
     return VERSION | {"id": number, "method": f"public/{method}", "params": params}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `public/get_instruments`."""
-    rows = decode(_listings, body, what="the instruments").result
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.kind != SPOT or row.routed:
-        return None
-    return instrument_of(
-        "deribit",
-        row.instrument_name,
-        base=row.base_currency,
-        quote=row.quote_currency,
-        trading=row.is_active,
-        tick=plain_step(row.tick_size),
-        lot=plain_step(row.min_trade_amount),
-    )
+INSTRUMENTS: Final = ListReader(
+    "deribit",
+    rows="result",
+    native="instrument_name",
+    base="base_currency",
+    quote="quote_currency",
+    spot={"kind": ("spot",)},
+    not_spot={"is_cbe_routed": (True,)},
+    trading={"is_active": (True, None)},
+    tick="tick_size",
+    lot="min_trade_amount",
+)
 
 
 BOOKS: Final = BookChannel(
@@ -226,7 +195,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://www.deribit.com/ws/api/v2",
     rest_url="https://www.deribit.com",
     instruments_path="/api/v2/public/get_instruments?currency=any&kind=spot",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
     limits=Limits(

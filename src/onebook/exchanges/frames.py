@@ -6,7 +6,7 @@ core. What msgspec refuses (NaN, bad escapes, trailing junk, wrong types) is map
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -123,16 +123,34 @@ def instruments_of(
     Raises:
         ProtocolError: There are more rows than `rows_max`.
     """
+    checked_rows(rows, rows_max)
+    row_decode = msgspec.json.Decoder(row_type).decode
+
+    def built() -> Iterator[Instrument | None]:
+        for raw in rows:
+            try:
+                row = row_decode(raw)
+            except UNREADABLE:
+                continue
+            yield build(row)
+
+    return sound_ones(built())
+
+
+def checked_rows(rows: Collection[object], rows_max: int) -> None:
+    """Check how long a list is.
+
+    Raises:
+        ProtocolError: There are more rows than `rows_max`.
+    """
     if len(rows) > rows_max:
         raise ProtocolError(f"the list has {len(rows)} rows, more than {rows_max}")
-    row_decode = msgspec.json.Decoder(row_type).decode
+
+
+def sound_ones(instruments: Iterable[Instrument | None]) -> Instruments:
+    """Keep the instruments whose names are sound, and count the others; None is no instrument."""
     found = Instruments()
-    for raw in rows:
-        try:
-            row = row_decode(raw)
-        except UNREADABLE:
-            continue
-        instrument = build(row)
+    for instrument in instruments:
         if instrument is None:
             continue
         if sound(instrument):

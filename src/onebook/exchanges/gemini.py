@@ -34,10 +34,8 @@ from msgspec import Raw, Struct, field
 from onebook.core import Reader
 from onebook.exchanges.contract import (
     NOTHING,
-    ROWS_MAX,
     Exchange,
     Ignored,
-    Instruments,
     Output,
     SlowDown,
 )
@@ -45,22 +43,17 @@ from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, E
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
-    plain_step,
     short,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 STREAM: Final = "@depth@100ms"
 UPDATE: Final = "depthUpdate"
 OK: Final = 200
 TOO_MANY_REQUESTS: Final = -1003
-SPOT: Final = "spot"
-TRADING: Final = ("open", "limit_only")
 
 
 class Update(Struct, gc=False, tag_field="e", tag=UPDATE):
@@ -91,21 +84,8 @@ class Control(Struct):
     native: Any = field(name="s", default=None)
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    symbol: str
-    base_currency: str
-    quote_currency: str
-    status: str
-    product_type: str = SPOT
-    quote_increment: float | None = None
-    tick_size: float | None = None
-
-
 _read = Reader(Update).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
@@ -141,24 +121,17 @@ def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -
     return {"id": str(number), "method": method, "params": [name + STREAM for name in names]}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v1/symbols/details/all`."""
-    rows = decode(_listings, body, what="the symbols")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.product_type != SPOT:
-        return None
-    return instrument_of(
-        "gemini",
-        row.symbol.lower(),  # as frames spell it; the list has capitals
-        base=row.base_currency,
-        quote=row.quote_currency,
-        trading=row.status in TRADING,
-        tick=plain_step(row.quote_increment),
-        lot=plain_step(row.tick_size),
-    )
+INSTRUMENTS: Final = ListReader(
+    "gemini",
+    native="symbol",
+    spell=str.lower,  # as frames have it; the list has capitals
+    base="base_currency",
+    quote="quote_currency",
+    spot={"product_type": ("spot", None)},
+    trading={"status": ("open", "limit_only")},
+    tick="quote_increment",
+    lot="tick_size",
+)
 
 
 BOOKS: Final = BookChannel(
@@ -176,7 +149,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.gemini.com/?snapshot=-1",
     rest_url="https://api.gemini.com",
     instruments_path="/v1/symbols/details/all",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
     limits=Limits(

@@ -44,16 +44,13 @@ from msgspec import Raw, Struct, field
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Delta,
     Exchange,
     Fetch,
     FrameForm,
     Ignored,
-    Instruments,
     Output,
-    ProtocolError,
     Send,
     SlowDown,
 )
@@ -71,12 +68,10 @@ from onebook.exchanges.frames import (
     UNREADABLE,
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
     short,
-    step_of,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Join
 from onebook.model import Instrument
@@ -87,7 +82,6 @@ ABSENT: Final = Raw(NO_LEVELS)
 EMPTY: Final = (NO_LEVELS, ABSENT)  # levels are bytes or Raw, as the core reads them
 TOO_MANY: Final = "429 too many request"
 NOT_SUBSCRIBED: Final = "unsub with not subbed topic"
-ONLINE: Final = "online"
 
 
 class Tick(Struct, gc=False):
@@ -135,29 +129,9 @@ class Control(Struct, rename="kebab"):
     err_msg: str = ""
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    native: str = field(name="sc")
-    base: str = field(name="bcdn")
-    quote: str = field(name="qcdn")
-    state: str
-    enabled: bool = field(name="te")
-    price_decimals: int | None = field(name="tpp", default=None)
-    amount_decimals: int | None = field(name="tap", default=None)
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    data: list[Raw]
-    status: str = "ok"
-
-
 _read = Reader(Update).read
 _whole = msgspec.json.Decoder(Whole).decode
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -235,24 +209,17 @@ def join(instrument: Instrument) -> Join:
     )
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v2/settings/common/symbols`; contracts have a list and hosts of their own."""
-    listings = decode(_listings, body, what="the symbols")
-    if listings.status != "ok":
-        raise ProtocolError(f"the symbols are refused with status {short(listings.status)}")
-    return instruments_of(listings.data, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    return instrument_of(
-        "htx",
-        row.native,
-        base=row.base,
-        quote=row.quote,
-        trading=row.enabled and row.state == ONLINE,
-        tick=step_of(row.price_decimals),
-        lot=step_of(row.amount_decimals),
-    )
+INSTRUMENTS: Final = ListReader(
+    "htx",
+    rows="data",
+    native="sc",
+    base="bcdn",
+    quote="qcdn",
+    answered={"status": ("ok", None)},
+    trading={"te": (True,), "state": ("online",)},
+    tick_decimals="tpp",
+    lot_decimals="tap",
+)
 
 
 BOOKS: Final = BookChannel(
@@ -272,7 +239,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://api.huobi.pro/feed",
     rest_url="https://api.huobi.pro",
     instruments_path="/v2/settings/common/symbols",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=LEVELS,
     frames=FrameForm.COMPRESSED,

@@ -31,15 +31,12 @@ from msgspec import Raw, Struct
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, Reader
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Closing,
     Exchange,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
-    ProtocolError,
     SlowDown,
     Verify,
 )
@@ -55,19 +52,16 @@ from onebook.exchanges.frames import (
     Checksum,
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
     short,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 CHANNEL: Final = "books"
 CHECKSUM: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 SERVICE_UPGRADE: Final = "64008"
 TOO_FREQUENT: Final = "60014"
-SPOT: Final = "SPOT"
 
 PONG: Final = b"pong"
 EVENTS: Final = ("subscribe", "unsubscribe", "notice", "channel-conn-count")
@@ -110,28 +104,8 @@ class Control(Struct):
     msg: str = ""
 
 
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    inst_id: str
-    state: str
-    inst_type: str = SPOT
-    base_ccy: str = ""
-    quote_ccy: str = ""
-    tick_sz: str = ""
-    lot_sz: str = ""
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    data: list[Raw]
-    code: str = "0"
-
-
 _read = Reader(Update | Whole).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
@@ -199,30 +173,17 @@ def unsubscribe(names: Sequence[str], number: int) -> object:
     return {"op": "unsubscribe", "args": [{"channel": CHANNEL, "instId": name} for name in names]}
 
 
-def parse_instruments(
-    body: bytes, *, rows_max: int = ROWS_MAX, exchange: str = "okx"
-) -> Instruments:
-    """Read `/api/v5/public/instruments` of an exchange."""
-    listings = decode(_listings, body, what="the instruments")
-    if listings.code != "0":
-        raise ProtocolError(f"the instruments are refused with code {short(listings.code)}")
-    return instruments_of(listings.data, Listing, partial(_listed, exchange), rows_max=rows_max)
-
-
-def _listed(exchange: str, row: Listing) -> Instrument | None:
-    """Rows before their opening may have empty currencies, so the id is what counts."""
-    if row.inst_type != SPOT:
-        return None
-    base, _, quote = row.inst_id.partition("-")
-    return instrument_of(
-        exchange,
-        row.inst_id,
-        base=base,
-        quote=quote,
-        trading=row.state == "live",
-        tick=row.tick_sz,
-        lot=row.lot_sz,
-    )
+INSTRUMENTS: Final = ListReader(
+    "okx",
+    rows="data",
+    native="instId",  # rows before their opening may have empty currencies
+    separator="-",
+    answered={"code": ("0", None)},
+    spot={"instType": ("SPOT", None)},
+    trading={"state": ("live",)},
+    tick="tickSz",
+    lot="lotSz",
+)
 
 
 BOOKS: Final = BookChannel(
@@ -240,7 +201,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.okx.com:8443/ws/v5/public",
     rest_url="https://www.okx.com",
     instruments_path="/api/v5/public/instruments?instType=SPOT",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=400,
     limits=Limits(

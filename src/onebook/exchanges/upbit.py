@@ -32,18 +32,16 @@ from msgspec import Raw, Struct
 
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Guard,
     Ignored,
-    Instruments,
     Output,
 )
 from onebook.exchanges.engine import BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
+from onebook.exchanges.frames import decode, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Whole
-from onebook.model import Instrument
 
 CHANNEL: Final = "orderbook"
 UNITS: Final = LevelShape.objects(
@@ -69,15 +67,8 @@ class Control(Struct):
     error: Any = None
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    market: str
-
-
 _read = Reader(Book).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
@@ -104,15 +95,12 @@ def subscribe(names: Sequence[str], number: int) -> object:
     return [{"ticket": f"onebook-{number}"}, books, {"format": "SIMPLE"}]
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v1/market/all`: spot alone, without steps and without a state."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    quote, _, base = row.market.partition("-")
-    return instrument_of("upbit", row.market, base=base, quote=quote, trading=True)
+INSTRUMENTS: Final = ListReader(
+    "upbit",  # spot alone, without steps and without a state
+    native="market",
+    separator="-",
+    quote_first=True,
+)
 
 
 BOOKS: Final = BookChannel(
@@ -130,7 +118,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://api.upbit.com/websocket/v1",
     rest_url="https://api.upbit.com",
     instruments_path="/v1/market/all",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=30,
     guard=Guard.WHOLE,

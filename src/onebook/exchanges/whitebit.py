@@ -39,12 +39,10 @@ from msgspec import Meta, Raw, Struct, field
 
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Exchange,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
     SlowDown,
 )
@@ -59,21 +57,17 @@ from onebook.exchanges.engine import (
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
     short,
-    step_of,
     text_in,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 LEVELS: Final = 100
 UPDATE: Final = "depth_update"
 NO_GROUPING: Final = "0"
 TOO_MANY: Final = 7
-SPOT: Final = "spot"
 ABSENT: Final = Raw(NO_LEVELS)
 MICROSECONDS: Final = 1_000_000  # of a second
 
@@ -114,21 +108,8 @@ class Control(Struct):
     error: Any = None
 
 
-class Listing(Struct):
-    """A row of the market list."""
-
-    name: str
-    stock: str
-    money: str
-    type: str
-    trading: bool = field(name="tradesEnabled")
-    price_decimals: str = field(name="moneyPrec", default="")
-    amount_decimals: str = field(name="stockPrec", default="")
-
-
 _read = msgspec.json.Decoder(Update).decode  # arrays of several types the compiled reader has not
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
@@ -179,28 +160,16 @@ def unsubscribe(names: Sequence[str], number: int) -> object:
     return {"id": number, "method": "depth_unsubscribe", "params": [names[0]]}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v4/public/markets`."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.type != SPOT:
-        return None
-    return instrument_of(
-        "whitebit",
-        row.name,
-        base=row.stock,
-        quote=row.money,
-        trading=row.trading,
-        tick=_step(row.price_decimals),
-        lot=_step(row.amount_decimals),
-    )
-
-
-def _step(decimals: str) -> str:
-    return step_of(int(decimals)) if decimals.isdecimal() and len(decimals) < 3 else ""
+INSTRUMENTS: Final = ListReader(
+    "whitebit",
+    native="name",
+    base="stock",
+    quote="money",
+    spot={"type": ("spot",)},
+    trading={"tradesEnabled": (True,)},
+    tick_decimals="moneyPrec",
+    lot_decimals="stockPrec",
+)
 
 
 BOOKS: Final = BookChannel(
@@ -218,7 +187,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://wss.whitebit.com/ws",
     rest_url="https://whitebit.com",
     instruments_path="/api/v4/public/markets",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=LEVELS,
     truncate=True,
