@@ -29,7 +29,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.sync import FETCHES_MAX, HELD_MAX
+from onebook.exchanges.join import FETCHES_MAX, HELD_MAX
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("binance", "BTC/USDT", "BTCUSDT")

@@ -26,7 +26,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.htx import EXCHANGE
-from onebook.exchanges.sync import FETCHES_MAX
+from onebook.exchanges.join import FETCHES_MAX
 from onebook.feeds.inflate import inflated
 from onebook.model import Instrument, InstrumentStatus
 
