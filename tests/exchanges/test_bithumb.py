@@ -24,8 +24,6 @@ from onebook.model import Instrument, InstrumentStatus
 BTC = Instrument("bithumb", "BTC/KRW", "KRW-BTC")
 ETH = Instrument("bithumb", "ETH/KRW", "KRW-ETH")
 
-REQUESTS_REPLACE = True  # each names all books of the connection
-
 # Messages of other channels and formats, and what changes no book. The ticker is the page's.
 UNKNOWN_FRAMES = (
     b'{"status":"UP"}',

@@ -75,6 +75,21 @@ def test_a_step_may_be_a_number_of_decimals(value: object, step: str) -> None:
     assert read(reader(lot_decimals="places"), [ROW | {"places": value}])[0][3] == step
 
 
+def test_a_step_may_be_in_one_of_many_rules() -> None:
+    some = reader(tick="rules[kind=PRICE].step", lot="rules[kind=LOT].step")
+    rules = [{"kind": "OTHER"}, {"kind": "LOT", "step": "0.1"}, {"kind": "PRICE", "step": "0.2"}]
+    rows = [ROW | {"rules": some} for some in (rules, rules[:2], [], None)]
+    steps = [("0.2", "0.1"), ("", "0.1"), ("", ""), ("", "")]
+    assert [row[2:] for row in read(some, rows)] == steps
+
+
+def test_a_rule_that_halts_holds_where_all_its_members_say_so() -> None:
+    some = reader(halted={"buys": (False,), "sells": (False,)})
+    rows = [{"buys": False}, {"buys": False, "sells": True}, {"buys": False, "sells": False}]
+    found = some(json.dumps([ROW | each for each in rows]).encode())
+    assert [each.status for each in found] == [TRADING, TRADING, HALTED]
+
+
 def test_codes_may_be_parts_of_the_native_name_that_the_socket_spells_otherwise() -> None:
     some = ListReader("okx", native="id", separator="-", quote_first=True, spell=str.lower)
     assert read(some, [{"id": "USD-BTC"}]) == [("BTC/USD", "usd-btc", "", "")]

@@ -41,11 +41,8 @@ from onebook.exchanges.contract import (
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import BookChannel, BookFrame, Event, Rejected, SeededEngine
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-)
+from onebook.exchanges.engine import BookChannel, BookFrame, Event, Rejected, SeededEngine, verbs
+from onebook.exchanges.frames import Problem, Sequence64, decode
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -71,12 +68,6 @@ class Update(Struct, gc=False):
     """The frame of a delta."""
 
     data: Change
-
-
-class Problem(Struct):
-    """Why a request was refused."""
-
-    message: str = ""
 
 
 class Control(Struct):
@@ -118,14 +109,9 @@ def control(frame: bytes) -> Event:
     return Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for streams; a number would not come back."""
-    return {"method": "SUBSCRIBE", "params": [STREAM + name for name in names]}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"method": "UNSUBSCRIBE", "params": [STREAM + name for name in names]}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"method": verb, "params": [STREAM + name for name in names]}
 
 
 def join(instrument: Instrument) -> Join:
@@ -146,14 +132,15 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
+# 91 were served
+# the sequence is in quotes
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=join,
-    names_per_request=50,  # 91 were served
-    seed=msgspec.json.Decoder(Depth, strict=False).decode,  # the sequence is in quotes
+    data,
+    control,
+    *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"),
+    join,
+    names_per_request=50,
+    seed=msgspec.json.Decoder(Depth, strict=False).decode,
     acknowledges=False,
 )
 

@@ -42,8 +42,16 @@ from onebook.exchanges.contract import (
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import decode, text_in
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
+)
+from onebook.exchanges.frames import Problem, decode, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Whole
@@ -81,7 +89,7 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Any = None
+    error: Problem | None = None
 
 
 _read = Reader(Book).read
@@ -105,9 +113,8 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
-        code = message.error.get("code") if isinstance(message.error, dict) else None
-        words = text_in(message.error, "message")
-        return Rejected(words, message.id, repeated=code == REPEATED)
+        repeated = message.error.code == REPEATED
+        return Rejected(message.error.message, message.id, repeated=repeated)
     if message.result is True:
         return Accepted(number=message.id)
     channel = text_in(message.params, "channel")
@@ -116,18 +123,9 @@ def control(frame: bytes) -> Event:
     return Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a channel."""
-    return _request("subscribe", names[0], number)
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for it no longer."""
-    return _request("unsubscribe", names[0], number)
-
-
-def _request(method: str, channel: str, number: int) -> object:
-    return {"jsonrpc": "2.0", "method": method, "params": {"channel": channel}, "id": number}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for a book, or for it no longer."""
+    return {"jsonrpc": "2.0", "method": verb, "params": {"channel": names[0]}, "id": number}
 
 
 INSTRUMENTS: Final = ListReader(
@@ -137,16 +135,7 @@ INSTRUMENTS: Final = ListReader(
     spot={"market_type": ("Spot",)},
 )
 
-
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=partial(Whole, shape=LEVELS),
-    names_per_request=1,
-    key=topic,
-)
+BOOKS: Final = BookChannel(data, control, *verbs(request), partial(Whole, shape=LEVELS), key=topic)
 
 EXCHANGE: Final = Exchange(
     name="bitflyer",

@@ -45,7 +45,6 @@ from onebook.exchanges.contract import (
     Heartbeat,
     Ignored,
     Output,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -54,11 +53,11 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
     decode,
-    short,
     text_in,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
@@ -69,7 +68,6 @@ TOPIC: Final = "books"
 SPOT: Final = "spot"
 RESTARTED: Final = 0  # `pseq` of an update after a restart, and of every snapshot
 NO_NUMBER: Final = Raw(b"0")
-PONG: Final = b"pong"
 TOO_MANY: Final = ("30006", "30007")
 
 
@@ -148,27 +146,23 @@ def _number(raw: bytes) -> int:
 
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
-    if frame == PONG:
-        return Ignored(known=True)
     message = decode(_control, frame, what="a frame")
     is_book = (text_in(message.arg, "topic"), text_in(message.arg, "instType")) == (TOPIC, SPOT)
     name = text_in(message.arg, "symbol") if is_book else ""
     match message.event:
         case "subscribe" if name:
             return Accepted([name])
-        case "error" if str(message.code) in TOO_MANY:
-            return SlowDown(short(message.msg))
         case "error":
-            return Rejected(message.msg)
+            return Rejected(message.msg, code=str(message.code))
         case "" if is_book:
             return BookFrame(name)
     return Ignored(known=message.event in ("subscribe", "unsubscribe"))
 
 
-def request(names: Sequence[str], number: int, *, operation: str) -> object:
+def request(names: Sequence[str], number: int, verb: str) -> object:
     """Ask for books, or for them no longer."""
     args = [{"instType": SPOT, "topic": TOPIC, "symbol": name} for name in names]
-    return {"op": operation, "args": args}
+    return {"op": verb, "args": args}
 
 
 INSTRUMENTS: Final = ListReader(
@@ -184,14 +178,8 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="quantityPrecision",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=partial(request, operation="subscribe"),
-    unsubscribe=partial(request, operation="unsubscribe"),
-    track=Chain,
-    names_per_request=10,
+    data, control, *verbs(request), Chain, names_per_request=10, too_many=TOO_MANY
 )
 
 EXCHANGE: Final = Exchange(

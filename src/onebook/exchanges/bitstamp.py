@@ -41,7 +41,15 @@ from onebook.exchanges.contract import (
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.frames import (
     decode,
     text_in,
@@ -112,14 +120,9 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.event in EVENTS)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a channel."""
-    return {"event": "bts:subscribe", "data": {"channel": names[0]}}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for it no longer."""
-    return {"event": "bts:unsubscribe", "data": {"channel": names[0]}}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for a book, or for it no longer."""
+    return {"event": verb, "data": {"channel": names[0]}}
 
 
 INSTRUMENTS: Final = ListReader(
@@ -133,15 +136,8 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="base_decimals",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Whole,
-    names_per_request=1,
-    key=topic,
+    data, control, *verbs(request, "bts:subscribe", "bts:unsubscribe"), Whole, key=topic
 )
 
 EXCHANGE: Final = Exchange(

@@ -43,7 +43,6 @@ from onebook.exchanges.contract import (
     Fetch,
     Ignored,
     Output,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -54,6 +53,7 @@ from onebook.exchanges.engine import (
     SeededEngine,
     SeedRefused,
     SocketSeed,
+    verbs,
 )
 from onebook.exchanges.frames import (
     UNREADABLE,
@@ -141,18 +141,16 @@ def control(frame: bytes) -> Event:
 
 def _failed(message: Control) -> Event:
     words = short(message.error)
-    if message.code in TOO_MANY:
-        return SlowDown(words)
     if message.action == SEED:
-        return SeedRefused(message.market, words)
+        return SeedRefused(message.market, words, message.code)
     if message.action == "unsubscribe":
         return Ignored(known=True)
-    return Rejected(words)
+    return Rejected(words, code=message.code)
 
 
-def subscribe(names: Sequence[str], number: int, *, action: str = "subscribe") -> object:
-    """Ask for the deltas of markets."""
-    return {"action": action, "channels": [{"name": CHANNEL, "markets": names}]}
+def subscription(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for the deltas of markets, or for them no longer."""
+    return {"action": verb, "channels": [{"name": CHANNEL, "markets": names}]}
 
 
 def request(names: Sequence[str], number: int) -> object:
@@ -175,15 +173,14 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="quantityDecimals",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, action="unsubscribe"),
-    track=join,
+    data,
+    control,
+    *verbs(subscription),
+    join,
     names_per_request=100,
     request=request,
+    too_many=TOO_MANY,
 )
 
 EXCHANGE: Final = Exchange(

@@ -46,6 +46,7 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
 from onebook.exchanges.frames import (
     Sequence64,
@@ -132,14 +133,9 @@ def control(frame: bytes) -> Event:
     return Rejected(message.ret_msg, message.req_id, whole=True, repeated=repeated)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books."""
-    return {"op": "subscribe", "args": names, "req_id": str(number)}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"op": "unsubscribe", "args": names, "req_id": str(number)}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"op": verb, "args": names, "req_id": str(number)}
 
 
 INSTRUMENTS: Final = ListReader(
@@ -156,15 +152,8 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Chain,
-    names_per_request=10,  # arguments of one frame
-    key=topic,
-)
+# arguments of one frame
+BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, names_per_request=10, key=topic)
 
 EXCHANGE: Final = Exchange(
     name="bybit",

@@ -106,8 +106,29 @@ Event = (
 )
 
 
+def verbs(
+    write: Callable[[Sequence[Any], int, str], object],
+    on: str = "subscribe",
+    off: str = "unsubscribe",
+) -> tuple[Written, Written]:
+    """Make `subscribe` and `unsubscribe` of one function, where they differ in a verb alone.
+
+    `write` gets the names, the number of the request and the verb.
+    """
+
+    def subscribe(names: Sequence[Any], number: int) -> object:
+        return write(names, number, on)
+
+    def unsubscribe(names: Sequence[Any], number: int) -> object:
+        return write(names, number, off)
+
+    return subscribe, unsubscribe
+
+
 class BookChannel(Struct, frozen=True):
     """An exchange's order book channel: pure functions and what the engine must know of them.
+
+    Connectors pass the first five by position.
 
     Args:
         data: Decodes a frame of a book and turns it into outputs (the hot path). For every other
@@ -142,7 +163,7 @@ class BookChannel(Struct, frozen=True):
     subscribe: Written
     unsubscribe: Written | None
     track: Callable[[Instrument], Tracker]
-    names_per_request: int
+    names_per_request: int = 1
     key: Callable[[Instrument], str] = native
     pause: Written | None = None
     seed: Callable[[bytes], Any] | None = None
@@ -152,4 +173,4 @@ class BookChannel(Struct, frozen=True):
     channel_ids: bool = False
     acknowledges: bool = True
     too_many: Collection[int | str] = ()
-    expected: Collection[bytes] = ()
+    expected: Collection[bytes] = (b"pong",)

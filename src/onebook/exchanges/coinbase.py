@@ -37,7 +37,15 @@ from onebook.exchanges.contract import (
     Output,
     ProtocolError,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.frames import (
     UNREADABLE,
     decode,
@@ -131,14 +139,9 @@ def _subscribed(channels: Any) -> list[str]:
     return [name for channel in listed if channel.name == CHANNEL for name in channel.products]
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books and for heartbeats."""
-    return {"type": "subscribe", "product_ids": names, "channels": CHANNELS}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for neither any longer."""
-    return {"type": "unsubscribe", "product_ids": names, "channels": CHANNELS}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books and heartbeats, or for them no longer."""
+    return {"type": verb, "product_ids": names, "channels": CHANNELS}
 
 
 def pause(names: Sequence[str], number: int) -> object:
@@ -158,14 +161,12 @@ INSTRUMENTS: Final = ListReader(
     lot="base_increment",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
+    data,
+    control,
+    *verbs(request),
+    partial(Unnumbered, delta_shape=CHANGES),
     pause=pause,
-    track=partial(Unnumbered, delta_shape=CHANGES),
     names_per_request=50,
 )
 

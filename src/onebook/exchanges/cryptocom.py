@@ -42,14 +42,11 @@ from msgspec import Raw, Struct
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    NO_LEVELS,
     Alive,
     Exchange,
     Ignored,
     Output,
     ProtocolError,
-    Send,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -58,13 +55,9 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    short,
-    text_in,
-)
+from onebook.exchanges.frames import EMPTY, Sequence64, decode, send, short, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -74,9 +67,7 @@ from onebook.model import Instrument
 DEPTH: Final = 50
 FREQUENCY_MS: Final = 10
 HEARTBEAT: Final = "public/heartbeat"
-TOO_MANY: Final = "TOO_MANY_REQUESTS"
 NO_PREVIOUS: Final = -1
-EMPTY: Final = (NO_LEVELS, Raw(NO_LEVELS))  # levels are bytes or Raw, as the core reads them
 
 
 class Levels(Struct, frozen=True, gc=False):
@@ -174,12 +165,11 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
     if message.method == HEARTBEAT:
-        answer = {"id": message.id, "method": "public/respond-heartbeat"}
-        return Send(msgspec.json.encode(answer), urgent=True)
+        return send({"id": message.id, "method": "public/respond-heartbeat"}, urgent=True)
     if message.method == "unsubscribe":
         return Ignored(known=True)
     if message.code:
-        return _refused(message)
+        return Rejected(f"{message.message} {message.channel}".strip())  # or it names none
     if text_in(message.result, "channel").startswith("book"):
         return BookFrame(text_in(message.result, "subscription"))
     if message.method == "subscribe" and message.channel.startswith("book."):
@@ -187,20 +177,13 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.method == "subscribe" and message.result is None)
 
 
-def _refused(message: Control) -> Event:
-    """An error names its channel beside its words, or none."""
-    if TOO_MANY in message.message:
-        return SlowDown(short(message.message))
-    return Rejected(f"{message.message} {message.channel}".strip())
-
-
-def request(names: Sequence[str], number: int, *, method: str) -> object:
+def request(names: Sequence[str], number: int, verb: str) -> object:
     """Ask for channels, or for them no longer."""
     params: dict[str, object] = {"channels": names}
-    if method == "subscribe":
+    if verb == "subscribe":
         params["book_subscription_type"] = "SNAPSHOT_AND_UPDATE"
         params["book_update_frequency"] = FREQUENCY_MS
-    return {"id": number, "method": method, "params": params}
+    return {"id": number, "method": verb, "params": params}
 
 
 INSTRUMENTS: Final = ListReader(
@@ -216,15 +199,8 @@ INSTRUMENTS: Final = ListReader(
     lot="qty_tick_size",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=partial(request, method="subscribe"),
-    unsubscribe=partial(request, method="unsubscribe"),
-    track=Chain,
-    names_per_request=100,
-    key=channel,
+    data, control, *verbs(request), Chain, names_per_request=100, key=channel
 )
 
 EXCHANGE: Final = Exchange(

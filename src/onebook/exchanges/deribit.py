@@ -42,16 +42,17 @@ from onebook.exchanges.contract import (
     Ignored,
     Output,
     ProtocolError,
-    Send,
-    SlowDown,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    short,
-    text_in,
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
 )
+from onebook.exchanges.frames import Problem, Sequence64, decode, send, short, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -60,17 +61,15 @@ from onebook.model import Instrument
 
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
-TOO_MANY_REQUESTS: Final = 10028
 
-VERSION: Final = {"jsonrpc": "2.0"}
-HEARTBEATS: Final = VERSION | {
-    "id": 0,  # requests of books are numbered from 1
-    "method": "public/set_heartbeat",
-    "params": {"interval": HEARTBEAT_S},
-}
-TEST: Final = Send(
-    msgspec.json.encode(VERSION | {"id": 0, "method": "public/test", "params": {}}), urgent=True
-)
+
+def _rpc(method: str, number: int, params: object) -> object:
+    return {"jsonrpc": "2.0", "id": number, "method": f"public/{method}", "params": params}
+
+
+# Requests of books are numbered from 1.
+HEARTBEATS: Final = _rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S})
+TEST: Final = send(_rpc("test", 0, {}), urgent=True)
 
 
 class Book(Struct, gc=False):
@@ -104,7 +103,7 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Any = None
+    error: Problem | None = None
 
 
 _read = Reader(Data).read
@@ -142,26 +141,17 @@ def control(frame: bytes) -> Event:
             asked = text_in(message.params, "type") == "test_request"
             return TEST if asked else Alive()
     if message.error is not None:
-        return _refused(message.error, message.id)
+        problem = message.error
+        words = f"{problem.message} {text_in(problem.data, 'reason')}".rstrip()
+        return Rejected(words, message.id, code=problem.code)
     if isinstance(message.result, list) and message.result:
         return Accepted(number=message.id)
     return Ignored(known=message.result is not None)
 
 
-def _refused(error: Any, number: int | str | None) -> Event:
-    """Read an error; the reason is in `data`, where there is one."""
-    match error:
-        case {"code": code, "message": str(words)}:
-            if code == TOO_MANY_REQUESTS:
-                return SlowDown(short(words))
-            return Rejected(f"{words} {text_in(error.get('data'), 'reason')}".rstrip(), number)
-    return Rejected(short(error), number)
-
-
-def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -> object:
-    """Ask for books."""
-    params = {"channels": names}
-    return VERSION | {"id": number, "method": f"public/{method}", "params": params}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return _rpc(verb, number, {"channels": names})
 
 
 INSTRUMENTS: Final = ListReader(
@@ -178,15 +168,16 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
+# of 500
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, method="unsubscribe"),
-    track=partial(Chain, snapshot_shape=LEVELS, delta_shape=LEVELS),
-    names_per_request=100,  # of 500
+    data,
+    control,
+    *verbs(request),
+    partial(Chain, shape=LEVELS),
+    names_per_request=100,
     key=topic,
     configure=HEARTBEATS,
+    too_many=(10028,),
 )
 
 EXCHANGE: Final = Exchange(

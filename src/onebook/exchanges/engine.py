@@ -21,6 +21,7 @@ from onebook.exchanges.channel import (
     SocketSeed,
     Welcome,
     Written,
+    verbs,
 )
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -54,6 +55,7 @@ __all__ = [
     "SeededEngine",
     "SocketSeed",
     "Welcome",
+    "verbs",
 ]
 
 

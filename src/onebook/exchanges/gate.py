@@ -49,13 +49,9 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    text_in,
-    texts_of,
-)
+from onebook.exchanges.frames import Problem, Sequence64, decode, text_in, texts_of
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -91,12 +87,6 @@ class Data(Struct, gc=False):
     result: Book
 
 
-class Failure(Struct):
-    """Why a request is refused."""
-
-    message: str = ""
-
-
 class Control(Struct):
     """Every frame that is not of a book."""
 
@@ -104,7 +94,7 @@ class Control(Struct):
     event: str = ""
     id: Sequence64 | None = None
     payload: Any = None
-    error: Failure | None = None
+    error: Problem | None = None
     result: Any = None
 
 
@@ -151,13 +141,13 @@ def control(frame: bytes) -> Event:
     return BookFrame(text_in(message.result, "s")) if message.channel else Ignored(known=False)
 
 
-def request(names: Sequence[str], number: int, *, event: str) -> object:
+def request(names: Sequence[str], number: int, verb: str) -> object:
     """Ask for streams, or for them no longer."""
     return {
         "time": REQUEST_TIME_S,
         "id": number,
         "channel": CHANNEL,
-        "event": event,
+        "event": verb,
         "payload": names,
     }
 
@@ -173,16 +163,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="amount_precision",
 )
 
-
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=partial(request, event="subscribe"),
-    unsubscribe=partial(request, event="unsubscribe"),
-    track=Chain,
-    names_per_request=1,
-    key=stream,
-)
+BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, key=stream)
 
 EXCHANGE: Final = Exchange(
     name="gate",

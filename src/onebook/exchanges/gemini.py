@@ -37,14 +37,17 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     Output,
-    SlowDown,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    short,
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
 )
+from onebook.exchanges.frames import Problem, Sequence64, decode
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -65,13 +68,6 @@ class Update(Struct, gc=False, tag_field="e", tag=UPDATE):
     bids: Raw = field(name="b")
     asks: Raw = field(name="a")
     at: int = field(name="E", default=UNTIMED)
-
-
-class Problem(Struct):
-    """Why a request is refused."""
-
-    code: int = 0
-    msg: str = ""
 
 
 class Control(Struct):
@@ -109,16 +105,15 @@ def control(frame: bytes) -> Event:
     problem = message.error
     if message.event == UPDATE:
         return BookFrame(str(message.native))
-    if problem is not None and problem.code == TOO_MANY_REQUESTS:
-        return SlowDown(short(problem.msg))
     if problem is not None:
-        return Rejected(problem.msg.replace(STREAM, ""), message.id, whole=True)
+        words = problem.msg.replace(STREAM, "")
+        return Rejected(words, message.id, whole=True, code=problem.code)
     return Accepted(number=message.id) if message.status == OK else Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -> object:
-    """Ask for books."""
-    return {"id": str(number), "method": method, "params": [name + STREAM for name in names]}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"id": str(number), "method": verb, "params": [name + STREAM for name in names]}
 
 
 INSTRUMENTS: Final = ListReader(
@@ -133,14 +128,8 @@ INSTRUMENTS: Final = ListReader(
     lot="tick_size",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, method="unsubscribe"),
-    track=Chain,
-    names_per_request=20,
+    data, control, *verbs(request), Chain, names_per_request=20, too_many=(TOO_MANY_REQUESTS,)
 )
 
 EXCHANGE: Final = Exchange(

@@ -37,7 +37,6 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     Output,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -46,14 +45,9 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    short,
-    text_in,
-    texts_of,
-)
+from onebook.exchanges.frames import Problem, Sequence64, decode, text_in, texts_of
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import NAME, ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -88,7 +82,7 @@ class Control(Struct):
     update: Any = None
     snapshot: Any = None
     result: Any = None
-    error: Any = None
+    error: Problem | None = None
 
 
 _read = msgspec.json.Decoder(Data).decode  # names are keys, which the compiled reader has not
@@ -121,22 +115,19 @@ def control(frame: bytes) -> Event:
         books = message.snapshot if message.update is None else message.update
         names = list(books) if isinstance(books, dict) else []
         return BookFrame(names[0] if len(names) == 1 else "")
-    if isinstance(message.error, dict):
-        words = short(
-            f"{text_in(message.error, 'message')} {text_in(message.error, 'description')}"
-        )
-        if message.error.get("code") == TOO_MANY:
-            return SlowDown(words.strip())
-        return Rejected(words.strip(), message.id)
+    problem = message.error
+    if problem is not None:
+        words = f"{problem.message} {problem.description}".strip()
+        return Rejected(words, message.id, code=problem.code)
     if text_in(message.result, "ch") == CHANNEL:
         names = texts_of(message.result.get("subscriptions"))
         return Accepted(names, message.id, omission=OMITTED)
     return Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -> object:
-    """Ask for books."""
-    return {"method": method, "ch": CHANNEL, "params": {"symbols": names}, "id": number}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"method": verb, "ch": CHANNEL, "params": {"symbols": names}, "id": number}
 
 
 INSTRUMENTS: Final = ListReader(
@@ -150,14 +141,8 @@ INSTRUMENTS: Final = ListReader(
     lot="quantity_increment",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, method="unsubscribe"),
-    track=Chain,
-    names_per_request=50,
+    data, control, *verbs(request), Chain, names_per_request=50, too_many=(TOO_MANY,)
 )
 
 EXCHANGE: Final = Exchange(

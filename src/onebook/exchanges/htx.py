@@ -43,7 +43,6 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
-    NO_LEVELS,
     Alive,
     Delta,
     Exchange,
@@ -51,8 +50,6 @@ from onebook.exchanges.contract import (
     FrameForm,
     Ignored,
     Output,
-    Send,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -63,13 +60,9 @@ from onebook.exchanges.engine import (
     SeededEngine,
     SeedRefused,
     SocketSeed,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    UNREADABLE,
-    Sequence64,
-    decode,
-    short,
-)
+from onebook.exchanges.frames import ABSENT, EMPTY, UNREADABLE, Sequence64, decode, send, short
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -78,9 +71,6 @@ from onebook.model import Instrument
 
 LEVELS: Final = 150
 AMOUNTS_CUT: Final = LevelShape.rows(amount_decimals=8)
-ABSENT: Final = Raw(NO_LEVELS)
-EMPTY: Final = (NO_LEVELS, ABSENT)  # levels are bytes or Raw, as the core reads them
-TOO_MANY: Final = "429 too many request"
 NOT_SUBSCRIBED: Final = "unsub with not subbed topic"
 
 
@@ -159,7 +149,7 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not a delta."""
     message = decode(_control, frame, what="a frame")
     if message.ping is not None:
-        return Send(msgspec.json.encode({"pong": message.ping}), urgent=True)
+        return send({"pong": message.ping}, urgent=True)
     if message.status == "error":
         return _failed(message)
     if message.rep:
@@ -178,8 +168,6 @@ def control(frame: bytes) -> Event:
 
 def _failed(message: Control) -> Event:
     words = short(message.err_msg)
-    if TOO_MANY in words:
-        return SlowDown(words)
     if words == NOT_SUBSCRIBED:
         return Ignored(known=True)
     if isinstance(message.id, str) and not message.id.isdecimal():
@@ -187,14 +175,9 @@ def _failed(message: Control) -> Event:
     return Rejected(words, message.id)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a topic."""
-    return {"sub": names[0], "id": str(number)}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for it no longer."""
-    return {"unsub": names[0], "id": str(number)}
+def subscription(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for a book, or for it no longer."""
+    return {verb: names[0], "id": str(number)}
 
 
 def request(names: Sequence[str], number: int) -> object:
@@ -204,9 +187,7 @@ def request(names: Sequence[str], number: int) -> object:
 
 def join(instrument: Instrument) -> Join:
     """Seed a book on the socket: the window is kept in step by what enters and leaves it."""
-    return Join(
-        Fetch(instrument, ""), exact=True, snapshot_shape=AMOUNTS_CUT, delta_shape=AMOUNTS_CUT
-    )
+    return Join(Fetch(instrument, ""), exact=True, shape=AMOUNTS_CUT)
 
 
 INSTRUMENTS: Final = ListReader(
@@ -221,16 +202,8 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="tap",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=join,
-    names_per_request=1,
-    key=topic,
-    request=request,
+    data, control, *verbs(subscription, "sub", "unsub"), join, key=topic, request=request
 )
 
 EXCHANGE: Final = Exchange(

@@ -66,14 +66,15 @@ class Join:
         fetch: Fetch,
         levels_asked: int = 0,
         *,
-        snapshot_shape: LevelShape = PAIRS,
-        delta_shape: LevelShape = PAIRS,
+        shape: LevelShape = PAIRS,
+        snapshot_shape: LevelShape | None = None,
+        delta_shape: LevelShape | None = None,
         exact: bool = False,
         restarts: bool = False,
     ) -> None:
         self.instrument = fetch.instrument
-        self.snapshot_shape = snapshot_shape
-        self.delta_shape = delta_shape
+        self.snapshot_shape = snapshot_shape or shape
+        self.delta_shape = delta_shape or shape
         self.last: int | None = None  # the state the book is at; None while a body is awaited
         self._seed = -1  # the state of the body it started from
         self._floor = -1  # the newest state the stream has told of: a body before it is too old

@@ -53,6 +53,7 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
 from onebook.exchanges.frames import (
     Checksum,
@@ -118,6 +119,9 @@ def _follow(book: Unnumbered, kind: str, item: Item) -> tuple[Output, ...]:
     return (*outputs, Verify(book.instrument, CHECKSUM, item.checksum)) if outputs else NOTHING
 
 
+data: Final = items_reader(_read, CHANNEL, _follow)
+
+
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
@@ -147,18 +151,10 @@ def _status(data: Any) -> Event:
     return Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books."""
-    return {"method": "subscribe", "params": _params(names)}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"method": "unsubscribe", "params": _params(names)}
-
-
-def _params(names: Sequence[str]) -> object:
-    return {"channel": CHANNEL, "symbol": names, "depth": DEPTH}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    params = {"channel": CHANNEL, "symbol": names, "depth": DEPTH}
+    return {"method": verb, "params": params}
 
 
 def _socket_name(listed: str) -> str:
@@ -178,14 +174,8 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="lot_decimals",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=items_reader(_read, CHANNEL, _follow),
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
-    names_per_request=50,
+    data, control, *verbs(request), partial(Unnumbered, shape=LEVELS), names_per_request=50
 )
 
 EXCHANGE: Final = Exchange(

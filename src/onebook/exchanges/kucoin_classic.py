@@ -69,6 +69,7 @@ from onebook.exchanges.engine import (
     Rejected,
     SeededEngine,
     Welcome,
+    verbs,
 )
 from onebook.exchanges.frames import (
     Sequence64,
@@ -198,9 +199,9 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.type == "pong")
 
 
-def subscribe(names: Sequence[str], number: int, *, action: str = "subscribe") -> object:
-    """Ask for books."""
-    return {"id": str(number), "type": action, "topic": TOPIC + ",".join(names), "response": True}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"id": str(number), "type": verb, "topic": TOPIC + ",".join(names), "response": True}
 
 
 def seed(body: bytes) -> Depth:
@@ -234,16 +235,15 @@ INSTRUMENTS: Final = ListReader(
     lot="baseIncrement",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, action="unsubscribe"),
-    track=join,
+    data,
+    control,
+    *verbs(request),
+    join,
     names_per_request=100,
     seed=seed,
     welcomes=True,
+    too_many=(TOO_MUCH,),
 )
 
 CLASSIC: Final = Exchange(

@@ -11,8 +11,9 @@ from operator import or_
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
+from onebook.exchanges.columns import Columns
 from onebook.exchanges.contract import ROWS_MAX, Instruments, ProtocolError
 from onebook.exchanges.frames import (
     UNREADABLE,
@@ -31,65 +32,14 @@ Rule = Mapping[str, Collection[Value]]  # members and the values that each may h
 Step = str | int | float
 Decimals = str | int
 
-Kinds = dict[tuple[str, ...], tuple[Any, bool]]  # the type of each path, and whether it is optional
-
 NAME: Final = ""  # in place of a member: the name that the row has in an object of rows
 NO_RULE: Final[Rule] = {}
 
 
-class Columns:
-    """The members of a JSON object that are read, by the names they have there.
-
-    A member of a member is written with a point (`priceFilter.tickSize`). What is not needed is
-    not decoded. A member that is optional reads as None where it is absent or null; an object
-    that lacks another, or has a value of another type, cannot be read.
-    """
-
-    def __init__(self) -> None:
-        self._kinds: Kinds = {}
-        self._attributes: dict[str, tuple[str, ...]] = {}
-
-    def need(self, path: str, kind: Any, *, optional: bool) -> None:
-        """Read a member of this type; a member that is needed twice may have either."""
-        steps = tuple(path.split("."))
-        known, absent = self._kinds.get(steps, (kind, True))
-        self._kinds[steps] = (known | kind, absent and optional)
-
-    def shape(self) -> type[Struct]:
-        """Return the type that an object is decoded to."""
-        return self._shape(self._kinds, (), ())
-
-    def value(self, row: object, path: str) -> Any:
-        """Return a member of a decoded object."""
-        for attribute in self._attributes[path]:
-            row = getattr(row, attribute, None)
-        return row
-
-    def _shape(
-        self, kinds: Kinds, path: tuple[str, ...], attributes: tuple[str, ...]
-    ) -> type[Struct]:
-        """Make the type of an object whose attributes are numbered: names may be no identifiers."""
-        heads: dict[str, Kinds] = {}
-        for (head, *rest), wanted in kinds.items():
-            heads.setdefault(head, {})[tuple(rest)] = wanted
-        names: dict[str, str] = {}
-        required: list[tuple[str, Any]] = []
-        optional: list[tuple[str, Any, None]] = []
-        for number, (head, below) in enumerate(heads.items()):
-            attribute = f"member{number}"
-            names[attribute] = head
-            steps, found = (*path, head), (*attributes, attribute)
-            self._attributes[".".join(steps)] = found
-            kind = below[()][0] if () in below else self._shape(below, steps, found)
-            if all(absent for _, absent in below.values()):
-                optional.append((attribute, kind | None, None))
-            else:
-                required.append((attribute, kind))
-        return msgspec.defstruct("Members", [*required, *optional], rename=names)
-
-
 class ListReader:
     """Reads an instrument list by the names of its members; see `contract.ParseInstruments`.
+
+    Members are paths as `columns.members_of` reads them.
 
     Args:
         exchange: Whose list it is.
@@ -102,10 +52,10 @@ class ListReader:
         spell: Writes the name that the socket uses, where it is not the native one of the list.
         answered: What the body must say beside its rows; anything else is an error of the exchange.
         spot: What a row must say to be of spot; others are left out.
-        not_spot: What a row says that is not of spot.
+        not_spot: What a row says that is not of spot; where it names several members, all of them.
         not_spot_name: What is part of the native names that are not of spot.
         trading: What a row must say to be traded now; others are halted.
-        halted: What a row says that is halted.
+        halted: What a row says that is halted; where it names several members, all of them.
         tick, lot: The members with the steps of prices and amounts.
         tick_decimals, lot_decimals: The members with the number of their decimals instead.
 
@@ -245,10 +195,16 @@ class ListReader:
         return (second, first) if self._quote_first else (first, second)
 
     def _holds(self, row: object, needed: Rule, forbidden: Rule) -> bool:
-        said = self._columns.value
-        return all(_is_one(said(row, member), needed[member]) for member in needed) and not any(
-            _is_one(said(row, member), forbidden[member]) for member in forbidden
-        )
+        is_said = self._is_said
+        forbids = bool(forbidden) and all(is_said(row, *rule) for rule in forbidden.items())
+        return not forbids and all(is_said(row, *rule) for rule in needed.items())
+
+    def _is_said(self, row: object, member: str, values: Collection[Value]) -> bool:
+        """Return whether a member has one of these values, or lists one."""
+        value = self._columns.value(row, member)
+        if isinstance(value, list):
+            return any(each in values for each in value)
+        return value in values
 
     def _step(self, row: object, step: str, decimals: str) -> str:
         if step:
@@ -259,13 +215,6 @@ class ListReader:
 
 def _or_list(kind: Any) -> Any:
     return kind | list[kind]
-
-
-def _is_one(value: Any, values: Collection[Value]) -> bool:
-    """Return whether it is one of these values, or a list that has one of them."""
-    if isinstance(value, list):
-        return any(each in values for each in value)
-    return value in values
 
 
 def _whole(number: Decimals | None) -> int | None:

@@ -58,6 +58,7 @@ from onebook.exchanges.engine import (
     Event,
     Rejected,
     SeededEngine,
+    verbs,
 )
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
@@ -129,14 +130,9 @@ def control(frame: bytes) -> Event:
     return Accepted(names) if names else Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for channels."""
-    return {"method": "SUBSCRIPTION", "params": names, "id": number}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"method": "UNSUBSCRIPTION", "params": names, "id": number}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"method": verb, "params": names, "id": number}
 
 
 def channel_of(instrument: Instrument) -> str:
@@ -163,14 +159,11 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="baseAssetPrecision",
 )
 
-
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=join,
-    names_per_request=1,
+    data,
+    control,
+    *verbs(request, "SUBSCRIPTION", "UNSUBSCRIPTION"),
+    join,
     key=channel_of,
     seed=msgspec.json.Decoder(Depth).decode,
 )

@@ -30,14 +30,12 @@ from msgspec import Raw, Struct
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, Reader
 from onebook.exchanges.contract import (
-    NO_LEVELS,
     Alive,
     Closing,
     Exchange,
     Heartbeat,
     Ignored,
     Output,
-    SlowDown,
     Verify,
 )
 from onebook.exchanges.engine import (
@@ -47,13 +45,9 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    Checksum,
-    Sequence64,
-    decode,
-    short,
-)
+from onebook.exchanges.frames import EMPTY, Checksum, Sequence64, decode, short
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
@@ -62,8 +56,6 @@ CHANNEL: Final = "books"
 CHECKSUM: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 SERVICE_UPGRADE: Final = "64008"
 TOO_FREQUENT: Final = "60014"
-
-PONG: Final = b"pong"
 EVENTS: Final = ("subscribe", "unsubscribe", "notice", "channel-conn-count")
 
 
@@ -125,11 +117,7 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
 
 def _unchanged(book: Chain, item: Item) -> bool:
     """Return whether it is the heartbeat of this book: no data, and nothing lost before it."""
-    return item.seq_id == book.last and not (_has_levels(item.bids) or _has_levels(item.asks))
-
-
-def _has_levels(levels: Raw) -> bool:
-    return len(bytes(levels).strip()) > len(NO_LEVELS)
+    return item.seq_id == book.last and item.bids in EMPTY and item.asks in EMPTY
 
 
 def _followed(book: Chain, item: Item, *, whole: bool) -> tuple[Output, ...]:
@@ -144,18 +132,14 @@ def _followed(book: Chain, item: Item, *, whole: bool) -> tuple[Output, ...]:
 
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
-    if frame == PONG:
-        return Ignored(known=True)
     message = decode(_control, frame, what="a frame")
     arg = message.arg if isinstance(message.arg, dict) else {}
     name = str(arg.get("instId")) if arg.get("channel") == CHANNEL else None
     match message.event:
         case "subscribe" if name is not None:
             return Accepted([name])
-        case "error" if message.code == TOO_FREQUENT:
-            return SlowDown(short(message.msg))
         case "error":
-            return Rejected(message.msg)
+            return Rejected(message.msg, code=message.code)
         case "notice" if message.code == SERVICE_UPGRADE:
             return Closing(short(message.msg))
         case "" if name is not None:
@@ -163,14 +147,10 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.event in EVENTS)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books."""
-    return {"op": "subscribe", "args": [{"channel": CHANNEL, "instId": name} for name in names]}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"op": "unsubscribe", "args": [{"channel": CHANNEL, "instId": name} for name in names]}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    args = [{"channel": CHANNEL, "instId": name} for name in names]
+    return {"op": verb, "args": args}
 
 
 INSTRUMENTS: Final = ListReader(
@@ -186,13 +166,9 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
+# about 5 KB of the 64 KB that arguments may have
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Chain,
-    names_per_request=100,  # about 5 KB of the 64 KB that arguments may have
+    data, control, *verbs(request), Chain, names_per_request=100, too_many=(TOO_FREQUENT,)
 )
 
 EXCHANGE: Final = Exchange(

@@ -40,6 +40,7 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
 from onebook.exchanges.frames import (
     Sequence64,
@@ -99,6 +100,9 @@ def _follow(book: Chain, kind: str, item: Item) -> tuple[Output, ...]:
     raise ProtocolError(f"{CHANNEL} has no action {short(kind)!r}", book.instrument)
 
 
+data: Final = items_reader(_read, CHANNEL, _follow)
+
+
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
@@ -111,14 +115,9 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.event in EVENTS)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books."""
-    return {"event": "subscribe", "channel": [CHANNEL], "symbols": names}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"event": "unsubscribe", "channel": [CHANNEL], "symbols": names}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"event": verb, "channel": [CHANNEL], "symbols": names}
 
 
 INSTRUMENTS: Final = ListReader(
@@ -132,15 +131,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="symbolTradeLimit.quantityScale",
 )
 
-
-BOOKS: Final = BookChannel(
-    data=items_reader(_read, CHANNEL, _follow),
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Chain,
-    names_per_request=50,
-)
+BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, names_per_request=50)
 
 EXCHANGE: Final = Exchange(
     name="poloniex",

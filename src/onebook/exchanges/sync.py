@@ -81,13 +81,14 @@ class Chain:
         self,
         instrument: Instrument,
         *,
-        snapshot_shape: LevelShape = PAIRS,
-        delta_shape: LevelShape = PAIRS,
+        shape: LevelShape = PAIRS,
+        snapshot_shape: LevelShape | None = None,
+        delta_shape: LevelShape | None = None,
     ) -> None:
         self.instrument = instrument
         self.last: int | None = None  # the state the book is at; None until a snapshot
-        self.snapshot_shape = snapshot_shape
-        self.delta_shape = delta_shape
+        self.snapshot_shape = snapshot_shape or shape
+        self.delta_shape = delta_shape or shape
 
     @property
     def live(self) -> bool:
@@ -128,13 +129,14 @@ class Unnumbered:
         self,
         instrument: Instrument,
         *,
-        snapshot_shape: LevelShape = PAIRS,
-        delta_shape: LevelShape = PAIRS,
+        shape: LevelShape = PAIRS,
+        snapshot_shape: LevelShape | None = None,
+        delta_shape: LevelShape | None = None,
     ) -> None:
         self.instrument = instrument
         self.live = False
-        self.snapshot_shape = snapshot_shape
-        self.delta_shape = delta_shape
+        self.snapshot_shape = snapshot_shape or shape
+        self.delta_shape = delta_shape or shape
 
     def restart(self) -> None:
         """Wait for the next snapshot."""

@@ -102,7 +102,6 @@ INSTRUMENTS: Final = ListReader(
     quote_first=True,
 )
 
-
 BOOKS: Final = BookChannel(
     data=data,
     control=control,

@@ -38,13 +38,11 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from onebook.exchanges.contract import (
-    NO_LEVELS,
     Alive,
     Exchange,
     Heartbeat,
     Ignored,
     Output,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -54,12 +52,7 @@ from onebook.exchanges.engine import (
     Event,
     Rejected,
 )
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    short,
-    text_in,
-)
+from onebook.exchanges.frames import ABSENT, Problem, Sequence64, decode, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
@@ -68,7 +61,6 @@ LEVELS: Final = 100
 UPDATE: Final = "depth_update"
 NO_GROUPING: Final = "0"
 TOO_MANY: Final = 7
-ABSENT: Final = Raw(NO_LEVELS)
 MICROSECONDS: Final = 1_000_000  # of a second
 
 Seconds = Annotated[float, Meta(ge=0, lt=1e10)]
@@ -105,7 +97,7 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Any = None
+    error: Problem | None = None
 
 
 _read = msgspec.json.Decoder(Update).decode  # arrays of several types the compiled reader has not
@@ -139,11 +131,8 @@ def control(frame: bytes) -> Event:
             case [_, _, str(market)]:
                 return BookFrame(market)
         return BookFrame("")
-    if isinstance(message.error, dict):
-        words = short(text_in(message.error, "message"))
-        if message.error.get("code") == TOO_MANY:
-            return SlowDown(words)
-        return Rejected(words, message.id)
+    if message.error is not None:
+        return Rejected(message.error.message, message.id, code=message.error.code)
     if text_in(message.result, "status") == "success":
         return Accepted(number=message.id)
     return Ignored(known=message.result == "pong")
@@ -171,15 +160,7 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="stockPrec",
 )
 
-
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Chain,
-    names_per_request=1,
-)
+BOOKS: Final = BookChannel(data, control, subscribe, unsubscribe, Chain, too_many=(TOO_MANY,))
 
 EXCHANGE: Final = Exchange(
     name="whitebit",
