@@ -54,13 +54,14 @@ numbered = pytest.mark.parametrize(
 )
 
 
-# What the exchange's own tests know of it: other messages; where its levels have another name, how
-# a frame of a book is damaged (`damaged`); and whether each request replaces those before it, so
-# that it names all books of the connection (`REQUESTS_REPLACE`).
+# What the exchange's own tests know of it: other messages; and where its levels have another name,
+# how a frame of a book is damaged (`damaged`).
 OWN_TESTS = {name: import_module(f"exchanges.test_{each.name}") for name, each in CHANNELS.items()}
+BOOK_CHANNELS = {name: each.connector.args[0] for name, each in CHANNELS.items()}
 # Where frames have ids for names, and nothing is known of an id before it is assigned.
-BY_ID = [name for name, tests in OWN_TESTS.items() if getattr(tests, "CHANNEL_IDS", False)]
-REPLACING = [name for name, tests in OWN_TESTS.items() if hasattr(tests, "REQUESTS_REPLACE")]
+BY_ID = [name for name, channel in BOOK_CHANNELS.items() if channel.channel_ids]
+# Where each request replaces those before it, so that it names all books of the connection.
+REPLACING = [name for name, channel in BOOK_CHANNELS.items() if channel.unsubscribe is None]
 UNKNOWN_FRAMES = {name: tests.UNKNOWN_FRAMES for name, tests in OWN_TESTS.items()}
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from core.both import EACH
-from onebook.exchanges.binance import BOOKS, EXCHANGE, join, parse_instruments
+from onebook.exchanges.binance import BOOKS, EXCHANGE, INSTRUMENTS, join
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
@@ -29,7 +29,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.sync import FETCHES_MAX, HELD_MAX
+from onebook.exchanges.join import FETCHES_MAX, HELD_MAX
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("binance", "BTC/USDT", "BTCUSDT")
@@ -538,7 +538,7 @@ def test_instruments_are_read_row_by_row() -> None:
 def test_another_exchange_s_list_and_seeds_are_its_own() -> None:
     row = {"symbol": "XYZUSDT", "baseAsset": "XYZ", "quoteAsset": "USDT", "status": "TRADING"}
     body = json.dumps({"symbols": [row | {"isSpotTradingAllowed": True}]}).encode()
-    (found,) = parse_instruments(body, exchange="another")
+    (found,) = INSTRUMENTS.of("another")(body)
     assert found.exchange == "another"
     (fetch,) = join(found, weight=7).restart()
     assert fetch == Fetch(found, "/api/v3/depth?symbol=XYZUSDT&limit=1000", 7)

@@ -38,8 +38,6 @@ BTC = Instrument("bitfinex", "BTC/USD", "tBTCUSD")
 DOGE = Instrument("bitfinex", "DOGE/USDT", "tDOGE:UST")
 AT = 1_700_000_000_000
 
-CHANNEL_IDS = True  # frames have ids for names
-
 # Messages of other channels, and what changes no book.
 UNKNOWN_FRAMES = (
     b'{"event":"info","version":2,"serverId":"083b","platform":{"status":1}}',

@@ -1,4 +1,4 @@
-"""Bithumb, as conversations: what it says, what we answer."""
+"""Bithumb: what differs from Upbit, whose conversations it has."""
 
 import json
 from decimal import Decimal
@@ -7,24 +7,19 @@ from typing import Any
 import pytest
 
 from contract.oracle import Reader
+from onebook.exchanges import upbit
 from onebook.exchanges.bithumb import EXCHANGE
 from onebook.exchanges.contract import (
-    EXPECTED,
-    UNKNOWN,
     Acknowledged,
     Connector,
     ProtocolError,
     Send,
-    SlowDown,
-    Snapshot,
     Unnamed,
 )
-from onebook.model import Instrument, InstrumentStatus
+from onebook.model import Instrument
 
 BTC = Instrument("bithumb", "BTC/KRW", "KRW-BTC")
 ETH = Instrument("bithumb", "ETH/KRW", "KRW-ETH")
-
-REQUESTS_REPLACE = True  # each names all books of the connection
 
 # Messages of other channels and formats, and what changes no book. The ticker is the page's.
 UNKNOWN_FRAMES = (
@@ -49,35 +44,10 @@ def book(code: str = "KRW-BTC", units: str = UNITS, **about: Any) -> bytes:
     return f'{json.dumps(members)[:-1]},"orderbook_units":[{units}],"level":1}}'.encode()
 
 
-def asked(number: int, *codes: str) -> Send:
-    listed = json.dumps(codes, separators=(",", ":"))
-    return Send(
-        f'[{{"ticket":"onebook-{number}"}},{{"type":"orderbook","codes":{listed}}},'
-        '{"format":"DEFAULT"}]'.encode()
-    )
-
-
-def error(name: str, words: str) -> bytes:
-    return json.dumps({"error": {"name": name, "message": words}}).encode()
-
-
 def connected() -> Connector:
     connector = EXCHANGE.connector([BTC, ETH])
     connector.opened()
     return connector
-
-
-def test_each_request_names_everything_and_the_first_book_answers_it() -> None:
-    connector = EXCHANGE.connector([BTC])
-    assert connector.opened() == (asked(1, "KRW-BTC"),)
-    assert connector.add([ETH]) == (asked(2, "KRW-BTC", "KRW-ETH"),)
-    acknowledged, snapshot = connector.received(book("KRW-ETH"))
-    assert acknowledged == Acknowledged(ETH)
-    assert isinstance(snapshot, Snapshot)
-    assert [type(out) for out in connector.received(book("KRW-ETH"))] == [Snapshot]
-    assert connector.resync([ETH]) == (asked(3, "KRW-BTC", "KRW-ETH"),)
-    assert connector.remove([BTC]) == (asked(4, "KRW-ETH"),)
-    assert connector.received(book()) == ()
 
 
 @pytest.mark.parametrize("timestamp", [1_725_927_377_820_000, 1_725_927_377_820])
@@ -88,7 +58,8 @@ def test_dust_and_padding_are_no_levels(timestamp: int) -> None:
         '{"ask_price":479000,"bid_price":0,"ask_size":7,"bid_size":0}'
     )
     connector, reader = connected(), Reader(EXCHANGE)
-    (_, snapshot) = connector.received(book(units=units, timestamp=timestamp))
+    acknowledged, snapshot = connector.received(book(units=units, timestamp=timestamp))
+    assert acknowledged == Acknowledged(BTC)
     assert snapshot.at_ms == 1_725_927_377_820  # type: ignore[union-attr]
     reader.read([snapshot])
     bids = {"478300": "0.0001", "478200": "1"}
@@ -96,17 +67,6 @@ def test_dust_and_padding_are_no_levels(timestamp: int) -> None:
     assert reader.sides(BTC) == tuple(
         {Decimal(price): Decimal(amount) for price, amount in side.items()} for side in (bids, asks)
     )
-
-
-def test_an_error_names_nobody() -> None:
-    assert connected().received(error("NO_CODES", "why")) == (Unnamed("NO CODES: why"),)
-    slow = error("TOO_MANY_REQUESTS", "why")
-    assert connected().received(slow) == (SlowDown("TOO MANY REQUESTS: why"),)
-
-
-def test_other_frames_are_ignored() -> None:
-    assert connected().received(b'{"status":"UP"}') == EXPECTED
-    assert connected().received(UNKNOWN_FRAMES[2]) == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -124,17 +84,21 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
     assert caught.value.instrument is instrument
 
 
-def test_the_quote_comes_first_in_the_names_of_pairs() -> None:
-    rows = [
-        {"market": "KRW-BTC", "korean_name": "비트코인", "english_name": "Bitcoin"},
-        {"market": "BTC-FTC", "market_warning": "NONE"},
-        {"market": "KRW"},
-        {"market": 5},
-        None,
+def test_it_is_upbit_with_names_and_limits_of_its_own() -> None:
+    assert EXCHANGE.instruments_path == upbit.EXCHANGE.instruments_path
+    assert EXCHANGE.limits.topics == upbit.EXCHANGE.limits.topics
+    (request,) = EXCHANGE.connector([BTC]).opened()
+    assert request == Send(
+        b'[{"ticket":"onebook-1"},{"type":"orderbook","codes":["KRW-BTC"]},{"format":"DEFAULT"}]'
+    )
+    assert connected().received(b'{"error":{"name":"NO_CODES","message":"why"}}') == (
+        Unnamed("NO CODES: why"),
+    )
+
+
+def test_its_symbols_are_its_own() -> None:
+    found = EXCHANGE.parse_instruments(b'[{"market":"KRW-BTC"},{"market":"BTC-FTC"}]')
+    assert [(one.exchange, one.symbol, one.native) for one in found] == [
+        ("bithumb", "BTC/KRW", "KRW-BTC"),
+        ("bithumb", "FTC2/BTC", "BTC-FTC"),
     ]
-    found = EXCHANGE.parse_instruments(json.dumps(rows).encode())
-    assert [(one.symbol, one.native) for one in found] == [
-        ("BTC/KRW", "KRW-BTC"),
-        ("FTC2/BTC", "BTC-FTC"),
-    ]
-    assert {one.status for one in found} == {InstrumentStatus.TRADING}

@@ -163,5 +163,5 @@ def test_instruments_are_read_row_by_row() -> None:
 
 
 def test_a_list_with_an_error_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="markets"):
+    with pytest.raises(ProtocolError, match="instruments cannot be read"):
         EXCHANGE.parse_instruments(b'{"errorCode":110,"error":"Your rate limit is exceeded."}')

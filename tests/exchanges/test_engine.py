@@ -33,6 +33,7 @@ from onebook.exchanges.engine import (
     SeedRefused,
     SocketSeed,
     Welcome,
+    verbs,
 )
 from onebook.exchanges.sync import Join, Unnumbered, Whole
 from onebook.model import Instrument
@@ -65,6 +66,9 @@ def control(frame: bytes) -> Event:
         case ["never", words]:
             number, _, words = words.partition(" ")
             return Rejected(words, int(number), whole=True)
+        case ["code", words]:
+            code, _, words = words.partition(" ")
+            return Rejected(words, code=code)
         case ["failed", words]:
             return Rejected(words, whole=True)
         case ["twice", words]:
@@ -368,3 +372,34 @@ def test_a_live_book_stays_when_another_request_is_refused() -> None:
     assert engine.received(b"busy A") == EXPECTED
     assert engine.received(b'["whole","A",10,["1","1"]]') == EXPECTED, "none is awaited"
     assert [*map(type, engine.received(b'["change","A",11,11,["1","2"]]'))] == [Delta]
+
+
+def test_an_error_whose_code_asks_for_fewer_requests_refuses_nothing() -> None:
+    engine = Engine(replace(BOOKS, too_many=("7",)), [A, B])
+    engine.opened()
+    assert engine.received(b"code 7 A is too much") == (SlowDown("A is too much"),)
+    assert engine.received(b"code 8 A is no market") == (Refused(A, "A is no market"),)
+
+
+@pytest.mark.parametrize(
+    "words", ["429 too many request", "TOO_MANY_REQUESTS", "Rate limit exceeded", "Too frequent"]
+)
+def test_a_sentence_that_asks_for_fewer_requests_refuses_nothing(words: str) -> None:
+    assert opened().received(b"no " + words.encode()) == (SlowDown(words),)
+
+
+def test_a_seed_that_came_too_soon_is_asked_for_later() -> None:
+    channel = replace(REQUESTED, control=lambda frame: SeedRefused("A", frame.decode(), 7))
+    engine = SeededEngine(replace(channel, too_many=(7,)), [A])
+    engine.opened()
+    assert engine.received(b"later") == (SlowDown("later"),)
+
+
+def test_the_plain_answer_to_a_ping_is_expected() -> None:
+    assert opened().received(b"pong") == EXPECTED
+    assert Engine(replace(BOOKS, expected=(b"ok then",)), [A]).received(b"ok then") == EXPECTED
+
+
+def test_two_requests_that_differ_in_a_verb_are_one_function() -> None:
+    subscribe, unsubscribe = verbs(lambda names, number, verb: [verb, *names, number], off="-")
+    assert (subscribe(["A"], 1), unsubscribe(["A"], 2)) == (["subscribe", "A", 1], ["-", "A", 2])

@@ -26,7 +26,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.htx import EXCHANGE
-from onebook.exchanges.sync import FETCHES_MAX
+from onebook.exchanges.join import FETCHES_MAX
 from onebook.feeds.inflate import inflated
 from onebook.model import Instrument, InstrumentStatus
 
@@ -208,7 +208,7 @@ def test_rows_of_derivatives_are_no_instruments() -> None:
 
 
 def test_a_list_with_an_error_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="status error"):
+    with pytest.raises(ProtocolError, match="status is error"):
         EXCHANGE.parse_instruments(b'{"status":"error","err_code":"x","data":[]}')
 
 

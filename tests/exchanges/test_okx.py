@@ -21,7 +21,7 @@ from onebook.exchanges.contract import (
     Unnamed,
     Verify,
 )
-from onebook.exchanges.okx import CHECKSUM, EXCHANGE, parse_instruments
+from onebook.exchanges.okx import CHECKSUM, EXCHANGE, INSTRUMENTS
 from onebook.model import Instrument, InstrumentStatus
 
 BTC = Instrument("okx", "BTC/USDT", "BTC-USDT")
@@ -218,7 +218,7 @@ def test_instruments_are_named_by_their_id() -> None:
 
 def test_another_exchange_s_list_is_its_own() -> None:
     body = b'{"code":"0","data":[{"instId":"BTC-USD","instType":"SPOT","state":"live"}]}'
-    (found,) = parse_instruments(body, exchange="another")
+    (found,) = INSTRUMENTS.of("another")(body)
     assert (found.exchange, found.symbol) == ("another", "BTC/USD")
 
 

@@ -27,8 +27,6 @@ from onebook.model import Instrument, InstrumentStatus
 BTC = Instrument("upbit", "BTC/KRW", "KRW-BTC")
 ETH = Instrument("upbit", "ETH/KRW", "KRW-ETH")
 
-REQUESTS_REPLACE = True  # each names all books of the connection
-
 # Messages of other channels and formats, and what changes no book. The trade was recorded.
 UNKNOWN_FRAMES = (
     b'{"status":"UP"}',

@@ -36,29 +36,21 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Fetch,
     Ignored,
-    Instruments,
     Output,
 )
-from onebook.exchanges.engine import BookChannel, BookFrame, Event, Rejected, SeededEngine
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-)
+from onebook.exchanges.engine import BookChannel, BookFrame, Event, Rejected, SeededEngine, verbs
+from onebook.exchanges.frames import Problem, Sequence64, decode
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
 STREAM: Final = "depth.200ms."
 SEED_LEVELS: Final = 1_000
-SPOT: Final = "SPOT"  # others: PERP, IPERP, DATED, PREDICTION, RFQ
-OPEN: Final = "Open"  # others: Closed, CancelOnly, LimitOnly, PostOnly
 
 
 class Change(Struct, gc=False, tag_field="e", tag="depth"):
@@ -78,12 +70,6 @@ class Update(Struct, gc=False):
     data: Change
 
 
-class Problem(Struct):
-    """Why a request was refused."""
-
-    message: str = ""
-
-
 class Control(Struct):
     """Every frame that is not a delta."""
 
@@ -100,34 +86,8 @@ class Depth(Struct):
     at: int = field(name="timestamp", default=UNTIMED)
 
 
-class Filter(Struct, frozen=True, rename="camel"):
-    """A trading rule; the steps are in two of them."""
-
-    tick_size: str = ""
-    step_size: str = ""
-
-
-class Filters(Struct, frozen=True):
-    """The trading rules of a pair."""
-
-    price: Filter = Filter()
-    quantity: Filter = Filter()
-
-
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    symbol: str
-    base_symbol: str
-    quote_symbol: str
-    market_type: str
-    order_book_state: str
-    filters: Filters = Filters()
-
-
 _read = Reader(Update).read
 _control = msgspec.json.Decoder(Control).decode
-_rows = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
@@ -149,14 +109,9 @@ def control(frame: bytes) -> Event:
     return Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for streams; a number would not come back."""
-    return {"method": "SUBSCRIBE", "params": [STREAM + name for name in names]}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"method": "UNSUBSCRIBE", "params": [STREAM + name for name in names]}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"method": verb, "params": [STREAM + name for name in names]}
 
 
 def join(instrument: Instrument) -> Join:
@@ -165,33 +120,27 @@ def join(instrument: Instrument) -> Join:
     return Join(Fetch(instrument, path), SEED_LEVELS)
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v1/markets`; what is not spot is left out."""
-    return instruments_of(decode(_rows, body, what="markets"), Listing, _listed, rows_max=rows_max)
+INSTRUMENTS: Final = ListReader(
+    "backpack",
+    native="symbol",
+    base="baseSymbol",
+    quote="quoteSymbol",
+    spot={"marketType": ("SPOT",)},  # others: PERP, IPERP, DATED, PREDICTION, RFQ
+    trading={"orderBookState": ("Open",)},  # others: Closed, CancelOnly, LimitOnly, PostOnly
+    tick="filters.price.tickSize",
+    lot="filters.quantity.stepSize",
+)
 
 
-def _listed(row: Listing) -> Instrument | None:
-    if row.market_type != SPOT:
-        return None
-    return instrument_of(
-        "backpack",
-        row.symbol,
-        base=row.base_symbol,
-        quote=row.quote_symbol,
-        trading=row.order_book_state == OPEN,
-        tick=row.filters.price.tick_size,
-        lot=row.filters.quantity.step_size,
-    )
-
-
+# 91 were served
+# the sequence is in quotes
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=join,
-    names_per_request=50,  # 91 were served
-    seed=msgspec.json.Decoder(Depth, strict=False).decode,  # the sequence is in quotes
+    data,
+    control,
+    *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"),
+    join,
+    names_per_request=50,
+    seed=msgspec.json.Decoder(Depth, strict=False).decode,
     acknowledges=False,
 )
 
@@ -201,7 +150,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.backpack.exchange",
     rest_url="https://api.backpack.exchange",
     instruments_path="/api/v1/markets",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     limits=Limits(

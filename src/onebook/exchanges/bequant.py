@@ -6,7 +6,6 @@ ccxt describes it in the same way: its Bequant is its HitBTC with other addresse
 no frame of this address is recorded: that its limits are those of HitBTC.
 """
 
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,5 +19,5 @@ EXCHANGE: Final[Exchange] = replace(
     display="Bequant",
     ws_url="wss://api.bequant.io/api/3/ws/public",
     rest_url="https://api.bequant.io",
-    parse_instruments=partial(hitbtc.parse_instruments, exchange="bequant"),
+    parse_instruments=hitbtc.INSTRUMENTS.of("bequant"),
 )

@@ -34,12 +34,10 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Closing,
     Exchange,
     Fetch,
     Ignored,
-    Instruments,
     Output,
 )
 from onebook.exchanges.engine import (
@@ -49,14 +47,11 @@ from onebook.exchanges.engine import (
     Event,
     Rejected,
     SeededEngine,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-)
+from onebook.exchanges.frames import Problem, Sequence64, decode
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Join
 from onebook.model import Instrument
@@ -82,12 +77,6 @@ class Update(Struct, gc=False):
     data: Change
 
 
-class Problem(Struct):
-    """Why a request was refused."""
-
-    msg: str = ""
-
-
 class Control(Struct):
     """Every frame that is not a delta."""
 
@@ -107,34 +96,8 @@ class Depth(Struct):
     asks: Raw
 
 
-class Filter(Struct):
-    """A trading rule; only two of its kinds carry a step."""
-
-    tick: str = field(name="tickSize", default="")
-    lot: str = field(name="stepSize", default="")
-    kind: str = field(name="filterType", default="")
-
-
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    symbol: str
-    base_asset: str
-    quote_asset: str
-    status: str
-    is_spot_trading_allowed: bool
-    filters: list[Filter] = []
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    symbols: list[Raw]
-
-
 _read = Reader(Update).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
@@ -159,18 +122,10 @@ def control(frame: bytes) -> Event:
     return Accepted(number=message.id) if message.id else Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for streams."""
-    return {"method": "SUBSCRIBE", "params": [_stream(name) for name in names], "id": number}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"method": "UNSUBSCRIBE", "params": [_stream(name) for name in names], "id": number}
-
-
-def _stream(native: str) -> str:
-    return f"{native.lower()}@depth@100ms"
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    streams = [f"{name.lower()}@depth@100ms" for name in names]
+    return {"method": verb, "params": streams, "id": number}
 
 
 def join(instrument: Instrument, *, levels: int = SEED_LEVELS, weight: int = SEED_WEIGHT) -> Join:
@@ -179,35 +134,23 @@ def join(instrument: Instrument, *, levels: int = SEED_LEVELS, weight: int = SEE
     return Join(Fetch(instrument, path, weight), levels)
 
 
-def parse_instruments(
-    body: bytes, *, rows_max: int = ROWS_MAX, exchange: str = "binance"
-) -> Instruments:
-    """Read `/api/v3/exchangeInfo` of an exchange; what is not spot is left out."""
-    rows = decode(_listings, body, what="exchangeInfo").symbols
-    return instruments_of(rows, Listing, partial(_listed, exchange), rows_max=rows_max)
-
-
-def _listed(exchange: str, row: Listing) -> Instrument | None:
-    if not row.is_spot_trading_allowed:
-        return None
-    rules = {rule.kind: rule for rule in row.filters}
-    return instrument_of(
-        exchange,
-        row.symbol,
-        base=row.base_asset,
-        quote=row.quote_asset,
-        trading=row.status == "TRADING",
-        tick=rules.get("PRICE_FILTER", Filter()).tick,
-        lot=rules.get("LOT_SIZE", Filter()).lot,
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "binance",
+    rows="symbols",
+    native="symbol",
+    base="baseAsset",
+    quote="quoteAsset",
+    spot={"isSpotTradingAllowed": (True,)},
+    trading={"status": ("TRADING",)},
+    tick="filters[filterType=PRICE_FILTER].tickSize",
+    lot="filters[filterType=LOT_SIZE].stepSize",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=join,
+    data,
+    control,
+    *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"),
+    join,
     names_per_request=200,
     seed=msgspec.json.Decoder(Depth).decode,
 )
@@ -218,7 +161,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://stream.binance.com:9443/stream",
     rest_url="https://api.binance.com",
     instruments_path="/api/v3/exchangeInfo?showPermissionSets=false",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     limits=Limits(

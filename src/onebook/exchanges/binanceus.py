@@ -35,7 +35,7 @@ EXCHANGE: Final[Exchange] = replace(
     ws_url="wss://stream.binance.us:9443/stream",
     rest_url="https://api.binance.us",
     instruments_path="/api/v3/exchangeInfo",
-    parse_instruments=partial(binance.parse_instruments, exchange="binanceus"),
+    parse_instruments=binance.INSTRUMENTS.of("binanceus"),
     connector=partial(SeededEngine, BOOKS),
     limits=replace(
         binance.EXCHANGE.limits,

@@ -36,34 +36,31 @@ from msgspec import Raw, Struct, field
 from onebook.core import Reader
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    ROWS_MAX,
     Exchange,
     FrameForm,
     Guard,
     Ignored,
-    Instruments,
     Output,
-    ProtocolError,
     Send,
-    SlowDown,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-    short,
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
 )
+from onebook.exchanges.frames import Sequence64, decode, send, short
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 CHANNEL: Final = "@incrDepth"
 TOO_FREQUENT: Final = 100410
-ONLINE: Final = 1  # others: 0, 5, 10, 25
-NO_STEP: Final = Raw(b'""')
 
 
 class Book(Struct, gc=False):
@@ -96,34 +93,8 @@ class Control(Struct):
     time: str = ""
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    symbol: str
-    status: int
-    tick: Raw = field(name="tickSize", default=NO_STEP)
-    lot: Raw = field(name="stepSize", default=NO_STEP)
-    buys: bool = field(name="apiStateBuy", default=True)
-    sells: bool = field(name="apiStateSell", default=True)
-    contract: str = field(name="contractId", default="")
-
-
-class Symbols(Struct):
-    """What the instrument list holds."""
-
-    symbols: list[Raw]
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    code: int = 0
-    data: Symbols | None = None
-
-
 _read = Reader(Update).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -169,63 +140,34 @@ def control(frame: bytes) -> Event:
         return Send(b"Pong", urgent=True)
     message = decode(_control, frame, what="a frame")
     if message.ping is not None:
-        pong = {"pong": message.ping, "time": message.time}
-        return Send(msgspec.json.encode(pong), urgent=True)
-    if message.code == TOO_FREQUENT:
-        return SlowDown(short(message.msg))
+        return send({"pong": message.ping, "time": message.time}, urgent=True)
     if message.code:
-        return Rejected(message.msg, message.id)
+        return Rejected(message.msg, message.id, code=message.code)
     if message.topic.endswith(CHANNEL):
         return BookFrame(message.topic)
     return Ignored(known=False) if message.id is None else Accepted(number=message.id)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a topic."""
-    return {"id": str(number), "reqType": "sub", "dataType": names[0]}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for a book, or for it no longer."""
+    return {"id": str(number), "reqType": verb, "dataType": names[0]}
 
 
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for it no longer."""
-    return {"id": str(number), "reqType": "unsub", "dataType": names[0]}
-
-
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/openApi/spot/v1/common/symbols`; contracts have a list of their own."""
-    listings = decode(_listings, body, what="the symbols")
-    if listings.code or listings.data is None:
-        raise ProtocolError(f"the symbols are refused with code {listings.code}")
-    return instruments_of(listings.data.symbols, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.contract:
-        return None
-    base, _, quote = row.symbol.partition("-")
-    return instrument_of(
-        "bingx",
-        row.symbol,
-        base=base,
-        quote=quote,
-        trading=row.status == ONLINE and (row.buys or row.sells),
-        tick=_step(row.tick),
-        lot=_step(row.lot),
-    )
-
-
-def _step(number: Raw) -> str:
-    """Read a step as it is written; the list has numbers, and texts elsewhere."""
-    return bytes(number).decode().strip('"')
-
+INSTRUMENTS: Final = ListReader(
+    "bingx",
+    rows="data.symbols",
+    native="symbol",
+    separator="-",
+    answered={"code": (0, None)},
+    spot={"contractId": ("", None)},
+    trading={"status": (1,)},  # others: 0, 5, 10, 25
+    halted={"apiStateBuy": (False,), "apiStateSell": (False,)},
+    tick="tickSize",
+    lot="stepSize",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Chain,
-    names_per_request=1,
-    key=topic,
+    data, control, *verbs(request, "sub", "unsub"), Chain, key=topic, too_many=(TOO_FREQUENT,)
 )
 
 EXCHANGE: Final = Exchange(
@@ -234,7 +176,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://open-api-ws.bingx.com/market",
     rest_url="https://open-api.bingx.com",
     instruments_path="/openApi/spot/v1/common/symbols",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=1_000,
     frames=FrameForm.COMPRESSED,

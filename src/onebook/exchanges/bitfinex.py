@@ -53,7 +53,6 @@ from onebook.exchanges.contract import (
     Ignored,
     Instruments,
     Output,
-    SlowDown,
     Trading,
     Verify,
 )
@@ -174,8 +173,6 @@ def control(frame: bytes) -> Event:
 
 def _problem(message: Control) -> Event:
     words = f"{message.msg} ({message.code})"
-    if message.code == NOT_READY:
-        return SlowDown(short(words))
     if message.code in NOT_SUBSCRIBED:
         return Ignored(known=True)
     return Rejected(
@@ -183,6 +180,7 @@ def _problem(message: Control) -> Event:
         number=message.sub_id,
         repeated=message.code == ALREADY_SUBSCRIBED,
         names=[message.symbol],
+        code=message.code,
     )
 
 
@@ -243,10 +241,10 @@ BOOKS: Final = BookChannel(
     control=control,
     subscribe=subscribe,
     unsubscribe=unsubscribe,
-    track=partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
-    names_per_request=1,
+    track=partial(Unnumbered, shape=LEVELS),
     configure={"event": "conf", "flags": TIMESTAMP | SEQ_ALL | OB_CHECKSUM},
     channel_ids=True,
+    too_many=(NOT_READY,),
 )
 
 EXCHANGE: Final = Exchange(

@@ -37,22 +37,28 @@ from msgspec import Raw, Struct
 
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Guard,
     Ignored,
-    Instruments,
     Output,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
+)
+from onebook.exchanges.frames import Problem, decode, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Whole
 from onebook.model import Instrument
 
 CHANNEL: Final = "lightning_board_snapshot_"
 LEVELS: Final = LevelShape.objects("price", "size", skip_zero_price=True)
-SPOT: Final = "Spot"
 REPEATED: Final = -32009
 
 
@@ -83,19 +89,11 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Any = None
-
-
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    product_code: str
-    market_type: str
+    error: Problem | None = None
 
 
 _read = Reader(Book).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -115,9 +113,8 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
-        code = message.error.get("code") if isinstance(message.error, dict) else None
-        words = text_in(message.error, "message")
-        return Rejected(words, message.id, repeated=code == REPEATED)
+        repeated = message.error.code == REPEATED
+        return Rejected(message.error.message, message.id, repeated=repeated)
     if message.result is True:
         return Accepted(number=message.id)
     channel = text_in(message.params, "channel")
@@ -126,42 +123,19 @@ def control(frame: bytes) -> Event:
     return Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a channel."""
-    return _request("subscribe", names[0], number)
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for a book, or for it no longer."""
+    return {"jsonrpc": "2.0", "method": verb, "params": {"channel": names[0]}, "id": number}
 
 
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for it no longer."""
-    return _request("unsubscribe", names[0], number)
-
-
-def _request(method: str, channel: str, number: int) -> object:
-    return {"jsonrpc": "2.0", "method": method, "params": {"channel": channel}, "id": number}
-
-
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v1/getmarkets`: without steps and without a state."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.market_type != SPOT:
-        return None
-    base, _, quote = row.product_code.partition("_")
-    return instrument_of("bitflyer", row.product_code, base=base, quote=quote, trading=True)
-
-
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=partial(Whole, shape=LEVELS),
-    names_per_request=1,
-    key=topic,
+INSTRUMENTS: Final = ListReader(
+    "bitflyer",  # without steps and without a state
+    native="product_code",
+    separator="_",
+    spot={"market_type": ("Spot",)},
 )
+
+BOOKS: Final = BookChannel(data, control, *verbs(request), partial(Whole, shape=LEVELS), key=topic)
 
 EXCHANGE: Final = Exchange(
     name="bitflyer",
@@ -169,7 +143,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.lightstream.bitflyer.com/json-rpc",
     rest_url="https://api.bitflyer.com",
     instruments_path="/v1/getmarkets",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=300,
     guard=Guard.WHOLE,

@@ -41,14 +41,10 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
-    ProtocolError,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -57,28 +53,22 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
     decode,
-    instrument_of,
-    instruments_of,
-    short,
-    step_of,
     text_in,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 TOPIC: Final = "books"
 SPOT: Final = "spot"
 RESTARTED: Final = 0  # `pseq` of an update after a restart, and of every snapshot
 NO_NUMBER: Final = Raw(b"0")
-PONG: Final = b"pong"
 TOO_MANY: Final = ("30006", "30007")
-SUCCESS: Final = "00000"
-TRADING: Final = ("online", "gray")
 
 
 class Arg(Struct, gc=False, tag_field="topic", tag=TOPIC):
@@ -118,28 +108,8 @@ class Control(Struct):
     msg: str = ""
 
 
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    symbol: str
-    category: str
-    base_coin: str
-    quote_coin: str
-    status: str
-    price_precision: int | str = ""
-    quantity_precision: int | str = ""
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    data: list[Raw]
-    code: str = SUCCESS
-
-
 _read = Reader(Update | Whole).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
@@ -176,63 +146,40 @@ def _number(raw: bytes) -> int:
 
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
-    if frame == PONG:
-        return Ignored(known=True)
     message = decode(_control, frame, what="a frame")
     is_book = (text_in(message.arg, "topic"), text_in(message.arg, "instType")) == (TOPIC, SPOT)
     name = text_in(message.arg, "symbol") if is_book else ""
     match message.event:
         case "subscribe" if name:
             return Accepted([name])
-        case "error" if str(message.code) in TOO_MANY:
-            return SlowDown(short(message.msg))
         case "error":
-            return Rejected(message.msg)
+            return Rejected(message.msg, code=str(message.code))
         case "" if is_book:
             return BookFrame(name)
     return Ignored(known=message.event in ("subscribe", "unsubscribe"))
 
 
-def request(names: Sequence[str], number: int, *, operation: str) -> object:
+def request(names: Sequence[str], number: int, verb: str) -> object:
     """Ask for books, or for them no longer."""
     args = [{"instType": SPOT, "topic": TOPIC, "symbol": name} for name in names]
-    return {"op": operation, "args": args}
+    return {"op": verb, "args": args}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v3/market/instruments`."""
-    listings = decode(_listings, body, what="the instruments")
-    if listings.code != SUCCESS:
-        raise ProtocolError(f"the instruments are refused with code {short(listings.code)}")
-    return instruments_of(listings.data, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.category.lower() != SPOT:
-        return None
-    return instrument_of(
-        "bitget",
-        row.symbol,
-        base=row.base_coin,
-        quote=row.quote_coin,
-        trading=row.status in TRADING,
-        tick=_step(row.price_precision),
-        lot=_step(row.quantity_precision),
-    )
-
-
-def _step(decimals: int | str) -> str:
-    text = str(decimals)
-    return step_of(int(text) if text.isdecimal() else None)
-
+INSTRUMENTS: Final = ListReader(
+    "bitget",
+    rows="data",
+    native="symbol",
+    base="baseCoin",
+    quote="quoteCoin",
+    answered={"code": ("00000", None)},
+    spot={"category": ("SPOT", "spot")},
+    trading={"status": ("online", "gray")},
+    tick_decimals="pricePrecision",
+    lot_decimals="quantityPrecision",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=partial(request, operation="subscribe"),
-    unsubscribe=partial(request, operation="unsubscribe"),
-    track=Chain,
-    names_per_request=10,
+    data, control, *verbs(request), Chain, names_per_request=10, too_many=TOO_MANY
 )
 
 EXCHANGE: Final = Exchange(
@@ -241,7 +188,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.bitget.com/v3/ws/public",
     rest_url="https://api.bitget.com",
     instruments_path="/api/v3/market/instruments?category=SPOT",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=1_000,
     limits=Limits(

@@ -1,11 +1,9 @@
-"""Bithumb spot (API 2): the best 15 levels a side, whole in every frame.
+"""Bithumb spot (API 2): Upbit's protocol (`upbit`) with long names; the best 15 levels a side.
 
 Pages: https://apidocs.bithumb.com/v2.1.5/reference/%ED%98%B8%EA%B0%80-orderbook, and those on
 addresses, requests and connections beside it.
 
-In step: every frame has the whole book, so that a lost one does no harm; the first is the snapshot
-that answers a request, and nothing else does. A request replaces all before it: it names every
-book of the connection, brings a snapshot of each, and there is no other way to unsubscribe.
+In step: as Upbit. Every frame has the whole book, and a request replaces all before it.
 
 Frames, JSON in binary messages; the time is in microseconds:
 
@@ -27,44 +25,32 @@ Unconfirmed: that unknown codes are silent; that the limits of messages are thos
 protocol this is; that the error for too many requests says so in its name.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
-from onebook.core import LevelShape, Reader
-from onebook.exchanges.contract import (
-    ROWS_MAX,
-    Exchange,
-    Guard,
-    Ignored,
-    Instruments,
-    Output,
-)
-from onebook.exchanges.engine import BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
-from onebook.exchanges.limits import Limit, Limits, Scope
-from onebook.exchanges.sync import Whole
-from onebook.model import Instrument
+from onebook.core import LevelShape
+from onebook.exchanges import upbit
+from onebook.exchanges.contract import Exchange
+from onebook.exchanges.engine import Engine
+from onebook.exchanges.limits import Limit, Scope
 
-CHANNEL: Final = "orderbook"
 UNITS: Final = LevelShape.objects(
     "bid_price",
     "bid_size",
     skip_zero_price=True,
     asks=LevelShape.objects("ask_price", "ask_size", skip_zero_price=True),
 )
-TOPICS: Final = 50  # ours: the pages state none
 
 
-class Book(Struct, gc=False, tag_field="type", tag=CHANNEL):
+class Book(Struct, gc=False, tag_field="type", tag=upbit.CHANNEL):
     """The frame of a whole book."""
 
     code: str
-    timestamp: int
-    orderbook_units: Raw
+    at: int = field(name="timestamp")
+    units: Raw = field(name="orderbook_units")
 
 
 class Control(Struct):
@@ -76,77 +62,19 @@ class Control(Struct):
     error: Any = None
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
+BOOKS: Final = upbit.channel("DEFAULT", Book, Control, UNITS)
 
-    market: str
-
-
-_read = Reader(Book).read
-_control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
-
-
-def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
-    """Read a whole book."""
-    message: Book = _read(frame)
-    book = books.get(message.code)
-    if book is None:
-        return None
-    units = message.orderbook_units
-    return book.snapshot(units, units, message.timestamp)
-
-
-def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
-    message = decode(_control, frame, what="a frame")
-    if message.error is not None:
-        name, words = (text_in(message.error, member) for member in ("name", "message"))
-        return Rejected(f"{name.replace('_', ' ')}: {words}")
-    if message.type == CHANNEL:
-        return BookFrame(message.code)
-    return Ignored(known=bool(message.status))
-
-
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for these books and no others."""
-    books = {"type": CHANNEL, "codes": names}
-    return [{"ticket": f"onebook-{number}"}, books, {"format": "DEFAULT"}]
-
-
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v1/market/all`: spot alone, without steps and without a state."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    quote, _, base = row.market.partition("-")
-    return instrument_of("bithumb", row.market, base=base, quote=quote, trading=True)
-
-
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=None,
-    track=partial(Whole, shape=UNITS, unanswered=True),
-    names_per_request=TOPICS,
-)
-
-EXCHANGE: Final = Exchange(
+EXCHANGE: Final[Exchange] = replace(
+    upbit.EXCHANGE,
     name="bithumb",
     display="Bithumb",
     ws_url="wss://ws-api.bithumb.com/websocket/v1",
     rest_url="https://api.bithumb.com",
-    instruments_path="/v1/market/all",
-    parse_instruments=parse_instruments,
+    parse_instruments=upbit.INSTRUMENTS.of("bithumb"),
     connector=partial(Engine, BOOKS),
     depth=15,
-    guard=Guard.WHOLE,
-    limits=Limits(
-        topics=TOPICS,
-        messages=(Limit(5, 1.0), Limit(100, 60.0)),
+    limits=replace(
+        upbit.EXCHANGE.limits,
         connects=(Limit(10, 1.0, Scope.ADDRESS),),  # more, and the address is blocked for 10 min
         fetches=(Limit(30, 1.0, Scope.ADDRESS),),  # of 150
     ),

@@ -35,28 +35,31 @@ from msgspec import Raw, Struct
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Closing,
     Exchange,
     Guard,
     Ignored,
-    Instruments,
     Output,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.frames import (
     decode,
-    instrument_of,
-    instruments_of,
-    step_of,
     text_in,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Whole
 from onebook.model import Instrument
 
 CHANNEL: Final = "order_book_"
-SPOT: Final = "SPOT"
 EVENTS: Final = ("bts:unsubscription_succeeded", "bts:heartbeat")
 
 
@@ -83,21 +86,8 @@ class Control(Struct):
     data: Any = None
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    market_symbol: str
-    base_currency: str
-    counter_currency: str
-    trading: str
-    market_type: str = SPOT
-    counter_decimals: int | None = None
-    base_decimals: int | None = None
-
-
 _read = Reader(Book).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -130,44 +120,24 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.event in EVENTS)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a channel."""
-    return {"event": "bts:subscribe", "data": {"channel": names[0]}}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for a book, or for it no longer."""
+    return {"event": verb, "data": {"channel": names[0]}}
 
 
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for it no longer."""
-    return {"event": "bts:unsubscribe", "data": {"channel": names[0]}}
-
-
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v2/markets/`."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.market_type.upper() != SPOT:
-        return None
-    return instrument_of(
-        "bitstamp",
-        row.market_symbol,
-        base=row.base_currency,
-        quote=row.counter_currency,
-        trading=row.trading == "Enabled",
-        tick=step_of(row.counter_decimals),
-        lot=step_of(row.base_decimals),
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "bitstamp",
+    native="market_symbol",
+    base="base_currency",
+    quote="counter_currency",
+    spot={"market_type": ("SPOT", "spot", "Spot", None)},
+    trading={"trading": ("Enabled",)},
+    tick_decimals="counter_decimals",
+    lot_decimals="base_decimals",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Whole,
-    names_per_request=1,
-    key=topic,
+    data, control, *verbs(request, "bts:subscribe", "bts:unsubscribe"), Whole, key=topic
 )
 
 EXCHANGE: Final = Exchange(
@@ -176,7 +146,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.bitstamp.net",
     rest_url="https://www.bitstamp.net",
     instruments_path="/api/v2/markets/",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=100,
     guard=Guard.WHOLE,

@@ -39,13 +39,10 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Fetch,
     Ignored,
-    Instruments,
     Output,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -56,19 +53,18 @@ from onebook.exchanges.engine import (
     SeededEngine,
     SeedRefused,
     SocketSeed,
+    verbs,
 )
 from onebook.exchanges.frames import (
     UNREADABLE,
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
     short,
-    step_of,
     text_in,
     texts_of,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Join
 from onebook.model import Instrument
@@ -111,21 +107,9 @@ class Control(Struct):
     response: Any = None
 
 
-class Listing(Struct):
-    """A row of the market list."""
-
-    market: str
-    base: str
-    quote: str
-    status: str
-    tick: str | None = field(name="tickSize", default=None)
-    amount_decimals: int | None = field(name="quantityDecimals", default=None)
-
-
 _read = Reader(Update).read
 _whole = msgspec.json.Decoder(Whole).decode
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
@@ -157,18 +141,16 @@ def control(frame: bytes) -> Event:
 
 def _failed(message: Control) -> Event:
     words = short(message.error)
-    if message.code in TOO_MANY:
-        return SlowDown(words)
     if message.action == SEED:
-        return SeedRefused(message.market, words)
+        return SeedRefused(message.market, words, message.code)
     if message.action == "unsubscribe":
         return Ignored(known=True)
-    return Rejected(words)
+    return Rejected(words, code=message.code)
 
 
-def subscribe(names: Sequence[str], number: int, *, action: str = "subscribe") -> object:
-    """Ask for the deltas of markets."""
-    return {"action": action, "channels": [{"name": CHANNEL, "markets": names}]}
+def subscription(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for the deltas of markets, or for them no longer."""
+    return {"action": verb, "channels": [{"name": CHANNEL, "markets": names}]}
 
 
 def request(names: Sequence[str], number: int) -> object:
@@ -181,32 +163,24 @@ def join(instrument: Instrument) -> Join:
     return Join(Fetch(instrument, ""), SEED_LEVELS, restarts=True)
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v2/markets`; there are only spot markets."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    return instrument_of(
-        "bitvavo",
-        row.market,
-        base=row.base,
-        quote=row.quote,
-        trading=row.status == "trading",
-        tick=row.tick or "",
-        lot=step_of(row.amount_decimals),
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "bitvavo",  # there are only spot markets
+    native="market",
+    base="base",
+    quote="quote",
+    trading={"status": ("trading",)},
+    tick="tickSize",
+    lot_decimals="quantityDecimals",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, action="unsubscribe"),
-    track=join,
+    data,
+    control,
+    *verbs(subscription),
+    join,
     names_per_request=100,
     request=request,
+    too_many=TOO_MANY,
 )
 
 EXCHANGE: Final = Exchange(
@@ -215,7 +189,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.bitvavo.com/v2/",
     rest_url="https://api.bitvavo.com",
     instruments_path="/v2/markets",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     limits=Limits(

@@ -33,11 +33,9 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
     ProtocolError,
 )
@@ -48,15 +46,15 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
     short,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
@@ -64,7 +62,6 @@ from onebook.model import Instrument
 DEPTH: Final = 200
 TOPIC_PREFIX: Final = f"orderbook.{DEPTH}."
 OPERATIONS: Final = ("unsubscribe", "ping", "pong")
-SPOT: Final = "spot"
 RESTARTED: Final = 1  # `u` of a snapshot after a restart of the service
 
 
@@ -96,46 +93,8 @@ class Control(Struct):
     topic: Any = None
 
 
-class PriceFilter(Struct, frozen=True):
-    """The step of prices."""
-
-    tick: str = field(name="tickSize", default="")
-
-
-class LotFilter(Struct, frozen=True):
-    """The step of amounts."""
-
-    lot: str = field(name="basePrecision", default="")
-
-
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    symbol: str
-    base_coin: str
-    quote_coin: str
-    status: str
-    contract_type: str = ""  # of derivatives
-    price_filter: PriceFilter = PriceFilter()
-    lot_size_filter: LotFilter = LotFilter()
-
-
-class Rows(Struct):
-    """The rows of the instrument list."""
-
-    list: list[Raw]
-    category: str = SPOT
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    result: Rows
-
-
 _read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -174,47 +133,27 @@ def control(frame: bytes) -> Event:
     return Rejected(message.ret_msg, message.req_id, whole=True, repeated=repeated)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books."""
-    return {"op": "subscribe", "args": names, "req_id": str(number)}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"op": verb, "args": names, "req_id": str(number)}
 
 
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"op": "unsubscribe", "args": names, "req_id": str(number)}
-
-
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v5/market/instruments-info`."""
-    result = decode(_listings, body, what="the instruments").result
-    if result.category != SPOT:
-        raise ProtocolError(f"the list is of {short(result.category)}, not of {SPOT}")
-    return instruments_of(result.list, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.contract_type:
-        return None
-    return instrument_of(
-        "bybit",
-        row.symbol,
-        base=row.base_coin,
-        quote=row.quote_coin,
-        trading=row.status == "Trading",
-        tick=row.price_filter.tick,
-        lot=row.lot_size_filter.lot,
-    )
-
-
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Chain,
-    names_per_request=10,  # arguments of one frame
-    key=topic,
+INSTRUMENTS: Final = ListReader(
+    "bybit",
+    rows="result.list",
+    native="symbol",
+    base="baseCoin",
+    quote="quoteCoin",
+    answered={"result.category": ("spot", None)},
+    spot={"contractType": ("", None)},
+    trading={"status": ("Trading",)},
+    tick="priceFilter.tickSize",
+    lot="lotSizeFilter.basePrecision",
 )
+
+
+# arguments of one frame
+BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, names_per_request=10, key=topic)
 
 EXCHANGE: Final = Exchange(
     name="bybit",
@@ -222,7 +161,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://stream.bybit.com/v5/public/spot",
     rest_url="https://api.bybit.com",
     instruments_path="/v5/market/instruments-info?category=spot",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     limits=Limits(

@@ -30,31 +30,34 @@ from msgspec import Raw, Struct, field
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Exchange,
     Guard,
     Ignored,
-    Instruments,
     Output,
     ProtocolError,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.frames import (
     UNREADABLE,
     decode,
-    instrument_of,
-    instruments_of,
     short,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Unnumbered
-from onebook.model import Instrument
 
 CHANNEL: Final = "level2_batch"
 CHANNELS: Final = (CHANNEL, "heartbeat")
 CHANGES: Final = LevelShape.rows(side=0, price=1, amount=2)
-SPOT: Final = "SPOT"
 
 
 class Change(Struct, gc=False, tag_field="type", tag="l2update"):
@@ -97,22 +100,8 @@ class Control(Struct):
     reason: str = ""
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    id: str
-    base_currency: str
-    quote_currency: str
-    status: str
-    trading_disabled: bool = False
-    product_type: str = SPOT
-    quote_increment: str = ""
-    base_increment: str = ""
-
-
 _read = Reader(Change | Heartbeat | Book).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
@@ -150,14 +139,9 @@ def _subscribed(channels: Any) -> list[str]:
     return [name for channel in listed if channel.name == CHANNEL for name in channel.products]
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books and for heartbeats."""
-    return {"type": "subscribe", "product_ids": names, "channels": CHANNELS}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for neither any longer."""
-    return {"type": "unsubscribe", "product_ids": names, "channels": CHANNELS}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books and heartbeats, or for them no longer."""
+    return {"type": verb, "product_ids": names, "channels": CHANNELS}
 
 
 def pause(names: Sequence[str], number: int) -> object:
@@ -165,33 +149,24 @@ def pause(names: Sequence[str], number: int) -> object:
     return {"type": "unsubscribe", "product_ids": names, "channels": [CHANNEL]}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/products`."""
-    rows = decode(_listings, body, what="the products")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.product_type != SPOT:
-        return None
-    return instrument_of(
-        "coinbase",
-        row.id,
-        base=row.base_currency,
-        quote=row.quote_currency,
-        trading=row.status == "online" and not row.trading_disabled,
-        tick=row.quote_increment,
-        lot=row.base_increment,
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "coinbase",
+    native="id",
+    base="base_currency",
+    quote="quote_currency",
+    spot={"product_type": ("SPOT", None)},
+    trading={"status": ("online",)},
+    halted={"trading_disabled": (True,)},
+    tick="quote_increment",
+    lot="base_increment",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
+    data,
+    control,
+    *verbs(request),
+    partial(Unnumbered, delta_shape=CHANGES),
     pause=pause,
-    track=partial(Unnumbered, delta_shape=CHANGES),
     names_per_request=50,
 )
 
@@ -201,7 +176,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws-feed.exchange.coinbase.com",
     rest_url="https://api.exchange.coinbase.com",
     instruments_path="/products",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
     guard=Guard.ORDER,

@@ -42,16 +42,11 @@ from msgspec import Raw, Struct
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Exchange,
     Ignored,
-    Instruments,
     Output,
     ProtocolError,
-    Send,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -60,16 +55,11 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-    short,
-    text_in,
-)
+from onebook.exchanges.frames import EMPTY, Sequence64, decode, send, short, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
@@ -77,10 +67,7 @@ from onebook.model import Instrument
 DEPTH: Final = 50
 FREQUENCY_MS: Final = 10
 HEARTBEAT: Final = "public/heartbeat"
-TOO_MANY: Final = "TOO_MANY_REQUESTS"
-SPOT: Final = "CCY_PAIR"
 NO_PREVIOUS: Final = -1
-EMPTY: Final = (NO_LEVELS, Raw(NO_LEVELS))  # levels are bytes or Raw, as the core reads them
 
 
 class Levels(Struct, frozen=True, gc=False):
@@ -130,34 +117,8 @@ class Control(Struct):
     result: Any = None
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    symbol: str
-    inst_type: str
-    base_ccy: str
-    quote_ccy: str
-    tradable: bool
-    price_tick_size: str = ""
-    qty_tick_size: str = ""
-
-
-class Rows(Struct):
-    """The rows of the instrument list."""
-
-    data: list[Raw]
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    code: int
-    result: Rows | None = None
-
-
 _read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def channel(instrument: Instrument) -> str:
@@ -204,12 +165,11 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
     if message.method == HEARTBEAT:
-        answer = {"id": message.id, "method": "public/respond-heartbeat"}
-        return Send(msgspec.json.encode(answer), urgent=True)
+        return send({"id": message.id, "method": "public/respond-heartbeat"}, urgent=True)
     if message.method == "unsubscribe":
         return Ignored(known=True)
     if message.code:
-        return _refused(message)
+        return Rejected(f"{message.message} {message.channel}".strip())  # or it names none
     if text_in(message.result, "channel").startswith("book"):
         return BookFrame(text_in(message.result, "subscription"))
     if message.method == "subscribe" and message.channel.startswith("book."):
@@ -217,52 +177,30 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.method == "subscribe" and message.result is None)
 
 
-def _refused(message: Control) -> Event:
-    """An error names its channel beside its words, or none."""
-    if TOO_MANY in message.message:
-        return SlowDown(short(message.message))
-    return Rejected(f"{message.message} {message.channel}".strip())
-
-
-def request(names: Sequence[str], number: int, *, method: str) -> object:
+def request(names: Sequence[str], number: int, verb: str) -> object:
     """Ask for channels, or for them no longer."""
     params: dict[str, object] = {"channels": names}
-    if method == "subscribe":
+    if verb == "subscribe":
         params["book_subscription_type"] = "SNAPSHOT_AND_UPDATE"
         params["book_update_frequency"] = FREQUENCY_MS
-    return {"id": number, "method": method, "params": params}
+    return {"id": number, "method": verb, "params": params}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `public/get-instruments`."""
-    listings = decode(_listings, body, what="the instruments")
-    if listings.code or listings.result is None:
-        raise ProtocolError(f"the instruments are refused with code {listings.code}")
-    return instruments_of(listings.result.data, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.inst_type != SPOT:
-        return None
-    return instrument_of(
-        "cryptocom",
-        row.symbol,
-        base=row.base_ccy,
-        quote=row.quote_ccy,
-        trading=row.tradable,
-        tick=row.price_tick_size,
-        lot=row.qty_tick_size,
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "cryptocom",
+    rows="result.data",
+    native="symbol",
+    base="base_ccy",
+    quote="quote_ccy",
+    answered={"code": (0,)},
+    spot={"inst_type": ("CCY_PAIR",)},
+    trading={"tradable": (True,)},
+    tick="price_tick_size",
+    lot="qty_tick_size",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=partial(request, method="subscribe"),
-    unsubscribe=partial(request, method="unsubscribe"),
-    track=Chain,
-    names_per_request=100,
-    key=channel,
+    data, control, *verbs(request), Chain, names_per_request=100, key=channel
 )
 
 EXCHANGE: Final = Exchange(
@@ -271,7 +209,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://stream.crypto.com/exchange/v1/market",
     rest_url="https://api.crypto.com",
     instruments_path="/exchange/v1/public/get-instruments",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     limits=Limits(

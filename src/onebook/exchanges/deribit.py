@@ -33,49 +33,43 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Alive,
     Exchange,
     Ignored,
-    Instruments,
     Output,
     ProtocolError,
-    Send,
-    SlowDown,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-    plain_step,
-    short,
-    text_in,
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
 )
+from onebook.exchanges.frames import Problem, Sequence64, decode, send, short, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
-TOO_MANY_REQUESTS: Final = 10028
-SPOT: Final = "spot"
 
-VERSION: Final = {"jsonrpc": "2.0"}
-HEARTBEATS: Final = VERSION | {
-    "id": 0,  # requests of books are numbered from 1
-    "method": "public/set_heartbeat",
-    "params": {"interval": HEARTBEAT_S},
-}
-TEST: Final = Send(
-    msgspec.json.encode(VERSION | {"id": 0, "method": "public/test", "params": {}}), urgent=True
-)
+
+def _rpc(method: str, number: int, params: object) -> object:
+    return {"jsonrpc": "2.0", "id": number, "method": f"public/{method}", "params": params}
+
+
+# Requests of books are numbered from 1.
+HEARTBEATS: Final = _rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S})
+TEST: Final = send(_rpc("test", 0, {}), urgent=True)
 
 
 class Book(Struct, gc=False):
@@ -109,31 +103,11 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Any = None
-
-
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    instrument_name: str
-    base_currency: str
-    quote_currency: str
-    kind: str
-    is_active: bool = True
-    routed: bool = field(name="is_cbe_routed", default=False)
-    tick_size: float | None = None
-    min_trade_amount: float | None = None
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    result: list[Raw]
+    error: Problem | None = None
 
 
 _read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -167,57 +141,43 @@ def control(frame: bytes) -> Event:
             asked = text_in(message.params, "type") == "test_request"
             return TEST if asked else Alive()
     if message.error is not None:
-        return _refused(message.error, message.id)
+        problem = message.error
+        words = f"{problem.message} {text_in(problem.data, 'reason')}".rstrip()
+        return Rejected(words, message.id, code=problem.code)
     if isinstance(message.result, list) and message.result:
         return Accepted(number=message.id)
     return Ignored(known=message.result is not None)
 
 
-def _refused(error: Any, number: int | str | None) -> Event:
-    """Read an error; the reason is in `data`, where there is one."""
-    match error:
-        case {"code": code, "message": str(words)}:
-            if code == TOO_MANY_REQUESTS:
-                return SlowDown(short(words))
-            return Rejected(f"{words} {text_in(error.get('data'), 'reason')}".rstrip(), number)
-    return Rejected(short(error), number)
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return _rpc(verb, number, {"channels": names})
 
 
-def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -> object:
-    """Ask for books."""
-    params = {"channels": names}
-    return VERSION | {"id": number, "method": f"public/{method}", "params": params}
+INSTRUMENTS: Final = ListReader(
+    "deribit",
+    rows="result",
+    native="instrument_name",
+    base="base_currency",
+    quote="quote_currency",
+    spot={"kind": ("spot",)},
+    not_spot={"is_cbe_routed": (True,)},
+    trading={"is_active": (True, None)},
+    tick="tick_size",
+    lot="min_trade_amount",
+)
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `public/get_instruments`."""
-    rows = decode(_listings, body, what="the instruments").result
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.kind != SPOT or row.routed:
-        return None
-    return instrument_of(
-        "deribit",
-        row.instrument_name,
-        base=row.base_currency,
-        quote=row.quote_currency,
-        trading=row.is_active,
-        tick=plain_step(row.tick_size),
-        lot=plain_step(row.min_trade_amount),
-    )
-
-
+# of 500
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, method="unsubscribe"),
-    track=partial(Chain, snapshot_shape=LEVELS, delta_shape=LEVELS),
-    names_per_request=100,  # of 500
+    data,
+    control,
+    *verbs(request),
+    partial(Chain, shape=LEVELS),
+    names_per_request=100,
     key=topic,
     configure=HEARTBEATS,
+    too_many=(10028,),
 )
 
 EXCHANGE: Final = Exchange(
@@ -226,7 +186,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://www.deribit.com/ws/api/v2",
     rest_url="https://www.deribit.com",
     instruments_path="/api/v2/public/get_instruments?currency=any&kind=spot",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
     limits=Limits(

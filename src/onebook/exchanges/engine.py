@@ -1,7 +1,7 @@
 """The engine of a connection: what every connector shares, around the functions of one exchange.
 
-An exchange states a `BookChannel`: pure module-level functions that write requests and read frames.
-`Engine` owns the rest: the roster, the numbering and batching of requests, who was accepted or
+An exchange states a `BookChannel` (`channel`, whose names connectors import from here). `Engine`
+owns the rest: the roster, the numbering and batching of requests, who was accepted or
 refused, which instruments an error is about, resync, adding and removing, a welcome to wait for.
 `SeededEngine` is for exchanges whose subscription brings deltas only and whose books start at a
 body that is asked for, by REST or on the socket.
@@ -11,155 +11,52 @@ from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
 from typing import Any
 
-from msgspec import Struct
-
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    SeedRefused,
+    SocketSeed,
+    Welcome,
+    Written,
+    verbs,
+)
 from onebook.exchanges.contract import (
     EXPECTED,
     HEARTBEAT,
     NOTHING,
     Acknowledged,
-    Alive,
-    Closing,
     Fetch,
     Gap,
-    Ignored,
     Output,
     ProtocolError,
     Refused,
     Send,
     SlowDown,
     Standing,
-    Trading,
     Unnamed,
 )
 from onebook.exchanges.frames import UNREADABLE, batches, send, short
-from onebook.exchanges.moments import UNTIMED, Moment
-from onebook.exchanges.roster import Requests, Roster, is_rate_limit, native
-from onebook.exchanges.sync import Join, Tracker, Trackers
+from onebook.exchanges.moments import UNTIMED
+from onebook.exchanges.roster import Requests, Roster, is_rate_limit
+from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
-
-class Accepted(Struct, frozen=True):
-    """The exchange accepted subscriptions: by name, or those of a numbered request.
-
-    `channel` is the id that frames of the name carry (`BookChannel.channel_ids`). Where the answer
-    lists the names that are accepted, `omission` says why others are refused.
-    """
-
-    names: Sequence[str] = ()
-    number: int | str | None = None
-    channel: int | None = None
-    omission: str = ""
-
-
-class Rejected(Struct, frozen=True):
-    """The exchange refused a request.
-
-    Args:
-        words: Its reason; names in it are the ones that are refused.
-        names: Those that it states apart from its reason.
-        number: Of the request; None where this exchange does not number them.
-        whole: One bad name costs the whole request: the others of it are subscribed again.
-        repeated: The names are subscribed already, which is no refusal.
-    """
-
-    words: str
-    number: int | str | None = None
-    whole: bool = False
-    repeated: bool = False
-    names: Sequence[str] = ()
-
-
-class BookFrame(Struct, frozen=True):
-    """A frame of a book that `data` did not take: it is damaged, or its book is not followed.
-
-    `name` is "" where it names none or several, or where it has a `channel` id instead.
-    """
-
-    name: str = ""
-    channel: int | None = None
-
-
-class SocketSeed(Struct, frozen=True):
-    """The whole book of a name, as it was requested on the socket (`BookChannel.request`)."""
-
-    name: str
-    bids: bytes
-    asks: bytes
-    sequence: int
-    at: Moment = UNTIMED
-
-
-class SeedRefused(Struct, frozen=True):
-    """The whole book of a name will not come; its subscription is not touched."""
-
-    name: str
-    words: str
-
-
-class Welcome(Struct, frozen=True):
-    """The exchange is ready for requests (`BookChannel.welcomes`)."""
-
-
-Written = Callable[[Sequence[Any], int], object]
-Event = (
-    Accepted
-    | Rejected
-    | BookFrame
-    | SocketSeed
-    | SeedRefused
-    | Welcome
-    | Send
-    | SlowDown
-    | Trading
-    | Ignored
-    | Alive
-    | Closing
-)
-
-
-class BookChannel(Struct, frozen=True):
-    """An exchange's order book channel: pure functions and what the engine must know of them.
-
-    Args:
-        data: Decodes a frame of a book and turns it into outputs (the hot path). For every other
-            frame it raises what msgspec raises, or returns None and has changed nothing.
-        control: Reads every frame that `data` does not take.
-        subscribe: Writes the request for some names; the number is this request's own.
-        unsubscribe: Writes its opposite; None where each request replaces those before it, so that
-            `subscribe` always names everything that is on the connection.
-        track: Makes what keeps one book in step (`sync`).
-        names_per_request: The most names in one request; where requests replace, `Limits.topics`.
-        key: The name in the frames, where it is not the native one.
-        pause: Writes the request that comes before a repeated subscription, where it differs from
-            `unsubscribe`.
-        seed: Reads the REST body that starts a book: `bids`, `asks`, `sequence`, and `at` where it
-            names its time.
-        request: Writes the request for the whole book of one name, where it comes on the socket as
-            a `SocketSeed` or `SeedRefused` and not by REST.
-        welcomes: Whether the exchange must greet a connection before it takes requests.
-        configure: A message that is sent first on each connection, before any request.
-        channel_ids: Whether frames name a book by an id that the acknowledgement of its
-            subscription assigned (`Accepted.channel`). `data` then gets the books by these ids,
-            and `unsubscribe` and `pause` get ids.
-        acknowledges: Whether it answers a subscription that it accepts. Where it does not, what
-            was requested counts as accepted, and only its data shows whether it is.
-    """
-
-    data: Callable[[Trackers[Any, Any], bytes], Iterable[Output] | None]
-    control: Callable[[bytes], Event]
-    subscribe: Written
-    unsubscribe: Written | None
-    track: Callable[[Instrument], Tracker]
-    names_per_request: int
-    key: Callable[[Instrument], str] = native
-    pause: Written | None = None
-    seed: Callable[[bytes], Any] | None = None
-    request: Written | None = None
-    welcomes: bool = False
-    configure: object | None = None
-    channel_ids: bool = False
-    acknowledges: bool = True
+__all__ = [
+    "Accepted",
+    "BookChannel",
+    "BookFrame",
+    "Engine",
+    "Event",
+    "Rejected",
+    "SeedRefused",
+    "SeededEngine",
+    "SocketSeed",
+    "Welcome",
+    "verbs",
+]
 
 
 class Engine:
@@ -261,6 +158,8 @@ class Engine:
     # What is no data.
 
     def _control(self, frame: bytes, error: Exception | None) -> Iterable[Output]:
+        if frame in self._channel.expected:
+            return EXPECTED
         event = self._channel.control(frame)
         match event:
             case Accepted(names, number, channel, ""):
@@ -268,8 +167,6 @@ class Engine:
                 return left + self._confirm([*self._named(names), *self._answered(number)])
             case Accepted():
                 return self._sift(event)
-            case Rejected():
-                return self._reject(event)
             case BookFrame(name, channel):
                 if channel is not None:
                     name = self._books.name_of(channel)
@@ -281,6 +178,10 @@ class Engine:
                 return self._welcomed()
             case SocketSeed():
                 return self._seeded(event)
+            case Rejected() | SeedRefused() if self._asks_for_fewer(event):
+                return (SlowDown(short(event.words)),)
+            case Rejected():
+                return self._reject(event)
             case SeedRefused():
                 return self._seed_refused(event)
             case Send(urgent=True):  # the answer to a ping, which the exchange sends unasked
@@ -325,8 +226,6 @@ class Engine:
     def _reject(self, event: Rejected) -> tuple[Output, ...]:
         """Refuse the instruments that an error names, else all of its request; else none."""
         words = short(event.words)
-        if is_rate_limit(event.words):
-            return (SlowDown(words),)
         asked = self._answered(event.number)
         named = self._named(event.names) or self._books.named_in(event.words) or asked
         if not named:
@@ -338,6 +237,10 @@ class Engine:
             Acknowledged(one) if event.repeated else Refused(one, words) for one in named
         )
         return verdicts + (self._ask_rest(event, asked) if event.whole else NOTHING)
+
+    def _asks_for_fewer(self, event: Rejected | SeedRefused) -> bool:
+        """Return whether an error is about the number of requests, not about what was asked for."""
+        return event.code in self._channel.too_many or is_rate_limit(event.words)
 
     def _ask_rest(self, event: Rejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
         settled = self._accepted | self._refused

@@ -6,15 +6,22 @@ core. What msgspec refuses (NaN, bad escapes, trailing junk, wrong types) is map
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from google.protobuf.message import DecodeError
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, Struct
 
 from onebook.exchanges import currencies
-from onebook.exchanges.contract import ROWS_MAX, Instruments, Output, ProtocolError, Send
+from onebook.exchanges.contract import (
+    NO_LEVELS,
+    ROWS_MAX,
+    Instruments,
+    Output,
+    ProtocolError,
+    Send,
+)
 from onebook.model import Instrument, InstrumentStatus
 
 # Everything that decoders raise on bytes of strangers: errors of msgspec and bad UTF-8 are
@@ -23,6 +30,9 @@ UNREADABLE: Final = (ValueError, RecursionError, DecodeError)
 
 SEQUENCE_MAX: Final = 2**63 - 1
 TEXT_MAX_CHARS: Final = 200  # of an exchange's own words in our reasons
+
+ABSENT: Final = Raw(NO_LEVELS)  # a side that a frame lacks
+EMPTY: Final = (NO_LEVELS, ABSENT)  # levels are bytes or Raw, as the core reads them
 
 # An id of a book's state. -1 is what OKX sends as "nothing before this".
 Sequence64 = Annotated[int, Meta(ge=-1, le=SEQUENCE_MAX)]
@@ -40,9 +50,19 @@ T = TypeVar("T")
 Row = TypeVar("Row")
 
 
-def send(message: object) -> Send:
+class Problem(Struct):
+    """An error as most exchanges write it, in an object of its own."""
+
+    code: int | str | None = None
+    message: str = ""
+    msg: str = ""
+    description: str = ""
+    data: Any = None
+
+
+def send(message: object, *, urgent: bool = False) -> Send:
     """Make the text frame of a message."""
-    return Send(msgspec.json.encode(message))
+    return Send(msgspec.json.encode(message), urgent)
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -123,16 +143,34 @@ def instruments_of(
     Raises:
         ProtocolError: There are more rows than `rows_max`.
     """
+    checked_rows(rows, rows_max)
+    row_decode = msgspec.json.Decoder(row_type).decode
+
+    def built() -> Iterator[Instrument | None]:
+        for raw in rows:
+            try:
+                row = row_decode(raw)
+            except UNREADABLE:
+                continue
+            yield build(row)
+
+    return sound_ones(built())
+
+
+def checked_rows(rows: Collection[object], rows_max: int) -> None:
+    """Check how long a list is.
+
+    Raises:
+        ProtocolError: There are more rows than `rows_max`.
+    """
     if len(rows) > rows_max:
         raise ProtocolError(f"the list has {len(rows)} rows, more than {rows_max}")
-    row_decode = msgspec.json.Decoder(row_type).decode
+
+
+def sound_ones(instruments: Iterable[Instrument | None]) -> Instruments:
+    """Keep the instruments whose names are sound, and count the others; None is no instrument."""
     found = Instruments()
-    for raw in rows:
-        try:
-            row = row_decode(raw)
-        except UNREADABLE:
-            continue
-        instrument = build(row)
+    for instrument in instruments:
         if instrument is None:
             continue
         if sound(instrument):

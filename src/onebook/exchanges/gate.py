@@ -38,10 +38,8 @@ from msgspec import Raw, Struct, field
 from onebook.core import Reader
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    ROWS_MAX,
     Exchange,
     Ignored,
-    Instruments,
     Output,
 )
 from onebook.exchanges.engine import (
@@ -51,17 +49,11 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-    step_of,
-    text_in,
-    texts_of,
-)
+from onebook.exchanges.frames import Problem, Sequence64, decode, text_in, texts_of
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
@@ -71,8 +63,6 @@ PONG: Final = "spot.pong"
 DEPTH: Final = 400
 REQUEST_TIME_S: Final = 123_456  # the constant of the page's examples
 REPEATED: Final = "Alert sub"
-UNTRADABLE: Final = "untradable"
-PREMARKET: Final = "premium"
 NO_CHANGE: Final = Raw(NO_LEVELS)
 ABSENT: Final = Raw(b"")
 TRUE: Final = (b"true", Raw(b"true"))  # raw text is bytes or Raw, as the core reads it
@@ -97,12 +87,6 @@ class Data(Struct, gc=False):
     result: Book
 
 
-class Failure(Struct):
-    """Why a request is refused."""
-
-    message: str = ""
-
-
 class Control(Struct):
     """Every frame that is not of a book."""
 
@@ -110,25 +94,12 @@ class Control(Struct):
     event: str = ""
     id: Sequence64 | None = None
     payload: Any = None
-    error: Failure | None = None
+    error: Problem | None = None
     result: Any = None
-
-
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    id: str
-    base: str
-    quote: str
-    trade_status: str
-    precision: int | None = None
-    amount_precision: int | None = None
-    type: str = ""
 
 
 _read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
-_rows = msgspec.json.Decoder(list[Raw]).decode
 
 
 def stream(instrument: Instrument) -> str:
@@ -170,46 +141,29 @@ def control(frame: bytes) -> Event:
     return BookFrame(text_in(message.result, "s")) if message.channel else Ignored(known=False)
 
 
-def request(names: Sequence[str], number: int, *, event: str) -> object:
+def request(names: Sequence[str], number: int, verb: str) -> object:
     """Ask for streams, or for them no longer."""
     return {
         "time": REQUEST_TIME_S,
         "id": number,
         "channel": CHANNEL,
-        "event": event,
+        "event": verb,
         "payload": names,
     }
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v4/spot/currency_pairs`; coins that are not issued yet are left out."""
-    rows = decode(_rows, body, what="the instruments")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.type == PREMARKET:
-        return None
-    return instrument_of(
-        "gate",
-        row.id,
-        base=row.base,
-        quote=row.quote,
-        trading=row.trade_status != UNTRADABLE,
-        tick=step_of(row.precision),
-        lot=step_of(row.amount_precision),
-    )
-
-
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=partial(request, event="subscribe"),
-    unsubscribe=partial(request, event="unsubscribe"),
-    track=Chain,
-    names_per_request=1,
-    key=stream,
+INSTRUMENTS: Final = ListReader(
+    "gate",
+    native="id",
+    base="base",
+    quote="quote",
+    not_spot={"type": ("premium",)},  # coins that are not issued yet
+    halted={"trade_status": ("untradable",)},
+    tick_decimals="precision",
+    lot_decimals="amount_precision",
 )
+
+BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, key=stream)
 
 EXCHANGE: Final = Exchange(
     name="gate",
@@ -217,7 +171,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://api.gateio.ws/ws/v4/",
     rest_url="https://api.gateio.ws",
     instruments_path="/api/v4/spot/currency_pairs",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     limits=Limits(

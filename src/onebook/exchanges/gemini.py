@@ -34,33 +34,29 @@ from msgspec import Raw, Struct, field
 from onebook.core import Reader
 from onebook.exchanges.contract import (
     NOTHING,
-    ROWS_MAX,
     Exchange,
     Ignored,
-    Instruments,
     Output,
-    SlowDown,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-    plain_step,
-    short,
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
 )
+from onebook.exchanges.frames import Problem, Sequence64, decode
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 STREAM: Final = "@depth@100ms"
 UPDATE: Final = "depthUpdate"
 OK: Final = 200
 TOO_MANY_REQUESTS: Final = -1003
-SPOT: Final = "spot"
-TRADING: Final = ("open", "limit_only")
 
 
 class Update(Struct, gc=False, tag_field="e", tag=UPDATE):
@@ -74,13 +70,6 @@ class Update(Struct, gc=False, tag_field="e", tag=UPDATE):
     at: int = field(name="E", default=UNTIMED)
 
 
-class Problem(Struct):
-    """Why a request is refused."""
-
-    code: int = 0
-    msg: str = ""
-
-
 class Control(Struct):
     """Every frame that is not of a book."""
 
@@ -91,21 +80,8 @@ class Control(Struct):
     native: Any = field(name="s", default=None)
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    symbol: str
-    base_currency: str
-    quote_currency: str
-    status: str
-    product_type: str = SPOT
-    quote_increment: float | None = None
-    tick_size: float | None = None
-
-
 _read = Reader(Update).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
@@ -129,45 +105,31 @@ def control(frame: bytes) -> Event:
     problem = message.error
     if message.event == UPDATE:
         return BookFrame(str(message.native))
-    if problem is not None and problem.code == TOO_MANY_REQUESTS:
-        return SlowDown(short(problem.msg))
     if problem is not None:
-        return Rejected(problem.msg.replace(STREAM, ""), message.id, whole=True)
+        words = problem.msg.replace(STREAM, "")
+        return Rejected(words, message.id, whole=True, code=problem.code)
     return Accepted(number=message.id) if message.status == OK else Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -> object:
-    """Ask for books."""
-    return {"id": str(number), "method": method, "params": [name + STREAM for name in names]}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"id": str(number), "method": verb, "params": [name + STREAM for name in names]}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v1/symbols/details/all`."""
-    rows = decode(_listings, body, what="the symbols")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.product_type != SPOT:
-        return None
-    return instrument_of(
-        "gemini",
-        row.symbol.lower(),  # as frames spell it; the list has capitals
-        base=row.base_currency,
-        quote=row.quote_currency,
-        trading=row.status in TRADING,
-        tick=plain_step(row.quote_increment),
-        lot=plain_step(row.tick_size),
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "gemini",
+    native="symbol",
+    spell=str.lower,  # as frames have it; the list has capitals
+    base="base_currency",
+    quote="quote_currency",
+    spot={"product_type": ("spot", None)},
+    trading={"status": ("open", "limit_only")},
+    tick="quote_increment",
+    lot="tick_size",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, method="unsubscribe"),
-    track=Chain,
-    names_per_request=20,
+    data, control, *verbs(request), Chain, names_per_request=20, too_many=(TOO_MANY_REQUESTS,)
 )
 
 EXCHANGE: Final = Exchange(
@@ -176,7 +138,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.gemini.com/?snapshot=-1",
     rest_url="https://api.gemini.com",
     instruments_path="/v1/symbols/details/all",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
     limits=Limits(

@@ -34,13 +34,9 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Ignored,
-    Instruments,
     Output,
-    ProtocolError,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -49,25 +45,17 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-    short,
-    text_in,
-    texts_of,
-)
+from onebook.exchanges.frames import Problem, Sequence64, decode, text_in, texts_of
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import NAME, ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 CHANNEL: Final = "orderbook/full"
 OMITTED: Final = "it is not among the subscriptions that the exchange lists"
 TOO_MANY: Final = 429
-SPOT: Final = "spot"
 
 
 class Book(Struct, gc=False):
@@ -94,30 +82,11 @@ class Control(Struct):
     update: Any = None
     snapshot: Any = None
     result: Any = None
-    error: Any = None
-
-
-class Facts(Struct):
-    """What the symbol list says of one symbol."""
-
-    type: str
-    status: str
-    base: str = field(name="base_currency")
-    quote: str = field(name="quote_currency")
-    tick: str = field(name="tick_size", default="")
-    lot: str = field(name="quantity_increment", default="")
-
-
-class Listing(Struct, array_like=True):
-    """A symbol and its facts."""
-
-    native: str
-    facts: Facts
+    error: Problem | None = None
 
 
 _read = msgspec.json.Decoder(Data).decode  # names are keys, which the compiled reader has not
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
@@ -146,58 +115,34 @@ def control(frame: bytes) -> Event:
         books = message.snapshot if message.update is None else message.update
         names = list(books) if isinstance(books, dict) else []
         return BookFrame(names[0] if len(names) == 1 else "")
-    if isinstance(message.error, dict):
-        words = short(
-            f"{text_in(message.error, 'message')} {text_in(message.error, 'description')}"
-        )
-        if message.error.get("code") == TOO_MANY:
-            return SlowDown(words.strip())
-        return Rejected(words.strip(), message.id)
+    problem = message.error
+    if problem is not None:
+        words = f"{problem.message} {problem.description}".strip()
+        return Rejected(words, message.id, code=problem.code)
     if text_in(message.result, "ch") == CHANNEL:
         names = texts_of(message.result.get("subscriptions"))
         return Accepted(names, message.id, omission=OMITTED)
     return Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int, *, method: str = "subscribe") -> object:
-    """Ask for books."""
-    return {"method": method, "ch": CHANNEL, "params": {"symbols": names}, "id": number}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"method": verb, "ch": CHANNEL, "params": {"symbols": names}, "id": number}
 
 
-def parse_instruments(
-    body: bytes, *, rows_max: int = ROWS_MAX, exchange: str = "hitbtc"
-) -> Instruments:
-    """Read `/api/3/public/symbol`, an object whose members have the names of the symbols."""
-    symbols = decode(_listings, body, what="the symbols")
-    rows = [Raw(msgspec.json.encode(row)) for row in symbols.items()]
-    found = instruments_of(rows, Listing, partial(_listed, exchange), rows_max=rows_max)
-    if not found:  # an error is an object with members, too
-        raise ProtocolError(f"the symbols hold no spot pair: {short(list(symbols))}")
-    return found
-
-
-def _listed(exchange: str, row: Listing) -> Instrument | None:
-    facts = row.facts
-    if facts.type != SPOT:
-        return None
-    return instrument_of(
-        exchange,
-        row.native,
-        base=facts.base,
-        quote=facts.quote,
-        trading=facts.status == "working",
-        tick=facts.tick,
-        lot=facts.lot,
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "hitbtc",
+    native=NAME,
+    base="base_currency",
+    quote="quote_currency",
+    spot={"type": ("spot",)},
+    trading={"status": ("working",)},
+    tick="tick_size",
+    lot="quantity_increment",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, method="unsubscribe"),
-    track=Chain,
-    names_per_request=50,
+    data, control, *verbs(request), Chain, names_per_request=50, too_many=(TOO_MANY,)
 )
 
 EXCHANGE: Final = Exchange(
@@ -206,7 +151,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://api.hitbtc.com/api/3/ws/public",
     rest_url="https://api.hitbtc.com",
     instruments_path="/api/3/public/symbol",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
     limits=Limits(

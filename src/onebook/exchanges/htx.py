@@ -43,19 +43,13 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
-    NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Delta,
     Exchange,
     Fetch,
     FrameForm,
     Ignored,
-    Instruments,
     Output,
-    ProtocolError,
-    Send,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -66,28 +60,18 @@ from onebook.exchanges.engine import (
     SeededEngine,
     SeedRefused,
     SocketSeed,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    UNREADABLE,
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-    short,
-    step_of,
-)
+from onebook.exchanges.frames import ABSENT, EMPTY, UNREADABLE, Sequence64, decode, send, short
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
 LEVELS: Final = 150
 AMOUNTS_CUT: Final = LevelShape.rows(amount_decimals=8)
-ABSENT: Final = Raw(NO_LEVELS)
-EMPTY: Final = (NO_LEVELS, ABSENT)  # levels are bytes or Raw, as the core reads them
-TOO_MANY: Final = "429 too many request"
 NOT_SUBSCRIBED: Final = "unsub with not subbed topic"
-ONLINE: Final = "online"
 
 
 class Tick(Struct, gc=False):
@@ -135,29 +119,9 @@ class Control(Struct, rename="kebab"):
     err_msg: str = ""
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    native: str = field(name="sc")
-    base: str = field(name="bcdn")
-    quote: str = field(name="qcdn")
-    state: str
-    enabled: bool = field(name="te")
-    price_decimals: int | None = field(name="tpp", default=None)
-    amount_decimals: int | None = field(name="tap", default=None)
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    data: list[Raw]
-    status: str = "ok"
-
-
 _read = Reader(Update).read
 _whole = msgspec.json.Decoder(Whole).decode
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -185,7 +149,7 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not a delta."""
     message = decode(_control, frame, what="a frame")
     if message.ping is not None:
-        return Send(msgspec.json.encode({"pong": message.ping}), urgent=True)
+        return send({"pong": message.ping}, urgent=True)
     if message.status == "error":
         return _failed(message)
     if message.rep:
@@ -204,8 +168,6 @@ def control(frame: bytes) -> Event:
 
 def _failed(message: Control) -> Event:
     words = short(message.err_msg)
-    if TOO_MANY in words:
-        return SlowDown(words)
     if words == NOT_SUBSCRIBED:
         return Ignored(known=True)
     if isinstance(message.id, str) and not message.id.isdecimal():
@@ -213,14 +175,9 @@ def _failed(message: Control) -> Event:
     return Rejected(words, message.id)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for a topic."""
-    return {"sub": names[0], "id": str(number)}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for it no longer."""
-    return {"unsub": names[0], "id": str(number)}
+def subscription(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for a book, or for it no longer."""
+    return {verb: names[0], "id": str(number)}
 
 
 def request(names: Sequence[str], number: int) -> object:
@@ -230,40 +187,23 @@ def request(names: Sequence[str], number: int) -> object:
 
 def join(instrument: Instrument) -> Join:
     """Seed a book on the socket: the window is kept in step by what enters and leaves it."""
-    return Join(
-        Fetch(instrument, ""), exact=True, snapshot_shape=AMOUNTS_CUT, delta_shape=AMOUNTS_CUT
-    )
+    return Join(Fetch(instrument, ""), exact=True, shape=AMOUNTS_CUT)
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v2/settings/common/symbols`; contracts have a list and hosts of their own."""
-    listings = decode(_listings, body, what="the symbols")
-    if listings.status != "ok":
-        raise ProtocolError(f"the symbols are refused with status {short(listings.status)}")
-    return instruments_of(listings.data, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    return instrument_of(
-        "htx",
-        row.native,
-        base=row.base,
-        quote=row.quote,
-        trading=row.enabled and row.state == ONLINE,
-        tick=step_of(row.price_decimals),
-        lot=step_of(row.amount_decimals),
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "htx",
+    rows="data",
+    native="sc",
+    base="bcdn",
+    quote="qcdn",
+    answered={"status": ("ok", None)},
+    trading={"te": (True,), "state": ("online",)},
+    tick_decimals="tpp",
+    lot_decimals="tap",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=join,
-    names_per_request=1,
-    key=topic,
-    request=request,
+    data, control, *verbs(subscription, "sub", "unsub"), join, key=topic, request=request
 )
 
 EXCHANGE: Final = Exchange(
@@ -272,7 +212,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://api.huobi.pro/feed",
     rest_url="https://api.huobi.pro",
     instruments_path="/v2/settings/common/symbols",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=LEVELS,
     frames=FrameForm.COMPRESSED,

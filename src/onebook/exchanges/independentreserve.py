@@ -47,7 +47,15 @@ from onebook.exchanges.contract import (
     ProtocolError,
     Verify,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.frames import (
     Checksum,
     decode,
@@ -151,9 +159,9 @@ def control(frame: bytes) -> Event:
     return Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int, *, event: str = "Subscribe") -> object:
-    """Ask for books."""
-    return {"Event": event, "Data": names}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"Event": verb, "Data": names}
 
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
@@ -176,11 +184,10 @@ def _listed(row: Listing) -> Instrument | None:
 
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, event="Unsubscribe"),
-    track=partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
+    data,
+    control,
+    *verbs(request, "Subscribe", "Unsubscribe"),
+    partial(Unnumbered, shape=LEVELS),
     names_per_request=40,
 )
 

@@ -37,12 +37,10 @@ from msgspec import Raw, Struct, field
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape, Reader
 from onebook.exchanges.contract import (
     NOTHING,
-    ROWS_MAX,
     Alive,
     Exchange,
     Guard,
     Ignored,
-    Instruments,
     Output,
     ProtocolError,
     Trading,
@@ -55,20 +53,18 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
 from onebook.exchanges.frames import (
     Checksum,
     decode,
-    instrument_of,
-    instruments_of,
     items_reader,
     short,
-    step_of,
     symbol_of,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Unnumbered
-from onebook.model import Instrument
 
 CHANNEL: Final = "book"
 DEPTH: Final = 100
@@ -76,8 +72,6 @@ LEVELS: Final = LevelShape.objects(price="price", amount="qty")
 CHECKSUM: Final = ChecksumLayout(10, ChecksumOrder.ASKS_BIDS, ChecksumNumber.DIGITS)
 # Codes of the REST list that the v2 socket spells differently; all others are the same on both.
 SOCKET_CODES: Final = {"XBT": "BTC", "XDG": "DOGE"}
-TRADING: Final = ("online", "limit_only", "reduce_only")
-US_MARGIN_VENUE: Final = ":"  # a suffix such as :BTNL marks another venue's book
 
 
 class Item(Struct, gc=False):
@@ -111,25 +105,8 @@ class Control(Struct):
     data: Any = None
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    wsname: str
-    status: str
-    tick_size: str = ""
-    lot_decimals: int | None = None
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    error: list[str]
-    result: dict[str, Raw] = {}
-
-
 _read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def _follow(book: Unnumbered, kind: str, item: Item) -> tuple[Output, ...]:
@@ -140,6 +117,9 @@ def _follow(book: Unnumbered, kind: str, item: Item) -> tuple[Output, ...]:
     else:
         raise ProtocolError(f"book has no type {short(kind)!r}", book.instrument)
     return (*outputs, Verify(book.instrument, CHECKSUM, item.checksum)) if outputs else NOTHING
+
+
+data: Final = items_reader(_read, CHANNEL, _follow)
 
 
 def control(frame: bytes) -> Event:
@@ -171,51 +151,31 @@ def _status(data: Any) -> Event:
     return Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books."""
-    return {"method": "subscribe", "params": _params(names)}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    params = {"channel": CHANNEL, "symbol": names, "depth": DEPTH}
+    return {"method": verb, "params": params}
 
 
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"method": "unsubscribe", "params": _params(names)}
+def _socket_name(listed: str) -> str:
+    return "/".join(SOCKET_CODES.get(code, code) for code in listed.split("/"))
 
 
-def _params(names: Sequence[str]) -> object:
-    return {"channel": CHANNEL, "symbol": names, "depth": DEPTH}
-
-
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/0/public/AssetPairs`."""
-    listings = decode(_listings, body, what="the asset pairs")
-    if listings.error:
-        raise ProtocolError(f"the asset pairs are refused: {short(listings.error[0])}")
-    rows = listings.result.values()
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    base, _, quote = row.wsname.partition("/")
-    if US_MARGIN_VENUE in row.wsname:
-        return None
-    return instrument_of(
-        "kraken",
-        "/".join(SOCKET_CODES.get(code, code) for code in (base, quote)),
-        base=base,
-        quote=quote,
-        trading=row.status in TRADING,
-        tick=row.tick_size,
-        lot=step_of(row.lot_decimals),
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "kraken",
+    rows="result",
+    native="wsname",
+    separator="/",
+    spell=_socket_name,
+    answered={"error": ([],)},
+    not_spot_name=":",  # a suffix such as :BTNL marks another venue's book
+    trading={"status": ("online", "limit_only", "reduce_only")},
+    tick="tick_size",
+    lot_decimals="lot_decimals",
+)
 
 BOOKS: Final = BookChannel(
-    data=items_reader(_read, CHANNEL, _follow),
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
-    names_per_request=50,
+    data, control, *verbs(request), partial(Unnumbered, shape=LEVELS), names_per_request=50
 )
 
 EXCHANGE: Final = Exchange(
@@ -224,7 +184,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.kraken.com/v2",
     rest_url="https://api.kraken.com",
     instruments_path="/0/public/AssetPairs",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     truncate=True,

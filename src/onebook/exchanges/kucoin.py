@@ -47,6 +47,7 @@ from onebook.exchanges.engine import (
     Event,
     Rejected,
     Welcome,
+    verbs,
 )
 from onebook.exchanges.frames import Sequence64, decode, short, text_in
 from onebook.exchanges.kucoin_classic import CLASSIC, PING
@@ -130,11 +131,11 @@ def control(frame: bytes) -> Event:
     return Ignored(known="pong" in (message.type, message.op))
 
 
-def subscribe(names: Sequence[str], number: int, *, action: str = "SUBSCRIBE") -> object:
+def request(names: Sequence[str], number: int, verb: str) -> object:
     """Ask for a book; this channel takes one name in a request."""
     return {
         "id": str(number),
-        "action": action,
+        "action": verb,
         "channel": "obu",
         "tradeType": "SPOT",
         "symbol": names[0],
@@ -144,13 +145,7 @@ def subscribe(names: Sequence[str], number: int, *, action: str = "SUBSCRIBE") -
 
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, action="UNSUBSCRIBE"),
-    track=Chain,
-    names_per_request=1,
-    welcomes=True,
+    data, control, *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"), Chain, welcomes=True
 )
 
 EXCHANGE: Final[Exchange] = replace(

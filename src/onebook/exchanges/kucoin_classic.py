@@ -51,7 +51,6 @@ from msgspec import Meta, Raw, Struct, field
 from onebook.core import Reader
 from onebook.core.types import LevelShape
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Address,
     Closing,
     Connect,
@@ -59,7 +58,6 @@ from onebook.exchanges.contract import (
     Fetch,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
     SlowDown,
 )
@@ -71,16 +69,16 @@ from onebook.exchanges.engine import (
     Rejected,
     SeededEngine,
     Welcome,
+    verbs,
 )
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
     short,
     text_in,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Join
 from onebook.model import Instrument
@@ -165,28 +163,10 @@ class Granted(Struct):
     data: Grant
 
 
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list; rows of futures have no `enableTrading`."""
-
-    symbol: str
-    base_currency: str
-    quote_currency: str
-    enable_trading: bool
-    price_increment: str = ""
-    base_increment: str = ""
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    data: list[Raw]
-
-
 _read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
 _body = msgspec.json.Decoder(Body, strict=False).decode
 _granted = msgspec.json.Decoder(Granted).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
@@ -219,9 +199,9 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.type == "pong")
 
 
-def subscribe(names: Sequence[str], number: int, *, action: str = "subscribe") -> object:
-    """Ask for books."""
-    return {"id": str(number), "type": action, "topic": TOPIC + ",".join(names), "response": True}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"id": str(number), "type": verb, "topic": TOPIC + ",".join(names), "response": True}
 
 
 def seed(body: bytes) -> Depth:
@@ -244,33 +224,26 @@ def address(body: bytes, instruments: Sequence[Instrument]) -> Address:
     return Address(f"{server.endpoint}?token={quote(grant.token)}", Heartbeat(PING, every_s))
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v2/symbols`."""
-    rows = decode(_listings, body, what="the symbols").data
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    return instrument_of(
-        "kucoin",
-        row.symbol,
-        base=row.base_currency,
-        quote=row.quote_currency,
-        trading=row.enable_trading,
-        tick=row.price_increment,
-        lot=row.base_increment,
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "kucoin",
+    rows="data",
+    native="symbol",
+    base="baseCurrency",
+    quote="quoteCurrency",
+    trading={"enableTrading": (True,)},  # rows of futures have no such member
+    tick="priceIncrement",
+    lot="baseIncrement",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=partial(subscribe, action="unsubscribe"),
-    track=join,
+    data,
+    control,
+    *verbs(request),
+    join,
     names_per_request=100,
     seed=seed,
     welcomes=True,
+    too_many=(TOO_MUCH,),
 )
 
 CLASSIC: Final = Exchange(
@@ -279,7 +252,7 @@ CLASSIC: Final = Exchange(
     ws_url="wss://ws-api-spot.kucoin.com/",  # as a rule; the answer has the address
     rest_url="https://api.kucoin.com",
     instruments_path="/api/v2/symbols",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     connect=Connect("POST", "/api/v1/bullet-public", address),
     depth=0,

@@ -45,12 +45,10 @@ from msgspec import Raw, Struct, field
 from onebook.core.types import LevelShape
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    ROWS_MAX,
     Exchange,
     Fetch,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
 )
 from onebook.exchanges.engine import (
@@ -60,16 +58,15 @@ from onebook.exchanges.engine import (
     Event,
     Rejected,
     SeededEngine,
+    verbs,
 )
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
-    step_of,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.protobuf import BYTES, INT64, TEXT, reader
 from onebook.exchanges.sync import Join
@@ -79,8 +76,6 @@ CHANNEL: Final = "spot@public.aggre.depth.v3.api.pb@100ms@"
 REFUSED: Final = "Not Subscribed"
 LEVELS: Final = LevelShape.protobuf(price=1, amount=2, bids=2, asks=1)
 SEED_LEVELS: Final = 1_000
-ONLINE: Final = "1"  # 2 is paused, 3 offline
-CLOSED: Final = "4"  # neither side may trade
 
 
 class Answer(Struct):
@@ -100,30 +95,9 @@ class Depth(Struct):
     at: int = field(name="timestamp", default=UNTIMED)
 
 
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    symbol: str
-    status: str
-    base_asset: str
-    quote_asset: str
-    base_asset_precision: int
-    quote_asset_precision: int
-    is_spot_trading_allowed: bool
-    permissions: list[str]
-    trade_side_type: int | str = ""
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    symbols: list[Raw]
-
-
 _push = reader(channel=(1, TEXT), depths=(313, BYTES), sent_ms=(6, INT64))
 _versions = reader(first=(4, BYTES), final=(5, BYTES))
 _answer = msgspec.json.Decoder(Answer).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
@@ -156,14 +130,9 @@ def control(frame: bytes) -> Event:
     return Accepted(names) if names else Ignored(known=False)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for channels."""
-    return {"method": "SUBSCRIPTION", "params": names, "id": number}
-
-
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"method": "UNSUBSCRIPTION", "params": names, "id": number}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"method": verb, "params": names, "id": number}
 
 
 def channel_of(instrument: Instrument) -> str:
@@ -177,33 +146,24 @@ def join(instrument: Instrument) -> Join:
     return Join(Fetch(instrument, path), SEED_LEVELS, delta_shape=LEVELS)
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v3/exchangeInfo`; what is not spot, or not for the API, is left out."""
-    rows = decode(_listings, body, what="exchangeInfo").symbols
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if not row.is_spot_trading_allowed or "SPOT" not in row.permissions:
-        return None
-    return instrument_of(
-        "mexc",
-        row.symbol,
-        base=row.base_asset,
-        quote=row.quote_asset,
-        trading=row.status == ONLINE and str(row.trade_side_type) != CLOSED,
-        tick=step_of(row.quote_asset_precision),
-        lot=step_of(row.base_asset_precision),
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "mexc",
+    rows="symbols",
+    native="symbol",
+    base="baseAsset",
+    quote="quoteAsset",
+    spot={"isSpotTradingAllowed": (True,), "permissions": ("SPOT",)},
+    trading={"status": ("1",)},  # 2 is paused, 3 offline
+    halted={"tradeSideType": (4, "4")},  # neither side may trade
+    tick_decimals="quoteAssetPrecision",
+    lot_decimals="baseAssetPrecision",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=join,
-    names_per_request=1,
+    data,
+    control,
+    *verbs(request, "SUBSCRIPTION", "UNSUBSCRIPTION"),
+    join,
     key=channel_of,
     seed=msgspec.json.Decoder(Depth).decode,
 )
@@ -214,7 +174,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://wbs-api.mexc.com/ws",
     rest_url="https://api.mexc.com",
     instruments_path="/api/v3/exchangeInfo",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     limits=Limits(

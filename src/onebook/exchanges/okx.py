@@ -30,17 +30,12 @@ from msgspec import Raw, Struct
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, Reader
 from onebook.exchanges.contract import (
-    NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Closing,
     Exchange,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
-    ProtocolError,
-    SlowDown,
     Verify,
 )
 from onebook.exchanges.engine import (
@@ -50,26 +45,17 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
-from onebook.exchanges.frames import (
-    Checksum,
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-    short,
-)
+from onebook.exchanges.frames import EMPTY, Checksum, Sequence64, decode, short
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 CHANNEL: Final = "books"
 CHECKSUM: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 SERVICE_UPGRADE: Final = "64008"
 TOO_FREQUENT: Final = "60014"
-SPOT: Final = "SPOT"
-
-PONG: Final = b"pong"
 EVENTS: Final = ("subscribe", "unsubscribe", "notice", "channel-conn-count")
 
 
@@ -110,28 +96,8 @@ class Control(Struct):
     msg: str = ""
 
 
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    inst_id: str
-    state: str
-    inst_type: str = SPOT
-    base_ccy: str = ""
-    quote_ccy: str = ""
-    tick_sz: str = ""
-    lot_sz: str = ""
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    data: list[Raw]
-    code: str = "0"
-
-
 _read = Reader(Update | Whole).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(Listings).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
@@ -151,11 +117,7 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
 
 def _unchanged(book: Chain, item: Item) -> bool:
     """Return whether it is the heartbeat of this book: no data, and nothing lost before it."""
-    return item.seq_id == book.last and not (_has_levels(item.bids) or _has_levels(item.asks))
-
-
-def _has_levels(levels: Raw) -> bool:
-    return len(bytes(levels).strip()) > len(NO_LEVELS)
+    return item.seq_id == book.last and item.bids in EMPTY and item.asks in EMPTY
 
 
 def _followed(book: Chain, item: Item, *, whole: bool) -> tuple[Output, ...]:
@@ -170,18 +132,14 @@ def _followed(book: Chain, item: Item, *, whole: bool) -> tuple[Output, ...]:
 
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
-    if frame == PONG:
-        return Ignored(known=True)
     message = decode(_control, frame, what="a frame")
     arg = message.arg if isinstance(message.arg, dict) else {}
     name = str(arg.get("instId")) if arg.get("channel") == CHANNEL else None
     match message.event:
         case "subscribe" if name is not None:
             return Accepted([name])
-        case "error" if message.code == TOO_FREQUENT:
-            return SlowDown(short(message.msg))
         case "error":
-            return Rejected(message.msg)
+            return Rejected(message.msg, code=message.code)
         case "notice" if message.code == SERVICE_UPGRADE:
             return Closing(short(message.msg))
         case "" if name is not None:
@@ -189,49 +147,28 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.event in EVENTS)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books."""
-    return {"op": "subscribe", "args": [{"channel": CHANNEL, "instId": name} for name in names]}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    args = [{"channel": CHANNEL, "instId": name} for name in names]
+    return {"op": verb, "args": args}
 
 
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"op": "unsubscribe", "args": [{"channel": CHANNEL, "instId": name} for name in names]}
+INSTRUMENTS: Final = ListReader(
+    "okx",
+    rows="data",
+    native="instId",  # rows before their opening may have empty currencies
+    separator="-",
+    answered={"code": ("0", None)},
+    spot={"instType": ("SPOT", None)},
+    trading={"state": ("live",)},
+    tick="tickSz",
+    lot="lotSz",
+)
 
 
-def parse_instruments(
-    body: bytes, *, rows_max: int = ROWS_MAX, exchange: str = "okx"
-) -> Instruments:
-    """Read `/api/v5/public/instruments` of an exchange."""
-    listings = decode(_listings, body, what="the instruments")
-    if listings.code != "0":
-        raise ProtocolError(f"the instruments are refused with code {short(listings.code)}")
-    return instruments_of(listings.data, Listing, partial(_listed, exchange), rows_max=rows_max)
-
-
-def _listed(exchange: str, row: Listing) -> Instrument | None:
-    """Rows before their opening may have empty currencies, so the id is what counts."""
-    if row.inst_type != SPOT:
-        return None
-    base, _, quote = row.inst_id.partition("-")
-    return instrument_of(
-        exchange,
-        row.inst_id,
-        base=base,
-        quote=quote,
-        trading=row.state == "live",
-        tick=row.tick_sz,
-        lot=row.lot_sz,
-    )
-
-
+# about 5 KB of the 64 KB that arguments may have
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Chain,
-    names_per_request=100,  # about 5 KB of the 64 KB that arguments may have
+    data, control, *verbs(request), Chain, names_per_request=100, too_many=(TOO_FREQUENT,)
 )
 
 EXCHANGE: Final = Exchange(
@@ -240,7 +177,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.okx.com:8443/ws/v5/public",
     rest_url="https://www.okx.com",
     instruments_path="/api/v5/public/instruments?instType=SPOT",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=400,
     limits=Limits(

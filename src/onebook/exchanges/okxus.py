@@ -9,7 +9,6 @@ Unconfirmed: whether a pair that both list has one book or two (one would be cou
 merged view of okx and okxus); whether its checksum is 0 too (one that is not 0 is checked).
 """
 
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -23,6 +22,6 @@ EXCHANGE: Final[Exchange] = replace(
     display="OKX US",
     ws_url="wss://wsus.okx.com:8443/ws/v5/public",
     rest_url="https://us.okx.com",
-    parse_instruments=partial(okx.parse_instruments, exchange="okxus"),
+    parse_instruments=okx.INSTRUMENTS.of("okxus"),
     former_names=(),
 )

@@ -27,11 +27,9 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
     ProtocolError,
 )
@@ -42,26 +40,23 @@ from onebook.exchanges.engine import (
     Engine,
     Event,
     Rejected,
+    verbs,
 )
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
     items_reader,
     short,
-    step_of,
     symbol_of,
     texts_of,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 CHANNEL: Final = "book_lv2"
 EVENTS: Final = ("subscribe", "unsubscribe", "pong")
-PERPETUAL: Final = "_PERP"
 
 
 class Item(Struct, gc=False, rename="camel"):
@@ -93,26 +88,8 @@ class Control(Struct):
     data: Any = None
 
 
-class Scales(Struct, frozen=True, rename="camel"):
-    """How many decimals prices and amounts have."""
-
-    price_scale: int | None = None
-    quantity_scale: int | None = None
-
-
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    symbol: str
-    base_currency_name: str
-    quote_currency_name: str
-    state: str
-    symbol_trade_limit: Scales = Scales()
-
-
 _read = Reader(Data).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def _follow(book: Chain, kind: str, item: Item) -> tuple[Output, ...]:
@@ -121,6 +98,9 @@ def _follow(book: Chain, kind: str, item: Item) -> tuple[Output, ...]:
     if kind == "snapshot":
         return book.snapshot(item.bids, item.asks, item.id, item.ts)
     raise ProtocolError(f"{CHANNEL} has no action {short(kind)!r}", book.instrument)
+
+
+data: Final = items_reader(_read, CHANNEL, _follow)
 
 
 def control(frame: bytes) -> Event:
@@ -135,44 +115,23 @@ def control(frame: bytes) -> Event:
     return Ignored(known=message.event in EVENTS)
 
 
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for books."""
-    return {"event": "subscribe", "channel": [CHANNEL], "symbols": names}
+def request(names: Sequence[str], number: int, verb: str) -> object:
+    """Ask for books, or for them no longer."""
+    return {"event": verb, "channel": [CHANNEL], "symbols": names}
 
 
-def unsubscribe(names: Sequence[str], number: int) -> object:
-    """Ask for them no longer."""
-    return {"event": "unsubscribe", "channel": [CHANNEL], "symbols": names}
-
-
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/markets`."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.symbol.endswith(PERPETUAL):
-        return None
-    return instrument_of(
-        "poloniex",
-        row.symbol,
-        base=row.base_currency_name,
-        quote=row.quote_currency_name,
-        trading=row.state == "NORMAL",
-        tick=step_of(row.symbol_trade_limit.price_scale),
-        lot=step_of(row.symbol_trade_limit.quantity_scale),
-    )
-
-
-BOOKS: Final = BookChannel(
-    data=items_reader(_read, CHANNEL, _follow),
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Chain,
-    names_per_request=50,
+INSTRUMENTS: Final = ListReader(
+    "poloniex",
+    native="symbol",
+    base="baseCurrencyName",
+    quote="quoteCurrencyName",
+    not_spot_name="_PERP",
+    trading={"state": ("NORMAL",)},
+    tick_decimals="symbolTradeLimit.priceScale",
+    lot_decimals="symbolTradeLimit.quantityScale",
 )
+
+BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, names_per_request=50)
 
 EXCHANGE: Final = Exchange(
     name="poloniex",
@@ -180,7 +139,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://ws.poloniex.com/ws/public",
     rest_url="https://api.poloniex.com",
     instruments_path="/markets",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=20,
     limits=Limits(

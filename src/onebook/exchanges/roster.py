@@ -11,12 +11,13 @@ from onebook.model import Instrument
 
 REQUESTS_MAX: Final = 1_000  # unanswered requests that one connection remembers
 
-# What exchanges say of requests that come too fast: Kraken, OKX 60014, Bybit 10006, others.
+# What exchanges say of requests that come too fast, with "_" for " " too: Kraken, OKX 60014, Bybit
+# 10006, HTX ("429 too many request"), Crypto.com and Upbit (TOO_MANY_REQUESTS), others.
 RATE_LIMITS: Final = (
     "exceeded msg rate",
     "too frequent",
     "rate limit",
-    "too many requests",
+    "too many request",
     "too many visits",
 )
 
@@ -140,7 +141,7 @@ class Roster(Generic[T]):
 
 def is_rate_limit(words: str) -> bool:
     """Return whether an exchange's sentence asks for fewer requests."""
-    lower = words.lower()
+    lower = words.lower().replace("_", " ")
     return any(each in lower for each in RATE_LIMITS)
 
 

@@ -1,33 +1,28 @@
 """The ways a book is kept in step with its exchange: objects that a connector has.
 
 `Chain`: a snapshot on the socket, then deltas that each name the state they follow. `Unnumbered`:
-the same without numbers. `Whole`: each frame has the whole book. `Join`: a snapshot by REST, joined
-with the deltas that were held back meanwhile. None of them holds levels; they decide which `Output`
-a message becomes. `Trackers` are those of one connection, and follow its numbers where an exchange
-counts all frames of it.
+the same without numbers. `Whole`: each frame has the whole book. `Join` (its module is `join`): a
+snapshot that is asked for, joined with the deltas that were held back meanwhile. None of them holds
+levels; they decide which `Output` a message becomes. `Trackers` are those of one connection, and
+follow its numbers where an exchange counts all frames of it.
 """
 
-from collections import deque
-from typing import Final, NamedTuple, Protocol, TypeVar
-
-from msgspec.structs import replace
+from typing import Protocol, TypeVar
 
 from onebook.core.types import PAIRS, LevelShape
 from onebook.exchanges.contract import (
     NOTHING,
     Acknowledged,
     Delta,
-    Fetch,
     Gap,
     Output,
     Snapshot,
-    Standing,
 )
+from onebook.exchanges.join import Join
 from onebook.exchanges.moments import UNTIMED, Moment
 from onebook.model import Instrument
 
-HELD_MAX: Final = 1_000  # deltas that wait for a REST body; the oldest go first
-FETCHES_MAX: Final = 5  # bodies in a row that may be too old before the book is given up
+__all__ = ["Chain", "Join", "Tracker", "Trackers", "Unnumbered", "Whole"]
 
 
 class Tracker(Protocol):
@@ -86,13 +81,14 @@ class Chain:
         self,
         instrument: Instrument,
         *,
-        snapshot_shape: LevelShape = PAIRS,
-        delta_shape: LevelShape = PAIRS,
+        shape: LevelShape = PAIRS,
+        snapshot_shape: LevelShape | None = None,
+        delta_shape: LevelShape | None = None,
     ) -> None:
         self.instrument = instrument
         self.last: int | None = None  # the state the book is at; None until a snapshot
-        self.snapshot_shape = snapshot_shape
-        self.delta_shape = delta_shape
+        self.snapshot_shape = snapshot_shape or shape
+        self.delta_shape = delta_shape or shape
 
     @property
     def live(self) -> bool:
@@ -133,13 +129,14 @@ class Unnumbered:
         self,
         instrument: Instrument,
         *,
-        snapshot_shape: LevelShape = PAIRS,
-        delta_shape: LevelShape = PAIRS,
+        shape: LevelShape = PAIRS,
+        snapshot_shape: LevelShape | None = None,
+        delta_shape: LevelShape | None = None,
     ) -> None:
         self.instrument = instrument
         self.live = False
-        self.snapshot_shape = snapshot_shape
-        self.delta_shape = delta_shape
+        self.snapshot_shape = snapshot_shape or shape
+        self.delta_shape = delta_shape or shape
 
     def restart(self) -> None:
         """Wait for the next snapshot."""
@@ -190,223 +187,3 @@ class Whole:
             return (snapshot,)
         self._acknowledges = False
         return (Acknowledged(self.instrument), snapshot)
-
-
-class Held(NamedTuple):
-    """A delta that waits for the REST body: it leads from state `first - 1` to `final`."""
-
-    first: int
-    final: int
-    bids: bytes
-    asks: bytes
-    at: Moment
-
-
-class Join:
-    """Joins a REST snapshot with the deltas around it, by the rule Binance documents.
-
-    Deltas are held while a body is on its way. Those that the body already contains are dropped,
-    the first of the rest must contain the state after the body's, and every later one must start
-    where the last ended. A body older than what is held is fetched again, `FETCHES_MAX` times.
-
-    A book that is live can be seeded again: deltas are applied and held from the request on, and
-    the body replaces the book together with those that come after it.
-
-    Args:
-        fetch: The request for a body.
-        levels_asked: The limit of that request.
-        exact: The first delta after the body must start at the body's own state. For deltas that
-            are differences of two windows: one that starts before the body says nothing of a level
-            that came and went meanwhile.
-        restarts: The exchange may start its numbers again, lower, on an open socket: a delta that
-            lies before the last one is a gap, and no body is too old after it.
-    """
-
-    __slots__ = (
-        "_copying",
-        "_exact",
-        "_fetch",
-        "_fetches",
-        "_floor",
-        "_heard",
-        "_held",
-        "_levels_asked",
-        "_proven",
-        "_restarts",
-        "_seed",
-        "delta_shape",
-        "instrument",
-        "last",
-        "snapshot_shape",
-    )
-
-    def __init__(
-        self,
-        fetch: Fetch,
-        levels_asked: int = 0,
-        *,
-        snapshot_shape: LevelShape = PAIRS,
-        delta_shape: LevelShape = PAIRS,
-        exact: bool = False,
-        restarts: bool = False,
-    ) -> None:
-        self.instrument = fetch.instrument
-        self.snapshot_shape = snapshot_shape
-        self.delta_shape = delta_shape
-        self.last: int | None = None  # the state the book is at; None while a body is awaited
-        self._seed = -1  # the state of the body it started from
-        self._floor = -1  # the newest state the stream has told of: a body before it is too old
-        self._fetch = fetch
-        self._levels_asked = levels_asked
-        self._exact = exact
-        self._restarts = restarts
-        self._fetches = 0
-        self._copying = False  # live, and a body was asked for
-        self._heard = -1  # the newest state the stream told of before the last body
-        self._proven = False  # the stream has delivered since it was subscribed
-        self._held: deque[Held] = deque(maxlen=HELD_MAX)
-
-    @property
-    def live(self) -> bool:
-        """Whether deltas are followed."""
-        return self.last is not None
-
-    def restart(self) -> tuple[Output, ...]:
-        """Ask for a body; what is held stays held."""
-        if self.last is not None:
-            self._lose(self.last)
-        self._copying = False
-        self._fetches = 1
-        return (self._fetch,)
-
-    def reseed(self) -> tuple[Output, ...]:
-        """Ask for another body without leaving the state the book is at."""
-        if self.last is None:
-            return NOTHING
-        self._held.clear()
-        self._copying = True
-        self._fetches = 1
-        return (replace(self._fetch, spare=True),)
-
-    def abandon(self) -> None:
-        """Expect no body for a live book any more."""
-        if self._copying:
-            self._copying = False
-            self._held.clear()
-
-    def distrust(self) -> None:
-        """Wait for a new subscription: the stream has to prove itself again."""
-        self._proven = False
-        self._heard = -1
-
-    @property
-    def standing(self) -> Standing:
-        """How far the stream has delivered, compared with the last body."""
-        if self.last is None or self.last != self._seed:
-            return Standing.CURRENT
-        if self._heard < self.last:
-            return Standing.BEHIND
-        return Standing.CURRENT if self._proven else Standing.UNPROVEN
-
-    def delta(
-        self, first: int, final: int, bids: bytes, asks: bytes, at: Moment = UNTIMED
-    ) -> tuple[Output, ...]:
-        """Follow a delta from state `first - 1` to state `final`."""
-        if first - 1 == self.last:
-            self.last = final
-            if self._copying:
-                self._hold(Held(first, final, bids, asks, at))
-            return (Delta(self.instrument, bids, asks, self.delta_shape, at),)
-        return self._unchained(Held(first, final, bids, asks, at))
-
-    def _unchained(self, delta: Held) -> tuple[Output, ...]:
-        last = self.last
-        self._proven = True
-        if last is None:
-            self._hold(delta)
-            return NOTHING
-        if self._restarts and delta.final < last != self._seed:
-            return self._restarted(delta, last)
-        if delta.final <= last:  # told before
-            self._heard = max(self._heard, delta.final)
-            return NOTHING
-        # Only the first may overlap the body.
-        if last == self._seed and delta.first <= last and not self._exact:
-            self.last = delta.final
-            if self._copying:
-                self._hold(delta)
-            return (Delta(self.instrument, delta.bids, delta.asks, self.delta_shape, delta.at),)
-        self._lose(last)
-        self._held.clear()
-        self._hold(delta)
-        return (Gap(self.instrument, f"the book is at {last}, the delta starts at {delta.first}"),)
-
-    def _restarted(self, delta: Held, last: int) -> tuple[Output, ...]:
-        """Forget all numbers: those that follow cannot be compared with them."""
-        self._lose(last)
-        self._floor = self._heard = -1
-        self._held.clear()
-        self._hold(delta)
-        return (Gap(self.instrument, f"the numbers fell from {last} to {delta.final}"),)
-
-    def _lose(self, last: int) -> None:
-        """Leave the state the book is at; no body before what the stream has told will do."""
-        if last != self._seed:
-            self._heard = max(self._heard, last)
-        self._floor, self.last = last, None
-        self._copying = False
-
-    def _hold(self, delta: Held) -> None:
-        """Keep one unbroken run: what lies before a hole can never be applied again."""
-        if self._held:
-            newest = self._held[-1].final
-            if delta.final <= newest:
-                return
-            if delta.first != newest + 1:
-                self._held.clear()
-        self._held.append(delta)
-
-    def seeded(
-        self, bids: bytes, asks: bytes, sequence: int, at: Moment = UNTIMED
-    ) -> tuple[Output, ...]:
-        """Start at the body of a `Fetch`, then follow what was held."""
-        last = self.last
-        if last is not None and not self._copying:  # an answer to an earlier question
-            return NOTHING
-        rest = [delta for delta in self._held if delta.final > sequence]
-        oldest = rest[0].first if rest else (self._floor if last is None else last) + 1
-        if oldest > sequence + 1 or (self._exact and rest and oldest <= sequence):
-            return self._again()
-        self._listen(last)
-        self._held.clear()
-        self._copying = False
-        self._seed = sequence
-        self.last = rest[-1].final if rest else sequence
-        if self._heard < 0:  # nothing to compare with: the stream owes what comes from here on
-            self._heard = sequence
-        shape = self.delta_shape
-        snapshot = Snapshot(
-            self.instrument, bids, asks, self.snapshot_shape, self._levels_asked, at
-        )
-        deltas = (Delta(self.instrument, one.bids, one.asks, shape, one.at) for one in rest)
-        return (snapshot, *deltas)
-
-    def _listen(self, last: int | None) -> None:
-        """Note how far the stream has told, before the body's state replaces it."""
-        told = self._held[-1].final if self._held else -1
-        if last is not None and last != self._seed:
-            told = max(told, last)
-        if told >= 0:
-            self._heard = max(self._heard, told)
-            self._proven = True
-
-    def _again(self) -> tuple[Output, ...]:
-        live = self.last is not None
-        if self._fetches < FETCHES_MAX:
-            self._fetches += 1
-            return (replace(self._fetch, spare=True) if live else self._fetch,)
-        self._fetches = 0
-        if live:
-            self.abandon()
-            return NOTHING
-        return (Gap(self.instrument, f"{FETCHES_MAX} snapshots were older than the deltas"),)

@@ -28,22 +28,20 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Guard,
     Ignored,
-    Instruments,
     Output,
 )
 from onebook.exchanges.engine import BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
+from onebook.exchanges.frames import decode, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Whole
-from onebook.model import Instrument
 
 CHANNEL: Final = "orderbook"
 UNITS: Final = LevelShape.objects(
@@ -55,74 +53,57 @@ TOPICS: Final = 50  # ours: each is up to ten frames of 2 KB a second; 855 were 
 class Book(Struct, gc=False, tag_field="ty", tag=CHANNEL):
     """The frame of a whole book."""
 
-    cd: str
-    tms: int
-    obu: Raw
+    code: str = field(name="cd")
+    at: int = field(name="tms")
+    units: Raw = field(name="obu")
 
 
 class Control(Struct):
     """Every frame that is not of a book."""
 
-    ty: str = ""
-    cd: str = ""
+    type: str = field(name="ty", default="")
+    code: str = field(name="cd", default="")
     status: str = ""
     error: Any = None
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
+def channel(
+    form: str, book_type: type[Struct], control_type: type[Struct], units: LevelShape
+) -> BookChannel:
+    """Make the channel of one format of frames: its types have the attributes of those above."""
+    read: Any = Reader(book_type).read
+    read_control: Any = msgspec.json.Decoder(control_type).decode
 
-    market: str
+    def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+        message = read(frame)
+        book = books.get(message.code)
+        return None if book is None else book.snapshot(message.units, message.units, message.at)
 
+    def control(frame: bytes) -> Event:
+        message = decode(read_control, frame, what="a frame")
+        if message.error is not None:
+            name, words = (text_in(message.error, member) for member in ("name", "message"))
+            return Rejected(f"{name.replace('_', ' ')}: {words}")
+        if message.type == CHANNEL:
+            return BookFrame(message.code)
+        return Ignored(known=bool(message.status))
 
-_read = Reader(Book).read
-_control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
+    def subscribe(names: Sequence[str], number: int) -> object:
+        books = {"type": CHANNEL, "codes": names}
+        return [{"ticket": f"onebook-{number}"}, books, {"format": form}]
 
-
-def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
-    """Read a whole book."""
-    message: Book = _read(frame)
-    book = books.get(message.cd)
-    return None if book is None else book.snapshot(message.obu, message.obu, message.tms)
-
-
-def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book."""
-    message = decode(_control, frame, what="a frame")
-    if message.error is not None:
-        name, words = (text_in(message.error, member) for member in ("name", "message"))
-        return Rejected(f"{name.replace('_', ' ')}: {words}")
-    if message.ty == CHANNEL:
-        return BookFrame(message.cd)
-    return Ignored(known=bool(message.status))
-
-
-def subscribe(names: Sequence[str], number: int) -> object:
-    """Ask for these books and no others."""
-    books = {"type": CHANNEL, "codes": names}
-    return [{"ticket": f"onebook-{number}"}, books, {"format": "SIMPLE"}]
+    track = partial(Whole, shape=units, unanswered=True)
+    return BookChannel(data, control, subscribe, None, track, TOPICS)
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v1/market/all`: spot alone, without steps and without a state."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    quote, _, base = row.market.partition("-")
-    return instrument_of("upbit", row.market, base=base, quote=quote, trading=True)
-
-
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=None,
-    track=partial(Whole, shape=UNITS, unanswered=True),
-    names_per_request=TOPICS,
+INSTRUMENTS: Final = ListReader(
+    "upbit",  # spot alone, without steps and without a state
+    native="market",
+    separator="-",
+    quote_first=True,
 )
+
+BOOKS: Final = channel("SIMPLE", Book, Control, UNITS)
 
 EXCHANGE: Final = Exchange(
     name="upbit",
@@ -130,7 +111,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://api.upbit.com/websocket/v1",
     rest_url="https://api.upbit.com",
     instruments_path="/v1/market/all",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=30,
     guard=Guard.WHOLE,

@@ -38,15 +38,11 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from onebook.exchanges.contract import (
-    NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Exchange,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
-    SlowDown,
 )
 from onebook.exchanges.engine import (
     Accepted,
@@ -56,25 +52,15 @@ from onebook.exchanges.engine import (
     Event,
     Rejected,
 )
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    instrument_of,
-    instruments_of,
-    short,
-    step_of,
-    text_in,
-)
+from onebook.exchanges.frames import ABSENT, Problem, Sequence64, decode, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
-from onebook.model import Instrument
 
 LEVELS: Final = 100
 UPDATE: Final = "depth_update"
 NO_GROUPING: Final = "0"
 TOO_MANY: Final = 7
-SPOT: Final = "spot"
-ABSENT: Final = Raw(NO_LEVELS)
 MICROSECONDS: Final = 1_000_000  # of a second
 
 Seconds = Annotated[float, Meta(ge=0, lt=1e10)]
@@ -111,24 +97,11 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Any = None
-
-
-class Listing(Struct):
-    """A row of the market list."""
-
-    name: str
-    stock: str
-    money: str
-    type: str
-    trading: bool = field(name="tradesEnabled")
-    price_decimals: str = field(name="moneyPrec", default="")
-    amount_decimals: str = field(name="stockPrec", default="")
+    error: Problem | None = None
 
 
 _read = msgspec.json.Decoder(Update).decode  # arrays of several types the compiled reader has not
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
@@ -158,11 +131,8 @@ def control(frame: bytes) -> Event:
             case [_, _, str(market)]:
                 return BookFrame(market)
         return BookFrame("")
-    if isinstance(message.error, dict):
-        words = short(text_in(message.error, "message"))
-        if message.error.get("code") == TOO_MANY:
-            return SlowDown(words)
-        return Rejected(words, message.id)
+    if message.error is not None:
+        return Rejected(message.error.message, message.id, code=message.error.code)
     if text_in(message.result, "status") == "success":
         return Accepted(number=message.id)
     return Ignored(known=message.result == "pong")
@@ -179,38 +149,18 @@ def unsubscribe(names: Sequence[str], number: int) -> object:
     return {"id": number, "method": "depth_unsubscribe", "params": [names[0]]}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/api/v4/public/markets`."""
-    rows = decode(_listings, body, what="the markets")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.type != SPOT:
-        return None
-    return instrument_of(
-        "whitebit",
-        row.name,
-        base=row.stock,
-        quote=row.money,
-        trading=row.trading,
-        tick=_step(row.price_decimals),
-        lot=_step(row.amount_decimals),
-    )
-
-
-def _step(decimals: str) -> str:
-    return step_of(int(decimals)) if decimals.isdecimal() and len(decimals) < 3 else ""
-
-
-BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=subscribe,
-    unsubscribe=unsubscribe,
-    track=Chain,
-    names_per_request=1,
+INSTRUMENTS: Final = ListReader(
+    "whitebit",
+    native="name",
+    base="stock",
+    quote="money",
+    spot={"type": ("spot",)},
+    trading={"tradesEnabled": (True,)},
+    tick_decimals="moneyPrec",
+    lot_decimals="stockPrec",
 )
+
+BOOKS: Final = BookChannel(data, control, subscribe, unsubscribe, Chain, too_many=(TOO_MANY,))
 
 EXCHANGE: Final = Exchange(
     name="whitebit",
@@ -218,7 +168,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://wss.whitebit.com/ws",
     rest_url="https://whitebit.com",
     instruments_path="/api/v4/public/markets",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=LEVELS,
     truncate=True,

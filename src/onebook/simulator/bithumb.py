@@ -1,40 +1,19 @@
-"""Bithumb's side of its protocol (API 2): `orderbook`, 15 levels whole in every frame, binary.
+"""Bithumb's side of its protocol (API 2): that of Upbit, with 15 levels and long names.
 
-A request is a list: its ticket, what is wanted, and the format. It replaces the one before and is
-answered by a snapshot of each book alone; a bad one by an error, and then the connection ends.
-Sizes are cut to four decimals, times are in microseconds. https://apidocs.bithumb.com
+Sizes are cut to four decimals, times are in microseconds, numbers are plain, and a request need not
+name its format. https://apidocs.bithumb.com
 """
 
-import json
-from collections.abc import Mapping
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Final
 
-from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
-    Dialect,
-    Dropped,
-    Key,
-    Now,
-    Rules,
-    Session,
-    TextChanges,
-    answered,
-    dumped,
-    loaded,
-)
+from onebook.simulator.board import Channel, Dialect, Now, Rules, TextChanges, loaded
 from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.upbit import ABSENT, Upbit
 from onebook.simulator.windows import Most
 
-DEPTH: Final = 15
-NORMAL: Final = 1000
-LEAVING: Final = "leaving"
-ABSENT: Final = ("0", "0")
 
-
-class Bithumb:
+class Bithumb(Upbit):
     """The protocol of ws-api.bithumb.com and api.bithumb.com.
 
     The real one has markets in KRW and BTC; those in USDT are for the common simulated market.
@@ -48,6 +27,8 @@ class Bithumb:
         Listing("DOGE/USDT", "USDT-DOGE", 5, 4),
         Listing("ETH/BTC", "BTC-ETH", 8, 4),
     )
+    depth = 15
+    formats = ("DEFAULT", None)
     rules = Rules(
         messages=(Most(5), Most(100, 60.0)),
         connects=(Most(10, per_address=True),),
@@ -55,95 +36,21 @@ class Bithumb:
         heartbeat_s=1.0,
     )
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
-
-    def opened(self, session: Session, now: Now) -> list[str]:
-        """Bithumb says nothing first."""
-        session.binary = True
-        return []
-
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
-        """PING, or a request that replaces the one before."""
-        if frame == "PING":
-            return ['{"status":"UP"}']
-        parts = _parts(frame)
-        wanted = next((part for part in parts if "type" in part), {})
-        codes = wanted.get("codes")
-        refusal = self._refusal(session, parts, wanted, now)
-        if refusal:
-            session.marks.add(LEAVING)
-            return [dumped({"error": {"name": refusal, "message": "The request is refused."}})]
-        session.topics.clear()
-        known = [code for code in codes or () if self._board.lists(code)]
-        windows = [self._board.subscribe(session, code, Key(code, DEPTH)) for code in known]
-        return [
-            _frame(window, window.snapshot(), "SNAPSHOT", now)
-            for window in windows
-            if window is not None
-        ]
-
-    def _refusal(
-        self, session: Session, parts: list[dict[str, Any]], wanted: dict[str, Any], now: Now
-    ) -> str | None:
-        if not parts:
-            return "WRONG_FORMAT"
-        if "ticket" not in parts[0]:
-            return "NO_TICKET"
-        if not wanted:
-            return "NO_TYPE"
-        if not wanted.get("codes"):
-            return "NO_CODES"
-        formats = [part["format"] for part in parts if "format" in part]
-        if wanted["type"] != "orderbook" or formats not in ([], ["DEFAULT"]):
-            return "INVALID_PARAM"  # what else it has is not simulated
-        return "TOO_MANY_REQUESTS" if self._board.limits(session, now) else None
-
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
-        """The whole book after a change."""
-        return _frame(channel, channel.whole(changes), "REALTIME", now)
-
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
-        """None; but who got an error has to leave."""
-        if LEAVING in session.marks:
-            raise Dropped("A request was refused.", NORMAL)
-        return []
-
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
-        """The markets."""
-        if path != "/v1/market/all":
-            return None
-        return answered(
-            [
-                {"market": listing.native, "korean_name": listing.base, "english_name": "Coin"}
-                for listing in self._board.listings.values()
-            ]
+    @staticmethod
+    def _frame(channel: Channel, book: TextChanges, kind: str, now: Now) -> str:
+        units = ",".join(
+            f'{{"ask_price":{ask},"bid_price":{bid},"ask_size":{asked},"bid_size":{size}}}'
+            for (bid, size), (ask, asked) in zip_longest(book.bids, book.asks, fillvalue=ABSENT)
         )
+        about = f'"code":"{channel.listing.native}","total_ask_size":1.5,"total_bid_size":2.5'
+        rest = f'"timestamp":{now.ms * 1_000},"stream_type":"{kind}"'
+        return f'{{"type":"orderbook",{about},"level":1,"orderbook_units":[{units}],{rest}}}'
 
     @staticmethod
     def native_of(frame: str) -> str | None:
         """The code of an `orderbook` frame."""
         message = loaded(frame) or {}
         return message.get("code") if message.get("type") == "orderbook" else None
-
-
-def _parts(frame: str) -> list[dict[str, Any]]:
-    try:
-        parts = json.loads(frame)
-    except ValueError:
-        return []
-    sound = isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
-    return parts if sound else []
-
-
-def _frame(channel: Channel, book: TextChanges, kind: str, now: Now) -> str:
-    units = ",".join(
-        f'{{"ask_price":{ask},"bid_price":{bid},"ask_size":{asked},"bid_size":{size}}}'
-        for (bid, size), (ask, asked) in zip_longest(book.bids, book.asks, fillvalue=ABSENT)
-    )
-    about = f'"code":"{channel.listing.native}","total_ask_size":1.5,"total_bid_size":2.5'
-    rest = f'"timestamp":{now.ms * 1_000},"stream_type":"{kind}"'
-    return f'{{"type":"orderbook",{about},"level":1,"orderbook_units":[{units}],{rest}}}'
 
 
 DIALECT: Final[type[Dialect]] = Bithumb

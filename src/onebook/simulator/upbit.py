@@ -29,7 +29,6 @@ from onebook.simulator.board import (
 from onebook.simulator.listings import Listing, Profile
 from onebook.simulator.windows import Most
 
-DEPTH: Final = 30
 NORMAL: Final = 1000
 LEAVING: Final = "leaving"
 ABSENT: Final = ("0", "0")
@@ -48,6 +47,8 @@ class Upbit:
         Listing("DOGE/USDT", "USDT-DOGE", 5, 8),
         Listing("ETH/BTC", "BTC-ETH", 8, 8),
     )
+    depth = 30
+    formats: tuple[str | None, ...] = ("SIMPLE",)  # None where a request need not name one
     rules = Rules(
         messages=(Most(5), Most(100, 60.0)),
         connects=(Most(5, per_address=True),),
@@ -76,9 +77,9 @@ class Upbit:
             return [dumped({"error": {"name": refusal, "message": "The request is refused."}})]
         session.topics.clear()
         known = [code for code in codes or () if self._board.lists(code)]
-        windows = [self._board.subscribe(session, code, Key(code, DEPTH)) for code in known]
+        windows = [self._board.subscribe(session, code, Key(code, self.depth)) for code in known]
         return [
-            _frame(window, window.snapshot(), "SNAPSHOT", now)
+            self._frame(window, window.snapshot(), "SNAPSHOT", now)
             for window in windows
             if window is not None
         ]
@@ -94,13 +95,14 @@ class Upbit:
             return "NO_TYPE"
         if not wanted.get("codes"):
             return "NO_CODES"
-        if wanted["type"] != "orderbook" or {"format": "SIMPLE"} not in parts:
+        form = next((part["format"] for part in parts if "format" in part), None)
+        if wanted["type"] != "orderbook" or form not in self.formats:
             return "INVALID_PARAM"  # what else it has is not simulated
         return "TOO_MANY_REQUESTS" if self._board.limits(session, now) else None
 
     def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
         """The whole book after a change."""
-        return _frame(channel, channel.whole(changes), "REALTIME", now)
+        return self._frame(channel, channel.whole(changes), "REALTIME", now)
 
     def heartbeat(self, session: Session, now: Now) -> list[str]:
         """None; but who got an error has to leave."""
@@ -120,6 +122,15 @@ class Upbit:
         )
 
     @staticmethod
+    def _frame(channel: Channel, book: TextChanges, kind: str, now: Now) -> str:
+        units = ",".join(
+            f'{{"ap":{_double(ask)},"bp":{_double(bid)},"as":{_double(asked)},"bs":{_double(size)}}}'
+            for (bid, size), (ask, asked) in zip_longest(book.bids, book.asks, fillvalue=ABSENT)
+        )
+        about = f'"cd":"{channel.listing.native}","tms":{now.ms},"tas":1.5,"tbs":2.5'
+        return f'{{"ty":"orderbook",{about},"obu":[{units}],"st":"{kind}","lv":0}}'
+
+    @staticmethod
     def native_of(frame: str) -> str | None:
         """The code of an `orderbook` frame."""
         message = loaded(frame) or {}
@@ -133,15 +144,6 @@ def _parts(frame: str) -> list[dict[str, Any]]:
         return []
     sound = isinstance(parts, list) and all(isinstance(part, dict) for part in parts)
     return parts if sound else []
-
-
-def _frame(channel: Channel, book: TextChanges, kind: str, now: Now) -> str:
-    units = ",".join(
-        f'{{"ap":{_double(ask)},"bp":{_double(bid)},"as":{_double(asked)},"bs":{_double(size)}}}'
-        for (bid, size), (ask, asked) in zip_longest(book.bids, book.asks, fillvalue=ABSENT)
-    )
-    about = f'"cd":"{channel.listing.native}","tms":{now.ms},"tas":1.5,"tbs":2.5'
-    return f'{{"ty":"orderbook",{about},"obu":[{units}],"st":"{kind}","lv":0}}'
 
 
 def _double(text: str) -> str:
