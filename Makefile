@@ -12,7 +12,7 @@ PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
 AUTOBAHN := autobahntestsuite==25.10.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check release-check bench sanitize clean
+.PHONY: help demo test soak check release-check reference bench sanitize clean
 
 help: ## what can be done
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,9 @@ check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
 
 release-check: $(BIN)/.installed-dev ## build sdist and wheel, install and use each (QUICK=--quick)
 	$(BIN)/python tests/release/check.py $(QUICK)
+
+reference: $(BIN)/.installed-dev ## write docs/reference/exchanges from the connectors and their tests
+	$(BIN)/python tests/reference/write.py
 
 bench: ## ours beside the peers, one run, ratios; peers get an environment of their own
 	$(PYTHON) bench/run.py

@@ -26,6 +26,9 @@ ETH = Instrument("bithumb", "ETH/KRW", "KRW-ETH")
 
 REQUESTS_REPLACE = True  # each names all books of the connection
 
+# Why no test feeds it derivative rows.
+NO_DERIVATIVES = "Bithumb trades spot alone"
+
 # Messages of other channels and formats, and what changes no book. The ticker is the page's.
 UNKNOWN_FRAMES = (
     b'{"status":"UP"}',

@@ -204,6 +204,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
+    interval_ms=200,
     limits=Limits(
         topics=90,  # ours, as all of these: the page states none
         messages=(Limit(5, 1.0),),

@@ -237,6 +237,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=1_000,
+    interval_ms=500,
     frames=FrameForm.COMPRESSED,
     guard=Guard.ORDER,
     limits=Limits(

@@ -172,6 +172,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=300,
+    interval_ms=5_000,
     guard=Guard.WHOLE,
     timed=False,
     limits=Limits(

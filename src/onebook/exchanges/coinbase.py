@@ -204,6 +204,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=0,
+    interval_ms=50,
     guard=Guard.ORDER,
     limits=Limits(
         topics=50,  # each brings its whole book and a heartbeat a second

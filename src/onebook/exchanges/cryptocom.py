@@ -274,6 +274,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
+    interval_ms=10,
     limits=Limits(
         topics=200,  # of 400
         messages=(Limit(10, 1.0),),  # of 100; see above
