@@ -54,7 +54,9 @@ reference: $(BIN)/.installed-dev ## write docs/reference/exchanges from the conn
 bench: ## ours beside the peers, one run, ratios; peers get an environment of their own
 	$(PYTHON) bench/run.py
 
-soak: $(BIN)/.installed-dev ## the long runs: 200 crash points, 10,000 simulated worlds (SEEDS=0:10000)
+soak: $(BIN)/.installed-dev ## the long runs: fuzzing, 200 crash points, 10,000 simulated worlds (SEEDS=0:10000)
+	ONEBOOK_FUZZ_INPUTS=20000 ONEBOOK_FUZZ_SWOLLEN=1000 ONEBOOK_FUZZ_SEED=$$RANDOM ONEBOOK_FUZZ_PATIENCE_S=3600 \
+		$(BIN)/python -m pytest -n0 tests/contract/test_fuzz.py
 	CRASH_POINTS=200 $(BIN)/python -m pytest -n0 -s tests/e2e/test_crash.py
 	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto tests/proofs
 

@@ -23,6 +23,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.engine import (
+    CONTROL_BYTES_MAX,
     Accepted,
     BookChannel,
     BookFrame,
@@ -368,3 +369,11 @@ def test_a_live_book_stays_when_another_request_is_refused() -> None:
     assert engine.received(b"busy A") == EXPECTED
     assert engine.received(b'["whole","A",10,["1","1"]]') == EXPECTED, "none is awaited"
     assert [*map(type, engine.received(b'["change","A",11,11,["1","2"]]'))] == [Delta]
+
+
+def test_a_long_frame_that_is_of_no_book_is_not_decoded() -> None:
+    frame = b"ok A".ljust(CONTROL_BYTES_MAX)
+    with pytest.raises(ProtocolError, match="1,048,577 bytes") as caught:
+        opened().received(frame + b" ")
+    assert caught.value.instrument is None
+    assert opened().received(frame) == (Acknowledged(A),)

@@ -9,7 +9,7 @@ body that is asked for, by REST or on the socket.
 
 from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -100,6 +100,9 @@ class SeedRefused(Struct, frozen=True):
 class Welcome(Struct, frozen=True):
     """The exchange is ready for requests (`BookChannel.welcomes`)."""
 
+
+# Of a frame that is not of a book, or of a damaged one: decoded it takes up to 30 times as much.
+CONTROL_BYTES_MAX: Final = 1 << 20
 
 Written = Callable[[Sequence[Any], int], object]
 Event = (
@@ -261,6 +264,9 @@ class Engine:
     # What is no data.
 
     def _control(self, frame: bytes, error: Exception | None) -> Iterable[Output]:
+        if len(frame) > CONTROL_BYTES_MAX:
+            why = "it is of no book" if error is None else short(error)
+            raise ProtocolError(f"a frame of {len(frame):,} bytes cannot be read: {why}")
         event = self._channel.control(frame)
         match event:
             case Accepted(names, number, channel, ""):
