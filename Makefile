@@ -12,7 +12,7 @@ PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
 AUTOBAHN := autobahntestsuite==25.10.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage soak check release-check bench sanitize clean
+.PHONY: help demo test coverage soak check release-check reference bench sanitize clean
 
 help: ## what can be done
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,10 +56,15 @@ check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
 release-check: $(BIN)/.installed-dev ## build sdist and wheel, install and use each (QUICK=--quick)
 	$(BIN)/python tests/release/check.py $(QUICK)
 
+reference: $(BIN)/.installed-dev ## write docs/reference/exchanges from the connectors and their tests
+	$(BIN)/python tests/reference/write.py
+
 bench: ## ours beside the peers, one run, ratios; peers get an environment of their own
 	$(PYTHON) bench/run.py
 
-soak: $(BIN)/.installed-dev ## the long runs: 200 crash points, 10,000 simulated worlds (SEEDS=0:10000)
+soak: $(BIN)/.installed-dev ## the long runs: fuzzing, 200 crash points, 10,000 simulated worlds (SEEDS=0:10000)
+	ONEBOOK_FUZZ_INPUTS=20000 ONEBOOK_FUZZ_SWOLLEN=1000 ONEBOOK_FUZZ_SEED=$$RANDOM ONEBOOK_FUZZ_PATIENCE_S=3600 \
+		$(BIN)/python -m pytest -n0 tests/contract/test_fuzz.py
 	CRASH_POINTS=200 $(BIN)/python -m pytest -n0 -s tests/e2e/test_crash.py
 	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto tests/proofs
 

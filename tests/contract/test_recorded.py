@@ -25,6 +25,7 @@ def count(outputs: list[Output], kind: type) -> int:
     return sum(isinstance(output, kind) for output in outputs)
 
 
+@pytest.mark.replayed("binance", "BINANCE.ws.1.0")
 def test_binance_replays_without_a_gap_and_equals_dicts_frame_by_frame(samples: Path) -> None:
     exchange = EXCHANGES["binance"]
     seeds = dict(bodies(samples, "BINANCE.http.0.0"))
@@ -109,6 +110,7 @@ def raw(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
+@pytest.mark.replayed("okx", "OKX.ws.1.0")
 def test_okx_every_recorded_checksum_agrees(samples: Path) -> None:
     exchange = EXCHANGES["okx"]
     natives = ("BTC-USD-220527", "UNI-USD-SWAP", "BTC-USDT")
@@ -145,6 +147,7 @@ def test_okx_a_lost_recorded_frame_fails_the_checksum(samples: Path) -> None:
     assert seen > len(told) * 0.9
 
 
+@pytest.mark.replayed("poloniex", "POLONIEX.ws.1.0")
 def test_poloniex_every_recorded_update_chains(samples: Path) -> None:
     exchange = EXCHANGES["poloniex"]
     told = [json.loads(frame) for frame in frames(samples, "POLONIEX.ws.1.0")]
@@ -173,6 +176,7 @@ def test_poloniex_every_recorded_update_chains(samples: Path) -> None:
     assert (count(outputs, Gap), reader.doubts) == (0, [])
 
 
+@pytest.mark.replayed("kraken", "KRAKEN.ws.50.0", differs="v1, retold in the shape of v2")
 def test_kraken_recorded_v1_checksums_agree_when_told_as_v2(samples: Path) -> None:
     """v1 and v2 differ in dress: numbers as strings in lists became members of objects.
 

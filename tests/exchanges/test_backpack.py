@@ -103,6 +103,7 @@ def test_a_body_that_is_no_book_names_its_instrument(bad: bytes) -> None:
     assert caught.value.instrument is SOL
 
 
+@pytest.mark.derivatives
 def test_the_list_is_read_and_only_spot_is_taken() -> None:
     row = {
         "symbol": "SOL_USDC",

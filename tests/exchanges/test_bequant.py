@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from exchanges.test_hitbtc import ROW, UNKNOWN_FRAMES
 from onebook.exchanges import hitbtc
 from onebook.exchanges.bequant import EXCHANGE
@@ -19,6 +21,7 @@ def test_it_is_hitbtc_at_another_address() -> None:
     }
 
 
+@pytest.mark.derivatives
 def test_its_symbols_are_its_own_and_have_the_codes_of_hitbtc() -> None:
     rows = {"BITUSDT": ROW | {"base_currency": "BIT"}, "BTCUSDT_PERP": ROW | {"type": "futures"}}
     (found,) = EXCHANGE.parse_instruments(json.dumps(rows).encode())

@@ -544,6 +544,7 @@ def test_another_exchange_s_list_and_seeds_are_its_own() -> None:
     assert fetch == Fetch(found, "/api/v3/depth?symbol=XYZUSDT&limit=1000", 7)
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     row = {
         "symbol": "BTCUSDT",

@@ -80,6 +80,7 @@ def test_the_simulated_exchange_refuses_a_request_without_an_unsigned_number(num
     assert dialect.received(session, request % "7", START) == ['{"result":null,"id":7}']
 
 
+@pytest.mark.derivatives
 def test_the_list_is_of_this_exchange_and_of_spot() -> None:
     row = {
         "symbol": "ETHBTC",

@@ -145,6 +145,7 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes) -> None:
     assert caught.value.instrument is BTC
 
 
+@pytest.mark.derivatives
 def test_the_list_is_read_with_its_steps_as_written_and_without_contracts() -> None:
     body = (
         b'{"code":0,"msg":"","data":{"symbols":['

@@ -228,6 +228,7 @@ def test_a_damaged_frame_names_the_book_of_its_channel(
     assert caught.value.instrument is instrument
 
 
+@pytest.mark.derivatives
 def test_instruments_are_exchange_pairs_by_the_names_of_others() -> None:
     pairs: list[object] = ["BTCUSD", "BTCUST", "DOGE:UST", "IOTBTC", "DUSK:USD"]
     pairs += ["BTCF0:USTF0", "TESTBTC:TESTUSD", "LONGER", "BTCUSDT", 5, ""]
@@ -274,6 +275,9 @@ def recorded(samples: Path) -> list[Any]:
     return [json.loads(each, parse_float=str, parse_int=str) for each in told]
 
 
+@pytest.mark.replayed(
+    "bitfinex", "BITFINEX.ws.11.0", differs="with the time that each frame has since"
+)
 def test_recorded_books_are_exact_after_every_frame(samples: Path) -> None:
     messages = recorded(samples)
     names = {

@@ -107,6 +107,7 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
     assert caught.value.instrument is instrument
 
 
+@pytest.mark.derivatives
 def test_only_spot_rows_are_instruments() -> None:
     rows = [
         {"product_code": "BTC_JPY", "market_type": "Spot"},
@@ -119,6 +120,7 @@ def test_only_spot_rows_are_instruments() -> None:
     assert [(one.symbol, one.native) for one in found] == [("BTC/JPY", "BTC_JPY")]
 
 
+@pytest.mark.replayed("bitflyer", "BITFLYER.ws.1.0")
 def test_every_recorded_snapshot_equals_its_frame(samples: Path) -> None:
     told = [json.loads(frame, parse_float=Decimal) for frame in frames(samples, "BITFLYER.ws.1.0")]
     books = [each["params"] for each in told if BOARD in each["params"]["channel"]]

@@ -181,6 +181,7 @@ def test_a_list_with_an_error_code_is_refused() -> None:
         EXCHANGE.parse_instruments(b'{"code":"40034","msg":"Parameter error","data":[]}')
 
 
+@pytest.mark.derivatives
 @pytest.mark.parametrize("category", ["USDT-FUTURES", "COIN-FUTURES", "MARGIN"])
 def test_rows_of_derivatives_are_no_instruments(category: str) -> None:
     body = {"code": "00000", "data": [row(category=category, type="perpetual")]}
@@ -214,6 +215,8 @@ def written(side: Side, decimals: tuple[int, ...]) -> list[str]:
     return [f"{price:.{price_places}f}:{amount:.{amount_places}f}" for price, amount in levels]
 
 
+@pytest.mark.replayed("bitget", "BITGET.ws.2.0", differs="v2, retold in the shape of v3")
+@pytest.mark.replayed("bitget", "BITGET.ws.1.0", differs="v2, retold in the shape of v3")
 @pytest.mark.parametrize(("name", "told"), [("BITGET.ws.1.0", 443), ("BITGET.ws.2.0", 194)])
 def test_books_of_recorded_frames_have_the_checksums_of_2022(
     samples: Path, name: str, told: int

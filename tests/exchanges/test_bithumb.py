@@ -21,6 +21,9 @@ from onebook.model import Instrument
 BTC = Instrument("bithumb", "BTC/KRW", "KRW-BTC")
 ETH = Instrument("bithumb", "ETH/KRW", "KRW-ETH")
 
+# Why no test feeds it derivative rows.
+NO_DERIVATIVES = "Bithumb trades spot alone"
+
 # Messages of other channels and formats, and what changes no book. The ticker is the page's.
 UNKNOWN_FRAMES = (
     b'{"status":"UP"}',

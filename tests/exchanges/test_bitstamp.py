@@ -127,6 +127,7 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
     assert caught.value.instrument is instrument
 
 
+@pytest.mark.derivatives
 def test_instruments_are_read_row_by_row_and_perpetuals_are_none() -> None:
     rows = [
         MARKET,

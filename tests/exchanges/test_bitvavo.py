@@ -141,6 +141,7 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes) -> None:
     assert caught.value.instrument is BTC
 
 
+@pytest.mark.derivatives
 def test_instruments_are_read_row_by_row() -> None:
     row = {"market": "BTC-EUR", "base": "BTC", "quote": "EUR", "status": "trading"}
     sized = {"pricePrecision": None, "tickSize": "0.10", "quantityDecimals": 8}

@@ -136,6 +136,7 @@ def test_a_refusal_without_a_request_number_touches_no_live_book() -> None:
     assert live().received(slower) == (SlowDown("Too many visits!"),)
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     row = {"symbol": "BTCUSDT", "baseCoin": "BTC", "quoteCoin": "USDT", "status": "Trading"}
     linear = row | {"contractType": "LinearPerpetual", "settleCoin": "USDT"}

@@ -123,6 +123,7 @@ def test_an_error_that_names_no_product_may_be_about_any() -> None:
     assert isinstance(unnamed, Unnamed)
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     row = {
         "id": "BIT-28NOV25-CDE",

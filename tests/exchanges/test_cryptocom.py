@@ -202,6 +202,7 @@ def test_instruments_are_read_row_by_row() -> None:
         EXCHANGE.parse_instruments(listed(code=42_901))
 
 
+@pytest.mark.derivatives
 @pytest.mark.parametrize("kind", ["PERPETUAL_SWAP", "FUTURE", "VANILLA_OPTION"])
 def test_rows_of_derivatives_are_no_instruments(kind: str) -> None:
     assert EXCHANGE.parse_instruments(listed(row(symbol="BTCUSD-PERP", inst_type=kind))) == []

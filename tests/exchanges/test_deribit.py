@@ -178,6 +178,7 @@ def test_instruments_are_read_row_by_row() -> None:
     assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]
 
 
+@pytest.mark.derivatives
 def test_derivatives_and_books_of_another_exchange_are_no_instruments() -> None:
     perpetual = row(kind="future", instrument_name="BTC_USDC-PERPETUAL")
     option = row(kind="option", instrument_name="BTC-28AUG26-63000-C", quote_currency="BTC")

@@ -23,6 +23,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.engine import (
+    CONTROL_BYTES_MAX,
     Accepted,
     BookChannel,
     BookFrame,
@@ -403,3 +404,11 @@ def test_the_plain_answer_to_a_ping_is_expected() -> None:
 def test_two_requests_that_differ_in_a_verb_are_one_function() -> None:
     subscribe, unsubscribe = verbs(lambda names, number, verb: [verb, *names, number], off="-")
     assert (subscribe(["A"], 1), unsubscribe(["A"], 2)) == (["subscribe", "A", 1], ["-", "A", 2])
+
+
+def test_a_long_frame_that_is_of_no_book_is_not_decoded() -> None:
+    frame = b"ok A".ljust(CONTROL_BYTES_MAX)
+    with pytest.raises(ProtocolError, match="1,048,577 bytes") as caught:
+        opened().received(frame + b" ")
+    assert caught.value.instrument is None
+    assert opened().received(frame) == (Acknowledged(A),)

@@ -191,6 +191,7 @@ def test_instruments_are_read_row_by_row() -> None:
     assert [one.status for one in found] == [trading, halt, trading]
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     future = {"name": "BTC_USDT", "type": "direct", "quanto_multiplier": "0.0001"}
     future |= {"order_price_round": "0.1", "status": "trading", "in_delisting": False}
@@ -214,6 +215,9 @@ def test_the_simulator_refuses_what_gate_refuses() -> None:
     ]
 
 
+@pytest.mark.replayed(
+    "gate", "GATEIO.ws.1.0", differs="of the older channel, retold in the shape of this one"
+)
 def test_recorded_deltas_of_the_older_channel_chain_and_equal_dicts(samples: Path) -> None:
     """Its ids and levels are those of the newer one; the seed came by REST, not as a frame."""
     seeds = {native: json.loads(body) for native, body in bodies(samples, "GATEIO.http.0.0")}

@@ -161,6 +161,7 @@ def test_instruments_have_the_names_that_frames_have() -> None:
     assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]
 
 
+@pytest.mark.derivatives
 @pytest.mark.parametrize("product", ["swap", "perpetual"])
 def test_rows_of_derivatives_are_no_instruments(product: str) -> None:
     swap = row(symbol="BTCGUSDPERP", quote_currency="GUSD", product_type=product)

@@ -189,6 +189,7 @@ def test_symbols_are_named_by_their_member() -> None:
     assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     future = {"type": "futures", "contract_type": "perpetual", "underlying": "BTC"}
     rows = {"BTCUSDT": ROW, "BTCUSDT_PERP": ROW | future, "ETHUSDT_PERP": future}
@@ -201,6 +202,9 @@ def test_a_list_with_an_error_is_refused() -> None:
         EXCHANGE.parse_instruments(b'{"error":{"code":429,"message":"Too many requests"}}')
 
 
+@pytest.mark.replayed(
+    "hitbtc", "FMFW.ws.1.0", differs="of FMFW, another exchange with the same engine"
+)
 def test_recorded_books_of_its_engine_are_equal_after_every_frame(samples: Path) -> None:
     recorded = frames(samples, "FMFW.ws.1.0")
     ack = next(frame for frame in recorded if b'"result":{"ch":"orderbook/full"' in frame)

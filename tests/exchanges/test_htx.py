@@ -199,6 +199,7 @@ def test_instruments_are_read_row_by_row() -> None:
     ] * 3
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     rows = [
         {"symbol": "BTC", "contract_code": "BTC-USDT", "price_tick": 0.1, "contract_status": 1},
@@ -256,6 +257,9 @@ def cut(rows: dict[str, str]) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.replayed(
+    "htx", "HUOBI.ws.44.0", differs="whole books of another channel, retold as changes"
+)
 def test_recorded_books_are_those_of_the_exchange_after_each_of_their_differences(
     samples: Path,
 ) -> None:

@@ -27,6 +27,9 @@ from simulator.pure import Desk
 BTC = Instrument("independentreserve", "BTC/USD", "btc-usd")
 ETH = Instrument("independentreserve", "ETH/USD", "eth-usd")
 
+# Why no test feeds it derivative rows.
+NO_DERIVATIVES = "its list names coins, and it trades spot alone"
+
 # Messages of other channels, and what changes no book.
 UNKNOWN_FRAMES = (
     b'{"Event":"Heartbeat","Time":1676156208182}',

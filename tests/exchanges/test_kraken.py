@@ -152,6 +152,7 @@ def test_a_heartbeat_is_one_of_the_connection() -> None:
     assert live().received(b'{"channel":"heartbeat"}') == (Alive(),)
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     row = {"symbol": "PF_XBTUSD", "type": "flexible_futures", "tradeable": True, "tickSize": 0.5}
     body = {"error": [], "result": {"PF_XBTUSD": row}}

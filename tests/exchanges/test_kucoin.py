@@ -196,6 +196,7 @@ def test_instruments_are_read_row_by_row() -> None:
     assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     classic = {"symbol": "XBTUSDTM", "rootSymbol": "USDT", "type": "FFWCSX", "status": "Open"}
     classic |= {"baseCurrency": "XBT", "quoteCurrency": "USDT", "settleCurrency": "USDT"}
@@ -299,6 +300,7 @@ def test_an_answer_without_a_classic_address_is_refused(body: bytes) -> None:
         address(body, [BTC])
 
 
+@pytest.mark.replayed("kucoin.classic", "KUCOIN.ws.1.0")
 def test_every_recorded_classic_frame_joins_its_body_and_equals_dicts(samples: Path) -> None:
     seeds = dict(bodies(samples, "KUCOIN.http.0.0"))
     books = {native: Instrument("kucoin", native, native) for native in seeds}

@@ -274,6 +274,7 @@ def listed(*rows: dict[str, Any]) -> list[Instrument]:
     return INSTRUMENTS(json.dumps({"symbols": [ROW | row for row in rows]}).encode())
 
 
+@pytest.mark.derivatives
 def test_only_spot_markets_that_the_api_may_trade_are_listed() -> None:
     (one,) = listed({}, *OTHERS)
     assert (one.symbol, one.native) == ("BROCK/USDT", "BROCKUSDT")

@@ -164,6 +164,7 @@ def test_a_rate_limit_asks_for_patience_and_refuses_nothing() -> None:
     assert live().received(frame) == (SlowDown("Requests too frequent"),)
 
 
+@pytest.mark.derivatives
 @pytest.mark.parametrize("kind", ["SWAP", "FUTURES", "OPTION", "MARGIN"])
 def test_rows_of_derivatives_are_no_instruments(kind: str) -> None:
     row = {"instType": kind, "instId": "BTC-USDT-SWAP", "state": "live", "tickSz": "0.1"}

@@ -60,6 +60,7 @@ def test_a_refusal_a_rate_limit_and_a_damaged_frame() -> None:
     assert caught.value.instrument is BTC
 
 
+@pytest.mark.derivatives
 def test_the_list_is_of_this_exchange_and_of_spot() -> None:
     row = {"instType": "SPOT", "instId": "BTC-USD", "state": "live", "tickSz": "0.1"}
     rows = [row, row | {"instId": "AE-USD"}, row | {"instType": "SWAP", "instId": "BTC-USD-SWAP"}]

@@ -123,6 +123,7 @@ def test_an_error_that_names_no_symbol_touches_no_live_book(words: str) -> None:
     assert live().received(frame) == (Unnamed(words),)
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     row = {
         "symbol": "BTC_USDT_PERP",

@@ -27,6 +27,9 @@ from onebook.model import Instrument, InstrumentStatus
 BTC = Instrument("upbit", "BTC/KRW", "KRW-BTC")
 ETH = Instrument("upbit", "ETH/KRW", "KRW-ETH")
 
+# Why no test feeds it derivative rows.
+NO_DERIVATIVES = "Upbit trades spot alone"
+
 # Messages of other channels and formats, and what changes no book. The trade was recorded.
 UNKNOWN_FRAMES = (
     b'{"status":"UP"}',
@@ -139,6 +142,7 @@ def test_the_quote_comes_first_in_the_names_of_pairs() -> None:
     assert {one.status for one in found} == {InstrumentStatus.TRADING}
 
 
+@pytest.mark.replayed("upbit", "UPBIT.ws.62.0")
 def test_every_recorded_book_equals_its_frame(samples: Path) -> None:
     told = [
         (at, frame)

@@ -183,6 +183,7 @@ def test_instruments_are_read_row_by_row() -> None:
     assert [one.status for one in found] == [InstrumentStatus.TRADING, InstrumentStatus.HALTED]
 
 
+@pytest.mark.derivatives
 @pytest.mark.parametrize("kind", ["futures", "margin", "tradfi"])
 def test_rows_of_derivatives_are_no_instruments(kind: str) -> None:
     rows = [ROW | {"name": "BTC_PERP", "type": kind}]

@@ -56,6 +56,7 @@ JUDGES = {
         limit=100,
         options={"fetchMarkets": {"types": ["spot"], "fetchTickersFees": False}},
         markets="fetch_markets",
+        same=False,
         because="it reads the classic feed while ours follows UTA: ccxt's book of UTA stays at its"
         " snapshot, since `handle_book_delta` looks for the member `changes` or what stands in its"
         " place, finds the frame itself, and never comes to the members `a` and `b`",

@@ -1,22 +1,22 @@
 """`onebook exchanges`: what can be connected to, and whether it answers."""
 
-import inspect
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Annotated
 
 import typer
 from msgspec import Struct
 
 from onebook import config
-from onebook.cli.common import console, print_table, reported, run
+from onebook.cli.common import console, print_fields, print_table, reported, run
+from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, facts, proof, row
+from onebook.cli.exchange_page import page
 from onebook.cli.operator import AsJson, ConfigFile, print_json
 from onebook.config import FeedSettings
 from onebook.errors import OnebookError
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange, ProtocolError
-from onebook.exchanges.limits import Limit, Scope
+from onebook.exchanges.quality import docstring, quality
 from onebook.feeds import enabled, read_list
 from onebook.rest import Rest
 
@@ -25,8 +25,6 @@ exchanges_app = typer.Typer(no_args_is_help=True, help="The exchanges: list, sho
 CHECK_PAGE_S = 15.0  # one page of a list, with its waits and retries
 EXIT_UNREACHABLE = 1
 EXIT_UNKNOWN = 2
-WINDOWS = {1.0: "1 s", 60.0: "1 min", 3_600.0: "1 h"}
-COLUMNS = ("name", "display", "depth", "lost frame", "heartbeat", "quiet", "times", "ws_url")
 
 
 class Check(Struct, frozen=True):
@@ -43,9 +41,10 @@ class Check(Struct, frozen=True):
 def list_exchanges(as_json: AsJson = False) -> None:
     """List the exchanges whose books can be had, with what is known of their books.
 
-    `depth` is levels a side. `lost frame` is what shows one. `heartbeat` is how long a connection
-    may bring neither data nor a heartbeat that its exchange promises, `quiet` how long one book
-    may. `times` is whether data names the exchange's own time.
+    `quality` is how well the exchange is proven, from bronze to gold; docs/reference/exchanges has
+    the rules. `depth` is levels a side. `lost frame` is what shows one. `heartbeat` is how long a
+    connection may bring neither data nor a heartbeat that its exchange promises, `quiet` how long
+    one book may. `times` is whether data names the exchange's own time.
 
     Example: onebook exchanges list
     """
@@ -53,13 +52,14 @@ def list_exchanges(as_json: AsJson = False) -> None:
     if as_json:
         print_json([_facts(each) for each in exchanges])
     else:
-        print_table(COLUMNS, [_row(each) for each in exchanges])
+        print_table(COLUMNS, [row(each) for each in exchanges])
 
 
 def _facts(exchange: Exchange) -> dict[str, str | float | bool | None]:
     return {
         "name": exchange.name,
         "display": exchange.display,
+        "quality": quality(exchange).level,
         "depth": exchange.depth,
         "lost_frame": exchange.guard.name.lower(),
         "heartbeat_s": exchange.heartbeat_max_s,
@@ -69,23 +69,14 @@ def _facts(exchange: Exchange) -> dict[str, str | float | bool | None]:
     }
 
 
-def _row(exchange: Exchange) -> tuple[str, ...]:
-    heartbeat_s = exchange.heartbeat_max_s
-    return (
-        exchange.name,
-        exchange.display,
-        str(exchange.depth or "all"),
-        exchange.guard.name.lower(),
-        "none" if heartbeat_s is None else f"{heartbeat_s:g} s",
-        f"{exchange.quiet_max_s:g} s",
-        "yes" if exchange.timed else "no",
-        exchange.ws_url,
-    )
-
-
 @exchanges_app.command("show")
 @reported
-def show(name: Annotated[str, typer.Argument(help="Its CCXT id, or a former name.")]) -> None:
+def show(
+    name: Annotated[str, typer.Argument(help="Its CCXT id, or a former name.")],
+    as_page: Annotated[
+        bool, typer.Option("--page", help="Its reference page, in Markdown.")
+    ] = False,
+) -> None:
     """Show what is known of one exchange: its limits, its protocol, the evidence and the doubts.
 
     Example: onebook exchanges show kraken
@@ -95,35 +86,16 @@ def show(name: Annotated[str, typer.Argument(help="Its CCXT id, or a former name
         names = ", ".join(EXCHANGES)
         console.print(f"There is no exchange {name!r}. Known are {names}.", markup=False)
         raise typer.Exit(EXIT_UNKNOWN)
-    print_table(("fact", "value"), page(EXCHANGES[known]))
-    evidence = inspect.getdoc(import_module(f"onebook.exchanges.{known}")) or ""
-    console.print(evidence, markup=False, highlight=False, soft_wrap=True)
-
-
-def page(exchange: Exchange) -> list[tuple[str, str]]:
-    """Write the facts of an exchange for a reader."""
-    limits = exchange.limits
-    facts = dict(zip(COLUMNS, _row(exchange), strict=True))
-    return [
-        *facts.items(),
-        ("former names", ", ".join(exchange.former_names) or "-"),
-        ("instruments on a connection", f"{limits.topics:,}"),
-        ("messages", words(limits.messages)),
-        ("subscription requests", words(limits.requests)),
-        ("connection attempts", words(limits.connects)),
-        ("REST weight", words(limits.fetches)),
-        ("connections", f"{limits.connections:,}" if limits.connections else "-"),
-    ]
-
-
-def words(limits: Sequence[Limit]) -> str:
-    """Write limits of one kind: all of them hold at once."""
-    texts = [
-        f"{each.count:,} in {WINDOWS.get(each.per_s, f'{each.per_s:g} s')}"
-        + (" of the address" if each.scope is Scope.ADDRESS else "")
-        for each in limits
-    ]
-    return "; ".join(texts) or "-"
+    exchange = EXCHANGES[known]
+    if as_page:
+        typer.echo(page(exchange), nl=False)
+        return
+    print_fields([("display", exchange.display), ("quality", quality(exchange).level)])
+    print_fields(facts(exchange))
+    console.print()
+    print_table(PROOF_COLUMNS, proof(exchange))
+    console.print()
+    console.print(docstring(exchange), markup=False, highlight=False, soft_wrap=True)
 
 
 @exchanges_app.command("check")

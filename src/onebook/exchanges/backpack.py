@@ -153,6 +153,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
+    interval_ms=200,
     limits=Limits(
         topics=90,  # ours, as all of these: the page states none
         messages=(Limit(5, 1.0),),

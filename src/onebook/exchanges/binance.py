@@ -164,6 +164,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
+    interval_ms=100,
     limits=Limits(
         topics=200,  # of 1024: a lost socket must not cost an hour of REST budget
         messages=(Limit(5, 1.0),),  # over it is a disconnect, repeated a ban

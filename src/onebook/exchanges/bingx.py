@@ -179,6 +179,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=1_000,
+    interval_ms=500,
     frames=FrameForm.COMPRESSED,
     guard=Guard.ORDER,
     limits=Limits(

@@ -256,6 +256,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
+    interval_ms=0,
     guard=Guard.COUNT,
     limits=Limits(
         topics=25,  # 30 by another page

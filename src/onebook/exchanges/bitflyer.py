@@ -146,6 +146,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=300,
+    interval_ms=5_000,
     guard=Guard.WHOLE,
     timed=False,
     limits=Limits(

@@ -191,6 +191,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=1_000,
+    interval_ms=50,
     limits=Limits(
         topics=50,  # advised, of 1,000; each repair is two of 240 requests an hour
         messages=(Limit(10, 1.0),),

@@ -149,6 +149,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=100,
+    interval_ms=0,
     guard=Guard.WHOLE,
     limits=Limits(
         topics=100,  # of 1,024: each frame of a busy book is about 5 KB

@@ -164,6 +164,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
+    interval_ms=100,
     limits=Limits(
         topics=200,  # 6 KB of the 21,000 characters that arguments may have
         messages=(Limit(10, 1.0),),  # ours: the page states none

@@ -179,6 +179,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
+    interval_ms=50,
     guard=Guard.ORDER,
     limits=Limits(
         topics=50,  # each brings its whole book and a heartbeat a second

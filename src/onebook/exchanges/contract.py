@@ -335,6 +335,8 @@ class Exchange(Struct, frozen=True):
         connector: Makes the protocol state of one connection.
         connect: What is asked for before each connection, None where `ws_url` suffices.
         depth: Levels a side that the channel gives; 0 where it is unbounded.
+        interval_ms: How often the channel sends what changed; 0 in real time, None where the
+            exchange does not say.
         frames: What its messages are; ours are text always.
         guard: What shows a lost frame.
         timed: Whether each delta, or each snapshot where there are no deltas, names its time.
@@ -361,6 +363,7 @@ class Exchange(Struct, frozen=True):
     connector: Callable[[Sequence[Instrument]], Connector]
     depth: int
     limits: Limits
+    interval_ms: int | None = None
     frames: FrameForm = FrameForm.PLAIN
     guard: Guard = Guard.NUMBERS
     timed: bool = True

@@ -212,6 +212,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
+    interval_ms=10,
     limits=Limits(
         topics=200,  # of 400
         messages=(Limit(10, 1.0),),  # of 100; see above

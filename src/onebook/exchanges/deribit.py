@@ -189,6 +189,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
+    interval_ms=100,
     limits=Limits(
         topics=100,  # ours: of 500 channels in one request
         messages=(Limit(20, 1.0, Scope.ADDRESS),),

@@ -9,7 +9,7 @@ body that is asked for, by REST or on the socket.
 
 from collections.abc import Callable, Iterable, Sequence
 from types import MethodType
-from typing import Any
+from typing import Any, Final
 
 from onebook.exchanges.channel import (
     Accepted,
@@ -57,6 +57,9 @@ __all__ = [
     "Welcome",
     "verbs",
 ]
+
+# Of a frame that is not of a book, or of a damaged one: decoded it takes up to 30 times as much.
+CONTROL_BYTES_MAX: Final = 1 << 20
 
 
 class Engine:
@@ -158,6 +161,9 @@ class Engine:
     # What is no data.
 
     def _control(self, frame: bytes, error: Exception | None) -> Iterable[Output]:
+        if len(frame) > CONTROL_BYTES_MAX:
+            why = "it is of no book" if error is None else short(error)
+            raise ProtocolError(f"a frame of {len(frame):,} bytes cannot be read: {why}")
         if frame in self._channel.expected:
             return EXPECTED
         event = self._channel.control(frame)

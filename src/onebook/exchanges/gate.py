@@ -174,6 +174,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
+    interval_ms=100,
     limits=Limits(
         topics=100,  # ours: a client that reads too slowly is disconnected
         messages=(Limit(50, 1.0),),  # ours: the page states none

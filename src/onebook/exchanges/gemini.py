@@ -141,6 +141,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
+    interval_ms=100,
     limits=Limits(
         topics=50,  # ours: the page states none
         messages=(Limit(10, 1.0),),  # ours: 7,000 weights in 10 s, the weight of a request unknown

@@ -154,6 +154,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=0,
+    interval_ms=0,
     limits=Limits(
         topics=100,  # ours: each is a whole book in real time
         messages=(Limit(10, 1.0),),  # and a burst of ten more

@@ -215,6 +215,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=LEVELS,
+    interval_ms=100,
     frames=FrameForm.COMPRESSED,
     limits=Limits(
         topics=50,  # each is ten frames a second; the page warns of many

@@ -200,6 +200,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
+    interval_ms=0,
     truncate=True,
     guard=Guard.CHECKSUM,
     limits=Limits(

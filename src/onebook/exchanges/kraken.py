@@ -187,6 +187,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
+    interval_ms=0,
     truncate=True,
     guard=Guard.CHECKSUM,
     limits=Limits(

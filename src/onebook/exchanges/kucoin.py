@@ -154,6 +154,7 @@ EXCHANGE: Final[Exchange] = replace(
     connector=partial(Engine, BOOKS),
     connect=None,
     depth=500,
+    interval_ms=10,
     limits=replace(
         CLASSIC.limits,
         topics=100,  # of 600

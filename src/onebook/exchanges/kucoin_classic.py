@@ -256,6 +256,7 @@ CLASSIC: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     connect=Connect("POST", "/api/v1/bullet-public", address),
     depth=0,
+    interval_ms=0,
     limits=Limits(
         topics=100,  # of 400: a lost socket must not cost minutes of REST budget
         messages=(Limit(100, 10.0),),

@@ -177,6 +177,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
+    interval_ms=100,
     limits=Limits(
         topics=30,  # all that it takes
         messages=(Limit(50, 1.0),),  # of 100; over it is a disconnect, repeated a ban

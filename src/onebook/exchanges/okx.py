@@ -180,6 +180,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=400,
+    interval_ms=100,
     limits=Limits(
         topics=100,  # each repair is two of 480 requests an hour
         messages=(Limit(4, 1.0),),  # ours: the page states none

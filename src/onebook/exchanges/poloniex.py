@@ -142,6 +142,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=20,
+    interval_ms=0,
     limits=Limits(
         topics=100,
         messages=(Limit(20, 1.0),),  # of 500

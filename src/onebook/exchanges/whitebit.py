@@ -171,6 +171,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=LEVELS,
+    interval_ms=100,
     truncate=True,
     limits=Limits(
         topics=100,  # ours: at the pace below a full socket is subscribed in 30 s

@@ -1,0 +1,183 @@
+"""What is known of an exchange, as rows of text: for `onebook exchanges` and its reference page."""
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from typing import Final
+
+from onebook.core import ChecksumLayout
+from onebook.exchanges.contract import Exchange, Guard
+from onebook.exchanges.engine import BookChannel
+from onebook.exchanges.limits import Limit, Scope
+from onebook.exchanges.quality import (
+    Evidence,
+    docstring,
+    evidence,
+    open_doubts,
+    page_read,
+    paragraphs,
+    quality,
+    rules,
+)
+
+WINDOWS: Final = {1.0: "1 s", 60.0: "1 min", 3_600.0: "1 h"}
+COLUMNS: Final = (
+    "name",
+    "display",
+    "quality",
+    "depth",
+    "lost frame",
+    "heartbeat",
+    "quiet",
+    "times",
+    "ws_url",
+)
+GUARDS: Final = {
+    Guard.NUMBERS: "each frame names the state before it: a lost one is seen at once",
+    Guard.COUNT: "frames of the connection are counted: a lost one is seen at once, and may be of"
+    " any book",
+    Guard.CHECKSUM: "a checksum of the best levels: a lost frame is seen when they differ",
+    Guard.ORDER: "none, only the order of the socket: a frame that the exchange loses is not seen",
+    Guard.WHOLE: "none needed: each frame has the whole book",
+}
+ADDRESS: Final = re.compile(r"https://[^\s)>`]+[^\s)>`.,;:]")
+PROOF_COLUMNS: Final = ("level", "rule", "holds", "evidence")
+
+
+def row(exchange: Exchange) -> tuple[str, ...]:
+    """Return an exchange's row of the list, under `COLUMNS`."""
+    heartbeat_s = exchange.heartbeat_max_s
+    return (
+        exchange.name,
+        exchange.display,
+        quality(exchange).level,
+        str(exchange.depth or "all"),
+        exchange.guard.name.lower(),
+        "none" if heartbeat_s is None else f"{heartbeat_s:g} s",
+        f"{exchange.quiet_max_s:g} s",
+        "yes" if exchange.timed else "no",
+        exchange.ws_url,
+    )
+
+
+def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
+    """Return what is known of one book channel of an exchange, by the name of each fact.
+
+    Args:
+        exchange: The facts of the channel.
+        channel: Its name, "" for the usual one.
+    """
+    proven = proven_of(exchange, channel)
+    limits = exchange.limits
+    heartbeat_s = exchange.heartbeat_max_s
+    return [
+        ("name", exchange.name),
+        ("former names", ", ".join(exchange.former_names) or "-"),
+        ("WebSocket", exchange.ws_url),
+        ("REST", exchange.rest_url),
+        ("instrument list", exchange.instruments_path),
+        ("subscription", proven.subscription or "-"),
+        ("depth", f"{exchange.depth:,} levels a side" if exchange.depth else "the whole book"),
+        ("speed", speed(exchange)),
+        ("gap rule", GUARDS[exchange.guard]),
+        ("checksum", checksum(exchange)),
+        ("horizon", horizon(exchange, proven)),
+        ("time of the exchange", "in every frame" if exchange.timed else "none"),
+        ("heartbeat", f"within {heartbeat_s:g} s" if heartbeat_s else "none promised"),
+        ("quiet book", f"stale after {exchange.quiet_max_s:g} s"),
+        ("connection lifetime", f"{exchange.lifetime_s:,.0f} s"),
+        ("instruments on a connection", f"{limits.topics:,}"),
+        ("connections", f"{limits.connections:,}" if limits.connections else "-"),
+        ("messages", words(limits.messages)),
+        ("subscription requests", words(limits.requests)),
+        ("connection attempts", words(limits.connects)),
+        ("REST weight", words(limits.fetches)),
+    ]
+
+
+def proven_of(exchange: Exchange, channel: str = "") -> Evidence:
+    """Return what the tests prove of a channel."""
+    key = f"{exchange.name}.{channel}" if channel else exchange.name
+    return evidence().get(key, Evidence())
+
+
+def proof(exchange: Exchange) -> list[tuple[str, str, str, str]]:
+    """Return each rule of quality by its name, whether it holds and why, under `PROOF_COLUMNS`."""
+    held = quality(exchange).held
+    why = reasons(exchange)
+    return [
+        (name, rule, "yes" if held[rule] else "no", why[rule] or "-")
+        for name, level in rules().levels.items()
+        for rule in level.rules
+    ]
+
+
+def reasons(exchange: Exchange) -> dict[str, str]:
+    """Return what each rule of quality is judged by."""
+    proven = proven_of(exchange)
+    doubted = len(open_doubts(exchange))
+    named = ", ".join(pages(exchange)) or "none named"
+    ccxt = proven.ccxt and f"ccxt's class {proven.ccxt}"
+    recorded = [
+        f"{each.sample}, {each.differs}" if each.differs else each.sample
+        for each in proven.recordings
+    ]
+    return {
+        "contract": "tests/contract" if "contract" in proven.suites else "",
+        "faults": "tests/chaos" if "faults" in proven.suites else "",
+        "spot": proven.spot,
+        "page": named if page_read(docstring(exchange)) else f"{named}: not read",
+        "judged": "; ".join(filter(None, (ccxt, proven.ccxt_note, *recorded))),
+        "recorded": "; ".join(recorded),
+        "loss": GUARDS[exchange.guard],
+        "certain": f"{doubted} open" if doubted else "none open",
+    }
+
+
+def pages(exchange: Exchange) -> list[str]:
+    """Return the addresses of the exchange's own pages, as its connector names them."""
+    named = [each for each in paragraphs(docstring(exchange)) if each.startswith("Page")]
+    return [address for each in named for address in ADDRESS.findall(each)]
+
+
+def speed(exchange: Exchange) -> str:
+    """Return how often the channel sends what changed."""
+    match exchange.interval_ms:
+        case None:
+            return "not stated"
+        case 0:
+            return "in real time"
+        case interval_ms:
+            return f"every {interval_ms:,} ms"
+
+
+def checksum(exchange: Exchange) -> str:
+    """Return which checksum of the exchange books are compared with, where it is sent."""
+    made = exchange.connector
+    channels = made.args if isinstance(made, partial) else ()
+    modules = [each.data.__module__ for each in channels if isinstance(each, BookChannel)]
+    layouts = [
+        value
+        for module in modules
+        for value in vars(import_module(module)).values()
+        if isinstance(value, ChecksumLayout)
+    ]
+    return f"CRC-32 of the {layouts[0].levels} best levels a side" if layouts else "none"
+
+
+def horizon(exchange: Exchange, proven: Evidence) -> str:
+    """Return where what is known of a book ends."""
+    if proven.horizon:
+        return f"{proven.horizon:,} levels a side at its start; seeded again before it is reached"
+    return "its depth" if exchange.depth else "none"
+
+
+def words(limits: Sequence[Limit]) -> str:
+    """Write limits of one kind: all of them hold at once."""
+    texts = [
+        f"{each.count:,} in {WINDOWS.get(each.per_s, f'{each.per_s:g} s')}"
+        + (" of the address" if each.scope is Scope.ADDRESS else "")
+        for each in limits
+    ]
+    return "; ".join(texts) or "-"

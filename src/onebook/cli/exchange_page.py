@@ -1,0 +1,112 @@
+"""Reference pages of exchanges in Markdown, from the facts, the evidence and the docstrings."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from onebook.cli.exchange_facts import PROOF_COLUMNS, facts, proof, proven_of, row
+from onebook.exchanges import EXCHANGES
+from onebook.exchanges.contract import Exchange
+from onebook.exchanges.quality import docstring, doubts, quality, rules
+
+NOTE: Final = "<!-- Written by `make reference`: change the connector, its tests or the rules. -->"
+# Facts that are code, in code spans.
+CODE: Final = ("name", "WebSocket", "REST", "instrument list", "subscription")
+INDEX_COLUMNS: Final = ("exchange", "quality", "depth", "lost frame", "the next level lacks")
+
+
+def page(exchange: Exchange) -> str:
+    """Write the reference page of an exchange."""
+    summary, _, protocol = docstring(exchange).partition("\n\n")
+    judged = quality(exchange)
+    parts = [
+        NOTE,
+        f"# {exchange.display}",
+        " ".join(summary.split()),
+        f"Quality: **{named(judged.level)}**"
+        + (f"; not proven: {', '.join(judged.missing)}." if judged.missing else "."),
+        table(("fact", "value"), spelled(facts(exchange))),
+        "## Proof",
+        "What each rule asks is said in the [index](README.md).",
+        table(PROOF_COLUMNS, proof(exchange)),
+        "## Known doubts",
+        "\n".join(f"- {each}" for each in doubts(docstring(exchange))) or "None is known.",
+        "## Protocol",
+        protocol,
+        *(
+            part
+            for channel, its in exchange.channels.items()
+            for part in other_channel(its, channel)
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def other_channel(exchange: Exchange, channel: str) -> list[str]:
+    """Write the part about another book channel of the same exchange."""
+    setting = f"feeds.overrides.{exchange.name}.channel"
+    note = proven_of(exchange, channel).ccxt_note
+    return [
+        f"## Channel `{channel}`",
+        f"Chosen with `{setting}`." + (f" Compared with ccxt: {note}." if note else ""),
+        table(("fact", "value"), spelled(facts(exchange, channel))),
+    ]
+
+
+def index() -> str:
+    """Write the index: what the levels mean, and every exchange with its level."""
+    parts = [
+        NOTE,
+        "# Exchanges and how well each is proven",
+        "A level holds where all its rules and those of the levels below it hold. The rules stand"
+        " in `onebook/exchanges/quality.toml`; whether they hold is read from the tests, so that a"
+        " level cannot be claimed. `onebook exchanges show NAME` prints the same.",
+    ]
+    for name, level in rules().levels.items():
+        held = "\n".join(f"- {rule}: {rules().rules[rule]}" for rule in level.rules)
+        parts.append(f"**{named(name)}**. {level.means}\n\n{held}")
+    ranked = sorted(EXCHANGES.values(), key=lambda each: (rank(each), each.name))
+    parts.append(table(INDEX_COLUMNS, (index_row(each) for each in ranked)))
+    return "\n\n".join(parts) + "\n"
+
+
+def rank(exchange: Exchange) -> int:
+    """Return 0 for the best level."""
+    levels = [*reversed(rules().levels)]
+    level = quality(exchange).level
+    return levels.index(level) if level in levels else len(levels)
+
+
+def index_row(exchange: Exchange) -> tuple[str, ...]:
+    """Return an exchange's row of the index."""
+    name, display, level, depth, guard, *_ = row(exchange)
+    missing = quality(exchange).missing
+    # Only what the next level wants: rules are in the order of the levels.
+    wanted = next(
+        (each.rules for each in rules().levels.values() if {*each.rules} & {*missing}), ()
+    )
+    lacks = ", ".join(rule for rule in wanted if rule in missing)
+    return f"[{display}]({name}.md)", named(level), depth, guard, lacks or "-"
+
+
+def named(level: str) -> str:
+    """Return a level as a word for a reader."""
+    return level if level in rules().levels else "none"
+
+
+def spelled(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Put code into code spans."""
+    return [
+        (name, f"`{value}`" if name in CODE and value != "-" else value) for name, value in rows
+    ]
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(map(cell, line))} |" for line in lines)
+
+
+def cell(text: str) -> str:
+    """Write a cell: a bar would end it."""
+    return re.sub(r"\s+", " ", text).replace("|", "\\|")

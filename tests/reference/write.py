@@ -1,0 +1,40 @@
+"""Write the evidence and the reference pages of exchanges: `make reference`.
+
+Run with the folder `tests` as working directory or on the path; needs ccxt (group `judges`).
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EVIDENCE = ROOT / "src/onebook/exchanges/evidence.toml"
+PAGES = ROOT / "docs/reference/exchanges"
+
+
+def write() -> None:
+    """Write what is not yet so, and remove pages of exchanges that are gone."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from onebook.exchanges import quality
+    from reference.evidence import collected, written
+
+    EVIDENCE.write_text(written(collected()), encoding="utf-8")
+    quality.evidence.cache_clear()
+    PAGES.mkdir(exist_ok=True)
+    made = pages()
+    for file in PAGES.glob("*.md"):
+        if file.name not in made:
+            file.unlink()
+    for name, text in made.items():
+        (PAGES / name).write_text(text, encoding="utf-8")
+
+
+def pages() -> dict[str, str]:
+    """Every page by the name of its file."""
+    from onebook.cli.exchange_page import index, page
+    from onebook.exchanges import EXCHANGES
+
+    return {"README.md": index()} | {f"{name}.md": page(EXCHANGES[name]) for name in EXCHANGES}
+
+
+if __name__ == "__main__":
+    write()
