@@ -156,7 +156,7 @@ class Streams:
 
         So its numbers have no hole for anyone, and what `Stream.full` returns is the present.
         """
-        stream.forced = stream.forced or stream.key.ages
+        stream.forced = stream.forced or stream.key.ages or stream.key.coverage
         self._publish(stream, self._clock.monotonic())
         self.publisher.flush()
 
