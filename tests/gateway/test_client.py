@@ -689,6 +689,7 @@ def test_get_exchanges_tells_supported_active_and_status(alice):
             "total_supported": len(SUPPORTED),
             "total_active": len(SUPPORTED) - 2,
             "exchange_status": {name: AWAY.get(name, "active") for name in SUPPORTED},
+            "via": {},
         },
         "timestamp": "2025-11-20T10:00:00.000000Z",
     }

@@ -3,7 +3,9 @@
 import inspect
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +19,7 @@ from onebook.errors import OnebookError
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange, ProtocolError
 from onebook.exchanges.limits import Limit, Scope
-from onebook.feeds import enabled, read_list
+from onebook.feeds import Library, ccxt, enabled, read_list
 from onebook.rest import Rest
 
 exchanges_app = typer.Typer(no_args_is_help=True, help="The exchanges: list, show, check.")
@@ -26,7 +28,7 @@ CHECK_PAGE_S = 15.0  # one page of a list, with its waits and retries
 EXIT_UNREACHABLE = 1
 EXIT_UNKNOWN = 2
 WINDOWS = {1.0: "1 s", 60.0: "1 min", 3_600.0: "1 h"}
-COLUMNS = ("name", "display", "depth", "lost frame", "heartbeat", "quiet", "times", "ws_url")
+COLUMNS = ("name", "display", "via", "depth", "lost frame", "heartbeat", "quiet", "times", "ws_url")
 
 
 class Check(Struct, frozen=True):
@@ -40,26 +42,33 @@ class Check(Struct, frozen=True):
 
 @exchanges_app.command("list")
 @reported
-def list_exchanges(as_json: AsJson = False) -> None:
+def list_exchanges(as_json: AsJson = False, settings: ConfigFile = None) -> None:
     """List the exchanges whose books can be had, with what is known of their books.
 
-    `depth` is levels a side. `lost frame` is what shows one. `heartbeat` is how long a connection
-    may bring neither data nor a heartbeat that its exchange promises, `quiet` how long one book
-    may. `times` is whether data names the exchange's own time.
+    `via` is "ccxt" for those of the setting feeds.ccxt.exchanges, which are only as exact as ccxt,
+    and "own" for the others. `depth` is levels a side. `lost frame` is what shows one. `heartbeat`
+    is how long a connection may bring neither data nor a heartbeat that its exchange promises,
+    `quiet` how long one book may. `times` is whether data names the exchange's own time.
 
     Example: onebook exchanges list
     """
-    exchanges = EXCHANGES.values()
+    exchanges = _known(settings).values()
     if as_json:
         print_json([_facts(each) for each in exchanges])
     else:
         print_table(COLUMNS, [_row(each) for each in exchanges])
 
 
+def _known(settings: Path | None) -> dict[str, Exchange]:
+    """Return every exchange with a connector, and those that the operator has through ccxt."""
+    return EXCHANGES | ccxt.enabled(config.load(settings).feeds)
+
+
 def _facts(exchange: Exchange) -> dict[str, str | float | bool | None]:
     return {
         "name": exchange.name,
         "display": exchange.display,
+        "via": exchange.via or None,
         "depth": exchange.depth,
         "lost_frame": exchange.guard.name.lower(),
         "heartbeat_s": exchange.heartbeat_max_s,
@@ -74,29 +83,36 @@ def _row(exchange: Exchange) -> tuple[str, ...]:
     return (
         exchange.name,
         exchange.display,
+        exchange.via or "own",
         str(exchange.depth or "all"),
         exchange.guard.name.lower(),
         "none" if heartbeat_s is None else f"{heartbeat_s:g} s",
         f"{exchange.quiet_max_s:g} s",
         "yes" if exchange.timed else "no",
-        exchange.ws_url,
+        exchange.ws_url or "-",
     )
 
 
 @exchanges_app.command("show")
 @reported
-def show(name: Annotated[str, typer.Argument(help="Its CCXT id, or a former name.")]) -> None:
+def show(
+    name: Annotated[str, typer.Argument(help="Its CCXT id, or a former name.")],
+    settings: ConfigFile = None,
+) -> None:
     """Show what is known of one exchange: its limits, its protocol, the evidence and the doubts.
 
     Example: onebook exchanges show kraken
     """
-    known = resolve(name)
-    if known is None:
-        names = ", ".join(EXCHANGES)
+    exchanges = _known(settings)
+    known = resolve(name) or name.strip().lower()
+    if known not in exchanges:
+        names = ", ".join(exchanges)
         console.print(f"There is no exchange {name!r}. Known are {names}.", markup=False)
         raise typer.Exit(EXIT_UNKNOWN)
-    print_table(("fact", "value"), page(EXCHANGES[known]))
-    evidence = inspect.getdoc(import_module(f"onebook.exchanges.{known}")) or ""
+    exchange = exchanges[known]
+    print_table(("fact", "value"), page(exchange))
+    module = "through_ccxt" if exchange.via else known
+    evidence = inspect.getdoc(import_module(f"onebook.exchanges.{module}")) or ""
     console.print(evidence, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -139,8 +155,14 @@ def check(
     """
     feeds = config.load(settings).feeds
     if names:
-        feeds = feeds.model_copy(update={"exchanges": tuple(names)})
-    checks = run(_check_all(list(enabled(EXCHANGES, feeds).values()), feeds))
+        through = tuple(each for each in names if each in feeds.ccxt.exchanges)
+        chosen = {
+            "exchanges": tuple(each for each in names if each not in through),
+            "ccxt": feeds.ccxt.model_copy(update={"exchanges": through}),
+        }
+        feeds = feeds.model_copy(update=chosen)
+    wanted = enabled(EXCHANGES, feeds)
+    checks = run(_check_all([wanted[each] for each in names or wanted], feeds))
     if as_json:
         print_json(checks)
     else:
@@ -151,20 +173,30 @@ def check(
 
 async def _check_all(exchanges: Sequence[Exchange], settings: FeedSettings) -> list[Check]:
     checks = []
-    async with Rest() as rest:
+    async with AsyncExitStack() as stack:
+        rest = await stack.enter_async_context(Rest())
+        library = None
+        if any(each.via for each in exchanges):
+            library = await stack.enter_async_context(Library(settings))
         for exchange in exchanges:
             with console.status(f"asking {exchange.display} ..."):
-                checks.append(await check_list(rest, exchange, settings))
+                checks.append(await check_list(rest, exchange, settings, library))
     return checks
 
 
-async def check_list(rest: Rest, exchange: Exchange, settings: FeedSettings) -> Check:
+async def check_list(
+    rest: Rest, exchange: Exchange, settings: FeedSettings, library: Library | None = None
+) -> Check:
     """Read the whole instrument list of an exchange."""
     began_s = time.monotonic()
     pairs, problem = 0, ""
     try:
-        rest.budget(exchange.rest_url, exchange.limits.fetches)
-        pairs = len(await read_list(exchange, rest=rest, settings=settings, page_s=CHECK_PAGE_S))
+        if not exchange.via:
+            rest.budget(exchange.rest_url, exchange.limits.fetches)
+        found = await read_list(
+            exchange, rest=rest, settings=settings, page_s=CHECK_PAGE_S, library=library
+        )
+        pairs = len(found)
     except OnebookError as error:
         problem = error.message
     except ProtocolError as error:

@@ -167,6 +167,14 @@ class ExchangesList(Struct, frozen=True):
     exchange_status: Annotated[
         dict[str, str], about("active, maintenance, offline or limited.", {"okx": "active"})
     ]
+    via: Annotated[
+        dict[str, str],
+        about(
+            "The exchanges that Onebook has no connector for, and the library that their books "
+            "come through: these are only as exact as that library.",
+            {"bitopro": "ccxt"},
+        ),
+    ]
 
 
 class ExchangesData(Struct, tag="exchanges_data", frozen=True):
@@ -410,6 +418,10 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
         str, about("More about the case at hand, for people; may be empty.", "5 follows 3")
     ]
     timestamp: Timestamp
+    via: Annotated[
+        str | UnsetType,
+        about("The library that its book comes through; absent for all others.", "ccxt"),
+    ] = UNSET
 
 
 class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
