@@ -7,6 +7,7 @@ exchange's. So their books have the same health, silence limits and retries as a
     {"type":"book","native":N,"bids":[["1.5","2"],...],"asks":[...],"at":MS}   a whole book
     {"type":"lost","native":N,"words":W}      its book cannot be trusted; it is asked for again
     {"type":"refused","native":N,"words":W}   the exchange does not give this book
+    {"type":"unnamed","words":W}              one of the books that were asked for is refused
     {"type":"open"}                           the first message of the exchange arrived
 
 and the other way `{"watch":[N,...]}`, again for one that is watched already, and `{"unwatch":[N]}`.
@@ -38,6 +39,7 @@ from onebook.exchanges.contract import (
     ProtocolError,
     Refused,
     Snapshot,
+    Unnamed,
 )
 from onebook.exchanges.frames import decode, instrument_of, instruments_of, send
 from onebook.exchanges.limits import Limit, Limits, Scope
@@ -69,6 +71,12 @@ class Denied(Struct, tag="refused"):
     words: str
 
 
+class Nameless(Struct, tag="unnamed"):
+    """A refusal that names no book: ccxt gives it to every one that waits."""
+
+    words: str
+
+
 class Opened(Struct, tag="open"):
     """The exchange was reached."""
 
@@ -94,7 +102,7 @@ class Market(Struct):
     lot: str = ""
 
 
-_frame = msgspec.json.Decoder(Book | Lost | Denied | Opened).decode
+_frame = msgspec.json.Decoder(Book | Lost | Denied | Nameless | Opened).decode
 _rows = msgspec.json.Decoder(list[Raw]).decode
 
 
@@ -121,6 +129,8 @@ class CcxtConnector:
         message = decode(_frame, frame, what="a frame of ccxt")
         if isinstance(message, Opened):
             return EXPECTED
+        if isinstance(message, Nameless):
+            return (Unnamed(message.words),)
         instrument = self._instruments.get(message.native)
         if instrument is None:
             return EXPECTED  # it was removed while this was on its way

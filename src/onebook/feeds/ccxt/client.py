@@ -1,9 +1,9 @@
 """One ccxt client in the worker's loop: it watches books and writes what it sees as frames.
 
 Everything here runs in the worker's thread; frames leave by `told`, commands come by `command`.
-What ccxt does with its sockets is its own; here is what it cannot do alone: a message that it fails
-to read ends the client, because ccxt would read none after it, and all that it has begun is
-cancelled at the end.
+What ccxt does with its sockets is its own; here is what it does not do: a message that it fails to
+read ends the client, because ccxt reads none after it, and all that it has begun is cancelled at
+the end.
 """
 
 import asyncio
@@ -26,10 +26,12 @@ from onebook.model import Reason
 log = logging.getLogger("onebook.feeds")
 
 OPENED: Final = b'{"type":"open"}'
+OPENING: Final = ""  # stands for a native name in frames that are of no book
+NAMELESS: Final = "?"
 TOO_MANY_TASKS: Final = "ccxt started too many tasks"
 STOPPED: Final = End(Reason.DISCONNECTED, "stopped")
 
-Told = Callable[[str, bytes], None]  # the instrument's native name, or "", and the newest frame
+Told = Callable[[str, bytes], None]  # the native name of the instrument, and the newest frame
 
 _json = msgspec.json.encode
 _command = msgspec.json.Decoder(Command).decode
@@ -76,11 +78,12 @@ class Client:
         self._early: list[bytes] = []  # commands from before it was made
         self._watchers: dict[str, Watcher] = {}
         self._heard = False
+        self._refusal: BaseException | None = None  # the last one that was told
 
     async def run(self) -> End:
         """Watch what is commanded until the connection fails or `stop`; return why it ended."""
         self._over = asyncio.get_running_loop().create_future()
-        tasks = Tasks(self.settings.tasks_max, self._overrun)
+        tasks = Tasks(self.settings.tasks_max, self._broken)
         tasks.own()
         self._context = contextvars.copy_context()
         try:
@@ -118,12 +121,31 @@ class Client:
 
     def failed(self, native: str, error: BaseException) -> None:
         """Act on an exception while a book was watched."""
-        extent, words = verdict_of(error).extent, words_of(error)
+        extent = verdict_of(error).extent
         if extent is Extent.CONNECTION:
             self.end(self._end_of(error))
+        elif extent is Extent.REFUSAL and self._waits(native):
+            self._refused(native, error)
         else:
-            kind = "refused" if extent is Extent.REFUSAL else "lost"
-            self.told(native, _json({"type": kind, "native": native, "words": words}))
+            self._tell("lost", native, error)
+
+    def _waits(self, native: str) -> bool:
+        """Whether a book was asked for and did not come yet: what has come was not refused."""
+        watcher = self._watchers.get(native)
+        return watcher is not None and not watcher.delivered
+
+    def _refused(self, native: str, error: BaseException) -> None:
+        """Tell a refusal; ccxt gives one that names no book to every one that waits."""
+        if error is self._refusal:
+            return
+        self._refusal = error
+        if any(self._waits(other) for other in self._watchers if other != native):
+            self.told(NAMELESS, _json({"type": "unnamed", "words": words_of(error)}))
+        else:
+            self._tell("refused", native, error)
+
+    def _tell(self, kind: str, native: str, error: BaseException) -> None:
+        self.told(native, _json({"type": kind, "native": native, "words": words_of(error)}))
 
     def begin(self, coroutine: Any) -> "asyncio.Task[None]":
         """Start a task that this client owns."""
@@ -152,19 +174,23 @@ class Client:
         """Let ccxt read a message; where it fails, any book may lack what was in it."""
         if not self._heard:
             self._heard = True
-            self.told("", OPENED)
+            self.told(OPENING, OPENED)
         try:
             handle(*message)
         except Exception as error:
-            self.end(End(Reason.PROTOCOL_ERROR, words_of(error)))
+            self._broken(error)
 
     def _end_of(self, error: BaseException) -> End:
         verdict = verdict_of(error)
         reason = verdict.reason if verdict.extent is Extent.CONNECTION else Reason.INTERNAL_ERROR
         return End(reason, words_of(error))
 
-    def _overrun(self) -> None:
-        self.end(End(Reason.INTERNAL_ERROR, TOO_MANY_TASKS))
+    def _broken(self, error: Exception | None) -> None:
+        """End it where ccxt reads no more, or starts tasks without end (None)."""
+        if error is None:
+            self.end(End(Reason.INTERNAL_ERROR, TOO_MANY_TASKS))
+        else:
+            self.end(End(Reason.PROTOCOL_ERROR, words_of(error)))
 
     async def _close(self, tasks: Tasks) -> None:
         for watcher in self._watchers.values():
@@ -192,6 +218,7 @@ class Watcher:
         self, client: Client, ccxt: Any, native: str, symbol: str, writer: SideWriter
     ) -> None:
         self.task: asyncio.Task[None] | None = None
+        self.delivered = False  # a book came since it was asked for
         self._client = client
         self._ccxt = ccxt
         self._native = native
@@ -239,6 +266,7 @@ class Watcher:
             self._handle = None
 
     def _take(self, book: Any) -> None:
+        self.delivered = True
         depth = self._client.settings.depth
         self._bids, self._asks = best(book["bids"], depth), best(book["asks"], depth)
         at = book.get("timestamp")

@@ -87,7 +87,7 @@ class Library:
 
     async def _read(self, name: str) -> bytes:
         ours = self._settings.ccxt
-        tasks = Tasks(ours.tasks_max, lambda: None)
+        tasks = Tasks(ours.tasks_max, lambda error: None)
         tasks.own()
         ccxt, close = self._opened(name)
         try:

@@ -5,6 +5,7 @@ of ccxt itself only the two functions that write numbers.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from typing import Any, Final
 
 from onebook.exchanges.frames import step_of
@@ -61,6 +62,8 @@ def precision_of(market: Mapping[str, Any], column: str, counting: int) -> Numbe
     """
     precision = (market.get("precision") or {}).get(column)
     if isinstance(precision, bool) or not isinstance(precision, int | float):
+        return None
+    if not isfinite(precision):
         return None
     if counting == TICK_SIZE:
         return precision if precision > 0 else None

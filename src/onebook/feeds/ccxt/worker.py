@@ -26,12 +26,13 @@ class Tasks:
 
     Args:
         tasks_max: The most at one time.
-        on_overrun: Called when there are more, once.
+        on_failed: Called when there are more, with None, and with what a callback raised: what
+            that callback should have done, such as reading on, is not done.
     """
 
-    def __init__(self, tasks_max: int, on_overrun: Callable[[], None]) -> None:
+    def __init__(self, tasks_max: int, on_failed: Callable[[Exception | None], None]) -> None:
+        self.failed = on_failed
         self._max = tasks_max
-        self._on_overrun: Callable[[], None] | None = on_overrun
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def own(self) -> None:
@@ -45,9 +46,8 @@ class Tasks:
         """Take in a task until it is done."""
         self._tasks.add(task)
         task.add_done_callback(self._done)
-        if len(self._tasks) > self._max and self._on_overrun is not None:
-            called, self._on_overrun = self._on_overrun, None
-            called()
+        if len(self._tasks) > self._max:
+            self.failed(None)
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
@@ -115,8 +115,16 @@ class Worker:
         await self._stopping.wait()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log what a callback of the library raised; its books are judged by what they bring."""
-        log.info("%s: %s (%r)", self._name, context.get("message"), context.get("exception"))
+        """Log what nobody caught; its owner hears of what a callback raised."""
+        error = context.get("exception")
+        log.info("%s: %s (%r)", self._name, context.get("message"), error)
+        handle = context.get("handle")
+        if handle is None or not isinstance(error, Exception):
+            return
+        began: contextvars.Context | None = getattr(handle, "_context", None)
+        owner = _owner.get() if began is None else began.get(_owner)
+        if owner is not None:
+            owner.failed(error)
 
     async def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine in the thread; cancelling this cancels it there."""
