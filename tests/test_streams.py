@@ -189,6 +189,8 @@ def test_the_id_is_sub_and_12_hex_and_the_same_for_every_client():
         key("okx", "kraken", split=True),
         key("okx", "kraken", group="0.5"),
         key("okx", "kraken", ages=True),
+        key("okx", "kraken", coverage=True),
+        key("okx", "kraken", ages=True, coverage=True),
     ],
 )
 def test_every_option_makes_another_stream(other):
@@ -412,8 +414,85 @@ def test_ages_are_in_deltas_and_looks_and_only_where_they_are_asked_for():
     assert [parse(each)["data"].get("ages") for each in answers] == [{"okx": 1_000}, None]
 
 
-def test_the_id_of_a_stream_without_ages_is_what_it_was():
+def test_the_id_of_a_stream_without_the_later_options_is_what_it_was():
     assert key("okx", "kraken").id == "sub_0a0a40b46337"
+    assert key("okx", "kraken", ages=True).id == "sub_325ecd9d5bb4"
+
+
+# Coverage
+
+NEAR = st.integers(90, 99).map(str)
+FAR = st.integers(101, 110).map(str)
+AMOUNT = st.integers(0, 3).map(str)
+
+
+@given(
+    st.lists(st.tuples(NEAR, AMOUNT), max_size=10, unique_by=lambda level: level[0]),
+    st.lists(st.tuples(FAR, AMOUNT), max_size=10, unique_by=lambda level: level[0]),
+    st.integers(0, 8),
+    st.lists(st.tuples(NEAR, AMOUNT), max_size=10),
+    st.lists(st.tuples(FAR, AMOUNT), max_size=10),
+)
+def test_nothing_of_an_exchange_is_shown_beyond_the_coverage_that_is_told(
+    bids, asks, asked, more_bids, more_asks
+):
+    house = House()
+    instrument = house.feeds.instrument("okx", SYMBOL)
+    for name in ("okx", "kraken"):
+        house.books.open(house.feeds.instrument(name, SYMBOL))
+    house.snapshot("kraken", [], [])
+    snapshot = Snapshot(instrument, levels(bids), levels(asks), levels_asked=asked)
+    assert house.books.fill(snapshot, house.time.now) is None
+    stream = house.streams.open(key("okx", "kraken", coverage=True, interval_ms=10))
+    house.time.run()
+    house.delta("okx", more_bids, more_asks)
+    house.streams.publish_now(stream)
+    data = parse(stream.full_for(1))["data"]
+    prices = [[int(price) for price, _ in side] for side in (bids, asks)]
+    bounded = [0 < asked <= len(side) for side in prices]
+    bid = min(prices[0]) if bounded[0] else None
+    ask = max(prices[1]) if bounded[1] else None
+    assert data["coverage"]["okx"] == {"bids": bid, "asks": ask}
+    assert data["coverage"]["kraken"] == {"bids": None, "asks": None}
+    assert bid is None or all(level["price"] >= bid for level in data["bids"])
+    assert ask is None or all(level["price"] <= ask for level in data["asks"])
+
+
+def test_coverage_ends_where_a_full_window_of_the_exchange_ends():
+    house = House()
+    for name, window in (("okx", 2), ("kraken", 3)):
+        house.books.open(house.feeds.instrument(name, SYMBOL), window=window)
+        house.snapshot(name, [("100.50", "1"), ("99.25", "2")], [("101", "3")])
+    house.streams.open(key("okx", "kraken", "binance", coverage=True))
+    house.time.run(FIRST_UPDATE_S)
+    assert house.heard.updates[-1][2]["data"]["coverage"] == {
+        "kraken": {"bids": None, "asks": None},
+        "okx": {"bids": Decimal("99.25"), "asks": None},
+    }
+
+
+def test_coverage_is_of_live_exchanges_in_deltas_and_looks_and_only_where_it_is_asked_for():
+    house = House()
+    for name in ("kraken", "okx"):
+        house.books.open(house.feeds.instrument(name, SYMBOL), window=2)
+    house.opened(key("okx", "kraken", mode="delta", coverage=True), okx=BOOK, kraken=BOOK)
+    house.time.run(1)
+    house.delta("okx", [("99", "0"), ("98", "7")], [])
+    house.time.run(1)
+    delta = house.heard.updates[-1][2]
+    ends = {"bids": 99, "asks": 102}
+    assert delta["type"] == "aggregated_orderbook_delta"
+    assert delta["data"]["coverage"] == {"kraken": ends, "okx": {"bids": 98, "asks": 102}}
+    house.lose("kraken")
+    house.time.run(1)
+    assert list(house.heard.updates[-1][2]["data"]["coverage"]) == ["okx"]
+    answers = []
+    house.streams.look(key("okx", coverage=True, ages=True), answers.append)
+    house.streams.look(key("okx"), answers.append)
+    found = [parse(each)["data"] for each in answers]
+    assert found[0]["coverage"] == {"okx": {"bids": 98, "asks": 102}}
+    assert found[0]["ages"] == {"okx": 2_000}
+    assert "coverage" not in found[1]
 
 
 # Memory

@@ -161,13 +161,17 @@ async def running(
         )
         rest = await stack.enter_async_context(Rest())
         wanted = _feed_settings(settings, overrides)
-        # No name means every exchange, but overrides without a name mean none.
-        chosen = overrides is None or bool(overrides)
-        known = feeds.enabled(exchanges.EXCHANGES, wanted) if chosen else {}
+        pool = exchanges.EXCHANGES
+        if overrides is not None:  # no name means every exchange, but here those alone
+            pool = {name: each for name, each in pool.items() if name in overrides}
+        known = feeds.enabled(pool, wanted)
+        library = None
+        if any(each.via for each in known.values()):
+            library = await stack.enter_async_context(feeds.Library(wanted))
         books = Books()
-        listed = feeds.Catalogue(known, rest=rest, settings=wanted)
+        listed = feeds.Catalogue(known, rest=rest, settings=wanted, library=library)
         supervisor = feeds.Supervisor(
-            known, books=books, rest=rest, catalogue=listed, settings=wanted
+            known, books=books, rest=rest, catalogue=listed, settings=wanted, library=library
         )
         await stack.enter_async_context(listed)
         await stack.enter_async_context(supervisor)
@@ -180,6 +184,7 @@ async def running(
                 supervisor=supervisor,
                 clock=clock,
                 streams=settings.streams,
+                via=listed.via,
             )
         )
         transactions = _transactions(settings, store, pepper)
@@ -340,8 +345,17 @@ def _feed_settings(
 ) -> FeedSettings:
     if overrides is None:
         return settings.feeds
-    names = {"exchanges": tuple(overrides), "overrides": dict(overrides)}
-    return settings.feeds.model_copy(update=names)
+    wanted = settings.feeds.ccxt.exchanges
+    through = tuple(name for name in wanted if name in overrides)
+    if absent := sorted(set(wanted) - set(through)):
+        log.warning("Not simulated, so not connected to: %s.", ", ".join(absent))
+    return settings.feeds.model_copy(
+        update={
+            "exchanges": tuple(name for name in overrides if name not in through),
+            "overrides": dict(overrides),
+            "ccxt": settings.feeds.ccxt.model_copy(update={"exchanges": through}),
+        }
+    )
 
 
 def _http(

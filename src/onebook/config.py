@@ -153,6 +153,31 @@ class ExchangeSettings(Section):
     """Another of its book channels, where it has several."""
 
 
+class CcxtSettings(Section):
+    """Exchanges without a connector of ours, through ccxt: the extra `onebook[ccxt]`."""
+
+    exchanges: tuple[str, ...] = ()
+    """Their ccxt ids, such as ["bitopro"]; empty: none. Their books are as exact as ccxt."""
+    depth: int = Field(100, ge=1, le=5_000)
+    """Levels a side that are taken over of each book."""
+    interval_s: float = Field(0.1, ge=0.01, le=60)
+    """Each book is taken over at most once in so many seconds; the last state always is."""
+    books_max: int = Field(20, ge=1, le=1_000)
+    """Books of one ccxt client; more make another, with connections of its own."""
+    connects_per_minute: int = Field(20, ge=1, le=1_000)
+    """Clients that are started for one exchange, evenly apart: reconnects are among them."""
+    quiet_max_s: float = Field(300.0, ge=1, le=86_400)
+    """A book without a message for so long is stale and asked for again."""
+    snapshot_s: float = Field(30.0, ge=1, le=3_600)
+    """A book must be there so long after it was asked for."""
+    list_s: float = Field(60.0, ge=1, le=3_600)
+    """Reading all markets of one exchange, with ccxt's waits and requests."""
+    stop_s: float = Field(5.0, ge=0.1, le=60)
+    """How long ccxt may take to close what it has open; then it is left."""
+    tasks_max: int = Field(2_000, ge=100, le=100_000)
+    """Asyncio tasks of one ccxt client; more end it."""
+
+
 class FeedSettings(Section):
     """Limits and waits of all feeds."""
 
@@ -162,6 +187,8 @@ class FeedSettings(Section):
     """By exchange name: ws_url and rest_url, other addresses (a regional host, the simulator);
     currencies, its codes of coins and ours, such as {"LUNA" = "LUNC"}, before Onebook's table;
     channel, another of its book channels, such as "classic" of kucoin."""
+    ccxt: CcxtSettings = CcxtSettings()
+    """Exchanges through ccxt."""
     linger_s: float = Field(300.0, ge=0, le=86_400)
     """How long a book nobody wants any more is kept."""
     connect_timeout_s: float = Field(10.0, ge=0.1, le=120)

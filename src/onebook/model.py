@@ -63,6 +63,9 @@ class Reason(StrEnum):
     )
 
 
+VIA_CCXT = "ccxt"  # `Instrument.via` of the long tail
+
+
 class InstrumentStatus(StrEnum):
     """Whether an exchange trades an instrument now."""
 
@@ -79,6 +82,7 @@ class Instrument(Struct, frozen=True, eq=False):
     `symbol` is ours (`BTC/USDT`), `native` the exchange's own (`btcusdt`, `XBT/USD`); `tick` and
     `lot` are the smallest steps of price and amount as decimal text, "" where the exchange does
     not say. `codes` is the pair in the exchange's own currency codes, in capitals (`XBT/USDT`).
+    `via` is the library that its books come through, "" where a connector of ours reads them.
     """
 
     exchange: str
@@ -88,6 +92,7 @@ class Instrument(Struct, frozen=True, eq=False):
     lot: str = ""
     status: InstrumentStatus = InstrumentStatus.TRADING
     codes: str = ""
+    via: str = ""
 
 
 class Tier(StrEnum):

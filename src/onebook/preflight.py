@@ -25,6 +25,7 @@ from onebook.accounts.pepper import load_pepper
 from onebook.config import ExchangeSettings, ServerSettings, Settings
 from onebook.errors import ConfigError
 from onebook.exchanges import channel_of
+from onebook.feeds import ccxt
 from onebook.store.engine import open_engine
 from onebook.transactions.credentials import master_keys
 
@@ -47,7 +48,15 @@ def faults(settings: Settings, now: datetime | None = None) -> list[str]:
     """Every fault, in a sentence that names the setting and the file."""
     return [
         *_unknown_exchanges("feeds.exchanges", settings.feeds.exchanges),
-        *_unknown_exchanges("feeds.overrides", settings.feeds.overrides),
+        *_unknown_exchanges(
+            "feeds.overrides",
+            [
+                each
+                for each in settings.feeds.overrides
+                if each not in settings.feeds.ccxt.exchanges
+            ],
+        ),
+        *ccxt.faults(settings.feeds.ccxt.exchanges),
         *_unknown_channels(settings.feeds.overrides),
         *_same_port(settings.server),
         *tls_faults(settings.server, now or datetime.now(UTC)),
@@ -72,6 +81,8 @@ def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
 def _unknown_channels(overrides: Mapping[str, ExchangeSettings]) -> Iterator[str]:
     for name, override in overrides.items():
         exchange = exchanges.EXCHANGES.get(name)
+        if exchange is None and override.channel:
+            yield f"feeds.overrides.{name}.channel: an exchange through ccxt has no channels."
         if exchange is not None:
             yield from _raised(partial(channel_of, exchange, override.channel))
 

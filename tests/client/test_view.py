@@ -67,6 +67,17 @@ def test_a_wrong_checksum_asks_for_a_resync():
     assert not opened().apply(delta(2, [[100, 2]], [], checksum=1))
 
 
+def test_ages_and_coverage_are_those_of_the_last_message_and_go_with_the_connection():
+    view = opened()
+    assert (view.ages, view.coverage) == ({}, {})
+    update = message("aggregated_orderbook_update", 2, [[100, 1]], [])
+    update["data"] |= {"ages": {"okx": 5}, "coverage": {"okx": {"bids": 99, "asks": None}}}
+    assert view.apply(update)
+    assert (view.ages, view.coverage) == ({"okx": 5}, {"okx": {"bids": 99, "asks": None}})
+    view.lose(Problem("connection_lost", "It was lost."))
+    assert (view.ages, view.coverage) == ({}, {})
+
+
 def test_object_levels_have_their_attribution():
     view = View("BTC/USDT")
     level = {"price": 1.5, "amount": 3, "exchanges": ["a", "b"], "amounts": [1, 2]}

@@ -1,5 +1,7 @@
 """The whole service as its users see it: exchanges that come and go, bytes that are counted."""
 
+from decimal import Decimal
+
 import httpx
 import pytest
 
@@ -10,6 +12,7 @@ from onebook.exchanges.contract import Guard
 from onebook.feeds import listener
 from onebook.gateway import direct
 from onebook.simulator.dialects import DIALECTS
+from onebook.simulator.server import SimulatedExchanges
 
 SYMBOL = "BTC/USDT"
 # Whole books may come with the next change only, and the market of these tests stands still.
@@ -69,6 +72,41 @@ async def test_one_book_is_merged_from_many_exchanges(client, exchanges):
     for _ in range(5):
         exchanges.step()
         await until_shown(client, truth(exchanges, ALL))
+
+
+async def test_coverage_says_where_the_book_of_each_exchange_ends(tmp_path):
+    async with (
+        SimulatedExchanges(["okx", "hitbtc"], rate_hz=0) as simulated,
+        node_on(simulated.urls, tmp_path) as node,
+        client_of(node, await key_of(node)) as client,
+    ):
+        books = {name: simulated[name].book(SYMBOL) for name in ("okx", "hitbtc")}
+        expected = truth(simulated, books)
+        await client.say(
+            type="subscribe_aggregated",
+            symbol=SYMBOL,
+            depth=DEPTH,
+            interval_ms=10,
+            mode="delta",
+            coverage=True,
+        )
+        assert (await client.kind("aggregated_subscription_response"))["options"]["coverage"]
+        data = (await until_shown(client, expected))["data"]
+        # hitbtc sends all levels, okx keeps a window of its best ones in step.
+        window = EXCHANGES["okx"].depth
+        assert min(len(books["okx"].bids), len(books["okx"].asks)) >= window
+        ends = {
+            "bids": sorted(map(Decimal, books["okx"].bids), reverse=True)[window - 1],
+            "asks": sorted(map(Decimal, books["okx"].asks))[window - 1],
+        }
+        assert EXCHANGES["hitbtc"].depth == 0
+        assert data["coverage"] == {"hitbtc": {"bids": None, "asks": None}, "okx": ends}
+        simulated.step()
+        delta = await client.kind("aggregated_orderbook_delta")
+        assert delta["data"]["coverage"].keys() == {"hitbtc", "okx"}
+        await simulated["okx"].stop()
+        left = await client.until(lambda message: message.get("data", {}).get("stale_exchanges"))
+        assert left["data"]["coverage"] == {"hitbtc": {"bids": None, "asks": None}}
 
 
 async def test_a_killed_exchange_leaves_the_book_and_returns_with_a_fresh_snapshot(

@@ -296,6 +296,7 @@ def test_subscribe_answers_with_what_was_accepted_and_opens_the_stream(alice):
             "split": False,
             "group": None,
             "ages": False,
+            "coverage": False,
         },
         "expected_gb_per_30_days": None,  # a new view has no rate yet
     }
@@ -522,6 +523,7 @@ def test_every_field_has_words_for_what_it_must_be(body):
         ({"levels": "tuple"}, "levels"),
         ({"split": 1}, "split"),
         ({"ages": 1}, "ages"),
+        ({"coverage": "all"}, "coverage"),
         ({"group": 0.5}, "group"),
         ({"group": "0"}, "group"),
         ({"group": "-1"}, "group"),
@@ -559,6 +561,7 @@ def test_an_unknown_option_or_bad_value_is_invalid_parameters_naming_it(alice, o
         {"levels": "array"},
         {"split": True},
         {"ages": True},
+        {"coverage": True},
         {"group": "0.5"},
     ],
 )
@@ -625,7 +628,8 @@ def test_resync_sends_a_fresh_full_book_on_that_subscription(alice):
 
 
 def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(alice):
-    options = {"depth": 7, "levels": "array", "split": True, "group": "0.5", "ages": True}
+    options = {"depth": 7, "levels": "array", "split": True, "group": "0.5"}
+    options |= {"ages": True, "coverage": True}
     _, opened = alice.says(
         type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["okx"], mode="delta", **options
     )
@@ -685,6 +689,7 @@ def test_get_exchanges_tells_supported_active_and_status(alice):
             "total_supported": len(SUPPORTED),
             "total_active": len(SUPPORTED) - 2,
             "exchange_status": {name: AWAY.get(name, "active") for name in SUPPORTED},
+            "via": {},
         },
         "timestamp": "2025-11-20T10:00:00.000000Z",
     }

@@ -26,6 +26,7 @@ COLUMNS: Final = (
     "name",
     "display",
     "quality",
+    "via",
     "depth",
     "lost frame",
     "heartbeat",
@@ -52,12 +53,13 @@ def row(exchange: Exchange) -> tuple[str, ...]:
         exchange.name,
         exchange.display,
         quality(exchange).level,
+        exchange.via or "own",
         str(exchange.depth or "all"),
         exchange.guard.name.lower(),
         "none" if heartbeat_s is None else f"{heartbeat_s:g} s",
         f"{exchange.quiet_max_s:g} s",
         "yes" if exchange.timed else "no",
-        exchange.ws_url,
+        exchange.ws_url or "-",
     )
 
 
@@ -74,8 +76,8 @@ def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
     return [
         ("name", exchange.name),
         ("former names", ", ".join(exchange.former_names) or "-"),
-        ("WebSocket", exchange.ws_url),
-        ("REST", exchange.rest_url),
+        ("WebSocket", exchange.ws_url or "-"),
+        ("REST", exchange.rest_url or "-"),
         ("instrument list", exchange.instruments_path),
         ("subscription", proven.subscription or "-"),
         ("depth", f"{exchange.depth:,} levels a side" if exchange.depth else "the whole book"),

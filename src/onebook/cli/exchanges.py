@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +19,7 @@ from onebook.errors import OnebookError
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange, ProtocolError
 from onebook.exchanges.quality import docstring, quality
-from onebook.feeds import enabled, read_list
+from onebook.feeds import Library, ccxt, enabled, read_list
 from onebook.rest import Rest
 
 exchanges_app = typer.Typer(no_args_is_help=True, help="The exchanges: list, show, check.")
@@ -38,21 +40,27 @@ class Check(Struct, frozen=True):
 
 @exchanges_app.command("list")
 @reported
-def list_exchanges(as_json: AsJson = False) -> None:
+def list_exchanges(as_json: AsJson = False, settings: ConfigFile = None) -> None:
     """List the exchanges whose books can be had, with what is known of their books.
 
     `quality` is how well the exchange is proven, from bronze to gold; docs/reference/exchanges has
-    the rules. `depth` is levels a side. `lost frame` is what shows one. `heartbeat` is how long a
-    connection may bring neither data nor a heartbeat that its exchange promises, `quiet` how long
-    one book may. `times` is whether data names the exchange's own time.
+    the rules. `via` is "ccxt" for those of the setting feeds.ccxt.exchanges, which are only as
+    exact as ccxt, and "own" for the others. `depth` is levels a side. `lost frame` is what shows
+    one. `heartbeat` is how long a connection may bring neither data nor a heartbeat that its exchange
+    promises, `quiet` how long one book may. `times` is whether data names the exchange's own time.
 
     Example: onebook exchanges list
     """
-    exchanges = EXCHANGES.values()
+    exchanges = _known(settings).values()
     if as_json:
         print_json([_facts(each) for each in exchanges])
     else:
         print_table(COLUMNS, [row(each) for each in exchanges])
+
+
+def _known(settings: Path | None) -> dict[str, Exchange]:
+    """Return every exchange with a connector, and those that the operator has through ccxt."""
+    return EXCHANGES | ccxt.enabled(config.load(settings).feeds)
 
 
 def _facts(exchange: Exchange) -> dict[str, str | float | bool | None]:
@@ -60,6 +68,7 @@ def _facts(exchange: Exchange) -> dict[str, str | float | bool | None]:
         "name": exchange.name,
         "display": exchange.display,
         "quality": quality(exchange).level,
+        "via": exchange.via or None,
         "depth": exchange.depth,
         "lost_frame": exchange.guard.name.lower(),
         "heartbeat_s": exchange.heartbeat_max_s,
@@ -76,17 +85,19 @@ def show(
     as_page: Annotated[
         bool, typer.Option("--page", help="Its reference page, in Markdown.")
     ] = False,
+    settings: ConfigFile = None,
 ) -> None:
     """Show what is known of one exchange: its limits, its protocol, the evidence and the doubts.
 
     Example: onebook exchanges show kraken
     """
-    known = resolve(name)
-    if known is None:
-        names = ", ".join(EXCHANGES)
+    exchanges = _known(settings)
+    known = resolve(name) or name.strip().lower()
+    if known not in exchanges:
+        names = ", ".join(exchanges)
         console.print(f"There is no exchange {name!r}. Known are {names}.", markup=False)
         raise typer.Exit(EXIT_UNKNOWN)
-    exchange = EXCHANGES[known]
+    exchange = exchanges[known]
     if as_page:
         typer.echo(page(exchange), nl=False)
         return
@@ -111,8 +122,14 @@ def check(
     """
     feeds = config.load(settings).feeds
     if names:
-        feeds = feeds.model_copy(update={"exchanges": tuple(names)})
-    checks = run(_check_all(list(enabled(EXCHANGES, feeds).values()), feeds))
+        through = tuple(each for each in names if each in feeds.ccxt.exchanges)
+        chosen = {
+            "exchanges": tuple(each for each in names if each not in through),
+            "ccxt": feeds.ccxt.model_copy(update={"exchanges": through}),
+        }
+        feeds = feeds.model_copy(update=chosen)
+    wanted = enabled(EXCHANGES, feeds)
+    checks = run(_check_all([wanted[each] for each in names or wanted], feeds))
     if as_json:
         print_json(checks)
     else:
@@ -123,20 +140,30 @@ def check(
 
 async def _check_all(exchanges: Sequence[Exchange], settings: FeedSettings) -> list[Check]:
     checks = []
-    async with Rest() as rest:
+    async with AsyncExitStack() as stack:
+        rest = await stack.enter_async_context(Rest())
+        library = None
+        if any(each.via for each in exchanges):
+            library = await stack.enter_async_context(Library(settings))
         for exchange in exchanges:
             with console.status(f"asking {exchange.display} ..."):
-                checks.append(await check_list(rest, exchange, settings))
+                checks.append(await check_list(rest, exchange, settings, library))
     return checks
 
 
-async def check_list(rest: Rest, exchange: Exchange, settings: FeedSettings) -> Check:
+async def check_list(
+    rest: Rest, exchange: Exchange, settings: FeedSettings, library: Library | None = None
+) -> Check:
     """Read the whole instrument list of an exchange."""
     began_s = time.monotonic()
     pairs, problem = 0, ""
     try:
-        rest.budget(exchange.rest_url, exchange.limits.fetches)
-        pairs = len(await read_list(exchange, rest=rest, settings=settings, page_s=CHECK_PAGE_S))
+        if not exchange.via:
+            rest.budget(exchange.rest_url, exchange.limits.fetches)
+        found = await read_list(
+            exchange, rest=rest, settings=settings, page_s=CHECK_PAGE_S, library=library
+        )
+        pairs = len(found)
     except OnebookError as error:
         problem = error.message
     except ProtocolError as error:

@@ -31,7 +31,8 @@ class View:
     """The merged book of one symbol as the service last described it, best levels first.
 
     `live` is False, and the view empty, from a lost connection until the next full update;
-    `problem` is why.
+    `problem` is why. `ages` (milliseconds) and `coverage` ({"bids": price, "asks": price}, None for
+    a side that is wholly known) are by exchange, and empty unless the subscription asked for them.
     """
 
     symbol: str
@@ -42,6 +43,8 @@ class View:
     market_stats: dict[str, Any] = field(default_factory=dict)
     stale_exchanges: list[str] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
+    ages: dict[str, int] = field(default_factory=dict)
+    coverage: dict[str, dict[str, Decimal | int | None]] = field(default_factory=dict)
     timestamp: str = ""
     update_number: int = 0
 
@@ -69,6 +72,7 @@ class View:
         self.bids, self.asks = [], []
         self.market_stats, self.states = {}, {}
         self.stale_exchanges = []
+        self.ages, self.coverage = {}, {}
         self.update_number = 0
 
     def _take(self, message: dict[str, Any], *, changed: bool) -> None:
@@ -80,6 +84,8 @@ class View:
         self.problem = None
         self.market_stats = data["market_stats"]
         self.stale_exchanges = data["stale_exchanges"]
+        self.ages = data.get("ages", {})
+        self.coverage = data.get("coverage", {})
         self.timestamp = message["timestamp"]
         self.update_number = message["update_number"]
 

@@ -50,7 +50,8 @@ async def watch(
         api_key: The key; it is sent in a message, never in the address.
         symbols: Pairs such as BTC/USDT.
         exchanges: Names, or "all".
-        options: Subscribe options: depth, interval_ms, mode, levels, split, group, ages.
+        options: Subscribe options: depth, interval_ms, mode, levels, split, group, ages,
+            coverage.
 
     Raises:
         Refused: A retry would fail in the same way: a wrong address or path, an untrusted

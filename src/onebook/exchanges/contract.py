@@ -352,6 +352,7 @@ class Exchange(Struct, frozen=True):
         former_names: Other names clients may use for it.
         channels: Other book channels of the same exchange, by the name that an operator chooses
             one by (`feeds.overrides.<exchange>.channel`); each has the facts of its own.
+        via: The library that owns its sockets (`through_ccxt`), "" where feeds of ours do.
     """
 
     name: str
@@ -378,3 +379,4 @@ class Exchange(Struct, frozen=True):
     lifetime_s: float = 86_000.0
     former_names: tuple[str, ...] = ()
     channels: "dict[str, Exchange]" = {}
+    via: str = ""

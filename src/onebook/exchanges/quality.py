@@ -112,7 +112,8 @@ def _read(name: str) -> object:
 
 def docstring(exchange: Exchange) -> str:
     """Return what the connector's module says of its exchange."""
-    return inspect.getdoc(import_module(f"onebook.exchanges.{exchange.name}")) or ""
+    name = "through_ccxt" if exchange.via else exchange.name
+    return inspect.getdoc(import_module(f"onebook.exchanges.{name}")) or ""
 
 
 def paragraphs(text: str) -> list[str]:

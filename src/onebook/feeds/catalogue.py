@@ -20,6 +20,7 @@ from onebook import metrics
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, ProtocolError
+from onebook.feeds.ccxt.library import Library
 from onebook.feeds.lists import read_list
 from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import Rest
@@ -38,8 +39,8 @@ QUOTES: Final = ("USDT", "USDC", "FDUSD", "USD", "EUR", "BTC", "ETH", "GBP", "TR
 class Catalogue:
     """The instruments of the exchanges in use.
 
-    `on_gone` hears of an instrument that is no longer traded and why, `on_back` of one that is
-    traded again.
+    `via` names the library of each that comes through one; `library` reads their lists. `on_gone`
+    hears of an instrument that is no longer traded and why, `on_back` of one that is traded again.
     """
 
     def __init__(
@@ -50,11 +51,14 @@ class Catalogue:
         settings: FeedSettings,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
+        library: Library | None = None,
     ) -> None:
+        self.via = {name: each.via for name, each in exchanges.items() if each.via}
         self.on_gone: Callable[[Instrument, Reason], None] = lambda instrument, reason: None
         self.on_back: Callable[[Instrument], None] = lambda instrument: None
         self._exchanges = exchanges
         self._rest = rest
+        self._library = library
         self._settings = settings
         self._sleep = sleep
         self._jitter = jitter
@@ -69,7 +73,8 @@ class Catalogue:
         self._tried = {name: asyncio.Event() for name in exchanges}
         self._tasks: list[asyncio.Task[None]] = []
         for exchange in exchanges.values():
-            rest.budget(exchange.rest_url, exchange.limits.fetches)
+            if not exchange.via:
+                rest.budget(exchange.rest_url, exchange.limits.fetches)
 
     async def __aenter__(self) -> Self:
         self._tasks = [
@@ -170,7 +175,9 @@ class Catalogue:
     async def load(self, exchange: Exchange) -> bool:
         """Read the list of one exchange; return whether that succeeded."""
         try:
-            instruments = await read_list(exchange, rest=self._rest, settings=self._settings)
+            instruments = await read_list(
+                exchange, rest=self._rest, settings=self._settings, library=self._library
+            )
             if not instruments:
                 raise ProtocolError("the list is empty")
         except ExchangeFailed as error:

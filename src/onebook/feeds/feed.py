@@ -79,6 +79,30 @@ class Recorder(Protocol):
         """A REST body came."""
 
 
+class NotReached(Exception):
+    """An exchange that cannot be reached: a state word of `stats`, and what is wrong in words."""
+
+    def __init__(self, trouble: str, problem: str) -> None:
+        super().__init__(problem)
+        self.trouble = trouble
+        self.problem = problem
+
+
+class Link(Protocol):
+    """What a feed has of its connection: a socket of ours, or a client of ccxt."""
+
+    session: Session
+
+    def carry_out(self, now: float) -> None:
+        """Do what the session wants done."""
+
+    async def attend(self) -> None:
+        """Let time pass for the session until the connection is gone."""
+
+    async def release(self) -> None:
+        """Leave nothing behind."""
+
+
 class Connection(Listener):
     """One socket and its session, from the handshake to the end."""
 
@@ -378,7 +402,7 @@ class Feed:
         self._jitter = jitter
         self._cadences = Cadences(settings)
         self._backoff = Backoff(settings.reconnect_base_s, settings.reconnect_max_s, jitter)
-        self._connection: Connection | None = None  # while it is open
+        self._connection: Link | None = None  # while it is open
         self._broken = False
 
     @property
@@ -437,10 +461,12 @@ class Feed:
             cadences=self._cadences,
             quotas=self._quotas,
         )
-        connection = Connection(self, session)
+        connection = self._link(session)
         try:
             try:
                 await self._handshake(connection, exchange.ws_url)
+            except NotReached as error:
+                return self._unreachable(error.trouble, error.problem)
             except WSInvalidStatusError as error:
                 return self._put_off(error.response)
             except (OSError, WSError) as error:
@@ -479,7 +505,11 @@ class Feed:
         heartbeat = address.heartbeat or exchange.heartbeat
         return replace(exchange, ws_url=address.url, heartbeat=heartbeat)
 
-    async def _handshake(self, connection: Connection, url: str) -> None:
+    def _link(self, session: Session) -> Link:
+        return Connection(self, session)
+
+    async def _handshake(self, connection: Link, url: str) -> None:
+        assert isinstance(connection, Connection)
         settings = self.settings
         # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
         # does, so it is the shorter one.
@@ -498,7 +528,7 @@ class Feed:
         if not connection.connected:
             raise ConnectionResetError("closed during the handshake")
 
-    def _up(self, connection: Connection) -> float:
+    def _up(self, connection: Link) -> float:
         known = connection.session.instruments
         self._connection = connection
         self.stats.connected += 1
@@ -509,7 +539,7 @@ class Feed:
             log.info("%s is connected again.", self.exchange.name)
         return self.clock()
 
-    def _catch_up(self, connection: Connection, known: Sequence[Instrument]) -> None:
+    def _catch_up(self, connection: Link, known: Sequence[Instrument]) -> None:
         """Carry what was added or removed while the handshake was under way."""
         now = self.clock()
         added = [each for each in self._instruments if each not in known]

@@ -1,4 +1,4 @@
-"""The instrument list of one exchange, read over REST: every page of it, within bounds."""
+"""The instrument list of one exchange, read over REST or by ccxt: every page, within bounds."""
 
 import asyncio
 from typing import Final
@@ -9,13 +9,19 @@ from onebook.config import FeedSettings
 from onebook.exchanges import currencies
 from onebook.exchanges.contract import Exchange, Instruments, ProtocolError
 from onebook.exchanges.frames import sound
+from onebook.feeds.ccxt.library import Library
 from onebook.rest import TOTAL_S, Rest
 
 LIST_WEIGHT: Final = 20  # what a list costs at the dearest exchange (binance exchangeInfo)
 
 
 async def read_list(
-    exchange: Exchange, *, rest: Rest, settings: FeedSettings, page_s: float = TOTAL_S
+    exchange: Exchange,
+    *,
+    rest: Rest,
+    settings: FeedSettings,
+    page_s: float = TOTAL_S,
+    library: Library | None = None,
 ) -> Instruments:
     """Get every page of an exchange's list; its bounds are those of all pages together.
 
@@ -24,6 +30,7 @@ async def read_list(
         rest: How to ask.
         settings: The bounds.
         page_s: How long one page may take, with its waits and retries.
+        library: ccxt, which reads the lists of exchanges that come through it.
 
     Raises:
         ExchangeFailed: A page cannot be had.
@@ -32,12 +39,16 @@ async def read_list(
     found, bodies = Instruments(), list[bytes]()
     bytes_left, path = settings.list_bytes_max, exchange.instruments_path
     while True:
-        body = await rest.get(
-            exchange.rest_url + path,
-            weight=LIST_WEIGHT,
-            total_s=page_s,
-            bytes_max=max(1, bytes_left),
-        )
+        if exchange.via:
+            assert library is not None, exchange.name
+            body = await library.markets(exchange.name)
+        else:
+            body = await rest.get(
+                exchange.rest_url + path,
+                weight=LIST_WEIGHT,
+                total_s=page_s,
+                bytes_max=max(1, bytes_left),
+            )
         bodies.append(body)
         bytes_left -= len(body)
         # Megabytes of JSON: not in the loop that also carries the books.

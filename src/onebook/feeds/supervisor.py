@@ -11,6 +11,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -25,7 +26,9 @@ from onebook.exchanges import channel_of
 from onebook.exchanges.contract import Exchange
 from onebook.exchanges.frames import batches
 from onebook.exchanges.limits import Quotas
+from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
+from onebook.feeds.ccxt import CcxtFeed, Library
 from onebook.feeds.feed import Feed, Recorder
 from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
@@ -47,14 +50,17 @@ class Running(NamedTuple):
 def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[str, Exchange]:
     """Return the exchanges an operator wants, with other channels and addresses where given.
 
+    Those through ccxt come last; their addresses are the library's to apply.
+
     Raises:
-        ConfigError: A name that is not known.
+        ConfigError: A name that is not known, or that cannot be had through ccxt.
     """
     names = settings.exchanges or tuple(exchanges)
-    for name in (*names, *settings.overrides):
+    through = ccxt.enabled(settings)
+    for name in (*names, *(each for each in settings.overrides if each not in through)):
         if name not in exchanges:
             raise ConfigError(f"There is no exchange {name!r}; known are {', '.join(exchanges)}.")
-    chosen = {}
+    chosen: dict[str, Exchange] = {}
     for name in names:
         exchange, override = exchanges[name], settings.overrides.get(name)
         if override is not None:
@@ -65,7 +71,7 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
                 rest_url=override.rest_url or exchange.rest_url,
             )
         chosen[name] = exchange
-    return chosen
+    return chosen | through
 
 
 class Supervisor:
@@ -78,6 +84,7 @@ class Supervisor:
         catalogue: Tells which instruments are gone or back.
         settings: Limits and waits.
         recorder: Who keeps what passes.
+        library: ccxt, where an exchange comes through it.
         clock: Monotonic seconds.
         wall: Unix seconds.
         sleep: Waits.
@@ -93,6 +100,7 @@ class Supervisor:
         catalogue: Catalogue,
         settings: FeedSettings,
         recorder: Recorder | None = None,
+        library: Library | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -105,6 +113,7 @@ class Supervisor:
         self._catalogue = catalogue
         self._settings = settings
         self._recorder = recorder
+        self._library = library
         self._clock = clock
         self._wall = wall
         self._sleep = sleep
@@ -243,7 +252,11 @@ class Supervisor:
 
     def _start(self, name: str, instruments: list[Instrument]) -> None:
         exchange = self._exchanges[name]
-        feed = Feed(
+        make: Callable[..., Feed] = Feed
+        if exchange.via:
+            assert self._library is not None, name
+            make = partial(CcxtFeed, self._library)
+        feed = make(
             exchange,
             instruments,
             books=self._books,

@@ -34,6 +34,7 @@ def stream_key(
         split=body.split,
         group=group,
         ages=body.ages,
+        coverage=body.coverage,
     )
     return key, rejected
 
@@ -172,6 +173,7 @@ def options_of(key: StreamKey) -> messages.Options:
         split=key.split,
         group=key.group or None,
         ages=key.ages,
+        coverage=key.coverage,
     )
 
 

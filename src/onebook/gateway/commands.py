@@ -77,6 +77,10 @@ Group = Annotated[
     ),
 ]
 Ages = Annotated[bool, about("Add how old the data of each exchange is, in milliseconds.", False)]
+Coverage = Annotated[
+    bool,
+    about("Add the outermost price up to which the book of each exchange is known.", False),
+]
 
 
 class Head(Struct):
@@ -105,6 +109,7 @@ class Chosen(Struct, forbid_unknown_fields=True):
     split: Split = False
     group: Group = None
     ages: Ages = False
+    coverage: Coverage = False
     id: MessageId = None
 
 
@@ -124,6 +129,7 @@ class GetAggregatedOrderbook(Struct, forbid_unknown_fields=True, tag="get_aggreg
     split: Split | UnsetType = UNSET
     group: Group | UnsetType = UNSET
     ages: Ages | UnsetType = UNSET
+    coverage: Coverage | UnsetType = UNSET
     id: MessageId = None
 
 

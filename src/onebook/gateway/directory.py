@@ -1,6 +1,7 @@
 """Which exchanges and pairs there are, in the form of the WebSocket replies."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
@@ -53,13 +54,24 @@ class Directory:
     """The catalogue as clients see it; long lists are encoded at most once in `KEPT_S`.
 
     `expected_gb` tells what a stream costs a client; whoever builds the streams sets it.
+
+    Args:
+        catalogue: Which instruments there are.
+        supervisor: How feeds do.
+        monotonic: The time in seconds.
+        via: The exchanges in use without a connector of ours, with the library of each.
     """
 
     def __init__(
-        self, catalogue: Catalogue, supervisor: Supervisor, *, monotonic: Callable[[], float]
+        self,
+        catalogue: Catalogue,
+        supervisor: Supervisor,
+        *,
+        monotonic: Callable[[], float],
+        via: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.supported: Sequence[str] = tuple(sorted(exchanges.EXCHANGES))
-        self.resolve = exchanges.resolve
+        self.supported: Sequence[str] = tuple(sorted({*exchanges.EXCHANGES, *via}))
+        self._via = dict(via)
         self.trading = catalogue.exchanges
         self.unread = catalogue.unread
         self.expected_gb: Callable[[StreamKey], float | None] = lambda key: None
@@ -67,6 +79,11 @@ class Directory:
         self._supervisor = supervisor
         self._monotonic = monotonic
         self._kept: dict[str | None, tuple[float, bytes]] = {}
+
+    def resolve(self, name: str) -> str | None:
+        """Find the name we use for an exchange, from any name it goes or went by."""
+        plain = name.strip().lower()
+        return plain if plain in self._via else exchanges.resolve(plain)
 
     def suggest(self, symbol: str, wanted: Collection[str]) -> list[str]:
         """Return symbols like a refused one that at least one of these exchanges trades."""
@@ -89,6 +106,7 @@ class Directory:
                 total_supported=len(self.supported),
                 total_active=len(active),
                 exchange_status=states,
+                via=self._via,
             )
         )
 

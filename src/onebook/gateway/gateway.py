@@ -1,5 +1,7 @@
 """The gateway as one thing to start and stop: hub, streams and keeper on one event loop."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Self
 
 from onebook.accounts import Accounts
@@ -16,7 +18,7 @@ from onebook.streams import Clock, Streams
 class Gateway:
     """Serves WebSocket clients while it is entered; `protocol` is for `uvicorn.Config(ws=...)`.
 
-    Made in a running event loop.
+    Made in a running event loop. `via` names the library of each exchange that comes through one.
     """
 
     def __init__(
@@ -29,8 +31,9 @@ class Gateway:
         supervisor: Supervisor,
         clock: Clock,
         streams: StreamSettings | None = None,
+        via: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        directory = Directory(catalogue, supervisor, monotonic=clock.monotonic)
+        directory = Directory(catalogue, supervisor, monotonic=clock.monotonic, via=via)
         self.hub = Hub(settings, accounts=accounts, directory=directory, clock=clock)
         self.streams = self.hub.streams = Streams(
             books=books,

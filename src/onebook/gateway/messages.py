@@ -16,6 +16,7 @@ from onebook.gateway import commands
 from onebook.gateway.codes import ErrorType
 from onebook.gateway.commands import (
     Ages,
+    Coverage,
     Depth,
     Group,
     Id,
@@ -107,6 +108,7 @@ class Options(Struct, frozen=True):
     split: Split
     group: Group
     ages: Ages
+    coverage: Coverage
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
@@ -164,6 +166,14 @@ class ExchangesList(Struct, frozen=True):
     total_active: int
     exchange_status: Annotated[
         dict[str, str], about("active, maintenance, offline or limited.", {"okx": "active"})
+    ]
+    via: Annotated[
+        dict[str, str],
+        about(
+            "The exchanges that Onebook has no connector for, and the library that their books "
+            "come through: these are only as exact as that library.",
+            {"bitopro": "ccxt"},
+        ),
     ]
 
 
@@ -277,6 +287,19 @@ CHECKSUM_RULE: Final = (
 )
 
 
+class Covered(Struct, frozen=True):
+    """Where the known part of one exchange's book ends."""
+
+    bids: Annotated[
+        float | None,
+        about("The lowest known bid price; null where all bids are known.", 99.5),
+    ]
+    asks: Annotated[
+        float | None,
+        about("The highest known ask price; null where all asks are known.", None),
+    ]
+
+
 class BookData(Struct, frozen=True):
     """A merged book: only exchanges whose book is live, and of the same coin, are in it."""
 
@@ -302,6 +325,15 @@ class BookData(Struct, frozen=True):
             "With ages: milliseconds since data last came from each live exchange, as of this "
             "update.",
             {"okx": 12},
+        ),
+    ] = UNSET
+    coverage: Annotated[
+        dict[str, Covered] | UnsetType,
+        about(
+            "With coverage: where the book of each live exchange ends, as of this update. Beyond "
+            "that price the exchange may have levels that are not known, so that the merged "
+            "amounts there are without it.",
+            {"okx": {"bids": 99.5, "asks": None}},
         ),
     ] = UNSET
 
@@ -386,6 +418,10 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
         str, about("More about the case at hand, for people; may be empty.", "5 follows 3")
     ]
     timestamp: Timestamp
+    via: Annotated[
+        str | UnsetType,
+        about("The library that its book comes through; absent for all others.", "ccxt"),
+    ] = UNSET
 
 
 class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):

@@ -44,11 +44,16 @@ class StreamKey(NamedTuple):
     split: bool = False
     group: str = ""
     ages: bool = False
+    coverage: bool = False
 
     @property
     def id(self) -> str:
         """The public name of the stream, the same for every client and on every node."""
-        named = self if self.ages else self[:-1]  # as it was before there were ages
+        named: tuple[object, ...] = self
+        for added in (self.coverage, self.ages):  # an id is what it was before there were these
+            if added:
+                break
+            named = named[:-1]
         return "sub_" + hashlib.sha256(_json(named)).hexdigest()[:12]
 
 
@@ -96,6 +101,15 @@ class Members:
             }
         )
 
+    def coverage_json(self) -> bytes:
+        """Where each live exchange ends: its outermost known bid and ask, null for a whole side."""
+        return b"{%b}" % b",".join(map(_coverage_json, self.books))
+
+    def extras(self, key: StreamKey, now: float) -> bytes:
+        """The members of `data` that only some views ask for."""
+        ages = b',"ages":' + self.ages_json(now) if key.ages else b""
+        return ages + b',"coverage":' + self.coverage_json() if key.coverage else ages
+
 
 class Opening:
     """When a view is shown for the first time: whole if that is soon, but soon."""
@@ -120,7 +134,7 @@ class Stream:
     """One view of one symbol, and the state of the last update that was published."""
 
     __slots__ = (
-        "_ages",
+        "_extras",
         "_full",
         "_head_delta",
         "_head_full",
@@ -163,7 +177,7 @@ class Stream:
         self.forced = True  # publish even if the merge shows no difference
         self.broken = False  # the last attempt to publish it failed
         self._full: bytes | None = None
-        self._ages = b""
+        self._extras = b""
         shared = b',"symbol":%b,"subscription_id":"%b"' % (_json(key.symbol), self.id.encode())
         self._head_full = b'{"type":"aggregated_orderbook_update"' + shared
         self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
@@ -204,8 +218,7 @@ class Stream:
         """Make the merged state the next update and encode it in the stream's mode."""
         # A client that catches up later gets this update: levels and stale names belong together.
         self._stale_json = self.members.stale_json
-        if self.key.ages:
-            self._ages = b',"ages":' + self.members.ages_json(now)
+        self._extras = self.members.extras(self.key, now)
         self.update_number += 1
         self.timestamp = iso_us(wall_us).encode()
         self._full = None
@@ -229,7 +242,7 @@ class Stream:
         )
 
     def _closed(self, after: bytes) -> bytes:
-        return b',"stale_exchanges":%b%b}%b}' % (self._stale_json, self._ages, after)
+        return b',"stale_exchanges":%b%b}%b}' % (self._stale_json, self._extras, after)
 
 
 class Question:
@@ -263,8 +276,8 @@ class Question:
         )
         if self.message_id is not None:
             head += b',"id":' + _json(self.message_id)
-        ages = b',"ages":' + self.members.ages_json(now) if self.key.ages else b""
-        tail = b',"stale_exchanges":%b%b}}' % (self.members.stale_json, ages)
+        extras = self.members.extras(self.key, now)
+        tail = b',"stale_exchanges":%b%b}}' % (self.members.stale_json, extras)
         return view.full(head + b',"data":{', tail)
 
 
@@ -272,6 +285,16 @@ def iso_us(wall_us: int) -> str:
     """ISO 8601 in UTC with microseconds and Z."""
     seconds, micros = divmod(wall_us, 1_000_000)
     return f"{_whole_second(seconds)}.{micros:06d}Z"
+
+
+def _coverage_json(book: LiveBook) -> bytes:
+    """The horizon of one book, its prices as they were printed by the core: exact."""
+    bid, ask = (each or "null" for each in book.horizon())
+    return b'%b:{"bids":%b,"asks":%b}' % (
+        _json(book.instrument.exchange),
+        bid.encode(),
+        ask.encode(),
+    )
 
 
 def _view(key: StreamKey) -> View:

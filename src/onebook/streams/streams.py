@@ -156,7 +156,7 @@ class Streams:
 
         So its numbers have no hole for anyone, and what `Stream.full` returns is the present.
         """
-        stream.forced = stream.forced or stream.key.ages
+        stream.forced = stream.forced or stream.key.ages or stream.key.coverage
         self._publish(stream, self._clock.monotonic())
         self.publisher.flush()
 
@@ -382,17 +382,17 @@ class Streams:
         if state is Health.LIVE and book.mark is not None:
             reason, detail = book.mark
             state = Health.LIVE if shown else Health.STALE
-        return _json(
-            {
-                "type": "exchange_status",
-                "symbol": book.instrument.symbol,
-                "exchange": book.instrument.exchange,
-                "state": state,
-                "reason": reason or "",
-                "detail": detail,
-                "timestamp": iso_us(self._clock.wall_us()),
-            }
-        )
+        instrument = book.instrument
+        status = {
+            "type": "exchange_status",
+            "symbol": instrument.symbol,
+            "exchange": instrument.exchange,
+            "state": state,
+            "reason": reason or "",
+            "detail": detail,
+            "timestamp": iso_us(self._clock.wall_us()),
+        }
+        return _json(status | {"via": instrument.via} if instrument.via else status)
 
 
 def _known(members: Members) -> list[Instrument]:

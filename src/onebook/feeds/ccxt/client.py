@@ -1,0 +1,294 @@
+"""One ccxt client in the worker's loop: it watches books and writes what it sees as frames.
+
+Everything here runs in the worker's thread; frames leave by `told`, commands come by `command`.
+What ccxt does with its sockets is its own; here is what it does not do: a message that it fails to
+read ends the client, because ccxt reads none after it, and all that it has begun is cancelled at
+the end.
+"""
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from onebook.config import CcxtSettings
+from onebook.exchanges.through_ccxt import Command
+from onebook.feeds.actions import End
+from onebook.feeds.ccxt.numbers import Rows, SideWriter, best
+from onebook.feeds.ccxt.verdicts import Extent, verdict_of, words_of
+from onebook.feeds.ccxt.worker import Tasks
+from onebook.model import Reason
+
+log = logging.getLogger("onebook.feeds")
+
+OPENED: Final = b'{"type":"open"}'
+OPENING: Final = ""  # stands for a native name in frames that are of no book
+NAMELESS: Final = "?"
+TOO_MANY_TASKS: Final = "ccxt started too many tasks"
+STOPPED: Final = End(Reason.DISCONNECTED, "stopped")
+
+Told = Callable[[str, bytes], None]  # the native name of the instrument, and the newest frame
+
+_json = msgspec.json.encode
+_command = msgspec.json.Decoder(Command).decode
+
+
+class Books:
+    """What one client needs of ccxt: a client with its markets, and how each market is written.
+
+    A protocol in all but name: `library` makes it, tests may make another.
+
+    Args:
+        ccxt: The ccxt.pro exchange, its markets set.
+        close: Closes what it has open.
+        market: ccxt's symbol and the writer of a native name; KeyError where it is not listed.
+    """
+
+    def __init__(
+        self,
+        ccxt: Any,
+        close: Callable[[], Any],
+        market: Callable[[str], tuple[str, SideWriter]],
+    ) -> None:
+        self.ccxt = ccxt
+        self.close = close
+        self.market = market
+
+
+class Client:
+    """A ccxt client from its making to its end.
+
+    Args:
+        make: Makes it, in the worker's loop.
+        told: Called with each frame, in the worker's thread; it must not block.
+        settings: Limits and waits.
+    """
+
+    def __init__(self, make: Callable[[], Books], told: Told, settings: CcxtSettings) -> None:
+        self.settings = settings
+        self.told = told
+        self._make = make
+        self._books: Books | None = None
+        self._over: asyncio.Future[End] | None = None
+        self._context: contextvars.Context | None = None
+        self._early: list[bytes] = []  # commands from before it was made
+        self._watchers: dict[str, Watcher] = {}
+        self._heard = False
+        self._refusal: BaseException | None = None  # the last one that was told
+
+    async def run(self) -> End:
+        """Watch what is commanded until the connection fails or `stop`; return why it ended."""
+        self._over = asyncio.get_running_loop().create_future()
+        tasks = Tasks(self.settings.tasks_max, self._broken)
+        tasks.own()
+        self._context = contextvars.copy_context()
+        try:
+            self._books = self._make()
+            handle = self._books.ccxt.handle_message
+            self._books.ccxt.handle_message = lambda *message: self._received(handle, message)
+            early, self._early = self._early, []
+            for frame in early:
+                self.command(frame)
+            return await self._over
+        except Exception as error:
+            return self._end_of(error)
+        finally:
+            await self._close(tasks)
+
+    def stop(self) -> None:
+        """End it."""
+        self.end(STOPPED)
+
+    def end(self, end: End) -> None:
+        """End it for a reason, once."""
+        if self._over is not None and not self._over.done():
+            self._over.set_result(end)
+
+    def command(self, frame: bytes) -> None:
+        """Carry out a command of the connector."""
+        if self._books is None:
+            self._early.append(frame)
+            return
+        command = _command(frame)
+        for native in command.unwatch:
+            self._leave(native)
+        for native in command.watch:
+            self._watch(native, self._books)
+
+    def failed(self, native: str, error: BaseException) -> None:
+        """Act on an exception while a book was watched."""
+        extent = verdict_of(error).extent
+        if extent is Extent.CONNECTION:
+            self.end(self._end_of(error))
+        elif extent is Extent.REFUSAL and self._waits(native):
+            self._refused(native, error)
+        else:
+            self._tell("lost", native, error)
+
+    def _waits(self, native: str) -> bool:
+        """Whether a book was asked for and did not come yet: what has come was not refused."""
+        watcher = self._watchers.get(native)
+        return watcher is not None and not watcher.delivered
+
+    def _refused(self, native: str, error: BaseException) -> None:
+        """Tell a refusal; ccxt gives one that names no book to every one that waits."""
+        if error is self._refusal:
+            return
+        self._refusal = error
+        if any(self._waits(other) for other in self._watchers if other != native):
+            self.told(NAMELESS, _json({"type": "unnamed", "words": words_of(error)}))
+        else:
+            self._tell("refused", native, error)
+
+    def _tell(self, kind: str, native: str, error: BaseException) -> None:
+        self.told(native, _json({"type": kind, "native": native, "words": words_of(error)}))
+
+    def begin(self, coroutine: Any) -> "asyncio.Task[None]":
+        """Start a task that this client owns."""
+        return asyncio.get_running_loop().create_task(coroutine, context=self._context)
+
+    def _watch(self, native: str, books: Books) -> None:
+        former = self._watchers.pop(native, None)
+        if former is not None:
+            former.cancel()
+        try:
+            symbol, writer = books.market(native)
+        except KeyError:
+            words = "ccxt no longer lists it"
+            self.told(native, _json({"type": "refused", "native": native, "words": words}))
+            return
+        watcher = self._watchers[native] = Watcher(self, books.ccxt, native, symbol, writer)
+        watcher.task = self.begin(watcher.follow(again=former is not None))
+
+    def _leave(self, native: str) -> None:
+        watcher = self._watchers.pop(native, None)
+        if watcher is not None:
+            watcher.cancel()
+            self.begin(watcher.leave())
+
+    def _received(self, handle: Callable[..., object], message: tuple[Any, ...]) -> None:
+        """Let ccxt read a message; where it fails, any book may lack what was in it."""
+        if not self._heard:
+            self._heard = True
+            self.told(OPENING, OPENED)
+        try:
+            handle(*message)
+        except Exception as error:
+            self._broken(error)
+
+    def _end_of(self, error: BaseException) -> End:
+        verdict = verdict_of(error)
+        reason = verdict.reason if verdict.extent is Extent.CONNECTION else Reason.INTERNAL_ERROR
+        return End(reason, words_of(error))
+
+    def _broken(self, error: Exception | None) -> None:
+        """End it where ccxt reads no more, or starts tasks without end (None)."""
+        if error is None:
+            self.end(End(Reason.INTERNAL_ERROR, TOO_MANY_TASKS))
+        else:
+            self.end(End(Reason.PROTOCOL_ERROR, words_of(error)))
+
+    async def _close(self, tasks: Tasks) -> None:
+        for watcher in self._watchers.values():
+            watcher.cancel()
+        books, half_s = self._books, self.settings.stop_s / 2
+        if books is not None:
+            try:
+                async with asyncio.timeout(half_s):
+                    await books.close()
+            except Exception as error:
+                log.info("ccxt did not close a client: %s.", words_of(error))
+        left = await tasks.cancel(half_s)
+        if left:
+            log.warning("%d tasks of ccxt could not be cancelled.", left)
+
+
+class Watcher:
+    """One book that ccxt watches.
+
+    Each answer of ccxt is copied at once, because ccxt goes on changing the book that it gave; it
+    is written and told at most once in `interval_s`, and the last one always.
+    """
+
+    def __init__(
+        self, client: Client, ccxt: Any, native: str, symbol: str, writer: SideWriter
+    ) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.delivered = False  # a book came since it was asked for
+        self._client = client
+        self._ccxt = ccxt
+        self._native = native
+        self._symbol = symbol
+        self._writer = writer
+        self._bids: Rows = []
+        self._asks: Rows = []
+        self._at_ms = 0
+        self._next_at = 0.0
+        self._handle: asyncio.TimerHandle | None = None
+
+    async def follow(self, *, again: bool) -> None:
+        """Watch the book until that fails; `again` where ccxt has a subscription already."""
+        try:
+            if again:
+                await self.leave()
+            while True:
+                self._take(await self._ccxt.watch_order_book(self._symbol))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._client.failed(self._native, error)  # ccxt gave the connection up
+        except Exception as error:
+            self._forget()
+            self._client.failed(self._native, error)
+
+    async def leave(self) -> None:
+        """Unsubscribe, where ccxt can; else the exchange goes on sending the book."""
+        if not self._ccxt.has.get("unWatchOrderBook"):
+            return
+        with suppress(Exception):  # what it does not end, the end of the client does
+            async with asyncio.timeout(self._client.settings.stop_s):
+                await self._ccxt.un_watch_order_book(self._symbol)
+
+    def cancel(self) -> None:
+        """Tell nothing more."""
+        self._forget()
+        if self.task is not None:
+            self.task.cancel()
+
+    def _forget(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _take(self, book: Any) -> None:
+        self.delivered = True
+        depth = self._client.settings.depth
+        self._bids, self._asks = best(book["bids"], depth), best(book["asks"], depth)
+        at = book.get("timestamp")
+        self._at_ms = int(at) if isinstance(at, int | float) and at > 0 else 0
+        if self._handle is None:
+            loop = asyncio.get_running_loop()
+            if loop.time() >= self._next_at:
+                self._tell()
+            else:
+                self._handle = loop.call_at(self._next_at, self._tell)
+
+    def _tell(self) -> None:
+        self._handle = None
+        self._next_at = asyncio.get_running_loop().time() + self._client.settings.interval_s
+        try:
+            frame = b'{"type":"book","native":%b,"bids":%b,"asks":%b,"at":%d}' % (
+                _json(self._native),
+                self._writer.write(self._bids),
+                self._writer.write(self._asks),
+                self._at_ms,
+            )
+        except Exception as error:  # a row that is no pair of numbers
+            self._client.failed(self._native, error)
+        else:
+            self._client.told(self._native, frame)

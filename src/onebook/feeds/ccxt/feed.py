@@ -1,0 +1,170 @@
+"""A feed whose connection is a ccxt client: the same sessions, books and waits as any other.
+
+A `Session` hears frames and asks for commands; here they cross between the node's loop and the
+worker's thread. Frames of one book that were not yet acted on are replaced by newer ones.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from onebook.feeds.actions import End, Ping, Request, Transmit
+from onebook.feeds.ccxt.library import Library
+from onebook.feeds.feed import TICK_S, Feed, Link, NotReached
+from onebook.feeds.session import Session
+from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE
+from onebook.model import Reason
+
+TROUBLES: Final = {Reason.RATE_LIMITED: LIMITED, Reason.MAINTENANCE: MAINTENANCE}
+FAILED: Final = "the thread of ccxt failed"
+
+
+class Mailbox:
+    """The newest frame of each book, from the worker's thread to one loop.
+
+    Bounded by the number of books: at most one frame of each, and one callback for all.
+
+    Args:
+        loop: Where `take` is called.
+        take: Called with the frames, in the order in which their books were first told.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, take: Callable[[list[bytes]], None]
+    ) -> None:
+        self._loop = loop
+        self._take = take
+        self._lock = threading.Lock()
+        self._frames: dict[str, bytes] = {}
+
+    def put(self, native: str, frame: bytes) -> None:
+        """Leave a frame; called in any thread."""
+        with self._lock:
+            first = not self._frames
+            self._frames[native] = frame
+        if first:
+            with suppress(RuntimeError):  # the loop is closed: nobody takes it any more
+                self._loop.call_soon_threadsafe(self._empty)
+
+    def _empty(self) -> None:
+        with self._lock:
+            frames, self._frames = self._frames, {}
+        self._take([*frames.values()])
+
+
+class CcxtConnection:
+    """One ccxt client and its session, from the first message to the end."""
+
+    def __init__(self, feed: "CcxtFeed", session: Session) -> None:
+        self.session = session
+        self._feed = feed
+        self._library = feed.library
+        mailbox = Mailbox(asyncio.get_running_loop(), self._received)
+        self._client = self._library.client(feed.exchange.name, mailbox.put)
+        self._running: asyncio.Future[End] | None = None
+        self._heard = asyncio.Event()  # the exchange, or the end
+
+    async def open(self) -> None:
+        """Ask for the books, and wait for the first message of the exchange.
+
+        Raises:
+            NotReached: None came in time, or ccxt says why there will be none.
+        """
+        self._running = asyncio.ensure_future(self._library.run(self._client))
+        self._running.add_done_callback(self._ended)
+        now = self._feed.clock()
+        self.session.opened(now)
+        self.carry_out(now)
+        try:
+            async with asyncio.timeout(self._feed.settings.ccxt.snapshot_s):
+                await self._heard.wait()
+        except TimeoutError:
+            raise NotReached(OFFLINE, "sends no message") from None
+        end = self.session.ended
+        if end is not None:
+            raise NotReached(TROUBLES.get(end.reason, OFFLINE), f"cannot be reached ({end.detail})")
+
+    def carry_out(self, now: float) -> None:
+        """Do what the session wants done; ccxt pings by itself."""
+        for action in self.session.take(now):
+            match action:
+                case Transmit(frame):
+                    self._library.command(self._client, frame)
+                case End():
+                    self._library.stop(self._client)
+                case Ping() | Request():
+                    pass
+
+    async def attend(self) -> None:
+        """Tick until the client is gone."""
+        assert self._running is not None
+        while not self._running.done():
+            await asyncio.wait({self._running}, timeout=TICK_S)
+            now = self._feed.clock()
+            self.session.tick(now)
+            self.carry_out(now)
+            if self.session.ended is not None:
+                return
+
+    async def release(self) -> None:
+        """Leave nothing behind: the client is asked to close, and waited for."""
+        if self._running is None:
+            return
+        self._library.stop(self._client)
+        if not self._running.done():
+            await asyncio.wait({self._running}, timeout=self._feed.settings.ccxt.stop_s)
+        self._running.cancel()
+
+    def _received(self, frames: list[bytes]) -> None:
+        self._heard.set()
+        now = self._feed.clock()
+        for frame in frames:
+            self.session.received(frame, now)
+        self.carry_out(now)
+
+    def _ended(self, running: "asyncio.Future[End]") -> None:
+        end = End(Reason.DISCONNECTED)
+        if not running.cancelled():
+            error = running.exception()
+            end = running.result() if error is None else End(Reason.INTERNAL_ERROR, FAILED)
+        self.session.closed(self._feed.clock(), end.reason, end.detail)
+        self._heard.set()
+
+
+class CcxtFeed(Feed):
+    """The instruments of one ccxt client, kept up for ever like those of a socket.
+
+    Args:
+        library: ccxt.
+        arguments: Those of `Feed`.
+    """
+
+    def __init__(self, library: Library, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.library = library
+
+    def _link(self, session: Session) -> Link:
+        return CcxtConnection(self, session)
+
+    async def _handshake(self, connection: Link, url: str) -> None:
+        assert isinstance(connection, CcxtConnection)
+        await connection.open()
+
+    def _down(self, session: Session, lived_s: float) -> float:
+        wait_s = super()._down(session, lived_s)
+        end = session.ended
+        assert end is not None
+        return max(wait_s, self._held(TROUBLES.get(end.reason, OFFLINE)))
+
+    def _unreachable(self, trouble: str, problem: str) -> float:
+        return max(super()._unreachable(trouble, problem), self._held(trouble))
+
+    def _held(self, trouble: str) -> float:
+        """Keep all clients of the exchange away for a while where it asks for patience."""
+        if trouble == OFFLINE:
+            return 0.0
+        wait_s = self.settings.maintenance_s * (1.0 + self._jitter())
+        self._quotas.connects.hold(self.clock() + wait_s)
+        return wait_s

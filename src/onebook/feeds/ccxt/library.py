@@ -1,0 +1,168 @@
+"""ccxt in its thread: reads the markets of its exchanges, and makes clients for feeds.
+
+Entered from the node's loop, which also calls its methods; names with an underscore before `_read`
+and after run in the worker's thread.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import msgspec
+
+from onebook.config import ExchangeSettings, FeedSettings
+from onebook.errors import ExchangeFailed
+from onebook.feeds.actions import End
+from onebook.feeds.ccxt.client import Books, Client, Told
+from onebook.feeds.ccxt.markets import rows, writer
+from onebook.feeds.ccxt.names import library
+from onebook.feeds.ccxt.numbers import SideWriter
+from onebook.feeds.ccxt.verdicts import words_of
+from onebook.feeds.ccxt.worker import Tasks, Worker
+
+THREAD: Final = "onebook-ccxt"
+SPOT: Final = ["spot"]
+
+
+class Library:
+    """ccxt for as long as the context lasts.
+
+    Args:
+        settings: Those of feeds: the operator's addresses and limits.
+    """
+
+    def __init__(self, settings: FeedSettings) -> None:
+        self._settings = settings
+        self._worker = Worker(THREAD)
+        self._listed: dict[str, tuple[Any, Mapping[str, Any]]] = {}  # a client; markets by native
+
+    async def __aenter__(self) -> Self:
+        await self._worker.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._worker.stop(self._settings.ccxt.stop_s)
+
+    async def markets(self, name: str) -> bytes:
+        """Read the markets of an exchange, as `through_ccxt.parse_instruments` reads them.
+
+        Raises:
+            ExchangeFailed: ccxt could not load them in time.
+        """
+        limit_s = self._settings.ccxt.list_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._worker.call(partial(self._read, name))
+        except TimeoutError:
+            raise ExchangeFailed(
+                f"ccxt did not load the markets of {name} within {limit_s:g} s."
+            ) from None
+
+    def client(self, name: str, told: Told) -> Client:
+        """Return a client of an exchange whose markets were read; `run` starts it."""
+        return Client(partial(self._make, name), told, self._settings.ccxt)
+
+    async def run(self, client: Client) -> End:
+        """Run a client in the worker until it ends."""
+        return await self._worker.call(client.run)
+
+    def command(self, client: Client, frame: bytes) -> None:
+        """Hand a command to a client."""
+        self._worker.post(client.command, frame)
+
+    def stop(self, client: Client) -> None:
+        """Ask a client to end."""
+        self._worker.post(client.stop)
+
+    # In the worker's thread.
+
+    async def _read(self, name: str) -> bytes:
+        ours = self._settings.ccxt
+        tasks = Tasks(ours.tasks_max, lambda error: None)
+        tasks.own()
+        ccxt, close = self._opened(name)
+        try:
+            markets = await ccxt.load_markets()
+        except Exception as error:
+            raise ExchangeFailed(
+                f"ccxt could not load the markets of {name} ({words_of(error)})."
+            ) from None
+        finally:
+            await close()
+            await tasks.cancel(ours.stop_s)
+        found = rows(markets.values(), ccxt.precisionMode, ccxt.number_to_string)
+        self._listed[name] = ccxt, {row.native: markets[row.symbol] for row in found}
+        return msgspec.json.encode(found)
+
+    def _make(self, name: str) -> Books:
+        source, listed = self._listed[name]
+        ccxt, close = self._opened(name)
+        ccxt.set_markets_from_exchange(source)
+
+        def market(native: str) -> tuple[str, SideWriter]:
+            found = listed[native]
+            written = writer(
+                found, ccxt.precisionMode, ccxt.decimal_to_precision, ccxt.number_to_string
+            )
+            return found["symbol"], written
+
+        return Books(ccxt, close, market)
+
+    def _opened(self, name: str) -> tuple[Any, Any]:
+        """Make a client of ccxt, and what closes it: for spot, and with bodies of bounded size."""
+        from onebook.feeds.ccxt.bodies import session_of  # aiohttp: there where ccxt is
+
+        settings = self._settings
+        session = session_of(settings.list_bytes_max)
+        ccxt = getattr(library(), name)(
+            {
+                "session": session,
+                "timeout": round(settings.connect_timeout_s * 1_000),
+                "asyncio_loop": asyncio.get_running_loop(),
+            }
+        )
+        ccxt.has["fetchCurrencies"] = False  # what it asks for beside the markets is not needed
+        ccxt.options["defaultType"] = "spot"
+        fetched = ccxt.options.get("fetchMarkets")
+        if isinstance(fetched, dict) and "types" in fetched:
+            ccxt.options["fetchMarkets"] = {**fetched, "types": SPOT}
+        override = settings.overrides.get(name)
+        if override is not None:
+            ccxt.urls = redirected(ccxt.urls, override)
+
+        async def close() -> None:
+            try:
+                await ccxt.close()
+            finally:
+                await session.close()
+
+        return ccxt, close
+
+
+def redirected(urls: Any, to: ExchangeSettings) -> Any:
+    """Give every address in ccxt's tables the operator's scheme and host; its path stays.
+
+    Args:
+        urls: A text, a list or a table, nested.
+        to: `rest_url` for http addresses, `ws_url` for ws ones; empty keeps them.
+    """
+    if isinstance(urls, dict):
+        return {key: redirected(value, to) for key, value in urls.items()}
+    if isinstance(urls, list):
+        return [redirected(value, to) for value in urls]
+    if not isinstance(urls, str):
+        return urls
+    for scheme, place in (("https?", to.rest_url), ("wss?", to.ws_url)):
+        if place:
+            parts = urlsplit(place)
+            urls = re.sub(rf"^{scheme}://[^/]+", f"{parts.scheme}://{parts.netloc}", urls)
+    return urls

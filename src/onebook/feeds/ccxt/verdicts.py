@@ -1,0 +1,66 @@
+"""What an exception of ccxt means for a book or a connection: a table by the names of its classes.
+
+By name, because ccxt is imported only where it is used; an exception is judged by the first class
+of its own method resolution order that the table knows.
+"""
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from onebook.exchanges.frames import short
+from onebook.model import Reason
+
+
+class Extent(Enum):
+    """What an exception invalidates."""
+
+    BOOK = auto()  # it is asked for again
+    REFUSAL = auto()  # one book, which is asked for again much later
+    CONNECTION = auto()  # every book of the client, which is made anew
+
+
+class Verdict(NamedTuple):
+    """How far an exception reaches, and the code for `exchange_status` where a connection ends."""
+
+    extent: Extent
+    reason: Reason = Reason.GAP
+
+
+LOST: Final = Verdict(Extent.BOOK)
+REFUSED: Final = Verdict(Extent.REFUSAL, Reason.REFUSED)
+
+# https://docs.ccxt.com/#/README?id=exception-hierarchy
+VERDICTS: Final[dict[str, Verdict]] = {
+    "ChecksumError": Verdict(Extent.BOOK, Reason.CHECKSUM),
+    "InvalidNonce": LOST,
+    "UnsubscribeError": LOST,
+    "BadResponse": LOST,
+    "OnMaintenance": Verdict(Extent.CONNECTION, Reason.MAINTENANCE),
+    "RateLimitExceeded": Verdict(Extent.CONNECTION, Reason.RATE_LIMITED),
+    "DDoSProtection": Verdict(Extent.CONNECTION, Reason.RATE_LIMITED),
+    "NetworkError": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "ExchangeClosedByUser": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "AuthenticationError": REFUSED,
+    "ArgumentsRequired": REFUSED,
+    "BadRequest": REFUSED,
+    "OperationRejected": REFUSED,
+    "NotSupported": REFUSED,
+    # ccxt cancels what waits for a connection that it gives up.
+    "CancelledError": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "OSError": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "ClientError": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),  # of aiohttp
+}
+
+
+def verdict_of(error: BaseException) -> Verdict:
+    """Judge an exception; one that the table does not know is of one book."""
+    for kind in type(error).__mro__:
+        if kind.__name__ in VERDICTS:
+            return VERDICTS[kind.__name__]
+    return LOST
+
+
+def words_of(error: BaseException) -> str:
+    """Name an exception in one short line."""
+    text = " ".join(str(error).split())
+    return short(f"{type(error).__name__}: {text}" if text else type(error).__name__)

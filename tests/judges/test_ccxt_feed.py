@@ -1,0 +1,230 @@
+"""Books through ccxt beside our own of the same simulated exchange; failures of ccxt are theirs."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from decimal import Decimal
+
+import pytest
+
+from onebook.books import Books, LiveBook
+from onebook.config import CcxtSettings, ExchangeSettings, FeedSettings
+from onebook.exchanges import EXCHANGES
+from onebook.feeds import Catalogue, Library, Supervisor, enabled
+from onebook.feeds.ccxt.library import THREAD
+from onebook.model import Health, Instrument, Reason
+from onebook.rest import Rest
+from onebook.simulator.server import SimulatedExchanges
+
+pytest.importorskip("ccxt.pro", reason="the extra onebook[ccxt] is not installed")
+
+SYMBOL, OTHER = "BTC/USDT", "ETH/USDT"
+WAIT_S = 60.0
+STEP_S = 0.01
+DEPTH = 100
+FAST = FeedSettings(
+    reconnect_base_s=0.05,
+    reconnect_max_s=1.0,
+    resync_base_s=0.02,
+    resync_max_s=1.0,
+)
+THROUGH = CcxtSettings(depth=DEPTH, interval_s=0.01, connects_per_minute=1_000, snapshot_s=20)
+
+Levels = list[tuple[Decimal, Decimal]]
+
+
+class House:
+    """Feeds of some exchanges of a simulated market; `names` may be native or through ccxt."""
+
+    def __init__(self, simulated: SimulatedExchanges, settings: FeedSettings) -> None:
+        self.simulated = simulated
+        self.settings = settings
+        self.known = enabled(EXCHANGES, settings)
+        self.books = Books()
+        self.moves: list[tuple[str, Health, Reason | None]] = []
+        self.books.on_health = lambda book, previous: self.moves.append(
+            (book.instrument.symbol, book.health, book.reason)
+        )
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "House":
+        enter, settings = self._stack.enter_async_context, self.settings
+        rest = await enter(Rest())
+        through = any(each.via for each in self.known.values())
+        library = await enter(Library(settings)) if through else None
+        self.catalogue = await enter(
+            Catalogue(self.known, rest=rest, settings=settings, library=library)
+        )
+        assert await self.catalogue.first_read(WAIT_S)
+        self.supervisor = await enter(
+            Supervisor(
+                self.known,
+                books=self.books,
+                rest=rest,
+                catalogue=self.catalogue,
+                settings=settings,
+                library=library,
+                jitter=lambda: 0.0,
+            )
+        )
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        await self._stack.aclose()
+
+    def want(self, name: str, symbol: str) -> Instrument:
+        instrument = self.catalogue.instrument(name, symbol)
+        assert instrument is not None
+        self.supervisor.want(instrument)
+        return instrument
+
+    def book(self, instrument: Instrument) -> LiveBook:
+        book = self.books.get(instrument)
+        assert book is not None
+        return book
+
+    def top(self, instrument: Instrument) -> tuple[Levels, Levels]:
+        """The best levels; nothing while the book is not live."""
+        book = self.book(instrument)
+        bids, asks = book.core.top(DEPTH) if book.health is Health.LIVE else ([], [])
+        return exact(bids), exact(asks)
+
+    def fallen(self, since: int) -> set[tuple[str, Reason | None]]:
+        """The books that are not live or were not, and why, from one of the moves on."""
+        return {
+            (symbol, reason)
+            for symbol, health, reason in self.moves[since:]
+            if health is not Health.LIVE
+        }
+
+    def equal(self, instrument: Instrument) -> bool:
+        """Whether the book is live and that of the exchange."""
+        return all(self.top(instrument)) and self.top(instrument) == truth(
+            self.simulated, instrument
+        )
+
+    async def until(self, condition: Callable[[], bool], *, stepping: bool = True) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not condition():
+                if stepping:
+                    self.simulated.step()
+                await asyncio.sleep(STEP_S)
+
+    async def settled(self, *instruments: Instrument) -> None:
+        """Let the market rest until these books are the exchange's."""
+        await self.until(lambda: all(map(self.equal, instruments)), stepping=False)
+
+
+def exact(levels: list[tuple[str, str]]) -> Levels:
+    return [(Decimal(price), Decimal(amount)) for price, amount in levels[:DEPTH]]
+
+
+def truth(simulated: SimulatedExchanges, instrument: Instrument) -> tuple[Levels, Levels]:
+    bids, asks = simulated[instrument.exchange].book(instrument.symbol)
+    return exact([*bids.items()]), exact([*asks.items()])
+
+
+@asynccontextmanager
+async def market(
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *others: str,
+    quiet_max_s: float = CcxtSettings().quiet_max_s,
+) -> AsyncIterator[tuple[House, House]]:
+    """One simulated exchange, read by our connector and, as if we had none, through ccxt."""
+    async with SimulatedExchanges([name, *others], seed=11, rate_hz=0) as simulated:
+        simulated[name].admit_all()
+        places = {
+            each: ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
+            for each, urls in simulated.urls.items()
+        }
+        limits = {"exchanges": (name,), "quiet_max_s": quiet_max_s}
+        native = FAST.model_copy(update={"exchanges": (name,), "overrides": places})
+        through = FAST.model_copy(
+            update={
+                "exchanges": others,
+                "overrides": places,
+                "ccxt": THROUGH.model_copy(update=limits),
+            }
+        )
+        own = House(simulated, native)
+        monkeypatch.delitem(EXCHANGES, name)
+        async with own, House(simulated, through) as tail:
+            yield own, tail
+        async with asyncio.timeout(WAIT_S):
+            while simulated[name].clients:
+                await asyncio.sleep(STEP_S)
+    assert THREAD not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("name", ["okx", "hitbtc"])
+async def test_a_book_through_ccxt_is_that_of_the_exchange_and_of_our_own_feed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with market(name, monkeypatch, "kraken") as (own, tail):
+        ours, theirs = own.want(name, SYMBOL), tail.want(name, SYMBOL)
+        beside = tail.want("kraken", SYMBOL)
+        assert (ours.via, theirs.via, beside.via) == ("", "ccxt", "")
+        assert (theirs.symbol, theirs.native) == (ours.symbol, ours.native)
+        assert (Decimal(theirs.tick), Decimal(theirs.lot)) == (
+            Decimal(ours.tick),
+            Decimal(ours.lot),
+        )
+        await tail.until(lambda: own.equal(ours) and tail.equal(theirs) and tail.equal(beside))
+        for burst in (1, 2, 5, 10):
+            for _ in range(burst):
+                tail.simulated.step()
+            await own.settled(ours)
+            await tail.settled(theirs, beside)
+            assert own.top(ours) == tail.top(theirs)
+        bids, asks = tail.top(theirs)
+        assert tail.book(theirs).horizon() == (f"{bids[-1][0]}", f"{asks[-1][0]}")
+        stats = tail.supervisor.stats[name]
+        assert (tail.supervisor.state(name), stats.connected, stats.reconnects) == ("active", 1, 0)
+
+
+async def test_a_failure_of_ccxt_makes_its_book_stale_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with market("okx", monkeypatch, "kraken", quiet_max_s=2.0) as (_, tail):
+        exchange, other = tail.simulated["okx"], "SOL/USDT"
+        instrument, beside = tail.want("okx", SYMBOL), tail.want("kraken", SYMBOL)
+        second = tail.want("okx", OTHER)
+        await tail.until(lambda: tail.equal(instrument) and tail.equal(second))
+        await tail.until(lambda: tail.equal(beside))
+
+        async def stale_and_back(reason: Reason, since: int) -> None:
+            """The fault shows, and the book comes back exact when it is over."""
+            await tail.until(lambda: (SYMBOL, reason) in tail.fallen(since))
+            exchange.heal()
+            await tail.until(lambda: tail.equal(instrument) and tail.equal(second))
+
+        exchange.refuse(other)
+        refused = tail.want("okx", other)
+        await tail.until(lambda: tail.book(refused).reason is Reason.REFUSED)
+        assert tail.book(refused).health is Health.OFFLINE
+        # ccxt gives this error to all that waits on the socket: the others are asked for again.
+        await tail.until(lambda: tail.equal(instrument) and tail.equal(second))
+
+        since = len(tail.moves)
+        exchange.corrupt_next(SYMBOL, "garbage")  # ccxt reads nothing after such a message
+        await stale_and_back(Reason.PROTOCOL_ERROR, since)
+        since = len(tail.moves)
+        exchange.kill_stream(SYMBOL)
+        await stale_and_back(Reason.QUIET, since)
+        since = len(tail.moves)
+        exchange.silence()
+        await stale_and_back(Reason.SILENT, since)
+        since = len(tail.moves)
+        await exchange.stop()
+        await tail.until(lambda: (SYMBOL, Reason.UNREACHABLE) in tail.fallen(since))
+        assert tail.top(instrument) == ([], [])
+        assert tail.supervisor.state("okx") == "offline"
+        await exchange.start()
+        await stale_and_back(Reason.UNREACHABLE, since)
+        assert tail.supervisor.state("okx") == "active"
+
+        await tail.until(lambda: tail.equal(beside))
+        kraken = tail.supervisor.stats["kraken"]
+        assert (kraken.reconnects, kraken.invalidations.total()) == (0, 0)
