@@ -277,6 +277,8 @@ class AccountsSettings(Section):
     """How often usage is written; a crash loses this and the time of one write, at most 1 s."""
     flush_age_max_s: float = Field(5.0, ge=3, le=600)
     """Not ready when the database has taken neither usage nor a probe for so long."""
+    final_flush_timeout_s: float = Field(10.0, ge=0.1, le=60)
+    """How long a stop tries to write usage; what is left then goes into the usage file."""
     poll_interval_s: float = Field(1.0, ge=0.01, le=2)
     """How often the database is asked for changed keys."""
     tiers: TierSettings = TierSettings()
