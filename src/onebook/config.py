@@ -304,6 +304,8 @@ class AccountsSettings(Section):
     """How often usage is written; a crash loses this and the time of one write, at most 1 s."""
     flush_age_max_s: float = Field(5.0, ge=3, le=600)
     """Not ready when the database has taken neither usage nor a probe for so long."""
+    final_flush_timeout_s: float = Field(10.0, ge=0.1, le=60)
+    """How long a stop tries to write usage; what is left then goes into the usage file."""
     poll_interval_s: float = Field(1.0, ge=0.01, le=2)
     """How often the database is asked for changed keys."""
     tiers: TierSettings = TierSettings()
@@ -359,6 +361,11 @@ class GatewaySettings(Section):
     """Refused messages, control frames and fragments of one connection, sustained."""
     flood_burst: int = Field(40, ge=1, le=1_000_000)
     """How many of these at once."""
+    offence_pause_s: float = Field(1.0, ge=0, le=60)
+    """An address whose socket was closed for a violation of the protocol or a flood before
+    authentication gets one handshake in so long, doubled by each further one; 0: no pause."""
+    offence_pause_max_s: float = Field(8.0, ge=0, le=600)
+    """The longest such pause."""
     write_buffer_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
     """More that is not read marks a client as behind."""
     unsent_bytes_max: int = Field(131_072, ge=1_024, le=1 << 30)

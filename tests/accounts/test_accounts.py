@@ -30,6 +30,7 @@ from onebook.errors import (
 )
 from onebook.model import DAY_MS, MINUTE_MS, KeyStatus, Tier
 from onebook.store import KeyRow, SecretRow, Store
+from steady import PATIENCE_S
 
 from .conftest import PEPPER, START_MS, Clock, House
 
@@ -626,7 +627,7 @@ async def test_a_running_node_hears_of_a_suspension_within_two_seconds(house: Ho
         await accounts.verify_key(house.text, START_MS)
         accounts.meter.add(house.key_id, 3)
         await house.admin.move_key(house.key_id, "suspend", house.change())
-        await asyncio.wait_for(told.wait(), 5)
+        await asyncio.wait_for(told.wait(), PATIENCE_S)
     again = Accounts(house.store, PEPPER)
     await house.admin.move_key(house.key_id, "resume", house.change())
     await again.verify_key(house.text, wall_clock_ms())

@@ -7,6 +7,7 @@ import pytest
 
 from onebook.accounts.beat import every
 from onebook.errors import ServiceUnavailable
+from steady import PATIENCE_S
 
 
 async def test_a_break_is_logged_once_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -25,7 +26,7 @@ async def test_a_break_is_logged_once_and_its_end_once(caplog: pytest.LogCapture
 
     with caplog.at_level(logging.INFO, logger="onebook.accounts"):
         task = asyncio.create_task(every(0, action, what="Watching"))
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), PATIENCE_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

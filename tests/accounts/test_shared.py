@@ -10,6 +10,7 @@ import pytest
 from onebook.accounts import shared
 from onebook.accounts.shared import SharedReads
 from onebook.errors import ServiceUnavailable
+from steady import PATIENCE_S
 
 UNAVAILABLE = ServiceUnavailable("The database does not answer; try again in a moment.")
 
@@ -39,7 +40,7 @@ class Asked:
 
     async def question(self, names: str) -> asyncio.Future[Mapping[str, int]]:
         """The answer to the next question, which is for these names, and the only one."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             question = await self.questions.get()
         assert ("".join(question.names), self.questions.empty()) == (names, True)
         return question.answer
@@ -51,7 +52,7 @@ def asked() -> Asked:
 
 
 async def results(askers: list[asyncio.Task[int | None]]) -> list[Any]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         return await asyncio.gather(*askers, return_exceptions=True)
 
 

@@ -1,7 +1,6 @@
 """Usage files: whole after any cut, taken in exactly once, never from a node that lives."""
 
 import asyncio
-import multiprocessing
 import os
 import shutil
 from pathlib import Path
@@ -14,6 +13,7 @@ from onebook.accounts.spill import Batch, UsageFile, take_in
 from onebook.accounts.usage import stored_usage
 from onebook.errors import DatabaseUnavailable
 from onebook.store import Store, UsageCell
+from together import in_processes, taken_in
 
 from .conftest import START_MS, House
 
@@ -118,17 +118,6 @@ async def test_ten_thousand_keys_fit(tmp_path: Path) -> None:
     file.release()
 
 
-def _take_in(folder: Path, url: str, results: "multiprocessing.Queue[object]") -> None:
-    async def work() -> int:
-        async with Store(url) as store:
-            return await take_in(folder, NAME, store, START_MS)
-
-    try:
-        results.put(asyncio.run(work()))
-    except Exception as error:
-        results.put(repr(error))
-
-
 async def test_of_processes_that_start_at_once_one_takes_it_in(
     house: House, key: Key, tmp_path: Path
 ) -> None:
@@ -137,17 +126,8 @@ async def test_of_processes_that_start_at_once_one_takes_it_in(
         file = UsageFile.create(folder, NAME, f"epoch{number}")
         file.put([batch(1, key, 10)])
         file.release()
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
     url = str(house.store._engine.url)
-    nodes = [context.Process(target=_take_in, args=(folder, url, results)) for _ in range(3)]
-    for node in nodes:
-        node.start()
-    taken = [await asyncio.to_thread(results.get, timeout=30) for _ in nodes]
-    for node in nodes:
-        node.join()
-    results.close()
-    results.join_thread()
+    taken = await asyncio.to_thread(in_processes, 3, taken_in, folder, NAME, url, START_MS)
     assert sum(taken) == 200
     assert await total(house, key) == 200
     assert list(folder.iterdir()) == []

@@ -21,6 +21,7 @@ from onebook.config import AccountsSettings
 from onebook.errors import ServiceUnavailable
 from onebook.model import DAY_MS, KeyStatus, Tier
 from onebook.store import Store, UsageCell
+from steady import PATIENCE_S
 
 from .conftest import START_MS, House
 
@@ -357,7 +358,7 @@ async def test_usage_is_flushed_at_least_every_second(house: House, key: Key) ->
     await meter.open(key)
     meter.add(key.key_id, 10)
     running = asyncio.create_task(meter.run(0.001))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while meter.pending_bytes():
             await asyncio.sleep(0.001)
     running.cancel()

@@ -28,6 +28,7 @@ from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.server import SimulatedExchanges
+from steady import within
 
 STEP_S: Final = 0.01
 HARM_S: Final = 0.3  # how long a toxic is in force, unless it must be noticed first
@@ -195,7 +196,7 @@ class Rig:
 
         A change that was lost just before may show only with the next one: then it moves on.
         """
-        async with asyncio.timeout(RECOVERED_S):
+        async with within(RECOVERED_S):
             equal = False
             while not equal:
                 await self.until(self._live)
@@ -289,7 +290,7 @@ async def test_a_book_is_that_of_the_exchange_or_not_live(name: str, toxic: str)
         moves, upgrades, since = len(rig.watcher.moves), rig.proxy.upgrades, loop.time()
         rig.proxy.toxic = case.make()
         if case.noticed:
-            async with asyncio.timeout(NOTICED_S):
+            async with within(NOTICED_S):
                 await rig.until(lambda: len(rig.watcher.moves) > moves)
         await asyncio.sleep(HARM_S)
         most = CONNECTS_PER_S * (loop.time() - since) + BOOKS
@@ -298,6 +299,6 @@ async def test_a_book_is_that_of_the_exchange_or_not_live(name: str, toxic: str)
         await rig.recovered()
         if case.slow:
             assert {reason for _, _, reason in rig.watcher.moves[moves:]} <= SLOW
-        async with asyncio.timeout(RECOVERED_S):
+        async with within(RECOVERED_S):
             await rig.until(lambda: rig.watcher.compared > COMPARED_MIN)
         assert rig.watcher.wrong == []

@@ -14,9 +14,9 @@ from websockets.asyncio.server import serve
 from e2e.test_tls import Authority
 from onebook.client import Refused, watch
 from onebook.client.failures import BACKOFF_MAX_S, NO_CLOSE_FRAME, pause_s
+from steady import PATIENCE_S
 
 HOST = "127.0.0.1"
-PATIENCE_S = 30.0
 
 
 def update(number, price):

@@ -13,8 +13,7 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import Tier
 from onebook.store import Change
-
-PATIENCE_S = 60.0
+from steady import PATIENCE_S
 
 
 def settings_in(folder, **tables):

@@ -13,7 +13,8 @@ import httpx
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-PATIENCE_S = 30.0
+from steady import PATIENCE_S
+
 ONEBOOK = (sys.executable, "-X", "dev", "-W", "error", "-m", "onebook")
 
 

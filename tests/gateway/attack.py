@@ -5,6 +5,8 @@ import json
 import socket
 from contextlib import asynccontextmanager
 
+from steady import PATIENCE_S
+
 MASK = b"\0\0\0\0"
 UPGRADE = (
     b"GET /api/v1/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -45,7 +47,7 @@ class Raw:
 
     async def read(self, size=65_536):
         """What has come; nothing at the end."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             try:
                 return await self._loop.sock_recv(self.sock, size)
             except ConnectionError:

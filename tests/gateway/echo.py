@@ -48,8 +48,11 @@ class EchoHub:
     def has_room(self):
         return True
 
-    def knock(self, connection, forwarded_for):
-        return 0
+    def pause_s(self, connection, forwarded_for):
+        return 0.0
+
+    def knock(self, connection):
+        return 0.0
 
     def rest(self, connection, seconds):
         connection.rest(True)

@@ -20,9 +20,9 @@ from onebook.exchanges.contract import Delta, Snapshot
 from onebook.gateway import Gateway
 from onebook.model import Health, Instrument, Tier
 from onebook.store import Change, Store
+from steady import PATIENCE_S
 
 PEPPER = b"p" * 32
-PATIENCE_S = 30.0
 SYMBOL = "BTC/USDT"
 BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
 

@@ -65,7 +65,7 @@ async def test_connections_that_answer_keep_their_places(tmp_path):
 
 async def test_a_key_suspended_while_it_waits_for_room_is_not_admitted(tmp_path):
     async with AsyncExitStack() as stack:
-        node = await stack.enter_async_context(gateway(tmp_path, liveness_wait_s=0.3))
+        node = await stack.enter_async_context(gateway(tmp_path, liveness_wait_s=5.0))
         key = await node.key()
         await half_open(node, key, stack)
         for each in node.hub.connections:
@@ -76,5 +76,8 @@ async def test_a_key_suspended_while_it_waits_for_room_is_not_admitted(tmp_path)
         await settled(lambda: node.hub._awaited)
         await node.admin.move_key(key, "suspend", node.change())
         await node.accounts.poll(node.clock.wall_ms())
+        for each in node.hub.connections:
+            each.ping_at = 0.0
+        node.hub.answered()  # which ends the wait
         assert (await client.next())["error"] == "api_key_disabled"
         assert await client.closed() == 4002

@@ -71,6 +71,17 @@ def test_a_turn_ends_with_its_time_and_the_next_begins_with_whoever_waited():
     assert [loop.turn() for _ in range(3)] == [["a", "b"], ["c", "a"], ["b", "c"]]
 
 
+def test_what_costs_a_turn_leaves_the_rest_to_the_next():
+    loop = Loop()
+    one, two = Reader(loop, "one", 1), Reader(loop, "two", 1)
+    loop.turns.read(one)
+    loop.turns.spend()
+    loop.turns.read(two)
+    assert (loop.log, two.queued) == (["one"], True)
+    loop.log.clear()
+    assert loop.turn() == ["two"]
+
+
 def test_one_that_is_gone_has_no_turn():
     loop = Loop()
     one = Reader(loop, "one", 5)

@@ -183,3 +183,27 @@ async def test_a_file_that_is_deleted_or_replaced_is_an_error_until_it_is_back(
         "runs; put it back.",
         "The database is available again",
     ]
+
+
+async def test_a_transaction_that_was_under_way_when_the_file_went_fails_and_ends_no_outage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "onebook.store")
+    path = tmp_path / "onebook.db"
+    async with Store(f"sqlite:///{path}") as store:
+        await store.upgrade()
+
+        async def write() -> None:
+            async with store._begin(store._writes) as connection:
+                await connection.execute(text("INSERT INTO facts (name, value) VALUES ('a', 'b')"))
+                path.rename(tmp_path / "elsewhere")
+                with pytest.raises(DatabaseUnavailable):
+                    await store.newest_change()
+
+        with pytest.raises(DatabaseUnavailable) as gone:
+            await write()
+        assert "was deleted or moved" in gone.value.reason
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        (tmp_path / "elsewhere").rename(path)
+        await store.probe(1)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]

@@ -1,7 +1,6 @@
 """The schema gets there once, whoever starts, and never goes back unasked."""
 
 import asyncio
-import multiprocessing
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -14,6 +13,7 @@ from onebook.errors import ConfigError
 from onebook.store import Store
 from onebook.store.migrations.versions import r0001_first_release
 from onebook.store.tables import metadata
+from together import in_processes, upgraded
 
 NODES = 3
 
@@ -42,30 +42,9 @@ async def test_two_nodes_starting_at_once_migrate_once(empty_url: str) -> None:
         assert await one.fact("works", "yes") == await other.fact("works", "no") == "yes"
 
 
-def _upgrade(url: str, results: "multiprocessing.Queue[str]") -> None:
-    async def work() -> None:
-        async with Store(url) as store:
-            await store.upgrade()
-
-    try:
-        asyncio.run(work())
-        results.put("upgraded")
-    except Exception as error:
-        results.put(repr(error))
-
-
-def test_two_processes_starting_at_once_migrate_once(tmp_path: object) -> None:
-    context = multiprocessing.get_context("spawn")
+def test_processes_starting_at_once_migrate_once(tmp_path: object) -> None:
     with database("sqlite", tmp_path) as url:
-        results = context.Queue()
-        nodes = [context.Process(target=_upgrade, args=(url, results)) for _ in range(NODES)]
-        for node in nodes:
-            node.start()
-        assert [results.get(timeout=30) for _ in nodes] == ["upgraded"] * NODES
-        for node in nodes:
-            node.join()
-        results.close()
-        results.join_thread()
+        assert in_processes(NODES, upgraded, url) == ["upgraded"] * NODES
 
 
 async def test_a_newer_schema_is_refused_with_a_plain_message(empty_url: str) -> None:

@@ -151,7 +151,7 @@ class Accounts:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._secret_reads.close()
         await self._key_reads.close()
-        self.lost_bytes = await self.meter.close()
+        self.lost_bytes = await self.meter.close(self.settings.final_flush_timeout_s)
         with suppress(OnebookError):  # when a key was used last is worth no delay of a stop
             await self._touch()
 

@@ -34,7 +34,6 @@ from onebook.model import DAY_MS, GIB_BYTES, KeyStatus
 from onebook.store import Store, UsageCell
 
 WARNING_PERCENT: Final = 80
-CLOSE_TIMEOUT_S: Final = 10.0
 CLOSE_PAUSE_S: Final = 0.2
 SLOW_WRITE_S: Final = 0.25  # a write that takes longer is put into the usage file as well
 PROBE_S: Final = 2.0  # an idle meter writes so often, to know whether the store takes writes
@@ -387,7 +386,7 @@ class Meter:
         USAGE_FILE_IN_USE.set(self._file.holds_usage)
         return True
 
-    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> int:
+    async def close(self, timeout_s: float = AccountsSettings().final_flush_timeout_s) -> int:
         """Flush what is left; what the store does not take for a while goes into the file.
 
         Returns:

@@ -46,8 +46,9 @@ def list_exchanges(as_json: AsJson = False, settings: ConfigFile = None) -> None
     `quality` is how well the exchange is proven, from bronze to gold; docs/reference/exchanges has
     the rules. `via` is "ccxt" for those of the setting feeds.ccxt.exchanges, which are only as
     exact as ccxt, and "own" for the others. `depth` is levels a side. `lost frame` is what shows
-    one. `heartbeat` is how long a connection may bring neither data nor a heartbeat that its exchange
-    promises, `quiet` how long one book may. `times` is whether data names the exchange's own time.
+    one. `heartbeat` is how long a connection may bring neither data nor a heartbeat that its
+    exchange promises, `quiet` how long one book may. `times` is whether data names the exchange's
+    own time.
 
     Example: onebook exchanges list
     """

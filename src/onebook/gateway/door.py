@@ -1,6 +1,7 @@
 """Who may connect: attempts and open sockets per address, and whose address it is."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
@@ -98,6 +99,7 @@ class Door:
         return address is not None and any(address in each for each in self._proxies)
 
 
+@lru_cache(maxsize=4_096)
 def _parsed(peer: str) -> IPv4Address | IPv6Address | None:
     try:
         address = ip_address(peer)

@@ -29,6 +29,7 @@ from onebook.gateway.directory import Directory
 from onebook.gateway.door import Door
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.messages import DataLimitExceeded, DataLimitWarning, encode
+from onebook.gateway.offenders import Offenders
 from onebook.gateway.outputs import (
     End,
     Look,
@@ -48,6 +49,17 @@ from onebook.streams import Clock, StreamKey, Streams, iso_us
 
 RETRY_AFTER_MIN_S: Final = 1
 RETRY_AFTER_MAX_S: Final = 10  # spread, so that refused clients do not return together
+
+# Close codes that no client which follows the protocol gets.
+OFFENCES: Final = frozenset(
+    (
+        CloseCode.PROTOCOL,
+        CloseCode.NOT_TEXT,
+        CloseCode.NOT_UTF8,
+        CloseCode.TOO_BIG,
+        CloseCode.FLOOD,
+    )
+)
 
 log = logging.getLogger("onebook.gateway")
 
@@ -89,6 +101,7 @@ class Hub:
             settings.forwarded_from,
             sockets_per_address_max=settings.sockets_per_address_max,
         )
+        self.offenders = Offenders(settings.offence_pause_s, settings.offence_pause_max_s)
         self.turns = Turns(
             turn_s=settings.turn_s,
             monotonic=clock.monotonic,
@@ -138,12 +151,17 @@ class Hub:
         """When a refused client should return."""
         return random.randint(RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S)  # noqa: S311
 
-    def knock(self, connection: Connection, forwarded_for: str | None) -> float:
+    def pause_s(self, connection: Connection, forwarded_for: str | None) -> float:
+        """Note the address that asks for an upgrade; seconds for which the answer waits."""
+        connection.address = self.door.address(connection.peer(), forwarded_for)
+        if self.door.trusts(connection.address):
+            return 0.0
+        return self.offenders.wait_s(connection.address, self.monotonic())
+
+    def knock(self, connection: Connection) -> float:
         """Count a connection attempt; seconds to wait, 0 where it is welcome."""
-        peer = connection.peer()
-        connection.address = self.door.address(peer, forwarded_for)
         wait_s = self.door.knock(connection.address, self.monotonic())
-        if wait_s or connection.address == peer:
+        if wait_s or connection.address == connection.peer():
             return wait_s  # the sockets of a peer are counted when they are accepted
         seat = self.door.enter(connection.address)
         if seat is None:
@@ -200,6 +218,8 @@ class Hub:
     def ending(self, connection: Connection) -> None:
         """A close frame was sent: nothing but the peer's answer is awaited."""
         connection.client.state = State.CLOSING
+        if connection.client.key is None and connection.code in OFFENCES:
+            self.offenders.offended(connection.address, self.monotonic())
         self.closing[connection] = self.monotonic() + self.settings.close_timeout_s
         self._leave(connection)
 

@@ -107,6 +107,7 @@ class Connection(Peer, asyncio.Protocol):
         "_inbound",
         "_last_bytes",
         "_pieces",
+        "_request",
         "_rest",
         "_server_connections",
         "_undelivered",
@@ -137,6 +138,7 @@ class Connection(Peer, asyncio.Protocol):
         self._server_connections = server_state.connections
         self._handshake: ServerProtocol | None = self.hub.handshake()
         self._inbound: _Inbound | None = None
+        self._request: Request | None = None  # an upgrade whose answer waits
         self._rest = b""  # bytes that came in and are not yet acted on
         self._fd = -1
         self._pieces = 0  # reads since the last whole frame
@@ -299,8 +301,8 @@ class Connection(Peer, asyncio.Protocol):
     def read(self, ends_at: float) -> bool:
         """Act on what came in, within the budget of one turn; whether there is more."""
         if self._handshake is not None:
-            data, self._rest = self._rest, b""
-            self._shake_hands(self._handshake, data)
+            self._shake_hands(self._handshake)
+            self.hub.turns.spend()
             return False
         settings = self.hub.settings
         buffer, start, more = self._rest, 0, False
@@ -451,22 +453,23 @@ class Connection(Peer, asyncio.Protocol):
 
     # The handshake
 
-    def _shake_hands(self, handshake: ServerProtocol, data: bytes) -> None:
+    def _shake_hands(self, handshake: ServerProtocol) -> None:
+        if self.resting:
+            return
+        request, self._request = self._request, None
+        if request is not None:
+            self._answer(handshake, request)
+            return
+        data, self._rest = self._rest, b""
         handshake.receive_data(data)
         for event in handshake.events_received():
             request = cast(Request, event)
-            path, _, query = request.path.partition("?")
-            response = self._refusal(request, path) or handshake.accept(request)
-            status = HTTPStatus(response.status_code)
-            if status in REFUSALS:
-                response = self._problem(status, *REFUSALS[status])
-            handshake.send_response(response)
-            self._give(b"".join(handshake.data_to_send()))
-            if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
-                self.hub.refused(response.status_code)
-                self.transport.close()
-                return
-            self._open(handshake, query)
+            wait_s = self.hub.pause_s(self, _header(request.headers, "X-Forwarded-For"))
+            if wait_s > 0:
+                self._request = request
+                self.hub.rest(self, wait_s)
+            else:
+                self._answer(handshake, request)
         if handshake.handshake_exc is not None and not self.transport.is_closing():
             # The library could not read it: a body, too many or too long lines.
             too_long = len(data.partition(b"\r\n")[0]) > REQUEST_LINE_BYTES_MAX
@@ -474,6 +477,21 @@ class Connection(Peer, asyncio.Protocol):
             self._give(self._problem(status, *REFUSALS[status]).serialize())
             self.hub.refused(status)
             self.transport.close()
+
+    def _answer(self, handshake: ServerProtocol, request: Request) -> None:
+        """Accept or refuse an upgrade."""
+        path, _, query = request.path.partition("?")
+        response = self._refusal(request, path) or handshake.accept(request)
+        status = HTTPStatus(response.status_code)
+        if status in REFUSALS:
+            response = self._problem(status, *REFUSALS[status])
+        handshake.send_response(response)
+        self._give(b"".join(handshake.data_to_send()))
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            self.hub.refused(response.status_code)
+            self.transport.close()
+            return
+        self._open(handshake, query)
 
     def _refusal(self, request: Request, path: str) -> Response | None:
         """Why this upgrade is not even tried; None if it is."""
@@ -489,7 +507,7 @@ class Connection(Peer, asyncio.Protocol):
                 "This node takes no connections now.",
                 retry_after_s=self.hub.retry_after_s(),
             )
-        wait_s = self.hub.knock(self, _header(request.headers, "X-Forwarded-For"))
+        wait_s = self.hub.knock(self)
         if wait_s:
             return self._problem(
                 HTTPStatus.TOO_MANY_REQUESTS,

@@ -60,6 +60,10 @@ class Turns:
             self._waiting.append(reader)
             reader.pace_reading()
 
+    def spend(self) -> None:
+        """Something that costs as much as a turn was done: what is left waits for the next."""
+        self._ends_at = self._monotonic()
+
     def forget(self, reader: Reader) -> None:
         """A connection is gone."""
         if reader.queued:

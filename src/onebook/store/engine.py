@@ -4,11 +4,13 @@ SQLite runs in WAL mode with `synchronous=FULL`, because usage is billed and a c
 a power cut (https://www.sqlite.org/wal.html, https://www.sqlite.org/pragma.html#pragma_synchronous).
 """
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import aiosqlite
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -27,6 +29,7 @@ CONNECT_TIMEOUT_S = 5
 COMMAND_TIMEOUT_S = 10
 POOL_WAIT_S = 10
 CONNECTIONS_MAX = 10
+THREAD_END_S = 5
 
 # Execution option that says which statement begins a transaction on SQLite.
 BEGIN = "onebook_begin"
@@ -140,6 +143,22 @@ def _existing_only(_dialect: Any, _record: Any, args: list[Any], options: dict[s
     """Open without creating: a file that is missing is an error, never an empty database."""
     args[0] = f"file:{quote(args[0])}?mode=rw"
     options["uri"] = True
+    options["async_creator_fn"] = _open
+
+
+async def _open(*args: Any, **options: Any) -> aiosqlite.Connection:
+    """Open a connection; one that cannot be opened has ended its thread when this returns.
+
+    The driver leaves that thread to itself, which then fails, on stderr, if it outlives the loop.
+    """
+    connection = aiosqlite.connect(*args, **options)
+    thread: Any = getattr(connection, "_thread", connection)  # before 0.22 it was the thread
+    thread.daemon = True
+    try:
+        return await connection
+    except BaseException:
+        await asyncio.to_thread(thread.join, THREAD_END_S)
+        raise
 
 
 def _connected(connection: Any, _record: Any) -> None:

@@ -146,32 +146,43 @@ class Store:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        began = self._outage.began()
         try:
             async with asyncio.timeout(OPERATION_TIMEOUT_S):
                 return await asyncio.shield(task)
         except TimeoutError:
             reason = f"It did not answer within {OPERATION_TIMEOUT_S:g} s."
-            self._outage.failed(outage.READS, reason)
+            self._outage.failed(outage.READS, reason, began)
             raise DatabaseUnavailable(reason) from None
 
     @asynccontextmanager
     async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         kind: outage.Kind = outage.WRITES if engine is self._writes else outage.READS
+        began = self._outage.began()
         try:
             async with self._connected(engine) as connection:
                 yield connection
         except DatabaseUnavailable as error:
-            self._outage.failed(kind, error.reason)
+            self._outage.failed(kind, error.reason, began)
             raise
-        self._outage.succeeded(kind)
+        self._outage.succeeded(kind, began)
 
     @asynccontextmanager
     async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        """One transaction, its errors mapped."""
+        """One transaction, its errors mapped.
+
+        The file is checked before and after: what is committed to one that was deleted meanwhile
+        is lost, and what such a file makes SQLite say is not the cause.
+        """
         async with database_errors(self._engine.url):
             self.check_file()
-            async with engine.begin() as connection:
-                yield connection
+            try:
+                async with engine.begin() as connection:
+                    yield connection
+            except Exception:
+                self.check_file()
+                raise
+            self.check_file()
 
     def check_file(self) -> None:
         """Check that the file of a SQLite database is still the one that was opened.

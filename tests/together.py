@@ -1,0 +1,56 @@
+"""What tests let several processes do at once.
+
+In a module of its own, which a new process can import whatever folder the tests were started in.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from multiprocessing import get_context
+from multiprocessing.queues import Queue
+from pathlib import Path
+
+from onebook.accounts.spill import take_in
+from onebook.store import Store
+from steady import PATIENCE_S
+
+
+def in_processes(count: int, work: Callable[..., Awaitable[object]], *arguments: object) -> list:
+    """The results of as many processes that do the same; an exception as its text."""
+    context = get_context("spawn")
+    results = context.Queue()
+    processes = [
+        context.Process(target=_run, args=(results, work, *arguments)) for _ in range(count)
+    ]
+    for each in processes:
+        each.start()
+    found = [results.get(timeout=PATIENCE_S) for _ in processes]
+    for each in processes:
+        each.join()
+    results.close()
+    results.join_thread()
+    return found
+
+
+async def upgraded(url: str) -> str:
+    """Bring a database to this release."""
+    async with Store(url) as store:
+        await store.upgrade()
+    return "upgraded"
+
+
+async def taken_in(folder: Path, name: str, url: str, now_ms: int) -> int:
+    """Take usage files in."""
+    async with Store(url) as store:
+        return await take_in(folder, name, store, now_ms)
+
+
+def _run(
+    results: "Queue[object]", work: Callable[..., Awaitable[object]], *arguments: object
+) -> None:
+    async def main() -> object:
+        return await work(*arguments)
+
+    try:
+        results.put(asyncio.run(main()))
+    except Exception as error:
+        results.put(repr(error))
