@@ -14,7 +14,6 @@ import platform
 import signal
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -47,6 +46,7 @@ from onebook.accounts.usage import new_epoch
 from onebook.api.documents import asyncapi_of
 from onebook.api.status import base_url
 from onebook.books import Books
+from onebook.clock import SystemClock
 from onebook.config import ExchangeSettings, FeedSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.feeds import listener as feed_listener
@@ -67,33 +67,6 @@ COMPILABLE: Final[Mapping[str, Any]] = {
     "last step to clients": direct,
 }
 SHOWN_SETTINGS = ("accounts.", "gateway.")  # on the public page: limits, no paths and addresses
-
-
-class SystemClock:
-    """The time of this machine.
-
-    `monotonic` is the clock behind the event loop's time, so that callbacks agree with it; the
-    loop's own is cut to milliseconds on uvloop, and round trips are shorter than that.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-
-    def monotonic(self) -> float:
-        """Seconds that only grow."""
-        return time.monotonic()
-
-    def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call back at a time of `monotonic`."""
-        return self._loop.call_at(when, callback)
-
-    def wall_us(self) -> int:
-        """Microseconds since 1970, UTC."""
-        return time.time_ns() // 1_000
-
-    def wall_ms(self) -> int:
-        """Milliseconds since 1970, UTC."""
-        return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ def test_both_have_the_whole_interface(core: Any) -> None:
             "price_scale amount_scale bid_count ask_count crossed nbytes replace apply clear best "
             "top ladder crc",
         ),
-        (core.View, "merge full delta checksum"),
+        (core.View, "merge full delta checksum levels"),
     ):
         thing = cls() if cls is core.Book else cls(["a"], depth=1)
         for name in names.split():

@@ -15,7 +15,8 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def client_program():
-    (text,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    programs = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (text,) = (each for each in programs if "onebook.client" in each)
     return text
 
 

@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 from types import UnionType
 from typing import Any, Generic, TypeVar, overload
 
-from onebook.core.types import Bytes, ChecksumLayout, LevelShape
+from onebook.core.types import Bytes, ChecksumLayout, Levels, LevelShape
 
 T = TypeVar("T")
 
@@ -44,6 +44,7 @@ class View:
     def full(self, head: bytes, tail: bytes) -> bytes: ...
     def delta(self, head: bytes, tail: bytes) -> bytes | None: ...
     def checksum(self) -> int: ...
+    def levels(self) -> Levels: ...
 
 class Reader(Generic[T]):
     """Reads the frames of one Struct type, or of a union whose first type is the frequent one."""

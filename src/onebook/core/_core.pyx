@@ -44,7 +44,9 @@ from onebook.core.twin.view import Level as TwinLevel
 from onebook.core.twin.view import State as TwinState
 from onebook.core.twin.view import View as TwinView
 from onebook.core.twin.view import view_depth, view_names, view_step
-from onebook.core.types import ABSURD, CROSSED, PAIRS, ChecksumLayout, LevelError, LevelShape
+from onebook.core.types import (
+    ABSURD, CROSSED, PAIRS, ChecksumLayout, LevelError, Levels, LevelShape,
+)
 from onebook.core.types import ABSURD_FACTOR as _ABSURD_FACTOR
 from onebook.core.types import LEVELS_MAX as _LEVELS_MAX
 

@@ -136,6 +136,30 @@ cdef class View:
         out = self.put_changes(put(out, b'],"asks":['), 1)
         return self.finish(put(out, b"],"), tail)
 
+    def levels(self):
+        """Return the merged levels as integers: see `Levels`."""
+        if self.is_wide:
+            return self.wide.levels()
+        return Levels(
+            self.price_scale, self.amount_scale, self.packed(0), self.packed(1),
+            self.packed_parts(0), self.packed_parts(1),
+        )
+
+    cdef bytes packed(self, int side):
+        """Copy the levels of a side; the key of an ask is its price negated."""
+        cdef Py_ssize_t size = self.now.counts[side] * sizeof(Merged)
+        cdef bytes rows = PyBytes_FromStringAndSize(<char *>self.now.levels[side], size)
+        cdef Merged *row = <Merged *>PyBytes_AS_STRING(rows)
+        cdef int32_t at
+        if side:
+            for at in range(self.now.counts[side]):
+                row[at].key = -row[at].key
+        return rows
+
+    cdef bytes packed_parts(self, int side):
+        cdef Py_ssize_t count = self.now.part_counts[side] if self.split else 0
+        return PyBytes_FromStringAndSize(<char *>self.now.parts[side], count * sizeof(int64_t))
+
     def checksum(self):
         """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""
         cdef char *out

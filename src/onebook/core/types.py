@@ -9,7 +9,7 @@ means "gone". Nothing here scans or counts.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Raw, Struct
 
@@ -263,3 +263,24 @@ class ChecksumLayout(Struct, frozen=True, gc=False):
             self.number is not ChecksumNumber.DIGITS or not 0 <= self.decimals <= SCALE_MAX
         ):
             raise ValueError(f"Only digits have 0 to {SCALE_MAX} decimals, not {self}.")
+
+
+LEVEL_FORM: Final = "=qqQ"  # a packed level: price, amount, and a bit for each member that has it
+PART_FORM: Final = "=q"  # a packed amount of one member
+
+
+class Levels(NamedTuple):
+    """The levels of a view as integers, best first: price x 10^-price_scale and so on.
+
+    `bids` and `asks` are packed as `LEVEL_FORM`. `bid_parts` and `ask_parts` are the amounts of the
+    members of each level, in the order of the members, packed as `PART_FORM`; empty without
+    `split`. Where a number does not fit into 64 bits, all four are lists of the same values: tuples
+    (price, amount, members), and integers.
+    """
+
+    price_scale: int
+    amount_scale: int
+    bids: bytes | list[tuple[int, int, int]]
+    asks: bytes | list[tuple[int, int, int]]
+    bid_parts: bytes | list[int]
+    ask_parts: bytes | list[int]

@@ -40,7 +40,8 @@ class Catalogue:
     """The instruments of the exchanges in use.
 
     `via` names the library of each that comes through one; `library` reads their lists. `on_gone`
-    hears of an instrument that is no longer traded and why, `on_back` of one that is traded again.
+    hears of an instrument that is no longer traded and why, `on_back` of one that is traded again,
+    `on_read` of an exchange whose list was read or could not be.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Catalogue:
         self.via = {name: each.via for name, each in exchanges.items() if each.via}
         self.on_gone: Callable[[Instrument, Reason], None] = lambda instrument, reason: None
         self.on_back: Callable[[Instrument], None] = lambda instrument: None
+        self.on_read: Callable[[str], None] = lambda exchange: None
         self._exchanges = exchanges
         self._rest = rest
         self._library = library
@@ -67,7 +69,7 @@ class Catalogue:
         self._trading: Mapping[str, list[str]] = {}  # symbol: names of exchanges
         self._by_base: Mapping[str, list[str]] = {}
         self._by_letter: Mapping[str, list[str]] = {}  # first letter: bases
-        self._broken: set[str] = set()
+        self._broken: dict[str, str] = {}  # exchange: why its list could not be read
         self._unsound: set[str] = set()
         self._ambiguous: set[str] = set()
         self._tried = {name: asyncio.Event() for name in exchanges}
@@ -117,6 +119,10 @@ class Catalogue:
     def unread(self) -> set[str]:
         """Return the exchanges in use whose list was never read: what they trade is not known."""
         return self._exchanges.keys() - self._listed.keys()
+
+    def problem(self, exchange: str) -> str:
+        """Return why the list of `exchange` could not be read the last time, "" where it was."""
+        return self._broken.get(exchange, "")
 
     async def first_read(self, timeout_s: float = START_S) -> bool:
         """Wait until every list was read, or tried once; return whether all were read."""
@@ -187,7 +193,7 @@ class Catalogue:
         left_out = self.take(exchange.name, instruments)
         self._report(exchange.name, instruments.refused, left_out)
         if exchange.name in self._broken:
-            self._broken.discard(exchange.name)
+            del self._broken[exchange.name]
             log.info("%s lists its instruments again.", exchange.name)
         return True
 
@@ -218,6 +224,7 @@ class Catalogue:
                 log.exception("Reading the instruments of %s failed.", exchange.name)
                 loaded = False
             self._tried[exchange.name].set()
+            self.on_read(exchange.name)
             if loaded:
                 wait_s = self._settings.reload_s * (1.0 + SPREAD * self._jitter())
             else:
@@ -226,8 +233,8 @@ class Catalogue:
 
     def _failed(self, name: str, problem: str) -> bool:
         if name not in self._broken:
-            self._broken.add(name)
             log.warning("The instruments of %s are not known: %s", name, problem)
+        self._broken[name] = problem
         return False
 
     def _index(self) -> None:

@@ -52,13 +52,13 @@ def scripts(paths: Iterable[Path]) -> dict[str, Script]:
     lines: dict[str, list[Line]] = {}
     bodies: dict[str, dict[str, bytes]] = {}
     for path in paths:
-        for name, entries in _by_exchange(read(path), path.name).items():
+        for name, entries in by_exchange(read(path), path.name).items():
             lines.setdefault(name, []).extend(_lines(name, entries))
             bodies.setdefault(name, {}).update(_bodies(entries))
     return {name: _script(name, lines[name], bodies[name]) for name in lines}
 
 
-def _by_exchange(entries: list[Entry], file: str) -> dict[str, list[Entry]]:
+def by_exchange(entries: list[Entry], file: str) -> dict[str, list[Entry]]:
     """Sort a file's entries; a received frame belongs to the connection opened last."""
     found: dict[str, list[Entry]] = {}
     owners: dict[str, str] = {}  # of addresses: what was recorded from a simulator shares ports
@@ -85,12 +85,12 @@ def _texts(entries: Iterable[Entry]) -> Iterator[str]:
 
 def _lines(name: str, entries: list[Entry]) -> list[Line]:
     frames = [(entry.at, entry.frame) for entry in entries if isinstance(entry, Received)]
-    told = [(at, _message(frame)) for at, frame in frames]
+    told = [(at, message_of(frame)) for at, frame in frames]
     named = [(at, DIALECTS[name].native_of(frame), frame) for at, frame in told]
     return [Line(at, native, frame) for at, native, frame in named if native]
 
 
-def _message(frame: bytes) -> Frame:
+def message_of(frame: bytes) -> Frame:
     """A recorded frame as it is sent: what is no text is binary."""
     try:
         return frame.decode()

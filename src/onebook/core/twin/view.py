@@ -20,6 +20,7 @@ from onebook.core.types import (
     SCALE_MAX,
     VALUE_DECIMALS,
     LevelError,
+    Levels,
 )
 
 
@@ -147,6 +148,17 @@ class View:
         texts = (f"{_text(level.price)}:{_text(level.amount)}" for level in levels)
         return crc32(":".join(texts).encode())
 
+    def levels(self) -> Levels:
+        """Return the merged levels as integers: see `Levels`."""
+        bids, asks = ([_row(level) for level in side] for side in self._now)
+        bid_parts, ask_parts = ([*self._parts(side)] for side in self._now)
+        return Levels(SCALE_MAX, SCALE_MAX, bids, asks, bid_parts, ask_parts)
+
+    def _parts(self, side: list[Level]) -> Iterator[int]:
+        if self._split:
+            for level in side:
+                yield from (part for _, part in level.parts)
+
     def _side(self, members: list[tuple[int, BookLike]], side: int) -> list[Level]:
         sign = 1 if side else -1
 
@@ -250,6 +262,10 @@ def _level_of(price: int, rows: Iterable[tuple[int, int, int]]) -> Level:
 
 def _participants(state: State) -> int:
     return len({index for side in state for level in side for index, _ in level.parts})
+
+
+def _row(level: Level) -> tuple[int, int, int]:
+    return level.price, level.amount, sum(1 << index for index, _ in level.parts)
 
 
 def _price(level: Level) -> int:

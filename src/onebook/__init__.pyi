@@ -1,0 +1,6 @@
+from onebook.library import BookUpdate as BookUpdate
+from onebook.library import order_book as order_book
+from onebook.library import order_books as order_books
+from onebook.library import replay as replay
+
+__version__: str

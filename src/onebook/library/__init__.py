@@ -1,0 +1,53 @@
+"""Live order books of exchanges in the caller's own process: no server, no key, no database.
+
+    async with onebook.order_book("BTC/USDT", exchanges=["binance", "okx"]) as book:
+        async for update in book:
+            print(update.best_bid, update.best_ask, update.stale)
+
+The feeds, books, merge and rules are those of the service: a book is live or it is not shown, every
+update says which exchanges are left out and why, and numbers are exact. Runs on the event loop of
+the caller, asyncio's or uvloop. Guide: docs/guides/library.md.
+"""
+
+import logging
+
+from onebook.config import ExchangeSettings, FeedSettings, StreamSettings
+from onebook.feeds.recording import RecordingError
+from onebook.library.book import OrderBook, OrderBooks, order_book, order_books
+from onebook.library.errors import (
+    BookClosed,
+    MissingPackage,
+    NoLiveBook,
+    UnknownExchange,
+    UnknownSymbol,
+)
+from onebook.library.player import replay
+from onebook.library.update import BookLevel, BookSide, BookUpdate, ExchangeHealth, Horizon
+from onebook.model import Health, Reason
+
+__all__ = [
+    "BookClosed",
+    "BookLevel",
+    "BookSide",
+    "BookUpdate",
+    "ExchangeHealth",
+    "ExchangeSettings",
+    "FeedSettings",
+    "Health",
+    "Horizon",
+    "MissingPackage",
+    "NoLiveBook",
+    "OrderBook",
+    "OrderBooks",
+    "Reason",
+    "RecordingError",
+    "StreamSettings",
+    "UnknownExchange",
+    "UnknownSymbol",
+    "order_book",
+    "order_books",
+    "replay",
+]
+
+# An application that configures no logging hears of trouble by updates, not on standard error.
+logging.getLogger("onebook").addHandler(logging.NullHandler())

@@ -1,0 +1,233 @@
+"""Order books as asynchronous context managers: the library's front."""
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from onebook.config import FeedSettings, StreamSettings
+from onebook.core import View
+from onebook.library.consumers import BookCallbacks, BookUpdates, Reading
+from onebook.library.engine import BookEngine, names_of
+from onebook.library.errors import BookClosed
+from onebook.library.source import BookOptions, BookSource
+from onebook.library.update import BookUpdate
+
+DEPTH: Final = 20
+TIMEOUT_S: Final = 30.0
+INTERVAL_MS_MAX: Final = 3_600_000
+
+Exchanges = str | Iterable[str] | None
+ReadingT = TypeVar("ReadingT", bound=Reading)
+
+
+def order_book(
+    symbol: str,
+    *,
+    exchanges: Exchanges = None,
+    depth: int = DEPTH,
+    interval_ms: int = 0,
+    group: str | None = None,
+    split: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    record: str | PathLike[str] | None = None,
+    feeds: FeedSettings | None = None,
+    streams: StreamSettings | None = None,
+) -> "OrderBook":
+    """Return the live order book of a symbol, merged over exchanges, to be used in `async with`.
+
+    Args:
+        symbol: The pair, such as `BTC/USDT`.
+        exchanges: CCXT ids; one name, several, or None for all that Onebook knows.
+        depth: Levels a side, 1 to 500.
+        interval_ms: The least time between two updates of a book; 0 gives every change that is not
+            overtaken by the next. An exchange that stops being live is told of at once.
+        group: Price step to bin levels to, as decimal text such as "0.5".
+        split: Keep the amount of each exchange at each level.
+        timeout_s: Entering fails if nothing is live after so long.
+        record: Folder for recordings, one new file for each exchange; `replay` reads them.
+        feeds: Limits, waits and other addresses of feeds.
+        streams: The limits of the identity guard.
+
+    Raises:
+        UnknownExchange: There is no exchange of a name.
+        ValueError: An option is out of range.
+    """
+    return OrderBook(
+        [symbol],
+        exchanges,
+        options_of(depth, interval_ms, group, split=split),
+        timeout_s=timeout_s,
+        record=record,
+        feeds=feeds,
+        streams=streams,
+    )
+
+
+def order_books(
+    symbols: str | Iterable[str],
+    *,
+    exchanges: Exchanges = None,
+    merged: bool = True,
+    depth: int = DEPTH,
+    interval_ms: int = 0,
+    group: str | None = None,
+    split: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    record: str | PathLike[str] | None = None,
+    feeds: FeedSettings | None = None,
+    streams: StreamSettings | None = None,
+) -> "OrderBooks":
+    """Return the live order books of several symbols, to be used in `async with`.
+
+    With `merged=False` each exchange has a book of its own, and `BookUpdate.exchange` names it. All
+    else is as for `order_book`.
+
+    Raises:
+        UnknownExchange: There is no exchange of a name.
+        ValueError: An option is out of range.
+    """
+    return OrderBooks(
+        [symbols] if isinstance(symbols, str) else [*symbols],
+        exchanges,
+        options_of(depth, interval_ms, group, split=split),
+        merged=merged,
+        timeout_s=timeout_s,
+        record=record,
+        feeds=feeds,
+        streams=streams,
+    )
+
+
+def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) -> BookOptions:
+    """Check the options of a book.
+
+    Raises:
+        ValueError: One is out of range.
+    """
+    if not 0 <= interval_ms <= INTERVAL_MS_MAX:
+        raise ValueError(f"interval_ms is 0 to {INTERVAL_MS_MAX}, not {interval_ms}.")
+    View([], depth=depth, group=group)
+    return BookOptions(depth, group, split, interval_ms / 1_000)
+
+
+class OrderBooks:
+    """Live order books in this process; see `order_books`.
+
+    Entering connects and waits for the first books, at most `timeout_s`. Then `async for` gives
+    their updates, `run` calls a function for each, and `snapshots` returns the books as they are
+    now. Any number of tasks may iterate; each gets every book's newest state at its own pace.
+    Leaving closes every connection and ends every iteration.
+
+    Raises, when it is entered:
+        UnknownSymbol: None of the exchanges lists a symbol.
+        NoLiveBook: Nothing became live in time; the message says why, by exchange.
+        RecordingError: A recording cannot be written.
+    """
+
+    def __init__(
+        self,
+        symbols: Sequence[str],
+        exchanges: Exchanges,
+        options: BookOptions,
+        *,
+        merged: bool = True,
+        timeout_s: float = TIMEOUT_S,
+        record: str | PathLike[str] | None = None,
+        feeds: FeedSettings | None = None,
+        streams: StreamSettings | None = None,
+    ) -> None:
+        if not symbols:
+            raise ValueError("symbols is empty: name at least one, such as BTC/USDT.")
+        if not timeout_s > 0:
+            raise ValueError(f"timeout_s is above 0, not {timeout_s}.")
+        self.symbols = tuple(dict.fromkeys(each.strip().upper() for each in symbols))
+        self.exchanges = names_of(exchanges)
+        self._options = options
+        self._merged = merged
+        self._timeout_s = timeout_s
+        self._record = None if record is None else Path(record)
+        self._feeds = feeds or FeedSettings()
+        self._streams = streams or StreamSettings()
+        self._stack = AsyncExitStack()
+        self._engine: BookEngine | None = None
+        self._sources: list[BookSource] = []
+
+    async def __aenter__(self) -> Self:
+        if self._engine is not None:
+            raise RuntimeError("This order book is open already.")
+        async with AsyncExitStack() as stack:
+            engine = BookEngine(
+                self.exchanges, feeds=self._feeds, streams=self._streams, record=self._record
+            )
+            await stack.enter_async_context(engine)
+            groups = [self.exchanges] if self._merged else [(name,) for name in self.exchanges]
+            sources = [engine.source(symbol, names) for symbol in self.symbols for names in groups]
+            await engine.first_books(self._timeout_s)
+            self._engine, self._sources = engine, sources
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._engine, self._sources = None, []
+        await self._stack.aclose()
+
+    def __aiter__(self) -> AsyncIterator[BookUpdate]:
+        """Iterate over updates: every book as it is now, then whenever one changes."""
+        engine = self._opened()
+        return self._kept(BookUpdates(self._sources, self._options, engine.clock))
+
+    async def run(self, callback: Callable[[BookUpdate], object]) -> None:
+        """Call a function for every update, from the event loop, until the book is closed.
+
+        This is the path with the least work for each frame. The function must not block: nothing
+        else of the event loop runs meanwhile.
+
+        Raises:
+            TypeError: The function is a coroutine function; use `async for`.
+            Exception: What the function raised; it is not called again.
+        """
+        if inspect.iscoroutinefunction(callback):
+            raise TypeError("The callback is a coroutine function; use `async for` over the book.")
+        engine = self._opened()
+        calls = self._kept(BookCallbacks(self._sources, self._options, engine.clock, callback))
+        try:
+            await calls.ended
+        finally:
+            calls.close()
+
+    def snapshots(self) -> list[BookUpdate]:
+        """Return every book as it is now, in the order of symbols and exchanges."""
+        engine = self._opened()
+        now_us, now = engine.clock.wall_us(), engine.clock.monotonic()
+        return [source.snapshot(self._options, now_us, now) for source in self._sources]
+
+    def _opened(self) -> BookEngine:
+        if self._engine is None:
+            raise BookClosed("The order book is not open: use it inside of its `async with`.")
+        return self._engine
+
+    def _kept(self, reading: ReadingT) -> ReadingT:
+        self._opened().readings.add(reading)
+        return reading
+
+
+class OrderBook(OrderBooks):
+    """The live order book of one symbol in this process; see `order_book` and `OrderBooks`."""
+
+    @property
+    def symbol(self) -> str:
+        """The pair."""
+        return self.symbols[0]
+
+    def snapshot(self) -> BookUpdate:
+        """Return the book as it is now."""
+        return self.snapshots()[0]

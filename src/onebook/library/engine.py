@@ -1,0 +1,214 @@
+"""Feeds, books and identity guard of the library: what a service node has, without its clients.
+
+Owns every socket and task: leaving the context closes all of them.
+"""
+
+import asyncio
+import difflib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from weakref import WeakSet
+
+from onebook.books import Books
+from onebook.clock import SystemClock
+from onebook.config import FeedSettings, StreamSettings
+from onebook.exchanges import EXCHANGES, resolve
+from onebook.exchanges.contract import Exchange
+from onebook.feeds import Catalogue, Supervisor, enabled
+from onebook.library.consumers import Reading
+from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
+from onebook.library.recorders import Recorders
+from onebook.library.source import BookSource
+from onebook.library.wiring import Wiring
+from onebook.model import Reason
+from onebook.rest import Rest
+
+NEAR: Final = 0.5  # least similarity of a name that is suggested
+LOOK_S: Final = 1.0  # how often it is looked whether all have a book, if nothing happens before
+REST_UNREAD: Final = "its list of instruments could not be read"
+
+
+def names_of(exchanges: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return exchanges by the names that Onebook uses; all that are known for None.
+
+    Raises:
+        UnknownExchange: There is none of a name.
+        ValueError: The list is empty.
+    """
+    if exchanges is None:
+        return tuple(EXCHANGES)
+    asked = [exchanges] if isinstance(exchanges, str) else [*exchanges]
+    if not asked:
+        raise ValueError("exchanges is empty: name at least one, or None for all.")
+    return tuple(dict.fromkeys(map(_name_of, asked)))
+
+
+def _name_of(asked: str) -> str:
+    name = resolve(asked)
+    if name is not None:
+        return name
+    near = difflib.get_close_matches(asked.strip().lower(), EXCHANGES, n=3, cutoff=NEAR)
+    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    raise UnknownExchange(
+        f"There is no exchange {asked!r}.{hint} Known are {', '.join(EXCHANGES)}.",
+        details={"near": near, "supported_exchanges": [*EXCHANGES]},
+    )
+
+
+class BookEngine:
+    """Live books of some exchanges, as an asynchronous context manager.
+
+    Args:
+        names: The exchanges.
+        feeds: Limits, waits and addresses of feeds.
+        streams: The limits of the identity guard.
+        record: Folder for recordings of what passes; none: nothing is recorded.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        feeds: FeedSettings,
+        streams: StreamSettings,
+        record: Path | None = None,
+    ) -> None:
+        settings = feeds.model_copy(update={"exchanges": tuple(names)})
+        self.books = Books()
+        self.clock = SystemClock()
+        self.readings: WeakSet[Reading] = WeakSet()
+        self._exchanges: Mapping[str, Exchange] = enabled(EXCHANGES, settings)
+        self._settings = settings
+        self._record = record
+        self._sources: list[BookSource] = []
+        self._stirred = asyncio.Event()
+        self._wiring = Wiring(
+            self.books, clock=self.clock, streams=streams, on_judged=self._stirred.set
+        )
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            recorder = None
+            if self._record is not None:
+                # Feeds tell monotonic seconds; a recording has Unix seconds.
+                epoch_s = time.time() - time.monotonic()
+                recorder = Recorders(self._record, self._exchanges, epoch_s=epoch_s)
+                stack.callback(recorder.close)
+            rest = await stack.enter_async_context(Rest())
+            self.catalogue = Catalogue(self._exchanges, rest=rest, settings=self._settings)
+            self.supervisor = Supervisor(
+                self._exchanges,
+                books=self.books,
+                rest=rest,
+                catalogue=self.catalogue,
+                settings=self._settings,
+                recorder=recorder,
+            )
+            self.catalogue.on_read = self._listed
+            stack.callback(self._wiring.stop)
+            await stack.enter_async_context(self.catalogue)
+            await stack.enter_async_context(self.supervisor)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._wiring.stop()
+        for reading in list(self.readings):
+            reading.close()
+        await self._stack.aclose()
+
+    def source(self, symbol: str, names: Sequence[str]) -> BookSource:
+        """Open the books of a symbol on some exchanges."""
+        source = BookSource(symbol, names, self.books, self.clock.monotonic())
+        self._sources.append(source)
+        for name in names:
+            self._look_up(source, name)
+        return source
+
+    async def first_books(self, timeout_s: float) -> None:
+        """Wait until each source has a live book and had time to show every exchange.
+
+        A source that cannot become live holds up no other.
+
+        Raises:
+            UnknownSymbol: No exchange lists a symbol.
+            NoLiveBook: Nothing became live within `timeout_s`, or nothing can.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (wait_s := self._wait_s()) > 0:
+                    self._stirred.clear()
+                    await self._stirred_within(wait_s)
+        except TimeoutError:
+            if not any(source.members.live for source in self._sources):
+                raise NoLiveBook(self._why(f"No book was live within {timeout_s:g} s")) from None
+
+    async def _stirred_within(self, wait_s: float) -> None:
+        timer = asyncio.get_running_loop().call_later(wait_s, self._stirred.set)
+        try:
+            await self._stirred.wait()
+        finally:
+            timer.cancel()
+
+    def _wait_s(self) -> float:
+        """Return how long to wait unless something happens; 0 when the first books are there."""
+        for source in self._sources:
+            self._require_listed(source)
+        if all(source.hopeless for source in self._sources):
+            raise NoLiveBook(self._why("No book can become live"))
+        expected = [source for source in self._sources if not source.hopeless]
+        if not all(source.members.live for source in expected):
+            return LOOK_S
+        now = self.clock.monotonic()
+        return max(source.opening.due(source.members, now) for source in expected) - now
+
+    def _require_listed(self, source: BookSource) -> None:
+        if len(source.missing) < len(source.naming.names) or any(
+            reason is not Reason.NOT_LISTED for reason, _ in source.missing.values()
+        ):
+            return
+        near = self.catalogue.suggest(source.symbol)
+        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        names = ", ".join(source.naming.names)
+        raise UnknownSymbol(
+            f"No exchange of {names} lists {source.symbol}.{hint}", details={"near": near}
+        )
+
+    def _why(self, what: str) -> str:
+        reasons = [
+            f"{source.symbol} on {each.exchange}: {each.state}"
+            + (f", {each.reason}" if each.reason else "")
+            + (f" ({each.detail})" if each.detail else "")
+            for source in self._sources
+            for each in source.standings
+        ]
+        return f"{what}. {'; '.join(reasons)}."
+
+    # What the catalogue tells.
+
+    def _listed(self, name: str) -> None:
+        """Look for instruments in a list that was just read, or could not be."""
+        for source in self._sources:
+            if name in source.missing:
+                self._look_up(source, name)
+        self._stirred.set()
+
+    def _look_up(self, source: BookSource, name: str) -> None:
+        instrument = self.catalogue.instrument(name, source.symbol)
+        if instrument is not None:
+            self.supervisor.want(instrument)
+            self._wiring.attach(source, instrument)
+        elif self.catalogue.loaded(name):
+            source.miss(name, Reason.NOT_LISTED, "")
+        elif problem := self.catalogue.problem(name):
+            source.miss(name, Reason.UNREACHABLE, f"{REST_UNREAD}: {problem}")

@@ -1,0 +1,181 @@
+"""The books behind one view, and readers that merge them when they are read.
+
+No event loop, no clock: time comes in as an argument. Per frame the work is constant: the first
+change of a book wakes the readers of its sources, later changes find none to wake until they have
+read (the newest book is kept, nothing is queued).
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from onebook.books import Books, LiveBook
+from onebook.core import View
+from onebook.library.update import BookUpdate, Moment, Naming, Standing
+from onebook.model import Health, Instrument, Reason
+from onebook.streams.stream import Members, Opening
+
+# A book that is offline for one of these does not come back soon.
+SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)
+
+
+class BookOptions(NamedTuple):
+    """How a book is shown: levels a side, price step, amounts by exchange, least interval."""
+
+    depth: int
+    group: str | None
+    split: bool
+    interval_s: float
+
+
+class Consumer(Protocol):
+    """Who reads a reader when it has something new."""
+
+    def woken(self, reader: "BookReader", *, urgent: bool) -> None:
+        """A book changed; `urgent` where an exchange is shown no longer, or again."""
+
+
+class Idle:
+    """A consumer that waits for nothing."""
+
+    def woken(self, reader: "BookReader", *, urgent: bool) -> None:
+        """Do nothing."""
+
+
+IDLE: Final = Idle()
+
+
+class BookSource:
+    """The instruments of one symbol on some exchanges, and which of their books may be shown.
+
+    Args:
+        symbol: The pair.
+        names: The exchanges, in the order of the update.
+        books: Where the books are.
+        opened_at: Monotonic seconds.
+    """
+
+    def __init__(self, symbol: str, names: Sequence[str], books: Books, opened_at: float) -> None:
+        self.symbol = symbol
+        self.naming = Naming(names)
+        self.instruments: list[Instrument | None] = [None] * len(names)
+        self.members = Members(names, self.instruments)
+        self.opening = Opening(opened_at)
+        self.clean: set[BookReader] = set()  # to wake at the next change
+        self.pacing: set[BookReader] = set()  # woken, and waiting for their interval
+        # Of exchanges without an instrument: why.
+        self.missing: dict[str, tuple[Reason, str]] = dict.fromkeys(names, (Reason.SUBSCRIBING, ""))
+        self.standings: tuple[Standing, ...] = ()
+        self._books = books
+        self.judged()
+
+    def join(self, instrument: Instrument) -> None:
+        """Take in the instrument of one of the exchanges; its book is open."""
+        self.instruments[self.naming.names.index(instrument.exchange)] = instrument
+        self.missing.pop(instrument.exchange, None)
+        self.judged()
+
+    def miss(self, name: str, reason: Reason, detail: str) -> None:
+        """Note why there is no instrument of an exchange."""
+        if self.missing.get(name) != (reason, detail):
+            self.missing[name] = reason, detail
+            self.judged()
+
+    def changed(self) -> None:
+        """Wake who has read everything so far (the hot path)."""
+        if self.clean:
+            woken, self.clean = self.clean, set()
+            for reader in woken:
+                reader.consumer.woken(reader, urgent=False)
+
+    def judged(self) -> None:
+        """Look again at which books may be shown, and wake everyone."""
+        self.members.refresh(self._books)
+        self.members.awaited |= any(
+            reason is Reason.SUBSCRIBING for reason, _ in self.missing.values()
+        )
+        self.standings = tuple(map(self._standing, self.naming.names, self.instruments))
+        woken = self.clean | self.pacing
+        self.clean, self.pacing = set(), set()
+        for reader in woken:
+            reader.consumer.woken(reader, urgent=True)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no book is live and none is expected soon."""
+        return not self.members.live and all(
+            each.state is Health.OFFLINE and each.reason in SETTLED for each in self.standings
+        )
+
+    def snapshot(self, options: BookOptions, time_us: int, now: float) -> BookUpdate:
+        """Return the books as they are, merged."""
+        return BookReader(self, options, IDLE).peek(time_us, now)
+
+    def moments(self) -> list[Moment]:
+        """Return when each shown exchange last sent data, and the horizon of its book."""
+        return [(book.updated_at, book.horizon()) for book in self.members.books]
+
+    def _standing(self, name: str, instrument: Instrument | None) -> Standing:
+        book = self._books.get(instrument) if instrument is not None else None
+        if book is None:
+            reason, detail = self.missing.get(name, (Reason.NOT_WANTED, ""))
+            state = Health.SYNCING if reason is Reason.SUBSCRIBING else Health.OFFLINE
+            return Standing(name, state, False, reason, detail)
+        return _standing_of(book, shown=self.members.shows(book))
+
+
+def _standing_of(book: LiveBook, *, shown: bool) -> Standing:
+    """Return the standing of an open book; the identity guard's mark is told of a live one."""
+    state, reason, detail = book.health, book.reason, book.detail
+    if state is Health.LIVE and book.mark is not None:
+        reason, detail = book.mark
+        state = Health.LIVE if shown else Health.STALE
+    return Standing(book.instrument.exchange, state, shown, reason, detail)
+
+
+class BookReader:
+    """One consumer's view of a source: merges when it is read, numbers what it returns."""
+
+    def __init__(self, source: BookSource, options: BookOptions, consumer: Consumer) -> None:
+        self.source = source
+        self.consumer = consumer
+        self.read_at = float("-inf")  # monotonic seconds of the last update
+        self._number = 0
+        self._standings: tuple[Standing, ...] | None = None
+        self._view = View(
+            source.naming.names, depth=options.depth, group=options.group, split=options.split
+        )
+
+    def read(self, time_us: int, now: float) -> BookUpdate | None:
+        """Merge the books as they are; None where nothing that is shown changed since the last."""
+        source = self.source
+        source.clean.add(self)
+        changed = self._view.merge(source.members.cores)
+        if not changed and source.standings is self._standings:
+            return None
+        self._number += 1
+        self.read_at = now
+        return self._update(time_us, now)
+
+    def peek(self, time_us: int, now: float) -> BookUpdate:
+        """Merge the books as they are, and do not wait for a change."""
+        self._view.merge(self.source.members.cores)
+        return self._update(time_us, now)
+
+    def _update(self, time_us: int, now: float) -> BookUpdate:
+        source = self.source
+        self._standings = source.standings
+        return BookUpdate(
+            source.symbol,
+            self._number,
+            time_us,
+            self._view.levels(),
+            source.naming,
+            source.standings,
+            source.moments(),
+            now,
+        )
+
+    def leave(self) -> None:
+        """Be woken no more."""
+        self.source.clean.discard(self)
+        self.source.pacing.discard(self)

@@ -1,0 +1,62 @@
+"""From books to sources: whom a change reaches, with the identity guard in between."""
+
+from collections.abc import Callable
+
+from onebook.books import Books, LiveBook
+from onebook.config import StreamSettings
+from onebook.library.source import BookSource
+from onebook.model import Health, Instrument
+from onebook.streams.guard import Guard
+from onebook.streams.ports import Clock
+
+
+class Wiring:
+    """Sets the callbacks of `Books` and tells each source of the changes of its books.
+
+    Args:
+        books: Where changes come from.
+        clock: For the guard, which looks at each symbol once a second.
+        streams: The guard's limits.
+        on_judged: Called after a book's health or mark changed.
+    """
+
+    def __init__(
+        self,
+        books: Books,
+        *,
+        clock: Clock,
+        streams: StreamSettings,
+        on_judged: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._books = books
+        self._on_judged = on_judged
+        self._sources: dict[Instrument, tuple[BookSource, ...]] = {}
+        self._guard = Guard(books, clock=clock, settings=streams, on_marked=self._judged)
+        books.on_changed = self._changed
+        books.on_health = self._moved
+
+    def attach(self, source: BookSource, instrument: Instrument) -> None:
+        """Take an instrument, whose book is open, into a source."""
+        self._sources[instrument] = (*self._sources.get(instrument, ()), source)
+        source.join(instrument)
+
+    def stop(self) -> None:
+        """Tell nobody of anything any more."""
+        self._guard.stop()
+        self._sources.clear()
+
+    def _changed(self, book: LiveBook) -> None:
+        """A live book has new levels (the hot path)."""
+        for source in self._sources.get(book.instrument, ()):
+            source.changed()
+
+    def _moved(self, book: LiveBook, previous: Health) -> None:
+        marked = self._guard.entered(book) if book.health is Health.LIVE else []
+        for each in (book, *(other for other in marked if other is not book)):
+            self._judged(each)
+
+    def _judged(self, book: LiveBook) -> None:
+        """A book's health or its mark changed."""
+        for source in self._sources.get(book.instrument, ()):
+            source.judged()
+        self._on_judged()

@@ -1,0 +1,171 @@
+"""Who reads updates, without sockets: pace, order, and what is never seen."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from onebook.books import Books
+from onebook.clock import SystemClock
+from onebook.config import StreamSettings
+from onebook.exchanges.contract import Delta, Snapshot
+from onebook.library import BookUpdate
+from onebook.library.book import options_of
+from onebook.library.consumers import BookCallbacks, BookUpdates
+from onebook.library.player import RecordedClock
+from onebook.library.source import BookSource
+from onebook.library.wiring import Wiring
+from onebook.model import Health, Instrument, Reason
+from onebook.streams.ports import Clock
+
+OPTIONS = options_of(5, 0, None, split=False)
+PACED = options_of(5, 1_000, None, split=False)
+SYMBOL = "BTC/USDT"
+
+
+class Desk:
+    """The book of one exchange, as its frames change it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.books = Books()
+        self.wiring = Wiring(self.books, clock=clock, streams=StreamSettings())
+        self.source = BookSource(SYMBOL, ["okx"], self.books, 0.0)
+        self.instrument = Instrument("okx", SYMBOL, "BTC-USDT")
+        self.books.open(self.instrument)
+        self.wiring.attach(self.source, self.instrument)
+        self._amount = 1
+
+    def fill(self) -> None:
+        snapshot = Snapshot(self.instrument, b'[["100","1"]]', b'[["101","1"]]')
+        assert self.books.fill(snapshot, 0.0) is None
+
+    def change(self) -> None:
+        self._amount += 1
+        delta = Delta(self.instrument, b'[["100","%d"]]' % self._amount)
+        assert self.books.change(delta, 0.0) is None
+
+    def doubt(self) -> None:
+        self.books.set_health(self.instrument, Health.STALE, Reason.CHECKSUM, 0.0)
+
+
+def amount_of(update: BookUpdate | None) -> int | None:
+    return int(update.bids[0].amount) if update is not None and update.live else None
+
+
+async def turn() -> None:
+    """Let the event loop carry out what was asked of it so far."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_a_callback_never_sees_a_book_that_its_frame_goes_on_to_refuse() -> None:
+    clock = SystemClock()
+    desk = Desk(clock)
+    desk.fill()
+    seen: list[BookUpdate] = []
+    calls = BookCallbacks([desk.source], OPTIONS, clock, seen.append)
+    await turn()
+    desk.change()
+    desk.change()
+    assert [amount_of(each) for each in seen] == [1]
+    await turn()
+    assert [amount_of(each) for each in seen] == [1, 3]
+    desk.change()
+    desk.doubt()
+    await turn()
+    assert [amount_of(each) for each in seen] == [1, 3, None]
+    health = seen[-1].exchanges["okx"]
+    assert (health.state, health.reason) == ("stale", "checksum")
+    calls.close()
+    desk.fill()
+    await turn()
+    assert len(seen) == 3
+
+
+def read_one(updates: BookUpdates) -> Callable[[], int | None]:
+    return lambda: amount_of(updates.take())
+
+
+def test_an_interval_holds_changes_back_but_no_loss_of_health() -> None:
+    clock = RecordedClock()
+    clock.move(100.0)
+    desk = Desk(clock)
+    desk.fill()
+    updates = BookUpdates([desk.source], PACED, clock)
+    read = read_one(updates)
+    assert (read(), read()) == (1, None)
+    clock.move(100.25)
+    desk.change()
+    desk.change()
+    assert read() is None
+    clock.move(100.999)
+    assert read() is None
+    clock.move(101.0)
+    assert (read(), read()) == (3, None)
+    desk.change()
+    assert read() is None
+    desk.doubt()
+    lost = updates.take()
+    assert lost is not None
+    assert not lost.live
+    desk.fill()
+    assert read() == 1, "a book that is live again is shown at once too"
+    clock.move(110.0)
+    desk.change()
+    assert read() == 5, "after a longer pause nothing is held back"
+    updates.close()
+
+
+def test_without_a_visible_change_there_is_no_update() -> None:
+    clock = RecordedClock()
+    desk = Desk(clock)
+    desk.fill()
+    updates = BookUpdates([desk.source], options_of(1, 0, None, split=False), clock)
+    assert amount_of(updates.take()) == 1
+    delta = Delta(desk.instrument, b'[["99","1"]]')
+    assert desk.books.change(delta, 0.0) is None
+    assert updates.take() is None
+
+
+async def test_an_iterator_that_was_left_is_let_go_after_one_change() -> None:
+    clock = SystemClock()
+    desk = Desk(clock)
+    desk.fill()
+    left = []
+    for _ in range(10):
+        updates = BookUpdates([desk.source], OPTIONS, clock)
+        async for _update in updates:
+            break
+        left.append(weakref.ref(updates))
+    del updates
+    desk.change()
+    gc.collect()
+    assert [each() for each in left] == [None] * 10
+    assert not desk.source.clean
+
+
+async def test_two_tasks_may_not_wait_for_one_iterator() -> None:
+    clock = SystemClock()
+    desk = Desk(clock)
+    desk.fill()
+    updates = BookUpdates([desk.source], OPTIONS, clock)
+    await anext(updates)
+    first = asyncio.create_task(anext(updates))  # type: ignore[arg-type]
+    await turn()
+    with pytest.raises(RuntimeError, match="iterate over the book twice"):
+        await anext(updates)
+    desk.change()
+    assert amount_of(await first) == 2
+    second = asyncio.create_task(anext(updates))  # type: ignore[arg-type]
+    await turn()
+    updates.close()
+    with pytest.raises(StopAsyncIteration):
+        await second
+
+
+def test_options_out_of_range_are_refused() -> None:
+    for depth, interval_ms, group in ((0, 0, None), (501, 0, None), (5, -1, None), (5, 0, "x")):
+        with pytest.raises(ValueError, match=r"not|above 0"):
+            options_of(depth, interval_ms, group, split=False)

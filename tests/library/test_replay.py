@@ -1,0 +1,109 @@
+"""Recordings of the library, read again: the same books, at the recorded times."""
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import onebook
+from library.place import PATIENCE_S, SYMBOL, feeds, shown, truth
+from onebook.feeds.recording import RecordingError
+from onebook.library import BookUpdate, Health, UnknownExchange, UnknownSymbol
+from onebook.simulator.server import SimulatedExchanges
+
+# A snapshot on the socket with a checksum, one by REST, one that is asked for and compressed.
+NAMES = ["kraken", "binance", "htx"]
+DEPTH = 40
+STEPS = 6
+
+
+async def recorded(folder: Path) -> list[BookUpdate]:
+    """Record some steps of two symbols; return the books at the end."""
+    async with (
+        SimulatedExchanges(NAMES, seed=17, rate_hz=0) as sim,
+        onebook.order_books(
+            [SYMBOL, "ETH/USDT"], exchanges=NAMES, depth=DEPTH, feeds=feeds(sim), record=folder
+        ) as books,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        for _ in range(STEPS):
+            sim.step()
+            while any(
+                shown(each) != truth(sim, NAMES, DEPTH, each.symbol) for each in books.snapshots()
+            ):
+                await asyncio.sleep(0.01)
+        return books.snapshots()
+
+
+async def test_a_replay_ends_with_the_books_that_were_live(tmp_path: Path) -> None:
+    live = await recorded(tmp_path / "recording")
+    assert sorted(each.name for each in (tmp_path / "recording").iterdir()) == [
+        "binance.rec",
+        "htx.rec",
+        "kraken.rec",
+    ]
+    played = [*onebook.replay(tmp_path / "recording", depth=DEPTH)]
+    again = [*onebook.replay(tmp_path / "recording", depth=DEPTH)]
+    assert [each.to_ccxt() for each in played] == [each.to_ccxt() for each in again]
+    last = {each.symbol: each for each in played}
+    assert {symbol: shown(each) for symbol, each in last.items()} == {
+        each.symbol: shown(each) for each in live
+    }
+    times = [each.time_us for each in played]
+    assert times == sorted(times)
+    assert live[0].time_us - 3_600_000_000 < times[0] <= times[-1] <= live[0].time_us
+    assert all(each.stale == () for each in last.values())
+    for symbol in last:
+        numbers = [each.number for each in played if each.symbol == symbol]
+        assert numbers == [*range(1, len(numbers) + 1)]
+        assert len(numbers) >= STEPS
+
+    one = [*onebook.replay(tmp_path / "recording" / "kraken.rec", SYMBOL, depth=DEPTH)]
+    assert {(each.symbol, each.exchange) for each in one} == {(SYMBOL, "kraken")}
+    apart = [
+        *onebook.replay([tmp_path / "recording"], SYMBOL, exchanges=["kraken", "htx"], merged=False)
+    ]
+    assert {each.exchange for each in apart} == {"kraken", "htx"}
+
+    with pytest.raises(
+        UnknownSymbol, match="DOGE/USDT is not recorded; recorded are BTC/USDT, ETH"
+    ):
+        onebook.replay(tmp_path / "recording", "DOGE/USDT")
+    with pytest.raises(RecordingError, match="Nothing is recorded of okx"):
+        onebook.replay(tmp_path / "recording", exchanges="okx")
+    with pytest.raises(UnknownExchange):
+        onebook.replay(tmp_path / "recording", exchanges="okay")
+
+
+async def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "kraken.rec").write_text("precious")
+    async with SimulatedExchanges(["kraken"], rate_hz=0) as sim:
+        with pytest.raises(RecordingError, match="File exists"):
+            async with onebook.order_book(
+                SYMBOL, exchanges="kraken", feeds=feeds(sim), record=tmp_path
+            ):
+                pass
+    assert (tmp_path / "kraken.rec").read_text() == "precious"
+
+
+def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=r"There are no \.rec files"):
+        onebook.replay(tmp_path)
+
+
+def test_recordings_of_others_replay_too(samples: Path) -> None:
+    """A raw data file of cryptofeed: every frame of the pair is an update, none is refused."""
+    path = samples / "exchange_frames" / "OKX.ws.1.0"
+    played = [*onebook.replay(path, SYMBOL, depth=400)]
+    # Frames that change nothing give no update.
+    assert 90 < len(played) <= 98
+    assert all(shown(left) != shown(right) for left, right in pairwise(played))
+    assert all(each.live for each in played)
+    assert played[-1].exchanges["okx"].state is Health.LIVE
+
+
+def test_a_recording_without_its_acknowledgements_says_who_may_play_it(samples: Path) -> None:
+    path = samples / "exchange_frames" / "BINANCE.ws.1.0"
+    with pytest.raises(RecordingError, match="No book of the recording became live"):
+        list(onebook.replay(path))
