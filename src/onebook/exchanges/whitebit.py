@@ -194,13 +194,9 @@ def _listed(row: Listing) -> Instrument | None:
         base=row.stock,
         quote=row.money,
         trading=row.trading,
-        tick=_step(row.price_decimals),
-        lot=_step(row.amount_decimals),
+        tick=step_of(row.price_decimals),
+        lot=step_of(row.amount_decimals),
     )
-
-
-def _step(decimals: str) -> str:
-    return step_of(int(decimals)) if decimals.isdecimal() and len(decimals) < 3 else ""
 
 
 BOOKS: Final = BookChannel(
