@@ -39,6 +39,7 @@ NAMES: Final = (
     "bingx",
     "deribit",
     "independentreserve",
+    "lbank",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {
