@@ -1,6 +1,7 @@
 """The instrument list of one exchange, read over REST: every page of it, within bounds."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -32,7 +33,9 @@ async def read_list(
     found, bodies = Instruments(), list[bytes]()
     bytes_left, path = settings.list_bytes_max, exchange.instruments_path
     while True:
-        body = await rest.get(
+        sent = exchange.instruments_body
+        ask = rest.get if sent is None else partial(rest.post, content=sent)
+        body = await ask(
             exchange.rest_url + path,
             weight=LIST_WEIGHT,
             total_s=page_s,
