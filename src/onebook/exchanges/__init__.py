@@ -40,6 +40,7 @@ NAMES: Final = (
     "deribit",
     "independentreserve",
     "lbank",
+    "cex",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {
