@@ -33,6 +33,7 @@ RETRIED: Final = frozenset((418, 429, 500, 502, 503, 504))
 CONNECTIONS_MAX: Final = 64
 SPARE_SHARE: Final = 0.5  # of a burst, left alone by requests that can be put off
 RELEASE_S: Final = 5.0  # a cancelled request closes its connection within this
+JSON: Final = {"Content-Type": "application/json"}
 SAFE_METHODS: Final = frozenset(("GET", "HEAD"))  # nothing else is sent twice
 
 
@@ -226,9 +227,32 @@ class Rest:
             ExchangeFailed: It did not, within `total_s` and the retries.
         """
         answer = await self.send("GET", url, weight=weight, total_s=total_s, bytes_max=bytes_max)
-        if answer.status != 200:
-            raise ExchangeFailed(f"{httpx.URL(url).host} answered {answer.status} instead of data.")
-        return answer.body
+        return data_of(answer, url)
+
+    async def post(
+        self,
+        url: str,
+        content: bytes,
+        *,
+        weight: float = 1,
+        total_s: float = TOTAL_S,
+        bytes_max: int = BODY_BYTES_MAX,
+    ) -> bytes:
+        """Return the body of a POST of JSON that the host answered with 200; sent once.
+
+        Raises:
+            ExchangeFailed: It did not, within `total_s`.
+        """
+        answer = await self.send(
+            "POST",
+            url,
+            headers=JSON,
+            content=content,
+            weight=weight,
+            total_s=total_s,
+            bytes_max=bytes_max,
+        )
+        return data_of(answer, url)
 
     async def send(
         self,
@@ -312,6 +336,17 @@ class Rest:
         if self._clock() + wait_s > deadline:
             raise failure
         await self._sleep(wait_s)
+
+
+def data_of(answer: Answer, url: str) -> bytes:
+    """Return the body of an answer with status 200.
+
+    Raises:
+        ExchangeFailed: It has another status.
+    """
+    if answer.status != 200:
+        raise ExchangeFailed(f"{httpx.URL(url).host} answered {answer.status} instead of data.")
+    return answer.body
 
 
 def authority(url: httpx.URL) -> str:

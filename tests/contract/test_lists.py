@@ -1,10 +1,8 @@
 """Instrument lists of hostile exchanges: bad names are left out, endless lists are refused."""
 
-from urllib.parse import parse_qsl, urlsplit
-
 import pytest
 
-from contract.venue import START
+from contract.venue import START, list_body
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import ProtocolError
 from onebook.exchanges.frames import NATIVE_CHARACTERS_MAX, instrument_of, sound
@@ -22,11 +20,8 @@ def body_of(name: str, pairs: list[tuple[str, str]]) -> bytes:
     listings = [
         Listing(f"{base}/{quote}", spelling.format(base, quote), 2, 8) for base, quote in pairs
     ]
-    url = urlsplit(EXCHANGES[name].instruments_path)
     dialect = DIALECTS[name](Board(listings, {}, rules=DIALECTS[name].rules))
-    answer = dialect.get(url.path, dict(parse_qsl(url.query)), START)
-    assert answer is not None
-    return answer.body
+    return list_body(EXCHANGES[name], dialect, START)
 
 
 HOSTILE = {

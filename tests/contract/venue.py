@@ -8,8 +8,24 @@ from urllib.parse import parse_qsl, urlsplit
 
 from contract.oracle import Sides
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Connector, Output, ProtocolError, Send, Unnamed
-from onebook.simulator.board import AddressDesk, Board, Channel, Frame, Key, Now, Session
+from onebook.exchanges.contract import (
+    Connector,
+    Exchange,
+    Output,
+    ProtocolError,
+    Send,
+    Unnamed,
+)
+from onebook.simulator.board import (
+    Board,
+    Channel,
+    Dialect,
+    Frame,
+    Key,
+    Now,
+    PostDesk,
+    Session,
+)
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.listings import Listing, Profile
 from onebook.simulator.market import Market
@@ -26,6 +42,18 @@ CHANNELS = dict(EXCHANGES) | {
     for name, exchange in EXCHANGES.items()
     for channel, facts in exchange.channels.items()
 }
+
+
+def list_body(exchange: Exchange, dialect: Dialect, now: Now) -> bytes:
+    """The list of instruments of a simulated exchange, asked for as its facts say."""
+    url = urlsplit(exchange.instruments_path)
+    if exchange.instruments_body is None:
+        answer = dialect.get(url.path, dict(parse_qsl(url.query)), now)
+    else:
+        assert isinstance(dialect, PostDesk)
+        answer = dialect.post(url.path, HOST, now)
+    assert answer is not None, url.path
+    return answer.body
 
 
 class SmallOffer(NamedTuple):
@@ -49,7 +77,7 @@ class Venue:
         self._board = Board(offer.listings, self._market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
         self.instruments = self._exchange.parse_instruments(
-            self.body(self._exchange.instruments_path)
+            list_body(self._exchange, self._dialect, self.now)
         )
         self.natives = [each.native for each in self.instruments]
         self.greeting = self.connect()
@@ -64,7 +92,7 @@ class Venue:
     def _opened(self) -> tuple[Session, list[bytes]]:
         url, connect = self._exchange.ws_url, self._exchange.connect
         if connect is not None:
-            assert isinstance(self._dialect, AddressDesk)
+            assert isinstance(self._dialect, PostDesk)
             answer = self._dialect.post(connect.path, HOST, self.now)
             assert answer is not None, connect.path
             url = connect.address(answer.body, self.instruments).url

@@ -18,7 +18,13 @@ from onebook.exchanges.frames import (
 )
 def test_a_step_has_as_many_decimals_as_were_named(decimals: int, step: str) -> None:
     assert step_of(decimals) == step
+    assert step_of(str(decimals)) == step
     assert step_of(None) == ""
+
+
+@pytest.mark.parametrize("decimals", ["", "x", "1.0", "007", "9" * 5_000])
+def test_decimals_that_are_no_small_number_make_no_step(decimals: str) -> None:
+    assert step_of(decimals) == ""
 
 
 def test_batches_keep_order_and_size() -> None:

@@ -330,6 +330,21 @@ async def test_a_list_over_its_bounds_is_refused_whole_with_one_line(caplog, set
     assert "more than" in line
 
 
+async def test_a_list_that_is_asked_for_by_post_gets_its_body_once():
+    asked: list[tuple[str, str, bytes]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.method, request.headers["content-type"], request.content))
+        return httpx.Response(200 if len(asked) == 1 else 503, content=b"BTC")
+
+    posted = replace(TOY, instruments_body=b"{}")
+    catalogue = Catalogue({"toy": posted}, rest=rest(answer), settings=FeedSettings())
+    assert await catalogue.load(posted)
+    assert not await catalogue.load(posted)
+    assert asked == [("POST", "application/json", b"{}")] * 2, "a refusal is not sent again at once"
+    assert catalogue.symbols() == ["BTC/USD"]
+
+
 # Lists of several pages
 
 

@@ -75,6 +75,8 @@ EXEMPT = {
     "bingx": "ccxt follows `depth100`, whose frames are whole; ours is `incrDepth`",
     "bitstamp": "ccxt follows `diff_order_book` and seeds it by REST; ours is `order_book`, the"
     " other channel of the page, whose frames are whole",
+    "cex": "ccxt follows the book of the older exchange, ws.cex.io, which wants a login; ours is"
+    " that of Spot Trading, whose list alone ccxt reads",
     "gemini": "ccxt follows `l2` of /v2/marketdata, which Gemini lists as archived; ours is the"
     " socket that came after it",
     "upbit": "ccxt asks for the DEFAULT format of `orderbook`, ours is SIMPLE: the same book with"

@@ -50,6 +50,7 @@ async def test_an_address_is_given_to_post_and_its_frames_may_be_binary(loopback
         assert (await http.get("/address")).status_code == 404
         assert (await http.post("/other")).status_code == 404
         address = (await http.post("/address")).json()
+        assert (await http.post("/address", json={"pair": "X" * 10_000})).json() == address
     async with websockets.connect(address) as ws:
         assert await ws.recv() == b"welcome"
         await ws.send("ping")

@@ -39,6 +39,8 @@ NAMES: Final = (
     "bingx",
     "deribit",
     "independentreserve",
+    "lbank",
+    "cex",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {

@@ -330,6 +330,7 @@ class Exchange(Struct, frozen=True):
         ws_url: Where feeds connect (no credentials).
         rest_url: Base of every REST path.
         instruments_path: The REST list of instruments.
+        instruments_body: The JSON that is sent to ask for it by POST; None where it is a GET.
         parse_instruments: Reads that list; halted ones keep their status.
         next_page: From the bodies so far, the path of the next one; None after the last.
         connector: Makes the protocol state of one connection.
@@ -369,6 +370,7 @@ class Exchange(Struct, frozen=True):
     guard: Guard = Guard.NUMBERS
     timed: bool = True
     next_page: NextPage | None = None
+    instruments_body: bytes | None = None
     connect: Connect | None = None
     truncate: bool = False
     heartbeat: Heartbeat | None = None

@@ -225,8 +225,13 @@ def plain_step(step: float | None) -> str:
     return "" if step is None else f"{step:.{STEP_DECIMALS}f}"
 
 
-def step_of(decimals: int | None) -> str:
-    """Write the step of so many decimals: 2 is "0.01", 0 is "1"; "" where it is not sensible."""
+def step_of(decimals: int | str | None) -> str:
+    """Write the step of so many decimals, a number or its digits: 2 is "0.01", 0 is "1".
+
+    "" where it is not sensible.
+    """
+    if isinstance(decimals, str):
+        decimals = int(decimals) if decimals.isdecimal() and len(decimals) < 3 else None
     if decimals is None or not 0 <= decimals <= 18:
         return ""
     return f"0.{'1':0>{decimals}}" if decimals else "1"

@@ -1,6 +1,7 @@
 """The instrument list of one exchange, read over REST or by ccxt: every page, within bounds."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -43,7 +44,9 @@ async def read_list(
             assert library is not None, exchange.name
             body = await library.markets(exchange.name)
         else:
-            body = await rest.get(
+            sent = exchange.instruments_body
+            ask = rest.get if sent is None else partial(rest.post, content=sent)
+            body = await ask(
                 exchange.rest_url + path,
                 weight=LIST_WEIGHT,
                 total_s=page_s,

@@ -364,8 +364,11 @@ class Dialect(Protocol):
 
 
 @runtime_checkable
-class AddressDesk(Protocol):
-    """What a dialect has beside `Dialect` where clients ask for an address by POST."""
+class PostDesk(Protocol):
+    """What a dialect has beside `Dialect` where clients ask for something by POST.
+
+    Bodies of requests are not looked at.
+    """
 
     def post(self, path: str, host: str, now: Now) -> Answer | None:
         """Answer a POST request that came to `host`; None where there is no such path."""

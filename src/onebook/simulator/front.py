@@ -13,13 +13,13 @@ import msgspec
 
 from onebook.exchanges.contract import Exchange
 from onebook.simulator.board import (
-    AddressDesk,
     Answer,
     Board,
     Dialect,
     Dropped,
     Frame,
     Now,
+    PostDesk,
     Session,
 )
 from onebook.simulator.loopback import Client, Urls
@@ -112,7 +112,7 @@ class Front:
     def post(self, path: str, host: str) -> Answer | None:
         """Answer a POST request that came to `host`."""
         failure = self._instead(path, {})
-        if failure or not isinstance(self._dialect, AddressDesk):
+        if failure or not isinstance(self._dialect, PostDesk):
             return failure
         return self._dialect.post(path, host, self._clock())
 

@@ -1,0 +1,175 @@
+"""LBank spot (WebSocket 2): the best 100 levels a side, whole in every frame.
+
+Pages: https://www.lbank.com/docs/index.html ("WebSocket API (Market Data)", 2026-07), and
+`API-For-Spot-EN` of https://github.com/LBank-exchange/lbank-official-api-docs.
+
+In step: every frame has the whole book, so that a lost one does no harm. A subscription is answered
+by the first frame of its book alone, or by an error.
+
+Frames; numbers are JSON numbers, the time is Beijing's (UTC+8) and names no zone:
+
+    {"action":"subscribe","subscribe":"depth","depth":"100","pair":"btc_usdt"}
+    {"depth":{"asks":[[0.0252,0.5833]],"bids":[[0.025135,3.962]]},"count":100,"type":"depth",
+     "pair":"eth_btc","SERVER":"V2","TS":"2019-06-28T17:49:22.722"}
+    {"action":"ping","ping":"0ca8f854-7ba7-4341-9d86-d3327e52804e"}      to be answered in a minute
+    {"SERVER":"V2","message":"Missing parameter ['pair']","status":"error","TS":"..."}
+
+Pings go both ways; the answer to ours proves a socket. ccxt 4.5.90 and GoCryptoTrader read the same
+frames; ccxt notes that protocol pings are not answered reliably, so ours is the JSON one. The time
+zone follows from the page's own example (`2018-08-03T17:32:00` is 1533288720) and from a frame that
+ccxt quotes. The perpetuals' socket is another product; a wire probe of 2026-09 found that its books
+of quiet pairs stand still. The list of pairs has no state and no perpetuals.
+
+Unconfirmed, as no recording of this socket is known: that a subscription brings the book at once
+and not with its next change; how often books and pings are sent; the words of the refusal of an
+unknown pair and of one request too many; every limit of the socket.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from onebook.core import Reader
+from onebook.exchanges.contract import (
+    ROWS_MAX,
+    Exchange,
+    Guard,
+    Heartbeat,
+    Ignored,
+    Instruments,
+    Output,
+    Send,
+)
+from onebook.exchanges.engine import BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.frames import decode, instrument_of, instruments_of, step_of
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.sync import Whole
+from onebook.model import Instrument
+
+DEPTH: Final = 100
+ZONE: Final = "+08:00"
+
+
+class Levels(Struct, gc=False):
+    """Both sides of a book."""
+
+    bids: Raw
+    asks: Raw
+
+
+class Book(Struct, gc=False, tag_field="type", tag="depth"):
+    """The frame of a whole book."""
+
+    pair: str
+    depth: Levels
+    at: str = field(name="TS", default="")
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    type: str = ""
+    pair: str = ""
+    action: str = ""
+    ping: str = ""
+    status: str = ""
+    message: str = ""
+
+
+class Listing(Struct, rename="camel"):
+    """A row of the instrument list; its numbers are texts."""
+
+    symbol: str
+    price_accuracy: str = ""
+    quantity_accuracy: str = ""
+
+
+class Listings(Struct):
+    """The instrument list."""
+
+    data: list[Raw]
+
+
+_read = Reader(Book).read
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(Listings).decode
+
+
+def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+    """Read a whole book."""
+    message: Book = _read(frame)
+    book = books.get(message.pair)
+    if book is None:
+        return None
+    return book.snapshot(message.depth.bids, message.depth.asks, message.at + ZONE)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    if message.type == "depth":
+        return BookFrame(message.pair)
+    if message.action == "ping":
+        pong = {"action": "pong", "pong": message.ping}
+        return Send(msgspec.json.encode(pong), urgent=True)
+    if message.status == "error":
+        return Rejected(message.message)
+    return Ignored(known=message.action == "pong")
+
+
+def subscribe(names: Sequence[str], number: int, *, action: str = "subscribe") -> object:
+    """Ask for a book."""
+    return {"action": action, "subscribe": "depth", "depth": str(DEPTH), "pair": names[0]}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/v2/accuracy.do`: spot alone, without a state."""
+    rows = decode(_listings, body, what="the pairs").data
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    base, _, quote = row.symbol.rpartition("_")
+    return instrument_of(
+        "lbank",
+        row.symbol,
+        base=base,
+        quote=quote,
+        trading=True,
+        tick=step_of(row.price_accuracy),
+        lot=step_of(row.quantity_accuracy),
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=partial(subscribe, action="unsubscribe"),
+    track=partial(Whole, unanswered=True),
+    names_per_request=1,
+)
+
+EXCHANGE: Final = Exchange(
+    name="lbank",
+    display="LBank",
+    ws_url="wss://www.lbkex.net/ws/V2/",
+    rest_url="https://api.lbkex.com",
+    instruments_path="/v2/accuracy.do",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=DEPTH,
+    guard=Guard.WHOLE,
+    limits=Limits(
+        topics=50,  # ours, as all that follow but the last
+        messages=(Limit(10, 1.0),),
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),
+        fetches=(Limit(150, 10.0, Scope.ADDRESS),),  # of 200
+    ),
+    heartbeat=Heartbeat(b'{"action":"ping","ping":"onebook"}', every_s=15.0),
+    silence_max_s=35.0,  # two of them without an answer
+    snapshot_s=30.0,
+)
