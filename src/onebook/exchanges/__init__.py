@@ -39,6 +39,7 @@ NAMES: Final = (
     "bingx",
     "deribit",
     "independentreserve",
+    "xt",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {
