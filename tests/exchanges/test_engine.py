@@ -112,6 +112,13 @@ def test_what_the_answer_to_a_request_omits_is_refused() -> None:
     assert Refused(C, "not listed") in engine.received(b"only 2")
 
 
+def test_what_was_accepted_before_may_be_omitted() -> None:
+    engine = opened(A, B)
+    assert sent(engine.resync([A])) == [["-", "A", 2], ["+", "A", 3]]
+    assert engine.received(b"only 1 A B") == (Acknowledged(A), Acknowledged(B))
+    assert engine.received(b"only 3") == EXPECTED, "the first request was late"
+
+
 def test_a_resync_is_batched_and_touches_no_other() -> None:
     engine = opened()
     assert sent(engine.resync([A, C])) == [["-", "A", "C", 3], ["+", "A", "C", 4]]

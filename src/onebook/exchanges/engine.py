@@ -316,9 +316,13 @@ class Engine:
         return (Acknowledged(instrument),)
 
     def _sift(self, event: Accepted) -> tuple[Output, ...]:
-        """Accept what the answer to a request lists, refuse what it omits."""
+        """Accept what the answer to a request lists, refuse what it omits.
+
+        What was accepted before is not refused: exchanges omit what is subscribed already.
+        """
         asked = self._answered(event.number)
-        omitted = [one for one in asked if self._channel.key(one) not in event.names]
+        known = self._accepted.union(event.names)
+        omitted = [one for one in asked if self._channel.key(one) not in known]
         self._refused.update(self._channel.key(one) for one in omitted)
         return (*self._confirm(asked), *(Refused(one, event.omission) for one in omitted))
 
