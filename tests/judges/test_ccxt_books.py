@@ -78,6 +78,8 @@ EXEMPT = {
     " socket that came after it",
     "upbit": "ccxt asks for the DEFAULT format of `orderbook`, ours is SIMPLE: the same book with"
     " other names of its members",
+    "woo": "ccxt follows the socket of v1, whose `orderbook` frames are whole; ours is"
+    " `orderbookupdate` of v3",
 }
 
 BURSTS = (1, 1, 2, 3, 5, 8, 10)

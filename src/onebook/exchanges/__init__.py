@@ -40,6 +40,7 @@ NAMES: Final = (
     "deribit",
     "independentreserve",
     "xt",
+    "woo",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {
