@@ -134,6 +134,15 @@ def test_where_requests_replace_each_names_everything_that_stays() -> None:
     assert sent(engine.remove([B, C])) == [], "there is no request for nothing"
 
 
+def test_where_leaving_one_leaves_all_the_others_are_asked_for_again() -> None:
+    engine = Engine(replace(BOOKS, unsubscribes_all=True), [A, B, C])
+    engine.opened()
+    assert sent(engine.resync([A])) == [["+", "A", 3]]
+    assert sent(engine.remove([A, B])) == [["-", "A", 4], ["+", "C", 5]]
+    assert sent(engine.remove([A])) == []
+    assert sent(engine.remove([C])) == [["-", "C", 6]]
+
+
 @pytest.mark.parametrize("unanswered", [True, False])
 def test_a_whole_book_acknowledges_a_subscription_that_nothing_else_answers(
     *, unanswered: bool

@@ -142,6 +142,8 @@ class BookChannel(Struct, frozen=True):
         channel_ids: Whether frames name a book by an id that the acknowledgement of its
             subscription assigned (`Accepted.channel`). `data` then gets the books by these ids,
             and `unsubscribe` and `pause` get ids.
+        unsubscribes_all: Whether `unsubscribe` ends every subscription of the connection: those
+            that stay are asked for again, and a resync asks without it.
         acknowledges: Whether it answers a subscription that it accepts. Where it does not, what
             was requested counts as accepted, and only its data shows whether it is.
     """
@@ -159,6 +161,7 @@ class BookChannel(Struct, frozen=True):
     welcomes: bool = False
     configure: object | None = None
     channel_ids: bool = False
+    unsubscribes_all: bool = False
     acknowledges: bool = True
 
 
@@ -202,7 +205,9 @@ class Engine:
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         """Subscribe again: the only way to another snapshot."""
         again = self._books.restarted(instruments)
-        pause = self._channel.pause or self._channel.unsubscribe
+        pause = self._channel.pause
+        if pause is None and not self._channel.unsubscribes_all:
+            pause = self._channel.unsubscribe
         paused = NOTHING if pause is None else self._left(pause, again)
         return paused + self._subscribe(again)
 
@@ -214,6 +219,9 @@ class Engine:
         """Unsubscribe."""
         gone = self._books.remove(instruments)
         self._forget(gone)
+        if gone and self._channel.unsubscribes_all:
+            left = self._left(self._unsubscribe, gone[:1])
+            return left + self._subscribe(self._books.all())
         return self._left(self._unsubscribe, gone)
 
     # Requests.
