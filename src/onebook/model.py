@@ -79,6 +79,8 @@ class Instrument(Struct, frozen=True, eq=False):
     `symbol` is ours (`BTC/USDT`), `native` the exchange's own (`btcusdt`, `XBT/USD`); `tick` and
     `lot` are the smallest steps of price and amount as decimal text, "" where the exchange does
     not say. `codes` is the pair in the exchange's own currency codes, in capitals (`XBT/USDT`).
+    `scales` are for exchanges that send integers: by how many decimals the point of its prices and
+    of its amounts is moved to the left (`core.LevelShape`).
     """
 
     exchange: str
@@ -88,6 +90,7 @@ class Instrument(Struct, frozen=True, eq=False):
     lot: str = ""
     status: InstrumentStatus = InstrumentStatus.TRADING
     codes: str = ""
+    scales: tuple[int, int] = (0, 0)
 
 
 class Tier(StrEnum):

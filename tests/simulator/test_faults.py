@@ -1,13 +1,12 @@
 """Every fault, seen from the frames it leaves."""
 
 import json
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Guard, Send
-from onebook.model import Instrument
 from onebook.simulator.board import Channel, Frame, Now, TextChanges
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, HUGE_BYTES
@@ -23,8 +22,13 @@ def followed(name: str) -> Desk:
     """An exchange whose main pair its own connector has subscribed to."""
     exchange, dialect = EXCHANGES[name], DIALECTS[name]
     desk = Desk(name, urlsplit(exchange.ws_url).path)
-    listing = dialect.listings[0]
-    connector = exchange.connector([Instrument(name, listing.symbol, listing.native)])
+    url = urlsplit(exchange.instruments_path)
+    answer = desk.dialect.get(url.path, dict(parse_qsl(url.query)), desk.now)
+    assert answer is not None
+    listed = exchange.parse_instruments(answer.body)
+    connector = exchange.connector(
+        [each for each in listed if each.native == dialect.listings[0].native]
+    )
     outputs = [*connector.opened()]
     for greeting in desk.greeting:
         outputs += connector.received(json.dumps(greeting).encode())

@@ -13,6 +13,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 from msgspec import Meta, Raw
 
+from onebook.core.types import SCALE_MAX
 from onebook.exchanges import currencies
 from onebook.exchanges.contract import ROWS_MAX, Instruments, Output, ProtocolError, Send
 from onebook.model import Instrument, InstrumentStatus
@@ -151,6 +152,7 @@ def sound(instrument: Instrument) -> bool:
         and _NAME.fullmatch(instrument.native) is not None
         and _STEP.fullmatch(instrument.tick) is not None
         and _STEP.fullmatch(instrument.lot) is not None
+        and all(0 <= scale <= SCALE_MAX for scale in instrument.scales)
     )
 
 
@@ -163,6 +165,7 @@ def instrument_of(
     trading: bool,
     tick: str = "",
     lot: str = "",
+    scales: tuple[int, int] = (0, 0),
 ) -> Instrument | None:
     """Make an instrument with our symbol; None where a part of its name is missing.
 
@@ -174,7 +177,7 @@ def instrument_of(
     status = InstrumentStatus.TRADING if trading else InstrumentStatus.HALTED
     codes = f"{base}/{quote}".upper()
     symbol = currencies.symbol_of(exchange, codes)
-    return Instrument(exchange, symbol, native, _plain(tick), _plain(lot), status, codes)
+    return Instrument(exchange, symbol, native, _plain(tick), _plain(lot), status, codes, scales)
 
 
 def _plain(step: str) -> str:
