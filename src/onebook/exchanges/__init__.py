@@ -41,6 +41,7 @@ NAMES: Final = (
     "independentreserve",
     "xt",
     "woo",
+    "phemex",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {
