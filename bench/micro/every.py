@@ -19,7 +19,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.feeds.actions import Request, Transmit
 from onebook.feeds.session import Session
 from onebook.feeds.stats import ExchangeStats
-from onebook.model import Health, Instrument
+from onebook.model import Health
 from onebook.simulator.board import Board, Channel, Dialect, Frame, Now, TextChanges
 from onebook.simulator.board import Session as Client
 from onebook.simulator.dialects import DIALECTS
@@ -37,8 +37,11 @@ def cost(name: str, market: Market) -> float:
     kind, exchange = DIALECTS[name], EXCHANGES[name]
     board = Board(kind.listings, market.books(name), rules=kind.rules)
     dialect = kind(board)
-    main_pair = kind.listings[0]
-    instrument, books = Instrument(name, main_pair.symbol, main_pair.native), Books()
+    url = urlsplit(exchange.instruments_path)
+    answer = dialect.get(url.path, dict(parse_qsl(url.query)), NOW)
+    listed = exchange.parse_instruments(answer.body)
+    instrument = next(each for each in listed if each.native == kind.listings[0].native)
+    books = Books()
     levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
     book = books.open(instrument, levels_max=levels_max)
     session = Session(

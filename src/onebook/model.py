@@ -83,6 +83,8 @@ class Instrument(Struct, frozen=True, eq=False):
     `lot` are the smallest steps of price and amount as decimal text, "" where the exchange does
     not say. `codes` is the pair in the exchange's own currency codes, in capitals (`XBT/USDT`).
     `via` is the library that its books come through, "" where a connector of ours reads them.
+    `scales` are for exchanges that send integers: by how many decimals the point of its prices and
+    of its amounts is moved to the left (`core.LevelShape`).
     """
 
     exchange: str
@@ -93,6 +95,7 @@ class Instrument(Struct, frozen=True, eq=False):
     status: InstrumentStatus = InstrumentStatus.TRADING
     codes: str = ""
     via: str = ""
+    scales: tuple[int, int] = (0, 0)
 
 
 class Tier(StrEnum):

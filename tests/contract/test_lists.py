@@ -3,6 +3,7 @@
 import pytest
 
 from contract.venue import START, list_body
+from onebook.core.types import SCALE_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import ProtocolError
 from onebook.exchanges.frames import NATIVE_CHARACTERS_MAX, instrument_of, sound
@@ -67,6 +68,13 @@ def test_a_step_is_a_plain_number(tick: str) -> None:
     instrument = instrument_of("okx", "A-B", base="A", quote="B", trading=True, tick=tick)
     assert instrument is not None
     assert sound(instrument) == (tick == "1e-8")
+
+
+@pytest.mark.parametrize("scale", [-1, 0, SCALE_MAX, SCALE_MAX + 1])
+def test_a_scale_is_one_that_a_book_can_hold(scale: int) -> None:
+    instrument = instrument_of("okx", "A-B", base="A", quote="B", trading=True, scales=(scale, 0))
+    assert instrument is not None
+    assert sound(instrument) == (0 <= scale <= SCALE_MAX)
 
 
 def test_the_longest_native_is_bounded() -> None:

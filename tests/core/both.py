@@ -44,6 +44,13 @@ CUT_SHAPES = {
     "cut message": LevelShape.protobuf(amount_decimals=1),
     "cut asks": LevelShape.objects(asks=LevelShape.objects(amount_decimals=3)),
 }
+SCALED = LevelShape.rows(price_scale=8, amount_scale=6)
+SCALED_SHAPES = {
+    "scaled": SCALED,
+    "scaled sided": LevelShape.rows(side=0, price=1, amount=2, price_scale=2, amount_scale=18),
+    "scaled counted": LevelShape.rows(count=1, amount=2, signed=True, single=True, price_scale=1),
+    "scaled cut": LevelShape.rows(price_scale=4, amount_decimals=2),
+}
 DIGITS = ChecksumLayout(10, ChecksumOrder.ASKS_BIDS, ChecksumNumber.DIGITS)
 TEXT = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 JAVASCRIPT = ChecksumLayout(

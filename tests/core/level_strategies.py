@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from core.both import CUT_SHAPES, SHAPES, field, varint
+from core.both import CUT_SHAPES, SCALED_SHAPES, SHAPES, field, varint
 from onebook.core.types import LevelForm, LevelShape
 
 ZEROS = ["0", "0.0", "0.00000", "0e5", "0E-30"]
@@ -173,7 +173,8 @@ def message_of(bids: Rows, asks: Rows, shape: LevelShape, *, rest: bool) -> byte
 def changes(draw: Any, books: int, extremes: float) -> Change:
     """Draw a change of one of the books."""
     bids, asks = draw(rows(extremes)), draw(rows(extremes))
-    shape = draw(st.sampled_from([*SHAPES.values(), *CUT_SHAPES.values()]))
+    shapes = [*SHAPES.values(), *CUT_SHAPES.values(), *SCALED_SHAPES.values()]
+    shape = draw(st.sampled_from(shapes))
     texts = texts_of(
         bids,
         asks,

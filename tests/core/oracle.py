@@ -31,6 +31,11 @@ def cut(amount: str, decimals: int | None) -> str:
     return str(unit if Decimal(amount) and not kept else kept)
 
 
+def moved(number: str, scale: int) -> str:
+    """Move the point to the left, as the scales of a `LevelShape` say."""
+    return text_of(Decimal(number).scaleb(-scale, EXACT))
+
+
 class OracleBook:
     """A book as two dicts."""
 

@@ -14,6 +14,7 @@ from core.both import (
     FILLED,
     MESSAGE,
     OBJECTS,
+    SCALED,
     SHAPES,
     SHORT_NAMES,
     SIDED,
@@ -59,6 +60,7 @@ REAL_TEXTS = [
     ),
     (b'[[9.121E-7,1e3],["1.5e-3","2E+2",[1,{"a":[null,true,false]}]]]', PAIRS),
     (b"[[0.1,0.000508915855856983],[1.5e-3,9.121E-7],[3,16.08]]", CUT),
+    (b"[[892697000000,1781800],[892708000000,7543500],[892718000000,0]]", SCALED),
 ]
 PIECES = [
     *(b'"', b"[", b"]", b"{", b"}", b",", b":", b"-", b"+", b".", b"e", b"E", b"0", b"1", b"9"),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from core.both import EACH, pairs
 from core.level_strategies import Change, Options, options, steps
-from core.oracle import EXACT, OracleBook, checksum_of, cut, shown, text_of, view_of
-from onebook.core.types import DIGITS_MAX, SCALE_MAX, LevelError, LevelShape
+from core.oracle import EXACT, OracleBook, checksum_of, cut, moved, shown, text_of, view_of
+from onebook.core.types import DIGITS_MAX, PAIRS, SCALE_MAX, LevelError, LevelShape
 
 pytestmark = pytest.mark.parametrize("core", EACH)
 
@@ -42,6 +42,8 @@ def must_refuse(book: Any, model: OracleBook, step: Change) -> bool:
     rows = step.bids + step.asks
     prices = [Decimal(price) for price, _ in rows]
     amounts = [Decimal(amount) for _, amount in rows]
+    if any(-EXACT.normalize(number).as_tuple().exponent > SCALE_MAX for number in prices + amounts):
+        return True
     if step.whole:
         return max(digits_of(prices, 0), digits_of(amounts, 0)) > DIGITS_MAX
     # Held levels count only where the scale grows; below it they fit already.
@@ -56,7 +58,13 @@ def change(book: Any, model: OracleBook, step: Change) -> None:
     """Change both, unless it must be refused."""
     shapes = step.shape, step.shape.asks or step.shape
     bids, asks = (
-        [(price, cut(amount, shape.amount_decimals)) for price, amount in rows]
+        [
+            (
+                moved(price, shape.price_scale),
+                cut(moved(amount, shape.amount_scale), shape.amount_decimals),
+            )
+            for price, amount in rows
+        ]
         for rows, shape in zip((step.bids, step.asks), shapes, strict=True)
     )
     step = step._replace(bids=bids, asks=asks)
@@ -94,6 +102,39 @@ def test_an_amount_is_cut_toward_zero_and_never_to_zero(
     assert amount > 0
     book.apply(pairs([("1", "0.000")]), b"", shape)
     assert book.bid_count == 0
+
+
+integers = st.one_of(st.integers(1, 10 ** (DIGITS_MAX + 1)), st.integers(1, 999).map(str))
+scaled_rows = st.lists(
+    st.tuples(integers, st.one_of(integers, st.just("0")), st.integers(0, 9)),
+    min_size=1,
+    max_size=6,
+)
+scales = st.integers(0, SCALE_MAX)
+
+
+@given(rows=scaled_rows, price_scale=scales, amount_scale=scales, seeds=st.booleans())
+def test_scaled_integers_are_the_numbers_with_their_point_moved(
+    core: Any, rows: list[Any], price_scale: int, amount_scale: int, seeds: bool
+) -> None:
+    rows = [(f"{price}{'0' * zeros}", f"{amount}") for price, amount, zeros in rows]
+    plain = [(moved(price, price_scale), moved(amount, amount_scale)) for price, amount in rows]
+    shape = LevelShape.rows(price_scale=price_scale, amount_scale=amount_scale)
+    text = json.dumps([[int(cell) for cell in row] for row in rows]).encode()
+    books = core.Book(), core.Book()
+    outcomes = []
+    for book, level_text, how in ((books[0], text, shape), (books[1], pairs(plain), PAIRS)):
+        if seeds:
+            book.apply(pairs([("0.00001", "0.001")]), b"")
+        try:
+            outcomes.append(book.apply(level_text, b"", how))
+        except LevelError:
+            outcomes.append("refused")
+    assert outcomes[0] == outcomes[1]
+    assert books[0].top(9) == books[1].top(9)
+    assert [(book.price_scale, book.amount_scale) for book in books] == [
+        (books[1].price_scale, books[1].amount_scale)
+    ] * 2
 
 
 class Client:

@@ -205,6 +205,9 @@ def test_checksums_print_as_many_decimals_as_their_layout_says(core: Any) -> Non
         lambda: LevelShape.objects("a\\", "b"),
         lambda: LevelShape.objects("é", "b"),
         lambda: LevelShape.objects(asks=SHAPES["sided"]),
+        lambda: LevelShape.rows(price_scale=19),
+        lambda: LevelShape.rows(amount_scale=-1),
+        lambda: LevelShape.rows(amount_scale=8, amount_decimals=2),
         lambda: LevelShape.protobuf(price=0),
         lambda: LevelShape.protobuf(bids=1, asks=1),
         lambda: LevelShape.protobuf(bids=2**29),
@@ -213,7 +216,7 @@ def test_checksums_print_as_many_decimals_as_their_layout_says(core: Any) -> Non
         lambda: ChecksumLayout(10, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, decimals=8),
         lambda: ChecksumLayout(10, ChecksumOrder.IN_TURN, ChecksumNumber.DIGITS, decimals=19),
     ],
-    ids=range(18),
+    ids=range(21),
 )
 def test_an_impossible_shape_or_layout_cannot_be_made(make: Any) -> None:
     with pytest.raises(ValueError, match=r"\w"):

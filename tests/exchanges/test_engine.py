@@ -117,6 +117,13 @@ def test_what_the_answer_to_a_request_omits_is_refused() -> None:
     assert Refused(C, "not listed") in engine.received(b"only 2")
 
 
+def test_what_was_accepted_before_may_be_omitted() -> None:
+    engine = opened(A, B)
+    assert sent(engine.resync([A])) == [["-", "A", 2], ["+", "A", 3]]
+    assert engine.received(b"only 1 A B") == (Acknowledged(A), Acknowledged(B))
+    assert engine.received(b"only 3") == EXPECTED, "the first request was late"
+
+
 def test_a_resync_is_batched_and_touches_no_other() -> None:
     engine = opened()
     assert sent(engine.resync([A, C])) == [["-", "A", "C", 3], ["+", "A", "C", 4]]
@@ -130,6 +137,15 @@ def test_where_requests_replace_each_names_everything_that_stays() -> None:
     assert sent(engine.remove([A])) == [["+", "B", "C", 4]]
     assert sent(engine.remove([A])) == sent(engine.resync([A])) == sent(engine.add([B])) == []
     assert sent(engine.remove([B, C])) == [], "there is no request for nothing"
+
+
+def test_where_leaving_one_leaves_all_the_others_are_asked_for_again() -> None:
+    engine = Engine(replace(BOOKS, unsubscribes_all=True), [A, B, C])
+    engine.opened()
+    assert sent(engine.resync([A])) == [["+", "A", 3]]
+    assert sent(engine.remove([A, B])) == [["-", "A", 4], ["+", "C", 5]]
+    assert sent(engine.remove([A])) == []
+    assert sent(engine.remove([C])) == [["-", "C", 6]]
 
 
 @pytest.mark.parametrize("unanswered", [True, False])

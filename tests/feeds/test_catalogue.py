@@ -72,11 +72,12 @@ def test_an_instrument_stays_the_same_object_while_its_facts_follow_the_list():
     catalogue = empty()
     catalogue.take("toy", listed("toy", "BTC/USD"))
     before = catalogue.instrument("toy", "BTC/USD")
-    catalogue.take("toy", [Instrument("toy", "BTC/USD", "BTCUSD", tick="0.1", lot="0.001")])
+    new = Instrument("toy", "BTC/USD", "BTCUSD", tick="0.1", lot="0.001", scales=(8, 2))
+    catalogue.take("toy", [new])
     after = catalogue.instrument("toy", "BTC/USD")
     assert after is before
     assert after is not None
-    assert (after.tick, after.lot) == ("0.1", "0.001")
+    assert (after.tick, after.lot, after.scales) == ("0.1", "0.001", (8, 2))
 
 
 def test_who_vanishes_halts_and_returns_is_told():

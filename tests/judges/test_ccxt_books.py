@@ -67,6 +67,7 @@ JUDGES = {
         because="it asks for the default 100 levels of REST as its seed",
     ),
     "okx": Judge(options=SPOT, markets="fetch_markets", levels=400),
+    "phemex": Judge(markets="fetch_markets", levels=30),
     "poloniex": Judge(markets="fetch_spot_markets"),
     "whitebit": Judge(limit=100),
 }
@@ -81,6 +82,8 @@ EXEMPT = {
     " socket that came after it",
     "upbit": "ccxt asks for the DEFAULT format of `orderbook`, ours is SIMPLE: the same book with"
     " other names of its members",
+    "woo": "ccxt follows the socket of v1, whose `orderbook` frames are whole; ours is"
+    " `orderbookupdate` of v3",
 }
 
 BURSTS = (1, 1, 2, 3, 5, 8, 10)

@@ -3,10 +3,10 @@
 from collections import deque
 from random import Random
 from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange, Guard
-from onebook.model import Instrument
 from onebook.simulator.board import Answer, Board, Channel, Dropped, Frame, Now, TextChanges
 from onebook.simulator.board import Session as ClientSession
 from onebook.simulator.dialects import DIALECTS
@@ -61,10 +61,11 @@ class Venue:
         self._board = Board(kind.listings, market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
         self.front = Front(self._dialect, self._board, clock=self._now, instead=self._failure)
-        self.instruments = {
-            listing.symbol: Instrument(name, listing.symbol, listing.native)
-            for listing in kind.listings
-        }
+        url = urlsplit(self.exchange.instruments_path)
+        answer = self._dialect.get(url.path, dict(parse_qsl(url.query)), self._now())
+        assert answer is not None
+        listed = self.exchange.parse_instruments(answer.body)
+        self.instruments = {each.symbol: each for each in listed}
         faults = SEEN_BY_ALL
         if not kind.rules.signed_amounts:
             faults += SEEN_UNLESS_SIGNED

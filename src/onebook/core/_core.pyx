@@ -83,8 +83,11 @@ memset(&scan, 0, sizeof(Scan))
 
 cdef bint read_text(const uint8_t *text, Py_ssize_t length, const Shape *shape, int side):
     cdef Column *amounts = &scan.columns[AMOUNT]
+    column_move(&scan.columns[PRICE], shape.moved[PRICE])
+    column_move(amounts, shape.moved[AMOUNT])
     amounts.cut = shape.amount_cut
-    amounts.plain_scale = amounts.scale if amounts.scale <= amounts.cut else MEASURE
+    if amounts.scale > amounts.cut:
+        amounts.plain_scale = MEASURE
     if shape.form == MESSAGE:
         return message_levels(&scan, shape, text, length)
     return text_rows(&scan, shape, text, length, side)
@@ -126,6 +129,13 @@ cdef void column_begin(Column *column, int scale) noexcept:
     column.whole = -DIGITS_MAX
     column.misfit = False
     column.cut = UNCUT
+    column.moved = 0
+
+
+cdef inline void column_move(Column *column, int moved) noexcept nogil:
+    """Read integers of a small unit; where the scale is a larger unit, slowly."""
+    column.moved = moved
+    column.plain_scale = column.scale - moved
 
 
 cdef int fitting_scale(const Column *column, int scale, bint fresh) except -1:

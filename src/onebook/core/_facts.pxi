@@ -103,6 +103,7 @@ cdef int shape_fill(Shape *shape, object stated) except -1:
     shape.one_text = stated.one_text
     shape.lossy = stated.skip_zero_price or stated.count is not None
     shape.amount_cut = UNCUT if stated.amount_decimals is None else stated.amount_decimals
+    shape.moved[PRICE], shape.moved[AMOUNT] = stated.price_scale, stated.amount_scale
     for role, what in enumerate(cells):
         if what is None:
             continue
@@ -120,10 +121,10 @@ cdef int shape_fill(Shape *shape, object stated) except -1:
             if what is not None:
                 shape.roles[<int>what] = role
     shape.sides[0], shape.sides[1] = stated.bids_field, stated.asks_field
-    uncut = replace(stated, amount_decimals=None)
-    if uncut == PAIRS:
+    places = replace(stated, amount_decimals=None, price_scale=0, amount_scale=0)
+    if places == PAIRS:
         shape.form = PAIR
-    elif uncut == SIDED_PAIRS:
+    elif places == SIDED_PAIRS:
         shape.form = SIDED_PAIR
     return 0
 

@@ -42,6 +42,7 @@ cdef struct Shape:  # a `types.LevelShape`
     bint one_text
     bint lossy  # some rows are ignored or remove their level whatever its amount
     int amount_cut  # decimals of an amount; UNCUT for all
+    int moved[2]  # decimals that the points of price and amount are moved to the left
     int wanted  # a bit for each role that a level must have
     int columns  # of a row, up to the last that is wanted
     uint8_t roles[COLUMNS_MAX]

@@ -59,12 +59,13 @@ cdef struct Rows:
 
 cdef struct Column:  # the prices, the amounts or the counts of one frame
     int scale  # what to read at
-    int plain_scale  # the same where nothing can have to be cut, else MEASURE
+    int plain_scale  # the same less `moved` where nothing can have to be cut; rare below zero
     int decimals  # the most that the text spelled out
     int need  # the smallest scale that loses nothing (found by MEASURE)
     int whole  # the most digits before the point (found by MEASURE)
     bint misfit
     int cut  # decimals beyond it are cut toward zero, but not to zero
+    int moved  # decimals that the point is moved to the left
 
 cdef struct Scan:
     const uint8_t *end
@@ -137,7 +138,7 @@ cdef inline const uint8_t *number_rare(
     mantissa[0] = count != 0  # above zero or not is all that counts until it fits
     if count == 0:
         return at
-    exponent = power - fraction + zeros
+    exponent = power - fraction + zeros - column.moved
     if -exponent > column.cut:
         fraction = column.cut
         power = 0

@@ -62,6 +62,9 @@ class LevelShape(Struct, frozen=True, gc=False):
     `amount_decimals` is for exchanges that print binary doubles: amounts are cut toward zero to so
     many decimals. An amount above zero that would become zero is one unit of the last decimal, so
     that it is never read as a removal. With None, the default, every amount is held exactly.
+
+    `price_scale` and `amount_scale` are for exchanges that send integers of a small unit: 12345 at
+    a scale of 2 is 123.45. They are facts of an instrument: such an exchange has several shapes.
     """
 
     form: LevelForm
@@ -76,6 +79,8 @@ class LevelShape(Struct, frozen=True, gc=False):
     asks_field: int = 0
     asks: "LevelShape | None" = None
     amount_decimals: int | None = None
+    price_scale: int = 0
+    amount_scale: int = 0
 
     @classmethod
     def rows(
@@ -89,6 +94,8 @@ class LevelShape(Struct, frozen=True, gc=False):
         single: bool = False,
         skip_zero_price: bool = False,
         amount_decimals: int | None = None,
+        price_scale: int = 0,
+        amount_scale: int = 0,
     ) -> "LevelShape":
         """Describe a JSON array of arrays by column index; other columns are ignored.
 
@@ -103,6 +110,8 @@ class LevelShape(Struct, frozen=True, gc=False):
             single: The text may also be one row that is not in a list.
             skip_zero_price: Rows with a price of zero are ignored; otherwise they are refused.
             amount_decimals: Decimals that amounts are cut to.
+            price_scale: Decimals that the point of prices is moved to the left.
+            amount_scale: The same of amounts, which are not cut then.
         """
         return cls(
             form=LevelForm.ROW,
@@ -114,6 +123,8 @@ class LevelShape(Struct, frozen=True, gc=False):
             single=single,
             skip_zero_price=skip_zero_price,
             amount_decimals=amount_decimals,
+            price_scale=price_scale,
+            amount_scale=amount_scale,
         )
 
     @classmethod
@@ -195,6 +206,10 @@ class LevelShape(Struct, frozen=True, gc=False):
             raise ValueError("Asks have no shape of their own where both sides are in one text.")
         if self.amount_decimals is not None and not 0 <= self.amount_decimals <= SCALE_MAX:
             raise ValueError(f"Amounts are cut to 0 to {SCALE_MAX} decimals, not {self!r}.")
+        if not _within([self.price_scale, self.amount_scale], 0, SCALE_MAX):
+            raise ValueError(f"The point is moved by 0 to {SCALE_MAX} decimals, not {self!r}.")
+        if self.amount_scale and self.amount_decimals is not None:
+            raise ValueError("Amounts are scaled or cut, not both.")
 
 
 def _check(cells: Sequence[int | str], right: bool) -> None:
@@ -236,7 +251,8 @@ class ChecksumLayout(Struct, frozen=True, gc=False):
     A side with fewer levels gives those that it has; where sides are in turn, the longer one goes
     on alone. Books hold values, not spellings: "1.10" and "1.1" are one amount. So `DIGITS` writes
     either the `decimals` named here or, where None, the most that the exchange has spelled out
-    since the last snapshot, and the other forms suit only exchanges that pad nothing.
+    since the last snapshot (none where it scales integers), and the other forms suit only exchanges
+    that pad nothing.
 
     Args:
         levels: The most levels a side.

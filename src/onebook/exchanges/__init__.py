@@ -41,6 +41,9 @@ NAMES: Final = (
     "independentreserve",
     "lbank",
     "cex",
+    "xt",
+    "woo",
+    "phemex",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {

@@ -151,6 +151,8 @@ class BookChannel(Struct, frozen=True):
         channel_ids: Whether frames name a book by an id that the acknowledgement of its
             subscription assigned (`Accepted.channel`). `data` then gets the books by these ids,
             and `unsubscribe` and `pause` get ids.
+        unsubscribes_all: Whether `unsubscribe` ends every subscription of the connection: those
+            that stay are asked for again, and a resync asks without it.
         acknowledges: Whether it answers a subscription that it accepts. Where it does not, what
             was requested counts as accepted, and only its data shows whether it is.
         too_many: The codes of errors that ask for fewer requests and refuse nothing. Sentences
@@ -171,6 +173,7 @@ class BookChannel(Struct, frozen=True):
     welcomes: bool = False
     configure: object | None = None
     channel_ids: bool = False
+    unsubscribes_all: bool = False
     acknowledges: bool = True
     too_many: Collection[int | str] = ()
     expected: Collection[bytes] = (b"pong",)

@@ -102,7 +102,9 @@ class Engine:
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         """Subscribe again: the only way to another snapshot."""
         again = self._books.restarted(instruments)
-        pause = self._channel.pause or self._channel.unsubscribe
+        pause = self._channel.pause
+        if pause is None and not self._channel.unsubscribes_all:
+            pause = self._channel.unsubscribe
         paused = NOTHING if pause is None else self._left(pause, again)
         return paused + self._subscribe(again)
 
@@ -114,6 +116,9 @@ class Engine:
         """Unsubscribe."""
         gone = self._books.remove(instruments)
         self._forget(gone)
+        if gone and self._channel.unsubscribes_all:
+            left = self._left(self._unsubscribe, gone[:1])
+            return left + self._subscribe(self._books.all())
         return self._left(self._unsubscribe, gone)
 
     # Requests.
@@ -223,9 +228,13 @@ class Engine:
         return (Acknowledged(instrument),)
 
     def _sift(self, event: Accepted) -> tuple[Output, ...]:
-        """Accept what the answer to a request lists, refuse what it omits."""
+        """Accept what the answer to a request lists, refuse what it omits.
+
+        What was accepted before is not refused: exchanges omit what is subscribed already.
+        """
         asked = self._answered(event.number)
-        omitted = [one for one in asked if self._channel.key(one) not in event.names]
+        known = self._accepted.union(event.names)
+        omitted = [one for one in asked if self._channel.key(one) not in known]
         self._refused.update(self._channel.key(one) for one in omitted)
         return (*self._confirm(asked), *(Refused(one, event.omission) for one in omitted))
 

@@ -13,6 +13,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 from msgspec import Meta, Raw, Struct
 
+from onebook.core.types import SCALE_MAX
 from onebook.exchanges import currencies
 from onebook.exchanges.contract import (
     NO_LEVELS,
@@ -189,6 +190,7 @@ def sound(instrument: Instrument) -> bool:
         and _NAME.fullmatch(instrument.native) is not None
         and _STEP.fullmatch(instrument.tick) is not None
         and _STEP.fullmatch(instrument.lot) is not None
+        and all(0 <= scale <= SCALE_MAX for scale in instrument.scales)
     )
 
 
@@ -201,6 +203,7 @@ def instrument_of(
     trading: bool,
     tick: str = "",
     lot: str = "",
+    scales: tuple[int, int] = (0, 0),
 ) -> Instrument | None:
     """Make an instrument with our symbol; None where a part of its name is missing.
 
@@ -212,7 +215,8 @@ def instrument_of(
     status = InstrumentStatus.TRADING if trading else InstrumentStatus.HALTED
     codes = f"{base}/{quote}".upper()
     symbol = currencies.symbol_of(exchange, codes)
-    return Instrument(exchange, symbol, native, _plain(tick), _plain(lot), status, codes)
+    steps = _plain(tick), _plain(lot)
+    return Instrument(exchange, symbol, native, *steps, status, codes, scales=scales)
 
 
 def _plain(step: str) -> str:

@@ -274,7 +274,7 @@ def follow(instrument: Instrument, new: Instrument) -> None:
     The one place that changes a frozen value: who holds it wants the instrument, not its facts of
     an hour ago, and it is known by identity.
     """
-    for field in ("tick", "lot", "status"):
+    for field in ("tick", "lot", "status", "scales"):
         force_setattr(instrument, field, getattr(new, field))
 
 

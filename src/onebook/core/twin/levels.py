@@ -79,7 +79,8 @@ def _level(shape: LevelShape, cells: Sequence[Any]) -> tuple[int | None, Row | N
     if shape.signed and type(amount_text) is str:
         side = int(amount_text.startswith("-"))
         amount_text = amount_text.removeprefix("-")
-    price, amount = parse_number(price_text), parse_number(amount_text, shape.amount_decimals)
+    price = parse_number(price_text, moved=shape.price_scale)
+    amount = parse_number(amount_text, shape.amount_decimals, shape.amount_scale)
     if shape.signed and not amount.mantissa:
         raise LevelError("An amount of zero has no side.")
     if shape.side is not None:

@@ -29,8 +29,10 @@ class Number(NamedTuple):
 ZERO: Final = Number(0, 0, 0)
 
 
-def parse_number(text: Any, decimals_max: int | None = None) -> Number:
+def parse_number(text: Any, decimals_max: int | None = None, moved: int = 0) -> Number:
     """Read one price or amount: exactly, or cut toward zero to `decimals_max` decimals.
+
+    Its point is `moved` so many decimals to the left.
 
     What is above zero never becomes zero: at least one unit of the last decimal is left of it.
 
@@ -43,18 +45,20 @@ def parse_number(text: Any, decimals_max: int | None = None) -> Number:
     digits = (whole + fraction).lstrip("0")
     if not digits:
         return ZERO
-    shift = int(power or 0) - len(fraction)
+    spelled = int(power or 0) - len(fraction)
+    shift = spelled - moved
     kept = digits.rstrip("0")
     scale = -(shift + len(digits) - len(kept))
     if decimals_max is not None and scale > decimals_max:
         digits = kept[: max(0, len(kept) - scale + decimals_max)] or "1"
         kept, shift = digits.rstrip("0"), -decimals_max
+        spelled = shift
         scale = decimals_max - len(digits) + len(kept)
     if scale > SCALE_MAX or len(kept) - min(scale, 0) > DIGITS_MAX:
         raise LevelError(f"A price or amount needs more than {DIGITS_MAX} digits or decimals.")
     if scale < 0:
-        return Number(int(kept) * 10**-scale, 0, max(0, -shift))
-    return Number(int(kept), scale, max(0, -shift))
+        return Number(int(kept) * 10**-scale, 0, max(0, -spelled))
+    return Number(int(kept), scale, max(0, -spelled))
 
 
 def decimal_text(mantissa: int, scale: int) -> str:

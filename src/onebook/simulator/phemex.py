@@ -1,0 +1,174 @@
+"""Phemex's side of its public socket: `orderbook`, 30 levels as scaled integers, no numbers.
+
+One book in a request; a second request for it is accepted and brings another snapshot. There is no
+way to leave one book. Each minute every book comes whole. Levels that better ones push out of the
+30 are not told. A client that sends nothing for 30 s is dropped, however busy its connection is.
+Currencies have different scales, so that no client can take one for all.
+https://github.com/phemex/phemex-api-docs/blob/master/Public-Spot-API-en.md
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    TextLevels,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.market import units
+from onebook.simulator.windows import Most
+
+DEPTH: Final = 30
+SUBSCRIPTIONS_MAX: Final = 20
+WHOLE_S: Final = 60.0
+PRICE_SCALE: Final = 8
+VALUE_SCALE: Final = 8
+VALUE_SCALES: Final = {"BTC": 8, "ETH": 7, "SOL": 5, "DOGE": 2}
+INVALID: Final = (6001, "invalid argument")
+TOO_MANY_BOOKS: Final = (6015, "subscription limit exceeded")
+TOO_MANY: Final = (6002, "too many requests")  # unconfirmed
+
+
+class Phemex:
+    """The protocol of ws.phemex.com and api.phemex.com."""
+
+    profile = Profile(depth=40, spread_ppm=25, offset_ppm_max=20)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "sBTCUSDT", 2, 6),
+        Listing("ETH/USDT", "sETHUSDT", 2, 5),
+        Listing("SOL/USDT", "sSOLUSDT", 3, 3),
+        Listing("DOGE/USDT", "sDOGEUSDT", 6, 1),
+    )
+    rules = Rules(
+        silent_cuts=True,
+        messages=(Most(20),),
+        connects=(Most(200, 300.0),),
+        silence_max_s=30.0,
+        traffic_counts=False,
+        heartbeat_s=1.0,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Nothing is said first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """`server.ping`, `orderbook.subscribe` and `orderbook.unsubscribe`."""
+        request = loaded(frame) or {}
+        method, params, number = (request.get(each) for each in ("method", "params", "id"))
+        if method == "server.ping":
+            return [_answer(number, result="pong")]
+        if self._board.limits(session, now):
+            return [_answer(number, TOO_MANY)]
+        if method == "orderbook.unsubscribe":
+            session.topics.clear()
+            return [_answer(number, result={"status": "success"})]
+        native = str(params[0]) if isinstance(params, list) and params else ""
+        if method != "orderbook.subscribe" or not self._board.lists(native):
+            return [_answer(None if self._board.nameless else number, INVALID)]
+        if native not in session.topics and len(session.topics) >= SUBSCRIPTIONS_MAX:
+            return [_answer(number, TOO_MANY_BOOKS)]
+        session.beats[native] = now.s
+        window = self._board.subscribe(session, native, Key(native, DEPTH))
+        book = [_frame(window, "snapshot", window.snapshot(), now)] if window else []
+        return [_answer(number, result={"status": "success"}), *book]
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """What changed within 20 ms."""
+        return _frame(channel, "incremental", changes, now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """The books of the client that were whole a minute ago, for its self-verification."""
+        due = [each for each in session.topics if now.s - session.beats[each] >= WHOLE_S]
+        session.beats |= dict.fromkeys(due, now.s)
+        windows = [self._board.channel(session.topics[each]) for each in due]
+        return [_frame(window, "snapshot", window.snapshot(), now) for window in windows if window]
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """`products`: currencies, pairs and contracts in one body; the older one has no pairs."""
+        if path == "/v1/exchange/public/products":
+            return answered({"code": 0, "msg": "OK", "data": []})
+        if path != "/public/products":
+            return None
+        listings = self._board.listings.values()
+        codes = dict.fromkeys(code for one in listings for code in (one.base, one.quote))
+        currencies = [{"currency": code, "valueScale": _scale(code)} for code in codes]
+        products = [_product(listing) for listing in listings]
+        lists = {"currencies": currencies, "products": products, "perpProductsV2": []}
+        return answered({"code": 0, "msg": "OK", "data": lists})
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of a frame that has a book."""
+        message = loaded(frame) or {}
+        return message["symbol"] if "book" in message else None
+
+
+def _scale(code: str) -> int:
+    return VALUE_SCALES.get(code, VALUE_SCALE)
+
+
+def _product(listing: Listing) -> dict[str, object]:
+    return {
+        "symbol": listing.native,
+        "type": "Spot",
+        "displaySymbol": f"{listing.base} / {listing.quote}",
+        "quoteCurrency": listing.quote,
+        "priceScale": PRICE_SCALE,
+        "ratioScale": 8,
+        "pricePrecision": listing.price_decimals,
+        "baseCurrency": listing.base,
+        "baseTickSize": f"{listing.lot} {listing.base}",
+        "quoteTickSize": f"{listing.tick} {listing.quote}",
+        "status": "Listed",
+    }
+
+
+def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+    sides = ",".join(
+        f'"{name}":{_scaled(levels, channel.listing)}'
+        for name, levels in (("asks", book.asks), ("bids", book.bids))
+    )
+    rest = {
+        "depth": DEPTH,
+        "sequence": channel.sequence,
+        "symbol": channel.listing.native,
+        "timestamp": now.ms * 1_000_000,
+        "type": kind,
+    }
+    return f'{{"book":{{{sides}}},{dumped(rest)[1:]}'
+
+
+def _scaled(levels: TextLevels, listing: Listing) -> str:
+    scale = _scale(listing.base)
+    rows = (
+        f"[{_integer(price, PRICE_SCALE)},{_integer(amount, scale)}]" for price, amount in levels
+    )
+    return f"[{','.join(rows)}]"
+
+
+def _integer(number: str, scale: int) -> str:
+    """A decimal text as an integer of 10^-scale; what is no number as it is."""
+    return str(units(number, scale)) if number.lstrip("-")[:1].isdecimal() else number
+
+
+def _answer(number: object, error: tuple[int, str] | None = None, *, result: object = None) -> str:
+    problem = None if error is None else {"code": error[0], "message": error[1]}
+    return dumped({"error": problem, "id": number, "result": result})
+
+
+DIALECT: Final[type[Dialect]] = Phemex

@@ -1,0 +1,169 @@
+"""XT.com's side of its public spot streams: `depth_update` diffs, the book itself by REST.
+
+A request has a `method`, `params` and an `id` that is echoed; its streams are acknowledged together
+or refused by the first that is wrong. REST refuses with status 200 and `rc` 1. A client that sends
+no text `ping` for a minute is dropped, however busy its connection is.
+https://doc.xt.com/docs/spot/WebSocket%20Public/RequestMessageFormat
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from onebook.simulator.board import (
+    CONNECTION_ID,
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Key,
+    Now,
+    Rules,
+    Session,
+    Spelling,
+    TextChanges,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+
+DEPTH: Final = 5_000
+BODY_LEVELS: Final = 50  # where a request names no limit
+BODY_LEVELS_MAX: Final = 500
+TOPIC: Final = "depth_update"
+
+
+class Xt:
+    """The protocol of stream.xt.com and sapi.xt.com."""
+
+    profile = Profile(depth=300, spread_ppm=10, offset_ppm_max=25)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "btc_usdt", 2, 5),
+        Listing("ETH/USDT", "eth_usdt", 2, 4),
+        Listing("SOL/USDT", "sol_usdt", 2, 3),
+        Listing("DOGE/USDT", "doge_usdt", 5, 1),
+        Listing("ETH/BTC", "eth_btc", 5, 4),
+    )
+    rules = Rules(
+        spelling=Spelling(price_places=None, amount_places=None),
+        silence_max_s=60.0,
+        traffic_counts=False,
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Nothing is said first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """The text `ping`, subscribe and unsubscribe."""
+        if frame == "ping":
+            return ["pong"]
+        request = loaded(frame) or {}
+        method, streams, number = (request.get(each) for each in ("method", "params", "id"))
+        if not isinstance(streams, list):
+            return [_answer(1, "Invalid parameter", None)]
+        if method not in ("subscribe", "unsubscribe"):
+            return [_answer(1, "Invalid method", number)]
+        if self._board.limits(session, now):
+            return [_answer(1, "Too many requests", number)]
+        if method == "unsubscribe":
+            for stream in streams:
+                session.topics.pop(str(stream), None)
+            return [_answer(0, "success", number)]
+        return [self._subscribe(session, [str(stream) for stream in streams], number)]
+
+    def _subscribe(self, session: Session, streams: list[str], number: object) -> str:
+        keys = {}
+        for stream in streams:
+            topic, _, native = stream.partition("@")
+            if topic != TOPIC or not native:
+                return _answer(1, f"args error: {stream}", number)
+            if not self._board.lists(native):
+                if self._board.nameless:
+                    return _answer(1, "Invalid parameter", None)
+                return _answer(1, f"checkSymbol error, symbol:{native}", number)
+            keys[stream] = Key(native, DEPTH)
+        for stream, key in keys.items():
+            self._board.subscribe(session, stream, key)
+        return _answer(0, "success", number)
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """What changed within 100 ms."""
+        native = channel.listing.native
+        data = {
+            "s": native,
+            "fi": channel.previous + 1,
+            "i": channel.sequence,
+            "a": changes.asks,
+            "b": changes.bids,
+        }
+        return dumped({"topic": TOPIC, "event": f"{TOPIC}@{native}", "data": data})
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: the client pings."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """`symbol` and `depth`."""
+        if path == "/v4/public/symbol":
+            symbols = [_symbol(listing) for listing in self._board.listings.values()]
+            return _succeeded({"time": now.ms, "version": CONNECTION_ID, "symbols": symbols})
+        return self._depth(query, now) if path == "/v4/public/depth" else None
+
+    def _depth(self, query: Mapping[str, str], now: Now) -> Answer:
+        native = query.get("symbol", "")
+        levels = min(int(query.get("limit", BODY_LEVELS)), BODY_LEVELS_MAX)
+        lists = self._board.lists(native) and native not in self._board.muted
+        channel = self._board.channel(Key(native, DEPTH)) if lists else None
+        if channel is None:
+            return answered({"rc": 1, "mc": "SYMBOL_001", "ma": [], "result": None})
+        book = channel.snapshot()
+        return _succeeded(
+            {
+                "timestamp": now.ms,
+                "lastUpdateId": channel.sequence,
+                "bids": book.bids[:levels],
+                "asks": book.asks[:levels],
+            }
+        )
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The symbol of a `depth_update` event."""
+        message = loaded(frame) or {}
+        data = message.get("data")
+        delta = message.get("topic") == TOPIC and isinstance(data, dict)
+        return data["s"] if delta and data else None
+
+
+def _symbol(listing: Listing) -> dict[str, object]:
+    return {
+        "id": 614,
+        "symbol": listing.native,
+        "state": "ONLINE",
+        "tradingEnabled": True,
+        "openapiEnabled": True,
+        "baseCurrency": listing.base.lower(),
+        "baseCurrencyPrecision": 10,
+        "quoteCurrency": listing.quote.lower(),
+        "quoteCurrencyPrecision": 8,
+        "pricePrecision": listing.price_decimals,
+        "quantityPrecision": listing.amount_decimals,
+        "orderTypes": ["LIMIT", "MARKET"],
+        "filters": [{"filter": "QUOTE_QTY", "min": "5"}],
+    }
+
+
+def _succeeded(result: object) -> Answer:
+    return answered({"rc": 0, "mc": "SUCCESS", "ma": [], "result": result})
+
+
+def _answer(code: int, words: str, number: object) -> str:
+    session = {"sessionId": CONNECTION_ID}
+    return dumped({"code": code, "msg": words} | ({"id": number} if number else {}) | session)
+
+
+DIALECT: Final[type[Dialect]] = Xt
