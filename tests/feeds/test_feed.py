@@ -391,6 +391,15 @@ async def test_fault_maintenance_a_503_at_the_handshake_is_obeyed_by_every_feed(
     assert caplog.messages[0] == "toy answers 503."
 
 
+async def test_a_status_by_which_the_exchange_shuts_us_out_holds_all_its_connections(server):
+    server.refusals = [(403, {})]
+    shut = replace(TOY, holds={403: 500.0})
+    async with running(Rig(server.url, A, exchange=shut)) as rig:
+        await rig.moved("A", Health.OFFLINE, Reason.RATE_LIMITED)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
+        assert 750.0 in rig.slept, "its time and half of it again: the jitter of the rig"
+
+
 async def test_fault_maintenance_429_without_retry_after_is_no_loop_faster_than_once_in_30_s(
     server,
 ):
@@ -683,6 +692,18 @@ async def test_each_connection_asks_for_its_own_address_and_heartbeat(server):
         paths = [each.request.path for each in (first, second) if each.request is not None]
         assert paths == ["/ws?token=1", "/ws?token=2"]
     assert desk.asked[:2] == [("POST", "/bullet")] * 2
+
+
+async def test_an_address_costs_its_weight_of_the_request_budget(server):
+    desk, host = Desk(server), "http://127.0.0.1:1/"
+    addressed = replace(TOY, connect=Connect("POST", "/bullet", address, weight=100))
+    rig = Rig("ws://127.0.0.1:1/", A, exchange=addressed, bodies=desk)
+    rig.rest.budget(host, (Limit(4_000, 86_400.0),))  # 2,000 at once, half of it for others
+    async with running(rig):
+        assert rig.rest.spares(host, 1_000)
+        await rig.live(server, "A")
+        assert not rig.rest.spares(host, 920)
+        assert rig.rest.spares(host, 880)
 
 
 @pytest.mark.parametrize("answer", [httpx.Response(401), httpx.Response(200, text="sorry")])

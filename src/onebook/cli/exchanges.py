@@ -2,7 +2,7 @@
 
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Annotated
 
@@ -113,7 +113,13 @@ def page(exchange: Exchange) -> list[tuple[str, str]]:
         ("connection attempts", words(limits.connects)),
         ("REST weight", words(limits.fetches)),
         ("connections", f"{limits.connections:,}" if limits.connections else "-"),
+        ("shut out by", held(exchange.holds)),
     ]
+
+
+def held(holds: Mapping[int, float]) -> str:
+    """Write which HTTP statuses shut an address out, and for how long we send nothing then."""
+    return "; ".join(f"{status} for {hold_s:g} s" for status, hold_s in holds.items()) or "-"
 
 
 def words(limits: Sequence[Limit]) -> str:
@@ -163,7 +169,7 @@ async def check_list(rest: Rest, exchange: Exchange, settings: FeedSettings) -> 
     began_s = time.monotonic()
     pairs, problem = 0, ""
     try:
-        rest.budget(exchange.rest_url, exchange.limits.fetches)
+        rest.budget(exchange.rest_url, exchange.limits.fetches, exchange.holds)
         pairs = len(await read_list(exchange, rest=rest, settings=settings, page_s=CHECK_PAGE_S))
     except OnebookError as error:
         problem = error.message

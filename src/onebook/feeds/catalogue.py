@@ -69,7 +69,7 @@ class Catalogue:
         self._tried = {name: asyncio.Event() for name in exchanges}
         self._tasks: list[asyncio.Task[None]] = []
         for exchange in exchanges.values():
-            rest.budget(exchange.rest_url, exchange.limits.fetches)
+            rest.budget(exchange.rest_url, exchange.limits.fetches, exchange.holds)
 
     async def __aenter__(self) -> Self:
         self._tasks = [

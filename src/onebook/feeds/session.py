@@ -7,6 +7,7 @@ of a connector does), `pulse` (silence, heartbeats), `recovery` (books that are 
 """
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -42,6 +43,7 @@ class Session:
         jitter: A number in [0, 1) for each wait.
         cadences: What earlier connections of the feed learnt of its instruments.
         quotas: The exchange's limits, shared by its connections.
+        wall: Unix seconds, for requests that name their time.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Session:
         jitter: Callable[[], float] = random.random,
         cadences: Cadences | None = None,
         quotas: Quotas | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.pending = False  # something waits in `take`
         self.ended: End | None = None
@@ -66,7 +69,10 @@ class Session:
         self._connector: Connector = exchange.connector(instruments)
         self._read = self._connector.reader()
         self._outbox = Outbox(
-            quotas or Quotas(exchange.limits), frames_max=settings.send_queue_max, wake=self._wake
+            quotas or Quotas(exchange.limits),
+            frames_max=settings.send_queue_max,
+            wake=self._wake,
+            wall=wall,
         )
         self._pulse = Pulse(exchange, settings, cadences or Cadences(settings))
         self._recovery = Recovery(
