@@ -8,6 +8,7 @@ of a connector does), `pulse` (silence, heartbeats), `recovery` (books that are 
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -107,6 +108,7 @@ class Session:
                 execute=self._execute,
                 end=self._end,
             )
+        self._orphans: Counter[Instrument] = Counter()  # bodies on their way, their books removed
         self._renew_at = NEVER
         self._look_at = 0.0
         self._recovery.adopt(instruments, self._pulse.cadences, 0.0)
@@ -211,6 +213,8 @@ class Session:
     def remove(self, instruments: Sequence[Instrument], now: float) -> None:
         """Carry these no longer."""
         for instrument in instruments:
+            if (watch := self._watches.get(instrument)) is not None and watch.fetching:
+                self._orphans[instrument] += watch.fetching
             self._recovery.drop(instrument, now)
             self._pulse.cadences.forget(instrument)
             if self._reseeding is not None:
@@ -298,6 +302,9 @@ class Session:
             self._recovery.finish(reason, detail, now)
 
     def _answered(self, instrument: Instrument) -> Watch | None:
+        if self._orphans[instrument]:  # it may be watched again, with requests of its own
+            self._orphans -= Counter((instrument,))
+            return None
         watch = self._watches.get(instrument)
         if watch is not None:
             watch.fetching -= 1
