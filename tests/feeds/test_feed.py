@@ -26,6 +26,7 @@ from onebook.exchanges.contract import (
     ProtocolError,
 )
 from onebook.exchanges.limits import Limit, Quotas, Scope
+from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds import feed as feed_module
 from onebook.feeds.feed import Feed
 from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE, ExchangeStats
@@ -744,3 +745,59 @@ async def test_a_limit_of_the_address_is_shared_by_two_feeds_of_one_exchange(ser
             await other.send("urgent all")
             await server.hears("all")
             assert server.heard.empty()
+
+
+async def test_an_exchange_of_one_market_per_socket_has_a_socket_for_each_book(server):
+    """One that ends takes no other book along, and comes back with its own market."""
+
+    async def short(seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.001))
+
+    async def heard(count: int) -> set[str | bytes]:
+        async with asyncio.timeout(WAIT_S):
+            return {await server.heard.get() for _ in range(count)}
+
+    exchanges = {"toy": replace(limited(TOY, topics=1), ws_url=server.url)}
+    settings = FeedSettings()
+    moves: asyncio.Queue[tuple[Instrument, Health]] = asyncio.Queue()
+    books = Books()
+    books.on_health = lambda book, previous: moves.put_nowait((book.instrument, book.health))
+    rest = Rest(httpx.AsyncClient(transport=httpx.MockTransport(lambda request: None)))
+    supervisor = Supervisor(
+        exchanges,
+        books=books,
+        rest=rest,
+        catalogue=Catalogue(exchanges, rest=rest, settings=settings),
+        settings=settings,
+        sleep=short,
+    )
+
+    async def moved(instrument: Instrument, health: Health) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while await moves.get() != (instrument, health):
+                pass
+
+    async with rest, supervisor:
+        for each in (A, B, C):
+            supervisor.want(each)
+        assert await heard(3) == {"subscribe A", "subscribe B", "subscribe C"}
+        sockets = [await server.connection() for _ in range(3)]
+        assert [len(feed.instruments) for feed in supervisor.feeds("toy")] == [1, 1, 1]
+        for socket in sockets:
+            # Each socket carries one market: the frames of the others are of no book of it.
+            await socket.send("\n".join(snap(each.native).decode() for each in (A, B, C)))
+        for each in (A, B, C):
+            book = books.get(each)
+            async with asyncio.timeout(WAIT_S):
+                while book.health is not Health.LIVE:
+                    await asyncio.sleep(0.001)
+        gone = supervisor.feeds("toy")[0].instruments[0]
+        for socket in sockets:
+            await socket.send(f"gap {gone.native}")
+        await moved(gone, Health.STALE)
+        assert await heard(1) == {f"again {gone.native}"}
+        others = [each for each in (A, B, C) if each is not gone]
+        assert [books.get(each).health for each in others] == [Health.LIVE] * 2
+        await sockets[0].close()
+        (again,) = await heard(1)
+        assert again in {"subscribe A", "subscribe B", "subscribe C"}
