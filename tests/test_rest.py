@@ -233,6 +233,20 @@ async def test_limits_without_retry_after_get_a_patience_of_our_own():
     assert web.now >= 1_010.0
 
 
+async def test_a_status_by_which_one_host_shuts_us_out_holds_that_host_alone():
+    web = Web(lambda request: httpx.Response(403))
+    web.rest.budget(URL, per_minute(600), {403: 300.0})
+    async with web.rest:
+        with pytest.raises(ExchangeFailed, match="answered 403"):
+            await web.rest.get(URL)
+        with pytest.raises(ExchangeFailed, match="takes no more requests for 300 s"):
+            await web.rest.get(URL)
+        for _ in range(2):
+            with pytest.raises(ExchangeFailed, match="answered 403"):
+                await web.rest.get("https://other.example/")
+    assert len(web.requests) == 3
+
+
 async def test_patience_beyond_the_total_is_told_at_once_with_its_length():
     web = Web(answers(httpx.Response(418)))
     with pytest.raises(ExchangeFailed) as caught:

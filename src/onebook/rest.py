@@ -138,9 +138,10 @@ class Host:
     wherever it starts, ever holds more than the budget.
     """
 
-    __slots__ = ("held_until", "quota")
+    __slots__ = ("held_until", "holds", "quota")
 
-    def __init__(self, limits: Sequence[Limit]) -> None:
+    def __init__(self, limits: Sequence[Limit], holds: Mapping[int, float] = HOLD_S) -> None:
+        self.holds = holds  # seconds by status, where an answer names none
         self.quota = Quota([Bucket.within(each, FETCHES_BURST) for each in limits])
         self.held_until = 0.0
 
@@ -201,11 +202,17 @@ class Rest:
         """How many connections are assigned to a request."""
         return self._wire.in_use
 
-    def budget(self, url: str, limits: Sequence[Limit]) -> None:
-        """Set the limits of the host of `url`, in its weight units."""
+    def budget(
+        self, url: str, limits: Sequence[Limit], holds: Mapping[int, float] | None = None
+    ) -> None:
+        """Set the limits of the host of `url`, in its weight units.
+
+        `holds` are statuses, beside those of `HOLD_S`, after which nothing is sent to it for so
+        many seconds.
+        """
         name = authority(httpx.URL(url))
         if name not in self._hosts:
-            self._hosts[name] = Host(limits)
+            self._hosts[name] = Host(limits, HOLD_S | dict(holds or {}))
 
     def spares(self, url: str, weight: float) -> bool:
         """Tell whether the host of `url` has budget for a request that can be put off."""
@@ -325,10 +332,10 @@ class Rest:
         return answer
 
     def _hold(self, name: str, answer: Answer) -> None:
-        if answer.status in HOLD_S:
+        host = self._hosts[name]
+        if answer.status in host.holds:
             asked_s = retry_after_s(answer.headers.get("retry-after"), self._wall())
-            hold_s = HOLD_S[answer.status] if asked_s is None else asked_s
-            host = self._hosts[name]
+            hold_s = host.holds[answer.status] if asked_s is None else asked_s
             host.held_until = max(host.held_until, self._clock() + hold_s)
 
     async def _back_off(self, attempt: int, deadline: float, failure: ExchangeFailed) -> None:

@@ -98,9 +98,9 @@ class Talk:
         self.reader.read(outputs)
         for output in outputs:
             match output:
-                case Send(frame):
+                case Send():
                     self.venue.wait(PACE_S)
-                    answers = self.venue.answers(frame)
+                    answers = self.venue.answers(output.at(self.venue.now.ms))
                     self._owed.extend(self._telling(answer) for answer in answers)
                 case Fetch(instrument, path):
                     self._owed.append(self._fetching(instrument, path))

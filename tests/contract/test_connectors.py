@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.talk import Talk, retold
-from contract.venue import CHANNELS
+from contract.venue import CHANNELS, START
 from onebook.exchanges import resolve
 from onebook.exchanges.contract import (
     Acknowledged,
@@ -230,7 +230,7 @@ def test_resync_touches_one_instrument(name: str) -> None:
     text = ""
     for output in outputs:
         assert isinstance(output, Send | Fetch)
-        text += output.frame.decode() if isinstance(output, Send) else output.path
+        text += output.at(START.ms).decode() if isinstance(output, Send) else output.path
         assert one.native.lower() in text.lower() or name in BY_ID
         for other in others:
             assert other.native.lower() not in text.lower() or name in REPLACING
@@ -300,7 +300,7 @@ def test_frames_of_a_removed_instrument_are_ignored(name: str) -> None:
 @every_channel
 def test_an_answer_that_comes_after_the_removal_is_ignored(name: str) -> None:
     talk = Talk(name)
-    sends = [out.frame for out in talk.begun() if isinstance(out, Send)]
+    sends = [out.at(START.ms) for out in talk.begun() if isinstance(out, Send)]
     answers = [answer for frame in sends for answer in talk.venue.answers(frame)]
     talk.connector.remove(talk.instruments)
     outputs = [out for answer in answers for out in talk.deliver(answer)]

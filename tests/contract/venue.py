@@ -180,7 +180,7 @@ class Venue:
     def _requests(self, natives: Sequence[str]) -> list[str]:
         some = [each for each in self.instruments if each.native in natives]
         outputs = greeted(self._exchange.connector(some), self.greeting)
-        return [out.frame.decode() for out in outputs if isinstance(out, Send)]
+        return [out.at(self.now.ms).decode() for out in outputs if isinstance(out, Send)]
 
     def _windows(self) -> dict[str, Key]:
         """Which window of each book the connector follows."""

@@ -1,7 +1,7 @@
 """Gate, as conversations: what it says, what we answer; its older channel from a recording."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +77,15 @@ def answer(number: int, words: str = "") -> bytes:
     return json.dumps(told | error | result).encode()
 
 
-def asked(event: str, number: int, native: str) -> Send:
-    return Send(
-        f'{{"time":123456,"id":{number},"channel":"spot.obu","event":"{event}",'
-        f'"payload":["ob.{native}.400"]}}'.encode()
-    )
+def asked(event: str, number: int, native: str) -> bytes:
+    return (
+        f'{{"time":1700000000,"id":{number},"channel":"spot.obu","event":"{event}",'
+        f'"payload":["ob.{native}.400"]}}'
+    ).encode()
+
+
+def sent(outputs: Iterable[object]) -> list[bytes]:
+    return [out.at(1_700_000_000_999) for out in outputs if isinstance(out, Send)]
 
 
 def live(*, at: int = 10) -> Connector:
@@ -97,10 +101,10 @@ def kinds(outputs: Sequence[object]) -> list[type]:
 
 def test_each_stream_is_asked_for_alone_and_accepted_by_its_number() -> None:
     connector = EXCHANGE.connector([BTC, ETH])
-    assert connector.opened() == (
+    assert sent(connector.opened()) == [
         asked("subscribe", 1, "BTC_USDT"),
         asked("subscribe", 2, "ETH_USDT"),
-    )
+    ]
     assert connector.received(answer(2)) == (Acknowledged(ETH),)
     without_number = answer(1).replace(b'"id": 1', b'"payload": ["ob.BTC_USDT.400"]')
     assert connector.received(without_number) == (Acknowledged(BTC),)
@@ -132,8 +136,8 @@ def test_deltas_follow_and_a_full_frame_replaces_whenever_it_comes() -> None:
 
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live()
-    again = (asked("unsubscribe", 3, "BTC_USDT"), asked("subscribe", 4, "BTC_USDT"))
-    assert connector.resync([BTC]) == again
+    again = [asked("unsubscribe", 3, "BTC_USDT"), asked("subscribe", 4, "BTC_USDT")]
+    assert sent(connector.resync([BTC])) == again
     assert connector.received(obu(11, 11)) == ()
 
 

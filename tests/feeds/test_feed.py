@@ -26,6 +26,7 @@ from onebook.exchanges.contract import (
     ProtocolError,
 )
 from onebook.exchanges.limits import Limit, Quotas, Scope
+from onebook.feeds import Catalogue, Supervisor
 from onebook.feeds import feed as feed_module
 from onebook.feeds.feed import Feed
 from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE, ExchangeStats
@@ -391,6 +392,15 @@ async def test_fault_maintenance_a_503_at_the_handshake_is_obeyed_by_every_feed(
     assert caplog.messages[0] == "toy answers 503."
 
 
+async def test_a_status_by_which_the_exchange_shuts_us_out_holds_all_its_connections(server):
+    server.refusals = [(403, {})]
+    shut = replace(TOY, holds={403: 500.0})
+    async with running(Rig(server.url, A, exchange=shut)) as rig:
+        await rig.moved("A", Health.OFFLINE, Reason.RATE_LIMITED)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
+        assert 750.0 in rig.slept, "its time and half of it again: the jitter of the rig"
+
+
 async def test_fault_maintenance_429_without_retry_after_is_no_loop_faster_than_once_in_30_s(
     server,
 ):
@@ -685,6 +695,18 @@ async def test_each_connection_asks_for_its_own_address_and_heartbeat(server):
     assert desk.asked[:2] == [("POST", "/bullet")] * 2
 
 
+async def test_an_address_costs_its_weight_of_the_request_budget(server):
+    desk, host = Desk(server), "http://127.0.0.1:1/"
+    addressed = replace(TOY, connect=Connect("POST", "/bullet", address, weight=100))
+    rig = Rig("ws://127.0.0.1:1/", A, exchange=addressed, bodies=desk)
+    rig.rest.budget(host, (Limit(4_000, 86_400.0),))  # 2,000 at once, half of it for others
+    async with running(rig):
+        assert rig.rest.spares(host, 1_000)
+        await rig.live(server, "A")
+        assert not rig.rest.spares(host, 920)
+        assert rig.rest.spares(host, 880)
+
+
 @pytest.mark.parametrize("answer", [httpx.Response(401), httpx.Response(200, text="sorry")])
 async def test_without_an_address_the_exchange_is_offline_and_asked_again(server, caplog, answer):
     desk = Desk(server)
@@ -723,3 +745,65 @@ async def test_a_limit_of_the_address_is_shared_by_two_feeds_of_one_exchange(ser
             await other.send("urgent all")
             await server.hears("all")
             assert server.heard.empty()
+
+
+async def test_an_exchange_of_one_market_per_socket_has_a_socket_for_each_book(server):
+    """One that ends takes no other book along, and comes back with its own market."""
+
+    async def short(seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.001))
+
+    async def heard(count: int) -> set[str | bytes]:
+        async with asyncio.timeout(WAIT_S):
+            return {await server.heard.get() for _ in range(count)}
+
+    single = replace(limited(TOY, topics=1), name="single", ws_url=server.url)
+    exchanges = {"single": single}
+    wanted = [Instrument("single", f"{native}/USD", native) for native in "ABC"]
+    settings = FeedSettings()
+    moves: asyncio.Queue[tuple[Instrument, Health]] = asyncio.Queue()
+    books = Books()
+    books.on_health = lambda book, previous: moves.put_nowait((book.instrument, book.health))
+    rest = Rest(httpx.AsyncClient(transport=httpx.MockTransport(lambda request: None)))
+    supervisor = Supervisor(
+        exchanges,
+        books=books,
+        rest=rest,
+        catalogue=Catalogue(exchanges, rest=rest, settings=settings),
+        settings=settings,
+        sleep=short,
+    )
+
+    async def moved(instrument: Instrument, health: Health) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while await moves.get() != (instrument, health):
+                pass
+
+    async with rest, supervisor:
+        for each in wanted:
+            supervisor.want(each)
+        assert await heard(3) == {"subscribe A", "subscribe B", "subscribe C"}
+        sockets = [await server.connection() for _ in range(3)]
+        assert [len(feed.instruments) for feed in supervisor.feeds("single")] == [1, 1, 1]
+        for socket in sockets:
+            # Each socket carries one market: the frames of the others are of no book of it.
+            await socket.send("\n".join(snap(each.native).decode() for each in wanted))
+        for each in wanted:
+            book = books.get(each)
+            async with asyncio.timeout(WAIT_S):
+                while book.health is not Health.LIVE:
+                    await asyncio.sleep(0.001)
+        gone = supervisor.feeds("single")[0].instruments[0]
+        for socket in sockets:
+            await socket.send(f"gap {gone.native}")
+        await moved(gone, Health.STALE)
+        assert await heard(1) == {f"again {gone.native}"}
+        others = [each for each in wanted if each is not gone]
+        assert [books.get(each).health for each in others] == [Health.LIVE] * 2
+        for socket in sockets:
+            await socket.send(snap(gone.native).decode())
+        await moved(gone, Health.LIVE)
+        await sockets[0].close()
+        await server.connection()
+        (again,) = await heard(1) - {f"again {gone.native}"} or await heard(1)
+        assert again in {"subscribe A", "subscribe B", "subscribe C"}

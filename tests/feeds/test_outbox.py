@@ -4,6 +4,7 @@ import pytest
 
 from feeds.toy import TOY, A, limited
 from onebook.exchanges.contract import Fetch, Send
+from onebook.exchanges.frames import Dated, send
 from onebook.exchanges.limits import Limit, Quotas
 from onebook.feeds.actions import PING, Request, Transmit
 from onebook.feeds.outbox import Outbox
@@ -66,3 +67,14 @@ def test_bodies_are_asked_for_at_once_and_only_once() -> None:
     box.request(fetch)
     assert box.take(0.0) == [Request(fetch)]
     assert box.take(0.0) == []
+
+
+def test_a_frame_that_names_its_time_is_written_when_it_leaves() -> None:
+    exchange = limited(TOY, messages=(Limit(1, 1.0),))
+    wall = iter([1_700_000_000.0, 1_700_000_001.5])
+    box = Outbox(Quotas(exchange.limits), frames_max=9, wake=lambda: None, wall=lambda: next(wall))
+    for word in ("a", "b"):
+        assert box.send(send(Dated(lambda now_ms, word=word: {word: now_ms})))
+    assert box.take(0.0) == [Transmit(b'{"a":1700000000000}')]
+    assert box.take(0.5) == []
+    assert box.take(1.5) == [Transmit(b'{"b":1700000001500}')]

@@ -12,7 +12,7 @@ from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.binance import BOOKS
 from onebook.exchanges.contract import Exchange
-from onebook.exchanges.engine import BookChannel, Event, SeededEngine, SocketSeed
+from onebook.exchanges.engine import BookChannel, Event, SeededEngine, SeedRefused, SocketSeed
 from onebook.feeds.actions import Action, End, Request, Transmit
 from onebook.feeds.reseeding import NO_CHANGES
 from onebook.feeds.reseeds import RETRY_S
@@ -294,6 +294,8 @@ def test_reseed_settings_of_zero_levels_go_by_distance_only() -> None:
 
 
 def control(frame: bytes) -> Event:
+    if frame.startswith(b"never "):
+        return SeedRefused("BTCUSDT", frame.decode())
     if not frame.startswith(b"whole "):
         return BOOKS.control(frame)
     whole = json.loads(frame[6:])
@@ -348,3 +350,55 @@ def test_a_book_that_the_socket_never_brings_again_is_no_longer_live():
     assert talk.health() == (Health.STALE, Reason.NO_SNAPSHOT)
     talk.hear(b"whole " + body(200))
     assert talk.health() == LIVE
+
+
+def test_a_body_that_the_exchange_refuses_on_the_socket_is_awaited_no_longer_than_any_other():
+    talk = live_on_socket()
+    near_horizon(talk)
+    assert sent(talk.wait(0.5)) == 1
+    for _ in range(SETTINGS.reseed_tries_max - 1):
+        assert talk.hear(b"never mind") == []
+        assert talk.health() == LIVE
+        assert sent(talk.wait(SETTINGS.reseed_total_s + RETRY_S + 1)) == 1
+    talk.hear(b"never mind")
+    talk.wait(SETTINGS.reseed_total_s + 1)
+    assert talk.health() == (Health.STALE, Reason.NO_SNAPSHOT)
+
+
+def test_a_refused_body_that_comes_the_next_time_counts_from_the_start():
+    talk = live_on_socket()
+    near_horizon(talk)
+    talk.wait(0.5)
+    talk.hear(b"never mind")
+    talk.wait(SETTINGS.reseed_total_s + RETRY_S)
+    talk.hear(b"whole " + body(103))
+    assert talk.health() == LIVE
+    assert sent(talk.wait(SETTINGS.reseed_total_s * 2)) == 0
+
+
+# Bodies of books that were removed while they were on their way.
+
+
+def test_a_body_of_a_book_that_was_removed_is_not_of_the_one_that_came_back():
+    talk = live()
+    talk.wait(SETTINGS.reseed_min_s)
+    talk.hear(event(102, 102, gone(1, 500)))
+    assert asked(talk.wait(0.5)) == [True]
+    talk.session.remove([BTC], talk.now)
+    talk.books.close(BTC)
+    talk.books.open(BTC)
+    talk.session.add([BTC], talk.now)
+    talk.requests = 3
+    assert asked([*talk.out(), *talk.wait(0.5), *talk.acknowledge()]) == [False]
+    talk.fetched(body(102))
+    assert talk.health()[0] is not Health.LIVE, "it is the body of before"
+    talk.fetched(body(103))
+    assert talk.health() == LIVE
+    assert asked(talk.hear(event(200, 200))) == [False]
+    talk.fetched(body(210))
+    assert talk.health() == LIVE
+    requests = talk.wait(SETTINGS.dead_stream_s + 5)
+    assert talk.health() == STALE
+    assert [type(each) for each in requests] == [Transmit, Transmit]
+    snapshot_s = EXCHANGES["binance"].snapshot_s
+    assert talk.wait(snapshot_s + 1), "no body is on its way that an unanswered request waits for"

@@ -1,6 +1,7 @@
 """The least that a feed does: a real connector, a real socket, the core's books."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Self
@@ -94,8 +95,8 @@ class Follower:
     async def _act(self, outputs: Iterable[Output]) -> None:
         for output in outputs:
             match output:
-                case Send(frame):
-                    await self.ws.send(frame.decode())
+                case Send():
+                    await self.ws.send(output.at(round(time.time() * 1_000)).decode())
                 case Fetch(instrument, path):
                     answer = await self.http.get(self.exchange.rest_url + path)
                     await self._act(self.connector.fetched(instrument, answer.content))

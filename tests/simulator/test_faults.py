@@ -30,7 +30,7 @@ def followed(name: str) -> Desk:
         outputs += connector.received(json.dumps(greeting).encode())
     for output in outputs:
         if isinstance(output, Send):
-            desk.say(output.frame.decode())
+            desk.say(output.at(0).decode())
     return desk
 
 

@@ -1,7 +1,7 @@
 """What is known of an exchange, as rows of text: for `onebook exchanges` and its reference page."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Final
@@ -95,6 +95,7 @@ def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
         ("subscription requests", words(limits.requests)),
         ("connection attempts", words(limits.connects)),
         ("REST weight", words(limits.fetches)),
+        ("shut out by", held(exchange.holds)),
     ]
 
 
@@ -173,6 +174,11 @@ def horizon(exchange: Exchange, proven: Evidence) -> str:
     if proven.horizon:
         return f"{proven.horizon:,} levels a side at its start; seeded again before it is reached"
     return "its depth" if exchange.depth else "none"
+
+
+def held(holds: Mapping[int, float]) -> str:
+    """Write which HTTP statuses shut an address out, and for how long we send nothing then."""
+    return "; ".join(f"{status} for {hold_s:g} s" for status, hold_s in holds.items()) or "-"
 
 
 def words(limits: Sequence[Limit]) -> str:

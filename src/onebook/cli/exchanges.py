@@ -160,7 +160,7 @@ async def check_list(
     pairs, problem = 0, ""
     try:
         if not exchange.via:
-            rest.budget(exchange.rest_url, exchange.limits.fetches)
+            rest.budget(exchange.rest_url, exchange.limits.fetches, exchange.holds)
         found = await read_list(
             exchange, rest=rest, settings=settings, page_s=CHECK_PAGE_S, library=library
         )

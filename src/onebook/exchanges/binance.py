@@ -172,6 +172,7 @@ EXCHANGE: Final = Exchange(
         # Of 6000; the rest is for the instruments and for others.
         fetches=(Limit(5_000, 60.0, Scope.ADDRESS),),
     ),
+    holds={403: 600.0},  # its firewall; ours: the page does not say how long
     silence_max_s=30.0,  # the server pings every 20 s; data is promised only on a change
     snapshot_s=300.0,  # the books of a full socket are two minutes of the REST budget
     lifetime_s=86_000.0,  # it ends connections after 24 h

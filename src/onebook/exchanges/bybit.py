@@ -171,6 +171,7 @@ EXCHANGE: Final = Exchange(
         connects=(Limit(500, 300.0, Scope.ADDRESS),),
         fetches=(Limit(600, 60.0, Scope.ADDRESS),),
     ),
+    holds={403: 600.0},  # "access too frequent": at least 10 minutes
     heartbeat=Heartbeat(b'{"op":"ping"}', every_s=20.0),
     silence_max_s=30.0,  # a healthy socket answers each ping
 )

@@ -134,7 +134,8 @@ class BookChannel(Struct, frozen=True):
         data: Decodes a frame of a book and turns it into outputs (the hot path). For every other
             frame it raises what msgspec raises, or returns None and has changed nothing.
         control: Reads every frame that `data` does not take.
-        subscribe: Writes the request for some names; the number is this request's own.
+        subscribe: Writes the request for some names; the number is this request's own. One that
+            names its time returns `frames.Dated`.
         unsubscribe: Writes its opposite; None where each request replaces those before it, so that
             `subscribe` always names everything that is on the connection.
         track: Makes what keeps one book in step (`sync`).

@@ -80,10 +80,17 @@ class Send(Struct, frozen=True, gc=False):
     """A text frame to send; the feed paces it.
 
     An `urgent` one goes ahead of everything that is queued: the answer to a ping of the exchange.
+    One that names the time at which it is sent has no `frame`: `dated` writes it of Unix
+    milliseconds when it leaves, which may be long after it was queued.
     """
 
     frame: bytes
     urgent: bool = False
+    dated: Callable[[int], bytes] | None = None
+
+    def at(self, now_ms: int) -> bytes:
+        """Return the frame that leaves at this time."""
+        return self.frame if self.dated is None else self.dated(now_ms)
 
 
 class Fetch(Struct, frozen=True, gc=False):
@@ -314,11 +321,13 @@ class Connect(Struct, frozen=True):
         method: GET or POST; its body is empty.
         path: Below the exchange's REST address.
         address: Reads the answer; raises `ProtocolError` where it holds no address.
+        weight: What it costs of the exchange's request budget (`Limits.fetches`).
     """
 
     method: str
     path: str
     address: Callable[[bytes, Sequence[Instrument]], Address]
+    weight: int = 1
 
 
 class Exchange(Struct, frozen=True):
@@ -343,6 +352,8 @@ class Exchange(Struct, frozen=True):
         timed: Whether each delta, or each snapshot where there are no deltas, names its time.
         truncate: Whether we must cut the book to `depth` after each change (kraken).
         limits: How much it takes from its clients.
+        holds: The HTTP statuses by which it shuts this address out, and for how many seconds
+            nothing is sent where its answer does not say. 418, 429 and 503 need no row.
         heartbeat: What the client must send, None where protocol pings suffice.
         silence_max_s: No frame at all for so long, not even a pong: the socket is dead.
         heartbeat_max_s: No data and no heartbeat of the exchange for so long: the connection
@@ -366,6 +377,7 @@ class Exchange(Struct, frozen=True):
     depth: int
     limits: Limits
     interval_ms: int | None = None
+    holds: dict[int, float] = {}
     frames: FrameForm = FrameForm.PLAIN
     guard: Guard = Guard.NUMBERS
     timed: bool = True

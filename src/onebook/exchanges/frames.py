@@ -61,9 +61,18 @@ class Problem(Struct):
     data: Any = None
 
 
+class Dated(Struct, frozen=True):
+    """A message that names the time at which it is sent: `write` makes it of Unix milliseconds."""
+
+    write: Callable[[int], object]
+
+
 def send(message: object, *, urgent: bool = False) -> Send:
     """Make the text frame of a message."""
-    return Send(msgspec.json.encode(message), urgent)
+    if not isinstance(message, Dated):
+        return Send(msgspec.json.encode(message), urgent)
+    write = message.write
+    return Send(b"", urgent, lambda now_ms: msgspec.json.encode(write(now_ms)))
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

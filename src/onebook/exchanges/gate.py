@@ -21,11 +21,13 @@ later. A side without changes may be absent. The server pings by the WebSocket p
 `spot.ping` is not needed. Requests carry one stream each: a client reports that of several in one
 request only some were subscribed.
 
-Unconfirmed: the page wants the time of a request within 60 s of its own, but its examples of this
-channel send a constant and are accepted, as requests to public channels without any time are by
-clients in use; what is said to an unknown pair here ("unknown currency pair: X" on other channels)
-and to too many requests; whether a level that leaves the 400 is always told as removed; limits of
-connections and requests: Gate said in 2022 that there are none, and advised 100 connections.
+Each request names its time, which the page wants within 60 s of its own.
+
+Unconfirmed: whether a request of another time is refused (the page's examples of this channel send
+a constant, and clients in use send none on public channels); what is said to an unknown pair here
+("unknown currency pair: X" on other channels) and to too many requests; whether a level that leaves
+the 400 is always told as removed; limits of connections and requests: Gate said in 2022 that there
+are none, and advised 100 connections.
 """
 
 from collections.abc import Sequence
@@ -51,7 +53,7 @@ from onebook.exchanges.engine import (
     Rejected,
     verbs,
 )
-from onebook.exchanges.frames import Problem, Sequence64, decode, text_in, texts_of
+from onebook.exchanges.frames import Dated, Problem, Sequence64, decode, text_in, texts_of
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -61,7 +63,6 @@ from onebook.model import Instrument
 CHANNEL: Final = "spot.obu"
 PONG: Final = "spot.pong"
 DEPTH: Final = 400
-REQUEST_TIME_S: Final = 123_456  # the constant of the page's examples
 REPEATED: Final = "Alert sub"
 NO_CHANGE: Final = Raw(NO_LEVELS)
 ABSENT: Final = Raw(b"")
@@ -142,14 +143,9 @@ def control(frame: bytes) -> Event:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for streams, or for them no longer."""
-    return {
-        "time": REQUEST_TIME_S,
-        "id": number,
-        "channel": CHANNEL,
-        "event": verb,
-        "payload": names,
-    }
+    """Ask for streams, or for them no longer; each request names its time in seconds."""
+    rest = {"id": number, "channel": CHANNEL, "event": verb, "payload": names}
+    return Dated(lambda now_ms: {"time": now_ms // 1_000, **rest})
 
 
 INSTRUMENTS: Final = ListReader(

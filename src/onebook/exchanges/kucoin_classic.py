@@ -254,14 +254,14 @@ CLASSIC: Final = Exchange(
     instruments_path="/api/v2/symbols",
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
-    connect=Connect("POST", "/api/v1/bullet-public", address),
+    connect=Connect("POST", "/api/v1/bullet-public", address, weight=10),
     depth=0,
     interval_ms=0,
     limits=Limits(
         topics=100,  # of 400: a lost socket must not cost minutes of REST budget
         messages=(Limit(100, 10.0),),
         connects=(Limit(30, 60.0, Scope.ADDRESS),),
-        fetches=(Limit(1_800, 30.0, Scope.ADDRESS),),  # of 2000; the rest is for addresses, 10 each
+        fetches=(Limit(1_800, 30.0, Scope.ADDRESS),),  # of 2000
         connections=800,
     ),
     heartbeat=Heartbeat(PING, every_s=18.0),  # closed after 60 s without

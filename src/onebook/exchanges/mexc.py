@@ -185,6 +185,7 @@ EXCHANGE: Final = Exchange(
         # Of 500 for each path; its firewall was seen to shut out an address at 20 a second.
         fetches=(Limit(100, 10.0, Scope.ADDRESS),),
     ),
+    holds={403: 600.0},  # of the same firewall; ours: no page says how long
     heartbeat=Heartbeat(b'{"method":"PING"}', every_s=20.0),
     silence_max_s=30.0,  # our pings are answered; data is promised only on a change
     snapshot_s=300.0,  # the books of twenty full sockets are two minutes of the REST budget

@@ -76,7 +76,7 @@ class Catalogue:
         self._tasks: list[asyncio.Task[None]] = []
         for exchange in exchanges.values():
             if not exchange.via:
-                rest.budget(exchange.rest_url, exchange.limits.fetches)
+                rest.budget(exchange.rest_url, exchange.limits.fetches, exchange.holds)
 
     async def __aenter__(self) -> Self:
         self._tasks = [

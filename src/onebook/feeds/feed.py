@@ -368,6 +368,7 @@ class Feed:
         recorder: Who keeps what passes.
         tls: Shared, because making one reads every certificate of the machine.
         clock: Monotonic seconds.
+        wall: Unix seconds.
         sleep: Waits.
         jitter: A number in [0, 1) for each wait.
     """
@@ -385,6 +386,7 @@ class Feed:
         recorder: Recorder | None = None,
         tls: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -398,6 +400,7 @@ class Feed:
         self.stats = stats
         self._quotas = quotas
         self._tls = tls
+        self._wall = wall
         self._sleep = sleep
         self._jitter = jitter
         self._cadences = Cadences(settings)
@@ -460,6 +463,7 @@ class Feed:
             jitter=self._jitter,
             cadences=self._cadences,
             quotas=self._quotas,
+            wall=self._wall,
         )
         connection = self._link(session)
         try:
@@ -494,6 +498,7 @@ class Feed:
         answer = await self.rest.send(
             exchange.connect.method,
             exchange.rest_url + exchange.connect.path,
+            weight=exchange.connect.weight,
             total_s=self.settings.connect_timeout_s,
             bytes_max=ADDRESS_BYTES_MAX,
         )
@@ -568,13 +573,14 @@ class Feed:
         """Obey an exchange that answers the handshake by asking for patience."""
         assert response is not None
         status = int(response.status)
-        trouble = TROUBLES.get(status, OFFLINE)
+        holds = self.exchange.holds
+        trouble = LIMITED if status in holds else TROUBLES.get(status, OFFLINE)
         wait_s = self._unreachable(trouble, f"answers {status}")
-        if status not in TROUBLES:
+        if trouble is OFFLINE:
             return wait_s
-        asked_s = retry_after_s(response.headers.get("Retry-After"), time.time())
+        asked_s = retry_after_s(response.headers.get("Retry-After"), self._wall())
         if asked_s is None:
-            asked_s = self.settings.maintenance_s * (1.0 + self._jitter())
+            asked_s = holds.get(status, self.settings.maintenance_s) * (1.0 + self._jitter())
         # All feeds of the exchange wait, and come back one after the other.
         self._quotas.connects.hold(self.clock() + asked_s)
         return max(wait_s, asked_s)

@@ -3,6 +3,7 @@
 Pure: frames and requests come in, actions that may be carried out now go out of `take`.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -18,12 +19,21 @@ class Outbox:
         quotas: What the exchange takes; its limits of the address are shared.
         frames_max: The most frames that may wait.
         wake: Called when there is something new to take.
+        wall: Unix seconds, for frames that name the time at which they leave.
     """
 
-    def __init__(self, quotas: Quotas, *, frames_max: int, wake: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        quotas: Quotas,
+        *,
+        frames_max: int,
+        wake: Callable[[], object],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         self._wake = wake
+        self._wall = wall
         self._frames_max = frames_max
-        self._frames: deque[bytes] = deque()
+        self._frames: deque[Send] = deque()
         self._urgent: list[Action] = []
         self._fetches: list[Fetch] = []
         self._messages, self._requests = quotas.of_connection()
@@ -37,11 +47,11 @@ class Outbox:
     def send(self, output: Send) -> bool:
         """Queue a frame; False where too many wait already."""
         if output.urgent:
-            self.urge(Transmit(output.frame))
+            self.urge(self._leaving(output))
         elif len(self._frames) >= self._frames_max:
             return False
         else:
-            self._frames.append(output.frame)
+            self._frames.append(output)
             self._wake()
         return True
 
@@ -84,10 +94,13 @@ class Outbox:
             self._messages.take(len(self._urgent), now)
             actions, self._urgent = self._urgent, []
         while self._frames and self._may_send(now):
-            actions.append(Transmit(self._frames.popleft()))
+            actions.append(self._leaving(self._frames.popleft()))
         actions.extend(Request(fetch) for fetch in self._fetches)
         self._fetches.clear()
         return actions
+
+    def _leaving(self, output: Send) -> Transmit:
+        return Transmit(output.at(round(self._wall() * 1_000)))
 
     def _may_send(self, now: float) -> bool:
         """Take one frame of the exchange's limits; False where it must wait."""

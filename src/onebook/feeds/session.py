@@ -7,6 +7,8 @@ of a connector does), `pulse` (silence, heartbeats), `recovery` (books that are 
 """
 
 import random
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -42,6 +44,7 @@ class Session:
         jitter: A number in [0, 1) for each wait.
         cadences: What earlier connections of the feed learnt of its instruments.
         quotas: The exchange's limits, shared by its connections.
+        wall: Unix seconds, for requests that name their time.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Session:
         jitter: Callable[[], float] = random.random,
         cadences: Cadences | None = None,
         quotas: Quotas | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.pending = False  # something waits in `take`
         self.ended: End | None = None
@@ -66,7 +70,10 @@ class Session:
         self._connector: Connector = exchange.connector(instruments)
         self._read = self._connector.reader()
         self._outbox = Outbox(
-            quotas or Quotas(exchange.limits), frames_max=settings.send_queue_max, wake=self._wake
+            quotas or Quotas(exchange.limits),
+            frames_max=settings.send_queue_max,
+            wake=self._wake,
+            wall=wall,
         )
         self._pulse = Pulse(exchange, settings, cadences or Cadences(settings))
         self._recovery = Recovery(
@@ -101,6 +108,7 @@ class Session:
                 execute=self._execute,
                 end=self._end,
             )
+        self._orphans: Counter[Instrument] = Counter()  # bodies on their way, their books removed
         self._renew_at = NEVER
         self._look_at = 0.0
         self._recovery.adopt(instruments, self._pulse.cadences, 0.0)
@@ -205,6 +213,8 @@ class Session:
     def remove(self, instruments: Sequence[Instrument], now: float) -> None:
         """Carry these no longer."""
         for instrument in instruments:
+            if (watch := self._watches.get(instrument)) is not None and watch.fetching:
+                self._orphans[instrument] += watch.fetching
             self._recovery.drop(instrument, now)
             self._pulse.cadences.forget(instrument)
             if self._reseeding is not None:
@@ -292,6 +302,9 @@ class Session:
             self._recovery.finish(reason, detail, now)
 
     def _answered(self, instrument: Instrument) -> Watch | None:
+        if self._orphans[instrument]:  # it may be watched again, with requests of its own
+            self._orphans -= Counter((instrument,))
+            return None
         watch = self._watches.get(instrument)
         if watch is not None:
             watch.fetching -= 1

@@ -267,6 +267,7 @@ class Supervisor:
             recorder=self._recorder,
             tls=self._tls_for(exchange.ws_url),
             clock=self._clock,
+            wall=self._wall,
             sleep=self._sleep,
             jitter=self._jitter,
         )
