@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from e2e.house import client_of, key_of, node_on, settings_in
 from e2e.test_outage import HOLDER
-from e2e.test_process import free_port, process, read_until
+from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw
 from onebook import app, metrics
 from onebook.model import DAY_MS, Tier
@@ -104,7 +104,7 @@ async def watched(folder, urls=None, **tables):
 
 
 async def test_no_alert_fires_on_a_healthy_node(tmp_path):
-    async with process("demo", "--port", str(free_port()), COLUMNS="200") as demo:
+    async with process("demo", "--port", "0", COLUMNS="200") as demo:
         page = await read_until(demo.stdout, r"the live page +(\S+)#key=(\S+)")
         url, key = page.group(1), page.group(2)
         async with httpx.AsyncClient(base_url=url) as http:
@@ -140,10 +140,8 @@ async def test_a_process_without_open_files_cannot_accept(tmp_path):
         "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": f"{tmp_path}/master_key",
         "ONEBOOK_FEEDS__EXCHANGES": '["okx"]',
     }
-    port = free_port()
-    async with process("serve", "--port", str(port), *settings, **variables) as node:
-        await read_until(node.stderr, "listens on")
-        url = f"http://127.0.0.1:{port}"
+    async with process("serve", "--port", "0", *settings, **variables) as node:
+        url = f"http://127.0.0.1:{await listening(node)}"
         async with httpx.AsyncClient(base_url=url) as open_before:
             before = await scrape(url, client=open_before)
             _, hard = resource.prlimit(node.pid, resource.RLIMIT_NOFILE)

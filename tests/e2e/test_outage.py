@@ -28,7 +28,7 @@ from onebook.accounts.usage import stored_usage
 from onebook.simulator.server import SimulatedExchanges
 from onebook.store import Store
 
-from .test_process import ended, free_port, process, read_until
+from .test_process import ended, listening, process, read_until
 
 RATE_HZ = 20.0
 DISK_BYTES = 8 << 20
@@ -199,8 +199,8 @@ async def test_a_missing_database_with_its_pepper_is_not_made_anew(exchanges, tm
     assert not (tmp_path / "onebook.db").exists()
 
 
-def toml(folder, urls, port, **store):
-    lines = ["[server]", f"port = {port}", "[store]", f'url = "sqlite:///{folder}/onebook.db"']
+def toml(folder, urls, **store):
+    lines = ["[server]", "port = 0", "[store]", f'url = "sqlite:///{folder}/onebook.db"']
     lines += [f'pepper_file = "{folder}/pepper"']
     lines += [f'{name} = "{value}"' for name, value in store.items()]
     lines += ["[accounts]", "final_flush_timeout_s = 1"]
@@ -236,40 +236,32 @@ def fill(folder):
 async def delivered(port, text, after):
     """What a client gets until the node stops; `after` is called once it has some."""
     total = 0
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            with suppress(OSError):
-                async with connect(f"ws://127.0.0.1:{port}/api/v1/ws", compression=None) as socket:
-                    await socket.recv()
-                    await socket.send(json.dumps({"type": "authenticate", "api_key": text}))
-                    message = await socket.recv()
-                    total += len(message.encode())
-                    while True:
-                        await socket.send(
-                            json.dumps({"type": "subscribe_aggregated", "symbol": "BTC/USDT"})
-                        )
-                        message = await socket.recv()
-                        total += len(message.encode())
-                        if json.loads(message)["type"] == "aggregated_subscription_response":
-                            break
-                        await asyncio.sleep(0.1)
-                    for _ in range(20):
-                        total += len((await socket.recv()).encode())
-                    after()
-                    with suppress(ConnectionClosed):
-                        while True:
-                            total += len((await socket.recv()).encode())
-                    return total
-            await asyncio.sleep(0.1)
+    url = f"ws://127.0.0.1:{port}/api/v1/ws"
+    async with asyncio.timeout(PATIENCE_S), connect(url, compression=None) as socket:
+        await socket.recv()
+        await socket.send(json.dumps({"type": "authenticate", "api_key": text}))
+        message = await socket.recv()
+        total += len(message.encode())
+        while json.loads(message)["type"] != "aggregated_subscription_response":
+            await asyncio.sleep(0.1)  # the lists may not be read yet
+            await socket.send(json.dumps({"type": "subscribe_aggregated", "symbol": "BTC/USDT"}))
+            message = await socket.recv()
+            total += len(message.encode())
+        for _ in range(20):
+            total += len((await socket.recv()).encode())
+        after()
+        with suppress(ConnectionClosed):
+            while True:
+                total += len((await socket.recv()).encode())
+    return total
 
 
 @pytest.mark.parametrize("kept", [True, False])
 async def test_a_stop_on_a_full_disk_keeps_usage_or_exits_with_1(exchanges, disk, kept, tmp_path):
     key_id, text = await made_key(disk)
-    port = free_port()
     file = tmp_path / "onebook.toml"
     nowhere = {} if kept else {"usage_dir": "/dev/null/nowhere"}
-    file.write_text(toml(disk, exchanges.urls, port, **nowhere))
+    file.write_text(toml(disk, exchanges.urls, **nowhere))
     before = await billed(f"sqlite:///{disk}/onebook.db", key_id)
     async with process("serve", "--config", str(file)) as running:
 
@@ -282,7 +274,7 @@ async def test_a_stop_on_a_full_disk_keeps_usage_or_exits_with_1(exchanges, disk
             stopping.append(asyncio.create_task(stop_once_full()))
 
         stopping = []
-        total = await delivered(port, text, full)
+        total = await delivered(await listening(running), text, full)
         await stopping[0]
         status, _, errors = await ended(running)
     os.truncate(disk / "ballast", 0)
@@ -307,10 +299,19 @@ class Line:
         self._target = urlsplit(url)
         self._server = None
         self._writers = set()
-        self.port = free_port()
+        self.port = 0
 
     async def up(self):
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+        """Listen; after a cut at the same port, once no other program has it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with suppress(OSError):
+                    self._server = await asyncio.start_server(
+                        self._accepted, "127.0.0.1", self.port
+                    )
+                    break
+                await asyncio.sleep(0.1)
+        self.port = self._server.sockets[0].getsockname()[1]
 
     async def cut(self):
         self._server.close()

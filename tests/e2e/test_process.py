@@ -18,11 +18,6 @@ from steady import PATIENCE_S
 ONEBOOK = (sys.executable, "-X", "dev", "-W", "error", "-m", "onebook")
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
-
-
 @asynccontextmanager
 async def process(*words, **environment):
     running = await asyncio.create_subprocess_exec(
@@ -51,6 +46,13 @@ async def read_until(stream, pattern):
     return found
 
 
+async def listening(running):
+    """The port of a node that was started with port 0: no other program can take it."""
+    return int(
+        (await read_until(running.stderr, r"listens on https?://127\.0\.0\.1:(\d+)")).group(1)
+    )
+
+
 async def ended(running):
     async with asyncio.timeout(PATIENCE_S):
         out, err = await running.communicate()
@@ -60,7 +62,7 @@ async def ended(running):
 
 
 async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_in_order():
-    async with process("demo", "--port", str(free_port()), COLUMNS="200") as demo:
+    async with process("demo", "--port", "0", COLUMNS="200") as demo:
         page = await read_until(demo.stdout, r"the live page +(\S+)#key=(\S+)")
         base, key = page.group(1), page.group(2)
         line = await read_until(demo.stdout, r"ONEBOOK_KEY=\S+ \S+ watch BTC/USDT --url (\S+)")

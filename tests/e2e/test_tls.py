@@ -25,7 +25,7 @@ from websockets.asyncio.client import connect
 
 from onebook.simulator.server import SimulatedExchanges
 
-from .test_process import PATIENCE_S, ended, free_port, merged, process, read_until
+from .test_process import PATIENCE_S, ended, listening, merged, process, read_until
 
 HOST = "127.0.0.1"
 CHUNK_BYTES = 65_536
@@ -120,11 +120,9 @@ async def test_books_over_tls_reach_a_client_over_tls_and_a_stranger_is_not_show
         config = ("--config", str(tmp_path / "onebook.toml"))
         await onebook("accounts", "create", "alice", *config, **environment)
         made = await onebook("keys", "create", "alice", "--json", *config, **environment)
-        port = free_port()
-        words = ("--port", str(port), "--tls-cert", str(certificate), "--tls-key", str(key))
+        words = ("--port", "0", "--tls-cert", str(certificate), "--tls-key", str(key))
         async with process("serve", *words, *config, **environment) as serve:
-            await read_until(serve.stderr, rf"https://{HOST}:{port}")
-            await judge(port, json.loads(made)["api_key"], known.file)
+            await judge(await listening(serve), json.loads(made)["api_key"], known.file)
             await read_until(serve.stderr, r"kraken cannot be reached \(SSLCertVerification")
 
 
@@ -165,14 +163,13 @@ async def test_sighup_reads_certificate_and_log_level_again_and_ends_nobody(tmp_
     known = Authority(tmp_path, "known")
     certificate, key = known.vouch()
     first = serial_of(certificate)
-    port = free_port()
     file = tmp_path / "onebook.toml"
-    text = f'[server]\nport = {port}\ntls_cert_file = "{certificate}"\ntls_key_file = "{key}"\n'
+    text = f'[server]\nport = 0\ntls_cert_file = "{certificate}"\ntls_key_file = "{key}"\n'
     text += '[feeds]\nexchanges = ["okx"]\n[feeds.overrides.okx]\nrest_url = "http://127.0.0.1:1"\n'
     file.write_text(text)
     environment = {"XDG_DATA_HOME": str(tmp_path / "data")}
     async with process("serve", "--config", str(file), **environment) as serve:
-        await read_until(serve.stderr, rf"https://{HOST}:{port}")
+        port = await listening(serve)
         url = f"wss://{HOST}:{port}/api/v1/ws"
         async with connect(url, ssl=ssl.create_default_context(cafile=known.file)) as client:
             assert json.loads(await client.recv())["type"] == "welcome"

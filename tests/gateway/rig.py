@@ -28,17 +28,18 @@ BOOK = ([("100", "1"), ("99", "2")], [("101", "3"), ("102", "4")])
 
 
 class MovableClock(SystemClock):
-    """The real clock, which a test can put forward."""
+    """The real clock, which a test can put forward, and whose wall clock it can set."""
 
     def __init__(self):
         super().__init__()
         self._ahead_s = 0.0
+        self.wall_step_s = 0.0
 
     def monotonic(self):
         return super().monotonic() + self._ahead_s
 
     def wall_us(self):
-        return super().wall_us() + round(self._ahead_s * 1_000_000)
+        return super().wall_us() + round((self._ahead_s + self.wall_step_s) * 1_000_000)
 
     def wall_ms(self):
         return self.wall_us() // 1_000

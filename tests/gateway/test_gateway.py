@@ -397,6 +397,24 @@ async def test_who_leaves_while_a_key_is_verified_is_forgotten(node, key):
     assert node.hub.groups == {}
 
 
+@pytest.mark.parametrize("whose", ["key", "account"])
+async def test_a_key_suspended_and_resumed_between_two_polls_closes_its_sockets(node, key, whose):
+    [row] = await node.store.keys()
+    move = node.admin.move_key if whose == "key" else node.admin.move_account
+    name = row.key_id if whose == "key" else row.username
+    async with node.client(key) as client:
+        await node.accounts.poll(node.clock.wall_ms())
+        await move(name, "suspend", node.change())
+        await move(name, "resume", node.change())
+        await node.accounts.poll(node.clock.wall_ms())
+        assert (await client.next())["error"] == "api_key_disabled"
+        assert await client.closed() == 4002
+    async with node.client(key) as again:
+        await node.admin.rotate_key(row.key_id, node.change(), overlap_ms=60_000)
+        await node.accounts.poll(node.clock.wall_ms())
+        assert (await again.ask(type="ping"))["type"] == "pong"
+
+
 async def test_a_key_suspended_meanwhile_closes_its_sockets_4002(node, key):
     other = await node.key()
     async with node.client(key) as client, node.client(other) as bystander:

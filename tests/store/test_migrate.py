@@ -9,9 +9,11 @@ from alembic.operations import Operations
 from sqlalchemy import Connection, inspect, text
 
 from databases import database
+from onebook.accounts import Admin
 from onebook.errors import ConfigError
-from onebook.store import Store
-from onebook.store.migrations.versions import r0001_first_release
+from onebook.model import Tier
+from onebook.store import Change, Store
+from onebook.store.migrations.versions import r0001_first_release, r0002_suspensions
 from onebook.store.tables import metadata
 from together import in_processes, upgraded
 
@@ -52,13 +54,14 @@ async def test_a_newer_schema_is_refused_with_a_plain_message(empty_url: str) ->
         await store.upgrade()
         async with store._writes.begin() as connection:
             await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        with pytest.raises(ConfigError, match="schema 9999, newer than 0001 of this release"):
+        with pytest.raises(ConfigError, match="schema 9999, newer than 0002 of this release"):
             await store.upgrade()
 
 
 async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
     def down(connection: Connection) -> list[str]:
         with Operations.context(MigrationContext.configure(connection)):
+            r0002_suspensions.downgrade()
             r0001_first_release.downgrade()
         return inspect(connection).get_table_names()
 
@@ -66,3 +69,25 @@ async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
         await store.upgrade()
         async with store._writes.begin() as connection:
             assert await connection.run_sync(down) == ["alembic_version"]
+
+
+async def test_a_database_of_the_first_release_keeps_its_keys(empty_url: str) -> None:
+    def down(connection: Connection) -> None:
+        with Operations.context(MigrationContext.configure(connection)):
+            r0002_suspensions.downgrade()
+
+    async with Store(empty_url) as store:
+        await store.upgrade()
+        admin = Admin(store, b"p" * 32)
+        await admin.create_account("alice", Change(1, "operator", ""))
+        made = await admin.create_key("alice", Tier.BASIC, Change(2, "operator", ""))
+        async with store._writes.begin() as connection:
+            await connection.run_sync(down)
+            await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        await store.upgrade()
+        await admin.move_key(made.row.key_id, "suspend", Change(3, "operator", ""))
+        await admin.move_account("alice", "suspend", Change(4, "operator", ""))
+        await admin.move_account("alice", "resume", Change(5, "operator", ""))
+        row = await store.key(made.row.key_id)
+    assert row is not None
+    assert row.suspensions == 2

@@ -89,8 +89,8 @@ def wall_clock_ms() -> int:
 class Accounts:
     """Keys, sessions, limits and usage of one node; entering it starts its two tasks.
 
-    `on_disabled` is called with the id of a key that may no longer be used, `on_changed` with the
-    id of any key that was changed and the fingerprints of the texts that still open it.
+    `on_disabled` is called with the id of a key that may no longer be used, `on_changed` with any
+    other key that was changed and the fingerprints of the texts that still open it.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Accounts:
     ) -> None:
         self.settings = settings or AccountsSettings()
         self.on_disabled: Callable[[str], None] = lambda key_id: None
-        self.on_changed: Callable[[str, Collection[bytes]], None] = lambda key_id, opened_by: None
+        self.on_changed: Callable[[Key, Collection[bytes]], None] = lambda key, opened_by: None
         self.limits = RateLimiter(self.settings.tiers)
         self.meter = Meter(
             store, clock_ms, allowance_bytes=self.settings.allowance_bytes, file=usage_file
@@ -315,7 +315,7 @@ class Accounts:
             if status_at(key, now_ms) is not KeyStatus.ACTIVE:
                 self.on_disabled(key_id)
             else:
-                self.on_changed(key_id, opened_by)
+                self.on_changed(key, opened_by)
 
     def _set_back(self, now_ms: int) -> None:
         """Act on a wall clock that was set back: what came too early will come again."""

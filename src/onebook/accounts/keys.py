@@ -44,7 +44,9 @@ class Key(Struct, frozen=True):
     """An API key as the rest of the service sees it: whose it is and what it may do.
 
     `account_id` is the `user_id` of the interface; `status` counts the account's in; `prefix` is
-    the first 12 characters, which is all a reply ever shows.
+    the first 12 characters, which is all a reply ever shows; `suspensions` grows each time that the
+    key could no longer be used, so that one which was suspended and resumed is told from one which
+    was not.
     """
 
     key_id: str
@@ -55,6 +57,7 @@ class Key(Struct, frozen=True):
     prefix: str
     created_at_ms: int
     expires_at_ms: int | None
+    suspensions: int = 0
 
 
 def base62(number: int, length: int) -> str:
@@ -108,6 +111,7 @@ def key_of(row: KeyRow) -> Key:
         prefix=row.prefix[:SHOWN_LENGTH],
         created_at_ms=row.created_at_ms,
         expires_at_ms=row.expires_at_ms,
+        suspensions=row.suspensions,
     )
 
 

@@ -488,10 +488,20 @@ class Hub:
             )
             self.carry(connection, outputs)
 
-    def changed(self, key_id: str, opened_by: Collection[bytes]) -> None:
-        """A key was changed: connections that were opened with a text it no longer has end."""
-        for connection in tuple(self.groups.get(key_id, ())):
-            if connection.client.opened_by not in opened_by:
+    def changed(self, key: Key, opened_by: Collection[bytes]) -> None:
+        """A key was changed and may be used.
+
+        Connections end that are from before a suspension, though it is over, and those that were
+        opened with a text that the key no longer has.
+        """
+        for connection in tuple(self.groups.get(key.key_id, ())):
+            known = connection.client.key
+            if known is not None and known.suspensions != key.suspensions:
+                outputs = connection.client.refused(
+                    ApiKeyDisabled.code, "This key was suspended; connect again.", now=self.now()
+                )
+                self.carry(connection, outputs)
+            elif connection.client.opened_by not in opened_by:
                 outputs = connection.client.refused(
                     InvalidApiKey.code,
                     "This API key was replaced; use the new one.",

@@ -8,7 +8,7 @@ from onebook.model import KeyStatus, Tier
 
 
 class AccountRow(Struct, frozen=True):
-    """A user, and who changed its status last and why."""
+    """A user, who changed its status last and why, and how often it was suspended."""
 
     account_id: str
     username: str
@@ -17,10 +17,14 @@ class AccountRow(Struct, frozen=True):
     changed_at_ms: int
     changed_by: str
     reason: str
+    suspensions: int = 0
 
 
 class KeyRow(Struct, frozen=True):
-    """A key with what its account says about it; never the key itself."""
+    """A key with what its account says about it; never the key itself.
+
+    `suspensions` counts how often the key or its account left the status active.
+    """
 
     key_id: str
     account_id: str
@@ -35,6 +39,7 @@ class KeyRow(Struct, frozen=True):
     changed_at_ms: int
     changed_by: str
     reason: str
+    suspensions: int = 0
 
 
 class SecretRow(Struct, frozen=True):

@@ -83,6 +83,7 @@ _KEYS = select(
     keys.c.changed_at_ms,
     keys.c.changed_by,
     keys.c.reason,
+    (keys.c.suspensions + accounts.c.suspensions).label("suspensions"),
 ).join_from(keys, accounts)
 
 
@@ -304,6 +305,7 @@ class Store:
         same = (accounts.c.account_id == account_id, accounts.c.status == status)
         async with self._begin(self._writes) as connection:
             stamp = await self._stamp(connection, change)
+            stamp["suspensions"] = accounts.c.suspensions + int(following is not KeyStatus.ACTIVE)
             moving = update(accounts).where(*same).values(status=following, **stamp)
             moving_id = moving.returning(accounts.c.account_id)
             moved_one = (await connection.execute(moving_id)).first() is not None
@@ -376,6 +378,7 @@ class Store:
         same = (keys.c.key_id == key_id, keys.c.status == status)
         async with self._begin(self._writes) as connection:
             stamp = await self._stamp(connection, change)
+            stamp["suspensions"] = keys.c.suspensions + int(following is not KeyStatus.ACTIVE)
             moving = update(keys).where(*same).values(status=following, **stamp)
             moving_id = moving.returning(keys.c.key_id)
             moved_one = (await connection.execute(moving_id)).first() is not None

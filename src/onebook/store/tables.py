@@ -39,6 +39,7 @@ accounts = Table(
     Column("changed_at_ms", BigInteger, nullable=False),
     Column("changed_by", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("suspensions", BigInteger, nullable=False, server_default="0"),
     Index(None, "changed_at_ms"),
 )
 
@@ -56,6 +57,7 @@ keys = Table(
     Column("changed_at_ms", BigInteger, nullable=False),
     Column("changed_by", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("suspensions", BigInteger, nullable=False, server_default="0"),  # or expired
     Index(None, "account_id"),
     Index(None, "changed_at_ms"),
 )
