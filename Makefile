@@ -12,7 +12,7 @@ PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
 AUTOBAHN := autobahntestsuite==25.10.1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage soak check release-check reference bench sanitize clean
+.PHONY: help demo test coverage soak check release-check reference bench load sanitize clean
 
 help: ## what can be done
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -67,6 +67,10 @@ soak: $(BIN)/.installed-dev ## the long runs: fuzzing, 200 crash points, 10,000 
 		$(BIN)/python -m pytest -n0 tests/contract/test_fuzz.py
 	CRASH_POINTS=200 $(BIN)/python -m pytest -n0 -s tests/e2e/test_crash.py
 	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto tests/proofs
+
+load: $(BIN)/.installed-dev ## every exchange, simulated, beside 200 clients for 30 minutes (LOAD_S=1800)
+	cc -O2 bench/macro/sink.c -o $(VENV)/sink
+	BENCH_SINK=$(CURDIR)/$(VENV)/sink PYTHONPATH=bench $(BIN)/python bench/macro/crowd.py --seconds $(or $(LOAD_S),1800)
 
 sanitize: $(BIN)/.installed-dev ## the tests of what is compiled, under ASan and UBSan
 	bash tests/core/sanitize.sh

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
 import load
@@ -60,10 +60,22 @@ def still_exchanges() -> Iterator[dict[str, config.ExchangeSettings]]:
 
 
 @asynccontextmanager
-async def running(clients: int, **gateway: object) -> AsyncIterator[app.Node]:
-    """A node with room for so many clients; `gateway` are settings of that table."""
+async def running(
+    clients: int,
+    *,
+    places: Mapping[str, config.ExchangeSettings] | None = None,
+    **gateway: object,
+) -> AsyncIterator[app.Node]:
+    """A node with room for so many clients.
+
+    Args:
+        clients: How many.
+        places: Where its exchanges are; by default simulated ones that stand still.
+        gateway: Settings of that table.
+    """
     load.lift_file_limit(2 * clients + 1_000)
-    with tempfile.TemporaryDirectory() as name, still_exchanges() as places:
+    standing = still_exchanges() if places is None else nullcontext(places)
+    with tempfile.TemporaryDirectory() as name, standing as places:
         folder = Path(name)
         settings = config.load(
             overrides={

@@ -1,9 +1,10 @@
 """Rate limits: no window ever holds more than an exchange takes, and an address is one."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.exchanges.limits import Bucket, Limit, Limits, Quota, Quotas, Scope
+from onebook.exchanges.limits import JITTER_S, Bucket, Limit, Limits, Quota, Quotas, Scope
 
 FREE = (Limit(10**9, 1.0),)
 
@@ -44,23 +45,31 @@ def test_whoever_waits_for_free_tokens_stays_within_the_limit(count, burst, step
         assert sum(1 for at in uses if start <= at < start + 1.0 - 1e-9) <= count
 
 
+@given(st.integers(2, 9), st.floats(0, 0.5), st.lists(st.floats(0, JITTER_S), max_size=25))
+def test_what_arrives_unevenly_stays_within_the_limit(count, burst, delays):
+    bucket = Bucket.within(Limit(count, 1.0), burst)
+    arrived = [50.0 + bucket.take(1, 50.0) + delay for delay in delays]
+    for start in arrived:
+        assert sum(1 for at in arrived if start <= at < start + 1.0 - 1e-9) <= count
+
+
 def test_attempts_at_one_each_interval_are_evenly_apart_and_none_while_held():
     quota = Quota([Bucket.within(Limit(1, 2.0), 0.0)])
-    assert [quota.take(1, 100.0) for _ in range(3)] == [0.0, 2.0, 4.0]
+    assert [quota.take(1, 100.0) for _ in range(3)] == [0.0, 2.25, 4.5]
     assert quota.take(1, 200.0) == 0.0
     quota.hold(250.0)
     quota.hold(240.0)
-    assert [quota.take(1, 210.0) for _ in range(2)] == [40.0, 42.0]
+    assert [quota.take(1, 210.0) for _ in range(2)] == [40.0, 42.25]
     assert quota.take(1, 260.0) == 0.0
 
 
 def test_the_slowest_of_several_limits_counts():
     quota = Quota([Bucket.within(Limit(10, 1.0), 0.2), Bucket.within(Limit(10, 60.0), 0.5)])
     assert [quota.take(1, 0.0) for _ in range(2)] == [0.0, 0.0]
-    assert quota.wait_s(1, 0.0) == 1 / 8
+    assert quota.wait_s(1, 0.0) == pytest.approx(1.25 / 8)
     assert [quota.take(1, 60.0) for _ in range(5)][:2] == [0.0, 0.0]
-    assert quota.wait_s(1, 61.0) == 12.0 - 1.0
-    assert quota.until_s(3, 61.0) == 36.0 - 1.0
+    assert quota.wait_s(1, 61.0) == pytest.approx(60.25 / 5 - 1.0)
+    assert quota.until_s(3, 61.0) == pytest.approx(60.25 / 5 * 3 - 1.0)
     quota.give_back(1)
     assert quota.wait_s(1, 61.0) == 0.0
 
@@ -73,4 +82,4 @@ def test_a_limit_of_the_address_is_shared_and_one_of_a_connection_is_not():
     requests.take(1, 0.0)
     messages, requests = quotas.of_connection()
     assert messages.wait_s(1, 0.0) == 0.0
-    assert requests.wait_s(1, 0.0) == 1.0
+    assert requests.wait_s(1, 0.0) == 1.25

@@ -387,7 +387,7 @@ def test_a_request_that_waits_for_other_connections_of_the_address_is_not_overdu
     busy.hear(*[b"send x"] * 20)
     assert late.open() == []
     sent: list[Action] = []
-    for _ in range(23 * 10):
+    for _ in range(28 * 10):
         for talk in (busy, late):
             talk.session.heard(talk.now)
             out = talk.wait(0.1, hearing=None)

@@ -1,6 +1,6 @@
 """What an exchange publishes: windows, numbers, clients."""
 
-from collections import deque
+from collections import Counter, deque
 from itertools import count
 
 import pytest
@@ -150,6 +150,18 @@ def test_connections_of_one_address_share_its_windows_and_nothing_else() -> None
     assert [other.takes(5.0) for _ in range(2)] == [True, False]
     assert one.takes(9.9) is False
     assert other.takes(10.0) is True
+
+
+def test_what_is_one_too_many_is_counted_by_its_kind() -> None:
+    breaches: Counter[str] = Counter()
+    windows = [
+        Windows([Most(1)], breaches=breaches, kind=kind) for kind in ("requests", "connects")
+    ]
+    for moment in (0.0, 0.1, 0.2, 5.0):
+        windows[0].takes(moment)
+    assert breaches == {"requests": 2}
+    assert [windows[1].takes(moment) for moment in (0.0, 0.1)] == [True, False]
+    assert breaches == {"requests": 2, "connects": 1}
 
 
 def test_times_are_printed_with_microseconds() -> None:

@@ -16,6 +16,8 @@ MESSAGES_BURST: Final = 0.2
 REQUESTS_BURST: Final = 0.5
 CONNECTS_BURST: Final = 0.0  # evenly apart
 FETCHES_BURST: Final = 0.5
+# How much later than another a message may arrive that left at the same time.
+JITTER_S: Final = 0.25
 
 
 class Scope(Enum):
@@ -72,10 +74,11 @@ class Bucket:
     def within(cls, limit: Limit, burst: float) -> "Bucket":
         """Make the bucket that keeps within a limit in every window, wherever the window starts.
 
-        What may leave at once and what comes back in a window make `count` together.
+        What may leave at once and what comes back in a window make `count` together. The exchange
+        counts what arrives: a window there holds what left in its time and in `JITTER_S` before.
         """
         capacity = max(1.0, limit.count * burst)
-        return cls(max(1.0, limit.count - capacity) / limit.per_s, capacity)
+        return cls(max(1.0, limit.count - capacity) / (limit.per_s + JITTER_S), capacity)
 
     def refill(self, now: float) -> None:
         """Bring the tokens up to `now`."""

@@ -6,7 +6,7 @@ frames come from, and in what the two hooks do.
 
 import gzip
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -60,7 +60,9 @@ class Front:
         self.clients: list[Client] = []
         self.silent = False
         self.ping_s = dialect.rules.ping_s
-        self.connects = Windows(dialect.rules.connects)
+        # How often clients went beyond a limit: of connects, messages, requests.
+        self.breaches: Counter[str] = Counter()
+        self.connects = Windows(dialect.rules.connects, breaches=self.breaches, kind="connects")
         # Every client of the loopback has the same address.
         self._messages: dict[Most, deque[float]] = {}
         self._requests: dict[Most, deque[float]] = {}
@@ -74,8 +76,12 @@ class Front:
     def session(self, path: str) -> Session:
         """A client's connection begins."""
         session, rules = Session(path, now_s=self._clock().s), self._dialect.rules
-        session.messages = Windows(rules.messages, self._messages)
-        session.requests = Windows(rules.requests, self._requests)
+        session.messages = Windows(
+            rules.messages, self._messages, breaches=self.breaches, kind="messages"
+        )
+        session.requests = Windows(
+            rules.requests, self._requests, breaches=self.breaches, kind="requests"
+        )
         return session
 
     def admits(self) -> bool:

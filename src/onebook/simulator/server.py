@@ -73,6 +73,11 @@ class SimulatedExchange:
         """How many are connected."""
         return len(self._front.clients)
 
+    @property
+    def breaches(self) -> dict[str, int]:
+        """How often clients went beyond a limit that it enforces, by what the limit is of."""
+        return dict(self._front.breaches)
+
     async def start(self) -> None:
         """Come (back), on the same port."""
         await self._loopback.start()

@@ -4,7 +4,7 @@ The limits are stated by each dialect from its own source and enforced in anothe
 keep to them (`onebook.exchanges.limits`), so that neither can hide a mistake of the other.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -23,11 +23,20 @@ class Windows:
     Args:
         limits: All of them hold at once.
         address: Windows of the address, which its connections share.
+        breaches: Where what was one too many is counted, by `kind`.
+        kind: What is counted here.
     """
 
     def __init__(
-        self, limits: Iterable[Most], address: dict[Most, deque[float]] | None = None
+        self,
+        limits: Iterable[Most],
+        address: dict[Most, deque[float]] | None = None,
+        *,
+        breaches: Counter[str] | None = None,
+        kind: str = "",
     ) -> None:
+        self._breaches = Counter[str]() if breaches is None else breaches
+        self._kind = kind
         shared = {} if address is None else address
         self._windows = [
             (most, shared.setdefault(most, deque()) if most.per_address else deque[float]())
@@ -40,6 +49,7 @@ class Windows:
             while window and window[0] <= now_s - most.per_s:
                 window.popleft()
         if any(len(window) >= most.most for most, window in self._windows):
+            self._breaches[self._kind] += 1
             return False
         for _, window in self._windows:
             window.append(now_s)
