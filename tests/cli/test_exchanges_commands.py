@@ -4,11 +4,13 @@ import asyncio
 import json
 import re
 import threading
+from contextlib import AsyncExitStack
 
 import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from longtail import without_connector
 from onebook.cli.exchanges import check_list
 from onebook.cli.main import app
 from onebook.config import FeedSettings
@@ -121,11 +123,12 @@ def test_list_and_show_name_what_comes_through_ccxt(tmp_path):
     assert "There is no exchange" in run("show", "bitopro").output
 
 
-async def test_check_reads_the_markets_through_ccxt(tmp_path, monkeypatch):
+async def test_check_reads_the_markets_through_ccxt(tmp_path):
     pytest.importorskip("ccxt.pro", reason="the extra onebook[ccxt] is not installed")
-    async with SimulatedExchanges(["okx"], rate_hz=0) as simulated:
+    async with AsyncExitStack() as stack:
+        simulated = await stack.enter_async_context(SimulatedExchanges(["okx"], rate_hz=0))
         place = simulated.urls["okx"]
-        monkeypatch.delitem(EXCHANGES, "okx")
+        stack.enter_context(without_connector("okx"))
         file = tmp_path / "onebook.toml"
         file.write_text(
             f'[feeds.ccxt]\nexchanges = ["okx"]\n[feeds.overrides.okx]\nrest_url = "{place.rest}"'

@@ -1,14 +1,15 @@
 """The long tail through the whole service: an exchange without a connector, beside one with."""
 
 import importlib.util
+from contextlib import AsyncExitStack
 
 import pytest
 
 from e2e.house import client_of, key_of, merged, pointed_at, settings_in, shown
+from longtail import without_connector
 from onebook import app
 from onebook.config import CcxtSettings, FeedSettings
 from onebook.errors import ConfigError
-from onebook.exchanges import EXCHANGES
 from onebook.feeds.ccxt import names
 from onebook.preflight import faults
 from onebook.simulator.server import SimulatedExchanges
@@ -22,53 +23,55 @@ needs_ccxt = pytest.mark.skipif(
 
 
 @needs_ccxt
-async def test_its_books_are_merged_and_marked(tmp_path, monkeypatch):
-    async with SimulatedExchanges(["okx", "kraken"], rate_hz=0) as simulated:
+async def test_its_books_are_merged_and_marked(tmp_path):
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        simulated = await enter(SimulatedExchanges(["okx", "kraken"], rate_hz=0))
         places = pointed_at(simulated.urls)
-        monkeypatch.delitem(EXCHANGES, "okx")  # as if there were no connector for it
         settings = settings_in(tmp_path, feeds={"ccxt": {"exchanges": ["okx"]}})
-        async with app.running(settings, overrides=places) as node:
-            await node.catalogue.first_read()
-            async with client_of(node, await key_of(node)) as client:
-                await client.say(type="get_exchanges")
-                data = (await client.kind("exchanges_data"))["data"]
-                assert data["via"] == {"okx": "ccxt"}
-                assert set(data["active_exchanges"]) == {"okx", "kraken"}
-                assert "okx" in data["supported_exchanges"]
-                await client.say(type="get_pairs", exchange="OKX")
-                assert SYMBOL in (await client.kind("pairs_data"))["data"]["pairs"]
+        stack.enter_context(without_connector("okx"))
+        node = await enter(app.running(settings, overrides=places))
+        await node.catalogue.first_read()
+        client = await enter(client_of(node, await key_of(node)))
+        await client.say(type="get_exchanges")
+        data = (await client.kind("exchanges_data"))["data"]
+        assert data["via"] == {"okx": "ccxt"}
+        assert set(data["active_exchanges"]) == {"okx", "kraken"}
+        assert "okx" in data["supported_exchanges"]
+        await client.say(type="get_pairs", exchange="OKX")
+        assert SYMBOL in (await client.kind("pairs_data"))["data"]["pairs"]
 
-                await client.say(
-                    type="subscribe_aggregated",
-                    symbol=SYMBOL,
-                    depth=DEPTH,
-                    interval_ms=10,
-                    coverage=True,
+        await client.say(
+            type="subscribe_aggregated",
+            symbol=SYMBOL,
+            depth=DEPTH,
+            interval_ms=10,
+            coverage=True,
+        )
+        answer = await client.kind("aggregated_subscription_response")
+        assert answer["exchanges"] == ["kraken", "okx"]
+        status = await client.until(lambda message: message.get("exchange") == "okx")
+        assert (status["type"], status["via"]) == ("exchange_status", "ccxt")
+
+        def truth():
+            books = {name: simulated[name].book(SYMBOL) for name in ("kraken", "okx")}
+            return merged({each: (b.bids, b.asks) for each, b in books.items()}, DEPTH)
+
+        async def until_true():
+            simulated.step()
+            expected = truth()
+            return await client.until(
+                lambda message: (
+                    message["type"] == "aggregated_orderbook_update"
+                    and shown(message["data"]) == expected
                 )
-                answer = await client.kind("aggregated_subscription_response")
-                assert answer["exchanges"] == ["kraken", "okx"]
-                status = await client.until(lambda message: message.get("exchange") == "okx")
-                assert (status["type"], status["via"]) == ("exchange_status", "ccxt")
+            )
 
-                def truth():
-                    books = {name: simulated[name].book(SYMBOL) for name in ("kraken", "okx")}
-                    return merged({each: (b.bids, b.asks) for each, b in books.items()}, DEPTH)
-
-                async def until_true():
-                    simulated.step()
-                    expected = truth()
-                    return await client.until(
-                        lambda message: (
-                            message["type"] == "aggregated_orderbook_update"
-                            and shown(message["data"]) == expected
-                        )
-                    )
-
-                update = await until_true()
-                ends = update["data"]["coverage"]["okx"]
-                assert ends["bids"] < update["data"]["bids"][-1]["price"]
-                assert ends["asks"] > update["data"]["asks"][-1]["price"]
-                await until_true()
+        update = await until_true()
+        ends = update["data"]["coverage"]["okx"]
+        assert ends["bids"] < update["data"]["bids"][-1]["price"]
+        assert ends["asks"] > update["data"]["asks"][-1]["price"]
+        await until_true()
 
 
 def test_the_service_refuses_what_cannot_come_through_ccxt(tmp_path, monkeypatch):
