@@ -187,8 +187,6 @@ class FeedSettings(Section):
     """By exchange name: ws_url and rest_url, other addresses (a regional host, the simulator);
     currencies, its codes of coins and ours, such as {"LUNA" = "LUNC"}, before Onebook's table;
     channel, another of its book channels, such as "classic" of kucoin."""
-    ccxt: CcxtSettings = CcxtSettings()
-    """Exchanges through ccxt."""
     linger_s: float = Field(300.0, ge=0, le=86_400)
     """How long a book nobody wants any more is kept."""
     connect_timeout_s: float = Field(10.0, ge=0.1, le=120)
@@ -277,6 +275,8 @@ class FeedSettings(Section):
     """How often the lists of instruments are read."""
     reload_retry_s: float = Field(60.0, ge=1, le=3_600)
     """The same for an exchange whose list could not be read."""
+    ccxt: CcxtSettings = CcxtSettings()
+    """Exchanges through ccxt."""
 
 
 class StreamSettings(Section):

@@ -4,11 +4,13 @@ import asyncio
 import json
 import re
 import threading
+from contextlib import AsyncExitStack
 
 import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from longtail import without_connector
 from onebook.cli.exchanges import check_list
 from onebook.cli.main import app
 from onebook.config import FeedSettings
@@ -104,3 +106,39 @@ def test_an_unknown_exchange_is_one_clear_line_and_status_2():
     answer = run("check", "okxx")
     assert answer.exit_code == 2
     assert "There is no exchange 'okxx'" in answer.output
+
+
+def test_list_and_show_name_what_comes_through_ccxt(tmp_path):
+    pytest.importorskip("ccxt.pro", reason="the extra onebook[ccxt] is not installed")
+    file = tmp_path / "onebook.toml"
+    file.write_text('[feeds.ccxt]\nexchanges = ["bitopro"]\ndepth = 77\n')
+    rows = {
+        row["name"]: row for row in json.loads(run("list", "--json", f"--config={file}").output)
+    }
+    assert (rows["bitopro"]["via"], rows["bitopro"]["depth"]) == ("ccxt", 77)
+    assert {name for name, row in rows.items() if row["via"] is None} == set(EXCHANGES)
+    text = run("show", "BitoPro", f"--config={file}").output
+    assert re.search(r"via\W+ccxt", text)
+    assert "come through ccxt.pro" in text
+    assert "There is no exchange" in run("show", "bitopro").output
+
+
+async def test_check_reads_the_markets_through_ccxt(tmp_path):
+    pytest.importorskip("ccxt.pro", reason="the extra onebook[ccxt] is not installed")
+    async with AsyncExitStack() as stack:
+        simulated = await stack.enter_async_context(SimulatedExchanges(["okx"], rate_hz=0))
+        place = simulated.urls["okx"]
+        stack.enter_context(without_connector("okx"))
+        file = tmp_path / "onebook.toml"
+        file.write_text(
+            f'[feeds.ccxt]\nexchanges = ["okx"]\n[feeds.overrides.okx]\nrest_url = "{place.rest}"'
+        )
+        answer = await asyncio.to_thread(run, "check", "okx", "--json", f"--config={file}")
+        (row,) = json.loads(answer.output)
+        assert (row["exchange"], row["problem"]) == ("okx", "")
+        assert row["pairs"] > 3
+        simulated["okx"].fail_rest(503, times=100)
+        answer = await asyncio.to_thread(run, "check", "okx", "--json", f"--config={file}")
+        (row,) = json.loads(answer.output)
+        assert row["problem"].startswith("ccxt could not load the markets of okx (")
+        assert answer.exit_code == 1

@@ -82,7 +82,8 @@ class Desk:
         self._stirred = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.worker = Worker("test-ccxt")
-        self.client = Client(self._make, self._told, settings)
+        self.ends = []
+        self.client = Client(self._make, self._told, self._over, settings)
 
     def _make(self):
         def market(native):
@@ -94,6 +95,10 @@ class Desk:
 
     def _told(self, native, frame):
         self._loop.call_soon_threadsafe(self._take, json.loads(frame))
+
+    def _over(self, end):
+        self._loop.call_soon_threadsafe(self.ends.append, end)
+        self._loop.call_soon_threadsafe(self._stirred.set)
 
     def _take(self, frame):
         self.frames.append(frame)
@@ -132,7 +137,9 @@ class Desk:
 
     async def ended(self):
         async with asyncio.timeout(PATIENCE_S):
-            return await asyncio.shield(self.running)
+            await asyncio.shield(self.running)
+        (end,) = self.ends
+        return end
 
 
 async def test_books_are_told_cut_to_the_depth_and_failures_by_their_extent():
@@ -244,8 +251,30 @@ async def test_a_lost_connection_ends_the_client_with_all_that_ccxt_began(error)
         await desk.answer("B", error)
         assert (await desk.ended()).reason is Reason.DISCONNECTED
         assert scripted.closed == 1
+        desk.command(watch=["late"])
+        await desk.do(lambda: None)
+        assert "LATE" not in scripted.answers
         assert scripted.strays
         assert all(task.cancelled() for task in scripted.strays)
+
+
+async def test_the_end_is_reported_before_everything_is_closed():
+    scripted, closing = Scripted(), asyncio.Event()
+    async with Desk(scripted) as desk:
+
+        async def close():
+            await closing.wait()
+
+        scripted.close = close
+        desk.command(watch=["a"])
+        await desk.answer("A", NetworkError("reset"))
+        async with asyncio.timeout(PATIENCE_S):
+            while not desk.ends:
+                desk._stirred.clear()
+                await desk._stirred.wait()
+        assert not desk.running.done()
+        await desk.do(closing.set)
+        await desk.ended()
 
 
 async def test_a_library_that_starts_tasks_without_end_is_ended():
@@ -269,7 +298,7 @@ async def test_a_client_that_cannot_be_made_says_why():
     def broken():
         raise NetworkError("no route")
 
-    desk.client = Client(broken, desk._told, SETTINGS)
+    desk.client = Client(broken, desk._told, desk._over, SETTINGS)
     async with desk:
         end = await desk.ended()
         assert (end.reason, end.detail) == (Reason.DISCONNECTED, "NetworkError: no route")

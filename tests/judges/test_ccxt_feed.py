@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from longtail import without_connector
 from onebook.books import Books, LiveBook
 from onebook.config import CcxtSettings, ExchangeSettings, FeedSettings
 from onebook.exchanges import EXCHANGES
@@ -128,7 +129,6 @@ def truth(simulated: SimulatedExchanges, instrument: Instrument) -> tuple[Levels
 @asynccontextmanager
 async def market(
     name: str,
-    monkeypatch: pytest.MonkeyPatch,
     *others: str,
     quiet_max_s: float = CcxtSettings().quiet_max_s,
 ) -> AsyncIterator[tuple[House, House]]:
@@ -149,8 +149,9 @@ async def market(
             }
         )
         own = House(simulated, native)
-        monkeypatch.delitem(EXCHANGES, name)
-        async with own, House(simulated, through) as tail:
+        with without_connector(name):
+            tail = House(simulated, through)
+        async with own, tail:
             yield own, tail
         async with asyncio.timeout(WAIT_S):
             while simulated[name].clients:
@@ -160,9 +161,9 @@ async def market(
 
 @pytest.mark.parametrize("name", ["okx", "hitbtc"])
 async def test_a_book_through_ccxt_is_that_of_the_exchange_and_of_our_own_feed(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str,
 ) -> None:
-    async with market(name, monkeypatch, "kraken") as (own, tail):
+    async with market(name, "kraken") as (own, tail):
         ours, theirs = own.want(name, SYMBOL), tail.want(name, SYMBOL)
         beside = tail.want("kraken", SYMBOL)
         assert (ours.via, theirs.via, beside.via) == ("", "ccxt", "")
@@ -184,10 +185,8 @@ async def test_a_book_through_ccxt_is_that_of_the_exchange_and_of_our_own_feed(
         assert (tail.supervisor.state(name), stats.connected, stats.reconnects) == ("active", 1, 0)
 
 
-async def test_a_failure_of_ccxt_makes_its_book_stale_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with market("okx", monkeypatch, "kraken", quiet_max_s=2.0) as (_, tail):
+async def test_a_failure_of_ccxt_makes_its_book_stale_and_nothing_else() -> None:
+    async with market("okx", "kraken", quiet_max_s=2.0) as (_, tail):
         exchange, other = tail.simulated["okx"], "SOL/USDT"
         instrument, beside = tail.want("okx", SYMBOL), tail.want("kraken", SYMBOL)
         second = tail.want("okx", OTHER)

@@ -195,7 +195,7 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
             connects=(Limit(settings.connects_per_minute, 60.0, Scope.ADDRESS),),
             fetches=(),
         ),
-        # ccxt pings by itself and tells no pong, so that messages are all that proves a socket.
+        # ccxt pings by itself and reports no pongs, so that messages are all that proves a socket.
         silence_max_s=settings.quiet_max_s,
         quiet_max_s=settings.quiet_max_s,
         snapshot_s=settings.snapshot_s,

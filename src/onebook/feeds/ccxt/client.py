@@ -1,6 +1,6 @@
 """One ccxt client in the worker's loop: it watches books and writes what it sees as frames.
 
-Everything here runs in the worker's thread; frames leave by `told`, commands come by `command`.
+Everything here runs in the worker's thread; frames leave by `emit`, commands come by `command`.
 What ccxt does with its sockets is its own; here is what it does not do: a message that it fails to
 read ends the client, because ccxt reads none after it, and all that it has begun is cancelled at
 the end.
@@ -31,7 +31,7 @@ NAMELESS: Final = "?"
 TOO_MANY_TASKS: Final = "ccxt started too many tasks"
 STOPPED: Final = End(Reason.DISCONNECTED, "stopped")
 
-Told = Callable[[str, bytes], None]  # the native name of the instrument, and the newest frame
+Emit = Callable[[str, bytes], None]  # the native name of the instrument, and the newest frame
 
 _json = msgspec.json.encode
 _command = msgspec.json.Decoder(Command).decode
@@ -64,13 +64,21 @@ class Client:
 
     Args:
         make: Makes it, in the worker's loop.
-        told: Called with each frame, in the worker's thread; it must not block.
+        emit: Called with each frame, in the worker's thread; it must not block.
+        ended: Called there with why it ends, before it closes what is open: that takes a while.
         settings: Limits and waits.
     """
 
-    def __init__(self, make: Callable[[], Books], told: Told, settings: CcxtSettings) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Books],
+        emit: Emit,
+        ended: Callable[[End], object],
+        settings: CcxtSettings,
+    ) -> None:
         self.settings = settings
-        self.told = told
+        self.emit = emit
+        self._ended = ended
         self._make = make
         self._books: Books | None = None
         self._over: asyncio.Future[End] | None = None
@@ -78,10 +86,10 @@ class Client:
         self._early: list[bytes] = []  # commands from before it was made
         self._watchers: dict[str, Watcher] = {}
         self._heard = False
-        self._refusal: BaseException | None = None  # the last one that was told
+        self._refusal: BaseException | None = None  # the last one that was reported
 
-    async def run(self) -> End:
-        """Watch what is commanded until the connection fails or `stop`; return why it ended."""
+    async def run(self) -> None:
+        """Watch what is commanded until the connection fails or `stop`, and close everything."""
         self._over = asyncio.get_running_loop().create_future()
         tasks = Tasks(self.settings.tasks_max, self._broken)
         tasks.own()
@@ -93,9 +101,9 @@ class Client:
             early, self._early = self._early, []
             for frame in early:
                 self.command(frame)
-            return await self._over
+            await self._over
         except Exception as error:
-            return self._end_of(error)
+            self.end(self._end_of(error))
         finally:
             await self._close(tasks)
 
@@ -107,9 +115,12 @@ class Client:
         """End it for a reason, once."""
         if self._over is not None and not self._over.done():
             self._over.set_result(end)
+            self._ended(end)
 
     def command(self, frame: bytes) -> None:
         """Carry out a command of the connector."""
+        if self._over is not None and self._over.done():
+            return
         if self._books is None:
             self._early.append(frame)
             return
@@ -127,25 +138,25 @@ class Client:
         elif extent is Extent.REFUSAL and self._waits(native):
             self._refused(native, error)
         else:
-            self._tell("lost", native, error)
+            self._emit_failure("lost", native, error)
 
     def _waits(self, native: str) -> bool:
-        """Whether a book was asked for and did not come yet: what has come was not refused."""
+        """Return whether a book is pending: one that has arrived was not refused."""
         watcher = self._watchers.get(native)
         return watcher is not None and not watcher.delivered
 
     def _refused(self, native: str, error: BaseException) -> None:
-        """Tell a refusal; ccxt gives one that names no book to every one that waits."""
+        """Report a refusal, once: ccxt gives one that names no book to every pending book."""
         if error is self._refusal:
             return
         self._refusal = error
         if any(self._waits(other) for other in self._watchers if other != native):
-            self.told(NAMELESS, _json({"type": "unnamed", "words": words_of(error)}))
+            self.emit(NAMELESS, _json({"type": "unnamed", "words": words_of(error)}))
         else:
-            self._tell("refused", native, error)
+            self._emit_failure("refused", native, error)
 
-    def _tell(self, kind: str, native: str, error: BaseException) -> None:
-        self.told(native, _json({"type": kind, "native": native, "words": words_of(error)}))
+    def _emit_failure(self, kind: str, native: str, error: BaseException) -> None:
+        self.emit(native, _json({"type": kind, "native": native, "words": words_of(error)}))
 
     def begin(self, coroutine: Any) -> "asyncio.Task[None]":
         """Start a task that this client owns."""
@@ -159,7 +170,7 @@ class Client:
             symbol, writer = books.market(native)
         except KeyError:
             words = "ccxt no longer lists it"
-            self.told(native, _json({"type": "refused", "native": native, "words": words}))
+            self.emit(native, _json({"type": "refused", "native": native, "words": words}))
             return
         watcher = self._watchers[native] = Watcher(self, books.ccxt, native, symbol, writer)
         watcher.task = self.begin(watcher.follow(again=former is not None))
@@ -174,7 +185,7 @@ class Client:
         """Let ccxt read a message; where it fails, any book may lack what was in it."""
         if not self._heard:
             self._heard = True
-            self.told(OPENING, OPENED)
+            self.emit(OPENING, OPENED)
         try:
             handle(*message)
         except Exception as error:
@@ -211,7 +222,7 @@ class Watcher:
     """One book that ccxt watches.
 
     Each answer of ccxt is copied at once, because ccxt goes on changing the book that it gave; it
-    is written and told at most once in `interval_s`, and the last one always.
+    is written at most once in `interval_s`, and the last one always.
     """
 
     def __init__(
@@ -255,7 +266,7 @@ class Watcher:
                 await self._ccxt.un_watch_order_book(self._symbol)
 
     def cancel(self) -> None:
-        """Tell nothing more."""
+        """Stop watching and drop what is pending."""
         self._forget()
         if self.task is not None:
             self.task.cancel()
@@ -274,11 +285,11 @@ class Watcher:
         if self._handle is None:
             loop = asyncio.get_running_loop()
             if loop.time() >= self._next_at:
-                self._tell()
+                self._publish()
             else:
-                self._handle = loop.call_at(self._next_at, self._tell)
+                self._handle = loop.call_at(self._next_at, self._publish)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self._handle = None
         self._next_at = asyncio.get_running_loop().time() + self._client.settings.interval_s
         try:
@@ -291,4 +302,4 @@ class Watcher:
         except Exception as error:  # a row that is no pair of numbers
             self._client.failed(self._native, error)
         else:
-            self._client.told(self._native, frame)
+            self._client.emit(self._native, frame)

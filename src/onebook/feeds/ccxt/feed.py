@@ -1,7 +1,7 @@
 """A feed whose connection is a ccxt client: the same sessions, books and waits as any other.
 
-A `Session` hears frames and asks for commands; here they cross between the node's loop and the
-worker's thread. Frames of one book that were not yet acted on are replaced by newer ones.
+Frames and commands of the `Session` cross here between the node's loop and the worker's thread. A
+frame of a book that was not processed yet is replaced by a newer one.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Mailbox:
 
     Args:
         loop: Where `take` is called.
-        take: Called with the frames, in the order in which their books were first told.
+        take: Called with the frames, in the order in which their books first had one.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Mailbox:
             first = not self._frames
             self._frames[native] = frame
         if first:
-            with suppress(RuntimeError):  # the loop is closed: nobody takes it any more
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._empty)
 
     def _empty(self) -> None:
@@ -61,10 +61,11 @@ class CcxtConnection:
         self.session = session
         self._feed = feed
         self._library = feed.library
-        mailbox = Mailbox(asyncio.get_running_loop(), self._received)
-        self._client = self._library.client(feed.exchange.name, mailbox.put)
-        self._running: asyncio.Future[End] | None = None
-        self._heard = asyncio.Event()  # the exchange, or the end
+        self._loop = asyncio.get_running_loop()
+        mailbox = Mailbox(self._loop, self._received)
+        self._client = self._library.client(feed.exchange.name, mailbox.put, self._end_soon)
+        self._running: asyncio.Future[None] | None = None
+        self._heard = asyncio.Event()  # a first frame came, or the end
 
     async def open(self) -> None:
         """Ask for the books, and wait for the first message of the exchange.
@@ -73,7 +74,7 @@ class CcxtConnection:
             NotReached: None came in time, or ccxt says why there will be none.
         """
         self._running = asyncio.ensure_future(self._library.run(self._client))
-        self._running.add_done_callback(self._ended)
+        self._running.add_done_callback(self._closed)
         now = self._feed.clock()
         self.session.opened(now)
         self.carry_out(now)
@@ -124,13 +125,20 @@ class CcxtConnection:
             self.session.received(frame, now)
         self.carry_out(now)
 
-    def _ended(self, running: "asyncio.Future[End]") -> None:
-        end = End(Reason.DISCONNECTED)
-        if not running.cancelled():
-            error = running.exception()
-            end = running.result() if error is None else End(Reason.INTERNAL_ERROR, FAILED)
-        self.session.closed(self._feed.clock(), end.reason, end.detail)
+    def _end_soon(self, end: End) -> None:
+        """Invalidate the books before the client has closed; called in the worker's thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._end, end)
+
+    def _end(self, end: End) -> None:
+        """End the session, once: its books may be those of another one later."""
+        if self.session.ended is None:
+            self.session.closed(self._feed.clock(), end.reason, end.detail)
         self._heard.set()
+
+    def _closed(self, running: "asyncio.Future[None]") -> None:
+        failed = not running.cancelled() and running.exception() is not None
+        self._end(End(Reason.INTERNAL_ERROR, FAILED) if failed else End(Reason.DISCONNECTED))
 
 
 class CcxtFeed(Feed):

@@ -1,12 +1,11 @@
 """ccxt in its thread: reads the markets of its exchanges, and makes clients for feeds.
 
-Entered from the node's loop, which also calls its methods; names with an underscore before `_read`
-and after run in the worker's thread.
+Used from the node's event loop; `_read`, `_make` and `_opened` run in the worker's thread.
 """
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -17,7 +16,7 @@ import msgspec
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.feeds.actions import End
-from onebook.feeds.ccxt.client import Books, Client, Told
+from onebook.feeds.ccxt.client import Books, Client, Emit
 from onebook.feeds.ccxt.markets import rows, writer
 from onebook.feeds.ccxt.names import library
 from onebook.feeds.ccxt.numbers import SideWriter
@@ -67,13 +66,13 @@ class Library:
                 f"ccxt did not load the markets of {name} within {limit_s:g} s."
             ) from None
 
-    def client(self, name: str, told: Told) -> Client:
+    def client(self, name: str, emit: Emit, ended: Callable[[End], object]) -> Client:
         """Return a client of an exchange whose markets were read; `run` starts it."""
-        return Client(partial(self._make, name), told, self._settings.ccxt)
+        return Client(partial(self._make, name), emit, ended, self._settings.ccxt)
 
-    async def run(self, client: Client) -> End:
-        """Run a client in the worker until it ends."""
-        return await self._worker.call(client.run)
+    async def run(self, client: Client) -> None:
+        """Run a client in the worker until it has closed everything."""
+        await self._worker.call(client.run)
 
     def command(self, client: Client, frame: bytes) -> None:
         """Hand a command to a client."""

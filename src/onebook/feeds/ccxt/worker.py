@@ -115,7 +115,7 @@ class Worker:
         await self._stopping.wait()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log what nobody caught; its owner hears of what a callback raised."""
+        """Log an uncaught exception; `on_failed` of its owner gets that of a callback."""
         error = context.get("exception")
         log.info("%s: %s (%r)", self._name, context.get("message"), error)
         handle = context.get("handle")

@@ -1,0 +1,117 @@
+"""The long tail through the whole service: an exchange without a connector, beside one with."""
+
+import importlib.util
+from contextlib import AsyncExitStack
+
+import pytest
+
+from e2e.house import client_of, key_of, merged, pointed_at, settings_in, shown
+from longtail import without_connector
+from onebook import app
+from onebook.config import CcxtSettings, FeedSettings
+from onebook.errors import ConfigError
+from onebook.feeds.ccxt import names
+from onebook.preflight import faults
+from onebook.simulator.server import SimulatedExchanges
+
+SYMBOL = "BTC/USDT"
+DEPTH = 50
+
+needs_ccxt = pytest.mark.skipif(
+    importlib.util.find_spec("ccxt") is None, reason="the extra onebook[ccxt] is not installed"
+)
+
+
+@needs_ccxt
+async def test_its_books_are_merged_and_marked(tmp_path):
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        simulated = await enter(SimulatedExchanges(["okx", "kraken"], rate_hz=0))
+        places = pointed_at(simulated.urls)
+        settings = settings_in(tmp_path, feeds={"ccxt": {"exchanges": ["okx"]}})
+        stack.enter_context(without_connector("okx"))
+        node = await enter(app.running(settings, overrides=places))
+        await node.catalogue.first_read()
+        client = await enter(client_of(node, await key_of(node)))
+        await client.say(type="get_exchanges")
+        data = (await client.kind("exchanges_data"))["data"]
+        assert data["via"] == {"okx": "ccxt"}
+        assert set(data["active_exchanges"]) == {"okx", "kraken"}
+        assert "okx" in data["supported_exchanges"]
+        await client.say(type="get_pairs", exchange="OKX")
+        assert SYMBOL in (await client.kind("pairs_data"))["data"]["pairs"]
+
+        await client.say(
+            type="subscribe_aggregated",
+            symbol=SYMBOL,
+            depth=DEPTH,
+            interval_ms=10,
+            coverage=True,
+        )
+        answer = await client.kind("aggregated_subscription_response")
+        assert answer["exchanges"] == ["kraken", "okx"]
+        status = await client.until(lambda message: message.get("exchange") == "okx")
+        assert (status["type"], status["via"]) == ("exchange_status", "ccxt")
+
+        def truth():
+            books = {name: simulated[name].book(SYMBOL) for name in ("kraken", "okx")}
+            return merged({each: (b.bids, b.asks) for each, b in books.items()}, DEPTH)
+
+        async def until_true():
+            simulated.step()
+            expected = truth()
+            return await client.until(
+                lambda message: (
+                    message["type"] == "aggregated_orderbook_update"
+                    and shown(message["data"]) == expected
+                )
+            )
+
+        update = await until_true()
+        ends = update["data"]["coverage"]["okx"]
+        assert ends["bids"] < update["data"]["bids"][-1]["price"]
+        assert ends["asks"] > update["data"]["asks"][-1]["price"]
+        await until_true()
+
+
+def test_the_service_refuses_what_cannot_come_through_ccxt(tmp_path, monkeypatch):
+    def said(*exchanges, **feeds):
+        return faults(settings_in(tmp_path, feeds={"ccxt": {"exchanges": exchanges}} | feeds))
+
+    assert said() == []
+    with monkeypatch.context() as absent:
+        absent.setattr(names, "installed", lambda: False)
+        (absence,) = said("bitopro")
+        assert absence.startswith("feeds.ccxt.exchanges: ccxt is not installed; ")
+        assert 'pip install "onebook[ccxt]"' in absence
+    if importlib.util.find_spec("ccxt") is None:
+        pytest.skip("the extra onebook[ccxt] is not installed")
+    assert said("bitopro", overrides={"bitopro": {"rest_url": "http://127.0.0.1:1"}}) == []
+    (unknown,) = said("nowhere")
+    assert unknown.startswith("feeds.ccxt.exchanges: ccxt.pro has no exchange 'nowhere'; it has ")
+    assert "bitopro" in unknown
+    assert " okx," not in unknown, "what has a connector cannot come through ccxt"
+    (native,) = said("gateio")
+    assert native == (
+        "feeds.ccxt.exchanges: 'gateio' has a connector of Onebook (gate), which is used instead; "
+        "remove it."
+    )
+    (deaf,) = said("mudrex")
+    assert "(watchOrderBook)" in deaf
+    (futures,) = said("krakenfutures")
+    assert "no spot pairs" in futures
+    (channel,) = said("bitopro", overrides={"bitopro": {"channel": "fast"}})
+    assert channel == "feeds.overrides.bitopro.channel: an exchange through ccxt has no channels."
+    with pytest.raises(ConfigError, match="nowhere"):
+        names.enabled(FeedSettings(ccxt=CcxtSettings(exchanges=("nowhere",))))
+
+
+@needs_ccxt
+async def test_the_demo_connects_to_nothing_that_is_not_simulated(tmp_path, caplog):
+    settings = settings_in(tmp_path, feeds={"ccxt": {"exchanges": ["bitopro"]}})
+    async with (
+        SimulatedExchanges(["kraken"], rate_hz=0) as simulated,
+        app.running(settings, overrides=pointed_at(simulated.urls)) as node,
+    ):
+        assert list(node.supervisor.stats) == ["kraken"]
+    assert "Not simulated, so not connected to: bitopro." in caplog.messages
