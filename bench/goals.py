@@ -84,6 +84,16 @@ JOBS = (
         ),
     ),
     Job("sustained", ("macro/sustained.py",)),
+    Job(
+        "library",
+        (
+            "macro/library.py callback",
+            "macro/library.py iterator",
+            "macro/library.py whole",
+            "macro/library.py cryptofeed",
+            "macro/library.py ccxt",
+        ),
+    ),
 )
 
 
@@ -106,6 +116,7 @@ FEW, MANY = told(1, 100), told(1, 5_000)
 RECEIVE = "receive a frame on 30 feeds"
 OURS = "onebook"
 FLOOR = "C send()"
+LIBRARY = "frame to the caller's function, 4 books"
 SCALE = "frame of one exchange among others"
 KINDS = (
     "spot fills", "futures fills", "ledger lines", "orders", "deposits", "withdrawals", "transfers",
@@ -198,4 +209,6 @@ GOALS = (
         Goal(12, f"{kind} to records, ccxt", *against(mapped(kind), "ccxt"), AT_LEAST, 3)
         for kind in KINDS
     ),
+    Goal(13, "frame to a callback, cryptofeed", *against(LIBRARY, "cryptofeed"), AT_LEAST, 5),
+    Goal(13, "frame to a callback, ccxt", *against(LIBRARY, "ccxt"), AT_LEAST, 5),
 )  # fmt: skip

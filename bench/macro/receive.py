@@ -70,6 +70,8 @@ def send(rounds: int) -> None:
 
 
 def framed(payload: bytes) -> bytes:
+    if len(payload) < 126:
+        return bytes((0x81, len(payload))) + payload
     if len(payload) < 65_536:
         return b"\x81\x7e" + len(payload).to_bytes(2, "big") + payload
     return b"\x81\x7f" + len(payload).to_bytes(8, "big") + payload
@@ -81,6 +83,12 @@ def accepted(listening: socket.socket) -> socket.socket:
     heard = b""
     while not heard.endswith(b"\r\n\r\n"):
         heard += connection.recv(4_096)
+    upgrade(connection, heard)
+    return connection
+
+
+def upgrade(connection: socket.socket, heard: bytes) -> None:
+    """Answer the request of a WebSocket client."""
     lines = [line.partition(b":") for line in heard.split(b"\r\n")]
     key = next(value.strip() for name, _, value in lines if name.lower() == b"sec-websocket-key")
     accept = base64.b64encode(hashlib.sha1(key + MAGIC).digest())
@@ -88,7 +96,6 @@ def accepted(listening: socket.socket) -> socket.socket:
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
     )
-    return connection
 
 
 # The receivers

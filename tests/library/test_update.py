@@ -119,6 +119,8 @@ def test_best_prices_mid_and_spread_are_exact(book: tuple[Levels, list[Row], lis
         mid, spread, crossed = update.mid, update.spread, update.crossed
     bid = update.best_bid
     assert (bid is None) == (not bids)
+    assert bid is None or bid == update.bids[0]
+    assert not asks or update.best_ask == update.asks[0]
     if bid is None or update.best_ask is None:
         assert (mid, spread, crossed) == (None, None, False)
         return

@@ -8,14 +8,15 @@ nothing in it is rounded but what is called a float.
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final, NamedTuple, overload
 
-from onebook.core.twin.text import decimal_text
 from onebook.core.types import LEVEL_FORM, PART_FORM, Levels
 from onebook.library import tables
 from onebook.model import Health, Reason
 
+# Wider than any sum of levels: what is made in it is exact, whatever the caller's context is.
+EXACT: Final = Context(prec=100)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LEVEL: Final = struct.Struct(LEVEL_FORM)
 _PART: Final = struct.Struct(PART_FORM)
@@ -83,8 +84,8 @@ class Naming(dict[int, tuple[str, ...]]):
 
 
 def decimal(mantissa: int, scale: int) -> Decimal:
-    """Return mantissa x 10^-scale exactly, whatever the caller's decimal context rounds to."""
-    return Decimal(decimal_text(mantissa, scale))
+    """Return mantissa x 10^-scale exactly, with all decimals of the scale."""
+    return Decimal(mantissa).scaleb(-scale, EXACT)
 
 
 class BookSide(Sequence[BookLevel]):
@@ -260,12 +261,27 @@ class BookUpdate:
     @property
     def best_bid(self) -> BookLevel | None:
         """The highest bid; None where there is none."""
-        return self.bids[0] if self._levels.bids else None
+        levels = self._levels
+        return self._first(levels.bids, levels.bid_parts) if levels.bids else None
 
     @property
     def best_ask(self) -> BookLevel | None:
         """The lowest ask; None where there is none."""
-        return self.asks[0] if self._levels.asks else None
+        levels = self._levels
+        return self._first(levels.asks, levels.ask_parts) if levels.asks else None
+
+    def _first(
+        self, rows: bytes | list[tuple[int, int, int]], parts: bytes | list[int]
+    ) -> BookLevel:
+        if parts or not isinstance(rows, bytes):
+            return self._side(rows, parts)[0]
+        # What most callbacks read: without the objects in between.
+        price, amount, members = _LEVEL.unpack_from(rows)
+        return BookLevel(
+            Decimal(price).scaleb(-self._levels.price_scale, EXACT),
+            Decimal(amount).scaleb(-self._levels.amount_scale, EXACT),
+            self._naming[members],
+        )
 
     @property
     def mid(self) -> Decimal | None:

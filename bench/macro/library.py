@@ -1,0 +1,307 @@
+"""Goal 13: what a frame costs from the socket to the caller's function, in the caller's process.
+
+An exchange in a process on the other core speaks OKX's protocol and sends a frame of 20 levels on
+each of four books every two milliseconds, all on one connection. Every contender subscribes to the
+same books and reads the best bid and ask of each update: ours by callback and by `async for`, with
+50 levels a side in each update (and with all 400); cryptofeed by its callback; ccxt by
+`watch_order_book`. All run on uvloop and keep whole books of 400 levels a side. What counts is the
+CPU of the contender's process, kernel included, over the frames that were sent meanwhile.
+
+    library.py KIND
+"""
+
+import asyncio
+import json
+import os
+import re
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import load
+import receive
+import uvloop
+
+import onebook
+import stream
+from onebook.library import BookUpdate, ExchangeSettings, FeedSettings, OrderBooks
+from timing import report
+
+SYMBOLS = ("BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT")
+NATIVES = [symbol.replace("/", "-") for symbol in SYMBOLS]
+LEVELS = 20
+KEPT = 400  # levels a side that OKX keeps in step
+DEPTH = 50  # of them in each of our updates
+PACE_S = 0.002
+ROUNDS = 3_500  # that are sent at most
+FRAMES_FIRST = 1_000  # updates before it counts
+FRAMES = 6_000
+PATIENCE_S = 120.0
+ROW = "frame to the caller's function, 4 books"
+
+
+# The exchange, a process of its own
+
+
+def serve() -> None:
+    """Answer the list of instruments and one subscriber, and send it paced frames.
+
+    A line on standard input is answered with the number of frames that were sent so far.
+    """
+    load.settle_on(1)
+    market = stream.Stream(KEPT, seed=5)
+    snapshot = stream.okx(*market.snapshot(), 0, "snapshot")
+    frames = [stream.okx(*market.frame(LEVELS), n) for n in range(1, ROUNDS + 1)]
+    rounds = [[receive.framed(_about(native, frame)) for native in NATIVES] for frame in frames]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        print(listening.getsockname()[1], flush=True)
+        connection = _subscribed(listening)
+        for native in NATIVES:
+            acknowledged = {"event": "subscribe", "arg": {"channel": "books", "instId": native}}
+            connection.sendall(receive.framed(json.dumps(acknowledged).encode()))
+            connection.sendall(receive.framed(_about(native, snapshot)))
+        time.sleep(0.5)
+        due, sent = time.perf_counter(), 0
+        for each in rounds:
+            while time.perf_counter() < due:
+                pass
+            try:
+                for frame in each:
+                    connection.sendall(frame)
+            except ConnectionError:
+                return  # the contender has seen enough
+            sent += len(each)
+            due = max(due + PACE_S, time.perf_counter())  # what is late is not made up for
+            if select.select([sys.stdin], [], [], 0)[0] and sys.stdin.readline():
+                print(sent, flush=True)
+
+
+def _about(native: str, frame: bytes) -> bytes:
+    return frame.replace(b"BTC-USDT", native.encode())
+
+
+def _subscribed(listening: socket.socket) -> socket.socket:
+    """Answer requests until one is an upgrade whose client has asked for every book."""
+    while True:
+        connection, _ = listening.accept()
+        heard = _request(connection)
+        if b"upgrade: websocket" in heard.lower():
+            receive.upgrade(connection, heard)
+            wanted = set(NATIVES)
+            while wanted:
+                wanted -= set(re.findall(r"[A-Z]+-USDT", _message(connection)))
+            return connection
+        body = json.dumps({"code": "0", "data": [_listing(native) for native in NATIVES]}).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        connection.close()
+
+
+def _request(connection: socket.socket) -> bytes:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    heard = b""
+    while not heard.endswith(b"\r\n\r\n"):
+        heard += connection.recv(4_096)
+    return heard
+
+
+def _listing(native: str) -> dict[str, str]:
+    base, quote = native.split("-")
+    return {
+        "instType": "SPOT", "instId": native, "baseCcy": base, "quoteCcy": quote,
+        "tickSz": "0.01", "lotSz": "0.00001", "state": "live",
+    }  # fmt: skip
+
+
+def _message(connection: socket.socket) -> str:
+    """Read one masked frame (RFC 6455 section 5.2)."""
+    length = _exactly(connection, 2)[1] & 0x7F
+    if length == 126:
+        length = int.from_bytes(_exactly(connection, 2))
+    mask = _exactly(connection, 4)
+    payload = _exactly(connection, length)
+    return bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload)).decode()
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    return connection.recv(count, socket.MSG_WAITALL)
+
+
+class Exchange:
+    """The other process: where it is, and how many frames it has sent."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "serve"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        place = f"127.0.0.1:{self._line().strip()}"
+        self.ws, self.rest = f"ws://{place}/ws/v5/public", f"http://{place}"
+
+    def sent(self) -> int:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return int(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+
+class Meter:
+    """CPU over the frames that were sent between two updates; `update` is called for each."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.whole = asyncio.Event()
+        self.cost_us = 0.0
+        self.share = 0.0  # updates over frames: what was not overtaken by the next
+        self._exchange = exchange
+        self._updates = 0
+        self._began = (0.0, 0)
+
+    def update(self, bid: Any, ask: Any) -> None:
+        assert bid < ask, (bid, ask)
+        self._updates += 1
+        if self._updates == FRAMES_FIRST:
+            self._began = time.process_time(), self._exchange.sent()
+        elif self._updates == FRAMES_FIRST + FRAMES:
+            cpu, sent = time.process_time(), self._exchange.sent()
+            frames = sent - self._began[1]
+            self.cost_us = (cpu - self._began[0]) / frames * 1e6
+            self.share = FRAMES / frames
+            self.whole.set()
+
+
+# The contenders
+
+
+def ours(exchange: Exchange, depth: int = DEPTH) -> OrderBooks:
+    place = ExchangeSettings(ws_url=exchange.ws, rest_url=exchange.rest)
+    feeds = FeedSettings(overrides={"okx": place})
+    return onebook.order_books(SYMBOLS, exchanges="okx", depth=depth, feeds=feeds)
+
+
+async def with_callback(exchange: Exchange, meter: Meter, depth: int = DEPTH) -> None:
+    def callback(update: BookUpdate) -> None:
+        bid, ask = update.best_bid, update.best_ask
+        assert bid is not None
+        assert ask is not None
+        meter.update(bid.price, ask.price)
+
+    async with ours(exchange, depth) as books:
+        running = asyncio.create_task(books.run(callback))
+        await meter.whole.wait()
+        running.cancel()
+
+
+async def with_all_levels(exchange: Exchange, meter: Meter) -> None:
+    await with_callback(exchange, meter, KEPT)
+
+
+async def with_iterator(exchange: Exchange, meter: Meter) -> None:
+    async with ours(exchange) as books:
+        async for update in books:
+            bid, ask = update.best_bid, update.best_ask
+            assert bid is not None
+            assert ask is not None
+            meter.update(bid.price, ask.price)
+            if meter.whole.is_set():
+                break
+
+
+async def with_cryptofeed(exchange: Exchange, meter: Meter) -> None:
+    from cryptofeed.connection import WebsocketEndpoint
+    from cryptofeed.defines import L2_BOOK
+    from cryptofeed.exchanges import OKX
+    from cryptofeed.symbols import Symbols
+
+    async def callback(book: Any, _: float) -> None:
+        meter.update(book.book.bids.index(0)[0], book.book.asks.index(0)[0])
+
+    kinds = dict.fromkeys(NATIVES, "spot")
+    names = {native: native for native in NATIVES}
+    Symbols.set("OKX", names, {"instrument_type": kinds, "tick_size": {}})
+    secure = exchange.ws.replace("ws:", "wss:", 1)
+    OKX.websocket_endpoints = [WebsocketEndpoint(secure, options={"compression": None})]
+    feed = OKX(
+        symbols=NATIVES, channels=[L2_BOOK], callbacks={L2_BOOK: callback},
+        config={"log": {"disabled": True, "filename": "/dev/null", "level": "ERROR"}},
+    )  # fmt: skip
+    connect = feed.connect
+
+    def plainly() -> Any:
+        """It takes no address without TLS; nobody else pays for TLS here."""
+        connections = connect()
+        for connection, *_ in connections:
+            connection.address = exchange.ws
+        return connections
+
+    feed.connect = plainly
+    feed.start(asyncio.get_running_loop())
+    await meter.whole.wait()
+
+
+async def with_ccxt(exchange: Exchange, meter: Meter) -> None:
+    import ccxt.pro
+
+    client = ccxt.pro.okx({"options": {"watchOrderBook": {"checksum": False}}})
+    client.urls["api"]["ws"] = exchange.ws.removesuffix("/public")
+    client.set_markets([_market(client, symbol) for symbol in SYMBOLS])
+
+    async def watch(symbol: str) -> None:
+        while True:
+            book = await client.watch_order_book(symbol)
+            meter.update(book["bids"][0][0], book["asks"][0][0])
+
+    tasks = [asyncio.create_task(watch(symbol)) for symbol in SYMBOLS]
+    whole = asyncio.create_task(meter.whole.wait())
+    done, _ = await asyncio.wait([whole, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+def _market(client: Any, symbol: str) -> dict[str, Any]:
+    base, quote = symbol.split("/")
+    return client.safe_market_structure(
+        {
+            "id": f"{base}-{quote}", "symbol": symbol, "base": base, "quote": quote,
+            "baseId": base, "quoteId": quote, "type": "spot", "spot": True, "active": True,
+            "precision": {"price": 0.01, "amount": 0.00001}, "info": {},
+        }
+    )  # fmt: skip
+
+
+KINDS: dict[str, tuple[str, Callable[[Exchange, Meter], Awaitable[None]]]] = {
+    "callback": ("onebook", with_callback),
+    "iterator": ("onebook, async for", with_iterator),
+    "whole": ("onebook, 400 levels", with_all_levels),
+    "cryptofeed": ("cryptofeed", with_cryptofeed),
+    "ccxt": ("ccxt", with_ccxt),
+}
+
+
+async def measure(kind: str, exchange: Exchange) -> None:
+    name, contender = KINDS[kind]
+    meter = Meter(exchange)
+    async with asyncio.timeout(PATIENCE_S):
+        await contender(exchange, meter)
+    report(ROW, {name: meter.cost_us}, "us a frame")
+    report("updates over frames, 4 books", {name: meter.share}, "of 1")
+    os._exit(0)  # the exchange ends with its standard input
+
+
+def main() -> None:
+    if sys.argv[1] == "serve":
+        serve()
+        return
+    load.settle_on(0)
+    uvloop.run(measure(sys.argv[1], Exchange()))
+
+
+if __name__ == "__main__":
+    main()
