@@ -26,12 +26,14 @@ LINK: list[str] = []
 if os.environ.get("ONEBOOK_SANITIZE"):
     COMPILE = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
     LINK = ["-fsanitize=address,undefined"]
-# The core checks its own bounds and divides as C does.
+# The core checks its own bounds and divides as C does; a method that is no `CyFunction` is cheaper
+# to call, and nobody needs its signature at run time.
 DIRECTIVES = {
     "boundscheck": False,
     "wraparound": False,
     "cdivision": True,
     "initializedcheck": False,
+    "binding": False,
 }
 
 

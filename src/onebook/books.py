@@ -196,7 +196,8 @@ class Books:
         if reason is not None:
             return self._doubt(book, Reason(reason), now)
         book.updated_at = now
-        self.on_changed(book)
+        on_changed = self.on_changed  # a local, as in `Session.received`
+        on_changed(book)
         return None
 
     def _thaw(self, book: LiveBook) -> Reason | None:

@@ -137,17 +137,19 @@ class Session:
             return
         self._pulse.heard_at = now
         self._stats.frames += 1
+        # Called as locals: an attribute that is no method is slow to call in Python 3.11.
+        read, dispatch = self._read, self._dispatch
         try:
             try:
-                outputs = self._read(frame)
+                outputs = read(frame)
             except UNREADABLE:
                 outputs = None
             if outputs is None:
                 outputs = self._connector.received(frame)
-            dispatch = self._dispatch
             for output in outputs:
                 if type(output) is Delta:
-                    reason = dispatch.change(output, now)
+                    change = dispatch.change
+                    reason = change(output, now)
                     if reason is not None:
                         self._doubt(output.instrument, reason, now)
                 else:
