@@ -5,6 +5,7 @@ Knows hosts, not exchanges: it neither builds paths nor reads bodies. A host tha
 """
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ RETRIED: Final = frozenset((418, 429, 500, 502, 503, 504))
 CONNECTIONS_MAX: Final = 64
 SPARE_SHARE: Final = 0.5  # of a burst, left alone by requests that can be put off
 RELEASE_S: Final = 5.0  # a cancelled request closes its connection within this
+JSON: Final = {"Content-Type": "application/json"}
 SAFE_METHODS: Final = frozenset(("GET", "HEAD"))  # nothing else is sent twice
 
 
@@ -226,9 +228,32 @@ class Rest:
             ExchangeFailed: It did not, within `total_s` and the retries.
         """
         answer = await self.send("GET", url, weight=weight, total_s=total_s, bytes_max=bytes_max)
-        if answer.status != 200:
-            raise ExchangeFailed(f"{httpx.URL(url).host} answered {answer.status} instead of data.")
-        return answer.body
+        return _data(answer, url)
+
+    async def ask(
+        self,
+        url: str,
+        *,
+        weight: float = 1,
+        total_s: float = TOTAL_S,
+        bytes_max: int = BODY_BYTES_MAX,
+    ) -> bytes:
+        """Do what `get` does by POST, once: the query of `url` is sent as a JSON object.
+
+        Raises:
+            ExchangeFailed: The host did not answer with 200 within `total_s`.
+        """
+        place = httpx.URL(url)
+        answer = await self.send(
+            "POST",
+            str(place.copy_with(query=None)),
+            headers=JSON,
+            content=json.dumps(dict(place.params)).encode(),
+            weight=weight,
+            total_s=total_s,
+            bytes_max=bytes_max,
+        )
+        return _data(answer, url)
 
     async def send(
         self,
@@ -312,6 +337,12 @@ class Rest:
         if self._clock() + wait_s > deadline:
             raise failure
         await self._sleep(wait_s)
+
+
+def _data(answer: Answer, url: str) -> bytes:
+    if answer.status != 200:
+        raise ExchangeFailed(f"{httpx.URL(url).host} answered {answer.status} instead of data.")
+    return answer.body
 
 
 def authority(url: httpx.URL) -> str:

@@ -9,6 +9,7 @@ import httpx
 import websockets
 from websockets.asyncio.client import ClientConnection
 
+from onebook.config import FeedSettings
 from onebook.core import Book, ChecksumLayout
 from onebook.exchanges.contract import (
     Acknowledged,
@@ -25,7 +26,9 @@ from onebook.exchanges.contract import (
     Verify,
 )
 from onebook.feeds.inflate import inflated
+from onebook.feeds.lists import read_list
 from onebook.model import Instrument
+from onebook.rest import Rest
 
 PATIENCE_S = 30.0
 FRAME_BYTES_MAX = 1 << 24
@@ -44,9 +47,8 @@ class Follower:
         self.frame_log: list[str | bytes] = []
 
     async def __aenter__(self) -> Self:
-        async with httpx.AsyncClient() as http:
-            body = await http.get(self.exchange.rest_url + self.exchange.instruments_path)
-        listed = self.exchange.parse_instruments(body.content)
+        async with Rest() as rest:
+            listed = await read_list(self.exchange, rest=rest, settings=FeedSettings())
         self.instruments = {one.symbol: one for one in listed if one.symbol in self.symbols}
         self.connector = self.exchange.connector(list(self.instruments.values()))
         self.http = httpx.AsyncClient()

@@ -330,6 +330,8 @@ class Exchange(Struct, frozen=True):
         ws_url: Where feeds connect (no credentials).
         rest_url: Base of every REST path.
         instruments_path: The REST list of instruments.
+        instruments_posted: Whether it is asked for by POST: the query of the path is then sent as a
+            JSON object in the body.
         parse_instruments: Reads that list; halted ones keep their status.
         next_page: From the bodies so far, the path of the next one; None after the last.
         connector: Makes the protocol state of one connection.
@@ -362,6 +364,7 @@ class Exchange(Struct, frozen=True):
     depth: int
     limits: Limits
     frames: FrameForm = FrameForm.PLAIN
+    instruments_posted: bool = False
     guard: Guard = Guard.NUMBERS
     timed: bool = True
     next_page: NextPage | None = None

@@ -31,8 +31,9 @@ async def read_list(
     """
     found, bodies = Instruments(), list[bytes]()
     bytes_left, path = settings.list_bytes_max, exchange.instruments_path
+    request = rest.ask if exchange.instruments_posted else rest.get
     while True:
-        body = await rest.get(
+        body = await request(
             exchange.rest_url + path,
             weight=LIST_WEIGHT,
             total_s=page_s,
