@@ -9,7 +9,16 @@ from urllib.parse import parse_qsl, urlsplit
 from contract.oracle import Sides
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Connector, Output, ProtocolError, Send, Unnamed
-from onebook.simulator.board import AddressDesk, Board, Channel, Frame, Key, Now, Session
+from onebook.simulator.board import (
+    AddressDesk,
+    Board,
+    Channel,
+    Dropped,
+    Frame,
+    Key,
+    Now,
+    Session,
+)
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.listings import Listing, Profile
 from onebook.simulator.market import Market
@@ -147,7 +156,10 @@ class Venue:
 
     def _aside(self, frame: str, session: Session | None = None) -> list[bytes]:
         session = session or self._opened()[0]
-        return encoded(self._dialect.received(session, frame, self.now))
+        try:
+            return encoded(self._dialect.received(session, frame, self.now))
+        except Dropped:
+            return []
 
     def _requests(self, natives: Sequence[str]) -> list[str]:
         some = [each for each in self.instruments if each.native in natives]

@@ -42,6 +42,7 @@ NAMES: Final = (
     "xt",
     "woo",
     "phemex",
+    "hyperliquid",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {
