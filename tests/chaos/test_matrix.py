@@ -283,6 +283,7 @@ async def test_a_book_is_that_of_the_exchange_or_not_live(name: str, toxic: str)
     if case.numbers and name in UNNUMBERED:
         pytest.skip(f"{name} numbers nothing in this channel: a lost change cannot be seen")
     levels = CHECKSUM_LEVELS if case.numbers and name in CHECKSUMMED else LEVELS
+    levels = min(levels, EXCHANGES[name].depth or levels)
     loop = asyncio.get_running_loop()
     async with rig_of(name, levels) as rig:
         await rig.recovered()

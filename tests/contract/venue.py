@@ -1,5 +1,6 @@
 """An exchange without sockets: the simulator's dialect, a small board, one client at a time."""
 
+import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
@@ -20,6 +21,7 @@ from onebook.simulator.board import (
     Board,
     Channel,
     Dialect,
+    Dropped,
     Frame,
     Key,
     Now,
@@ -49,6 +51,8 @@ def list_body(exchange: Exchange, dialect: Dialect, now: Now) -> bytes:
     url = urlsplit(exchange.instruments_path)
     if exchange.instruments_body is None:
         answer = dialect.get(url.path, dict(parse_qsl(url.query)), now)
+    elif url.path in dialect.rules.posted:
+        answer = dialect.get(url.path, json.loads(exchange.instruments_body), now)
     else:
         assert isinstance(dialect, PostDesk)
         answer = dialect.post(url.path, HOST, now)
@@ -175,7 +179,10 @@ class Venue:
 
     def _aside(self, frame: str, session: Session | None = None) -> list[bytes]:
         session = session or self._opened()[0]
-        return encoded(self._dialect.received(session, frame, self.now))
+        try:
+            return encoded(self._dialect.received(session, frame, self.now))
+        except Dropped:
+            return []
 
     def _requests(self, natives: Sequence[str]) -> list[str]:
         some = [each for each in self.instruments if each.native in natives]

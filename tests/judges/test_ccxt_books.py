@@ -45,6 +45,13 @@ JUDGES = {
         because="ccxt writes bookSubscriptionType, which the page does not have",
     ),
     "htx": Judge(levels=150),
+    "hyperliquid": Judge(
+        params={"subscription": {"type": "l2Book", "coin": "UBTC/USDT0", "fast": True}},
+        options={"defaultType": "spot"},
+        levels=5,
+        because="ccxt asks for the slow channel, whose frames have the same form",
+    ),
+    "hyperliquid-slow": Judge(options={"defaultType": "spot"}, levels=20),
     "kraken": Judge(
         limit=100,
         markets="fetch_markets",

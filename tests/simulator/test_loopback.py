@@ -12,7 +12,7 @@ from onebook.simulator.loopback import Loopback
 class Made:
     """Says in binary frames where it was asked for an address; has no books."""
 
-    rules = Rules()
+    rules = Rules(posted=("/info",))
 
     def opened(self, session: Session, now: Now) -> list[str]:
         session.binary = session.path == "/pushed"
@@ -25,7 +25,7 @@ class Made:
         return []
 
     def get(self, path, query, now: Now) -> Answer | None:
-        return None
+        return answered(dict(query)) if path == "/info" else None
 
     def post(self, path: str, host: str, now: Now) -> Answer | None:
         return answered(f"ws://{host}/pushed") if path == "/address" else None
@@ -43,6 +43,13 @@ async def loopback():
     await loopback.start()
     yield loopback
     await loopback.stop()
+
+
+async def test_a_question_by_post_is_the_query_and_get_is_refused(loopback: Loopback) -> None:
+    async with httpx.AsyncClient(base_url=loopback.urls.rest) as http:
+        assert (await http.post("/info", json={"type": "list"})).json() == {"type": "list"}
+        assert (await http.post("/info", content=b"nonsense")).json() == {}
+        assert (await http.get("/info?type=list")).status_code == 404
 
 
 async def test_an_address_is_given_to_post_and_its_frames_may_be_binary(loopback: Loopback) -> None:

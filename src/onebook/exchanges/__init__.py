@@ -44,6 +44,7 @@ NAMES: Final = (
     "xt",
     "woo",
     "phemex",
+    "hyperliquid",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {

@@ -64,6 +64,7 @@ class Rules(NamedTuple):
     heartbeat_s: float | None = None  # how often `Dialect.heartbeat` is asked
     ping_s: float | None = None  # protocol-level pings; None where it sends none
     status: Callable[[str], str] | None = None  # writes the state of its trading engine, if it does
+    posted: tuple[str, ...] = ()  # paths that are asked for by POST, their query as JSON
     gzip: bool = False  # whether each of its messages is a binary one in gzip
     checksum_field: str = "checksum"  # the member of its frames, where they have one
 

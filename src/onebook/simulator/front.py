@@ -113,10 +113,17 @@ class Front:
 
     def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
         """Answer a REST request."""
+        if path in self._dialect.rules.posted:
+            return None
+        return self._answer(path, query)
+
+    def _answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
         return self._instead(path, query) or self._dialect.get(path, query, self._clock())
 
-    def post(self, path: str, host: str) -> Answer | None:
+    def post(self, path: str, host: str, question: Mapping[str, str]) -> Answer | None:
         """Answer a POST request that came to `host`."""
+        if path in self._dialect.rules.posted:
+            return self._answer(path, question)
         failure = self._instead(path, {})
         if failure or not isinstance(self._dialect, PostDesk):
             return failure

@@ -5,28 +5,28 @@ queue; one that does not read is cut off, as an exchange does.
 """
 
 import asyncio
-import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
+from websockets.streams import StreamReader
 
 from onebook.exchanges import EXCHANGES
-from onebook.simulator.board import Answer, Dropped, Frame, Session
+from onebook.simulator.board import Answer, Dropped, Frame, Session, loaded
 
 HOST: Final = "127.0.0.1"
 QUEUE_FRAMES_MAX: Final = 4_096
+BODY_BYTES_MAX: Final = 65_536  # of a question by POST; the rest is not read
 PONG_MAX_S: Final = 60.0
 CLOSE_MAX_S: Final = 1.0
 TOO_SLOW: Final = 1008
-HEAD_END: Final = b"\r\n\r\n"
-LENGTH: Final = re.compile(rb"\r\ncontent-length: *\d+\r\n", re.IGNORECASE)
 NOT_FOUND: Final = Answer(404, b'{"error":"not found"}')
 
 
@@ -64,27 +64,40 @@ class Talk(Protocol):
     def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
         """Answer a REST request; None where there is no such path."""
 
-    def post(self, path: str, host: str) -> Answer | None:
-        """Answer a POST request that came to `host`; None where there is no such path."""
+    def post(self, path: str, host: str, question: Mapping[str, str]) -> Answer | None:
+        """Answer a POST to `host` with this JSON object; None where there is no such path."""
 
 
-class Door(ServerConnection):
-    """A connection whose first request may be a POST with a body, which is dropped unread.
+class Posts(StreamReader):
+    """Reads the body of a POST with its head: websockets refuses a request that has one."""
 
-    websockets refuses requests with a body. The head must come in one piece, as on loopback.
-    """
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = b""
+        self._bytes = 0
 
-    posted = False
+    def read_line(  # type: ignore[override]  # its limits differ between versions
+        self, *limits: Any
+    ) -> Generator[None, None, bytes | bytearray]:
+        """Read a line of the head, and with its last one the body."""
+        line = yield from super().read_line(*limits)
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            self._bytes = min(int(value), BODY_BYTES_MAX)
+            return b"Content-Length: 0\r\n"
+        if not line.strip():
+            self.body = bytes((yield from self.read_exact(self._bytes)))
+        return line
 
-    def data_received(self, data: bytes) -> None:
-        """Pass on the head of a POST as that of a request without a body, and nothing after it."""
-        if self.posted:
-            return
-        if data.startswith(b"POST "):
-            self.posted = True
-            head = data.partition(HEAD_END)[0] + HEAD_END
-            data = LENGTH.sub(b"\r\nContent-Length: 0\r\n", head, count=1)
-        super().data_received(data)
+
+class Connection(ServerConnection):
+    """A connection whose requests may have a body."""
+
+    def __init__(self, protocol: ServerProtocol, *parts: Any, **options: Any) -> None:
+        self.posts = protocol.reader = Posts()
+        protocol.parser = protocol.parse()
+        next(protocol.parser)  # it begins, as that of the reader before did
+        super().__init__(protocol, *parts, **options)
 
 
 class Client:
@@ -155,7 +168,7 @@ class Loopback:
             self._port,
             process_request=self._request,
             compression=None,
-            create_connection=Door,
+            create_connection=Connection,
             ping_interval=self._talk.ping_s,
             ping_timeout=PONG_MAX_S,
             close_timeout=CLOSE_MAX_S,
@@ -201,7 +214,9 @@ class Loopback:
         url = urlsplit(request.path)
         # websockets before 17 reads GET only and names no method.
         if getattr(request, "method", "GET") == "POST":
-            answer = self._talk.post(url.path, request.headers["Host"])
+            assert isinstance(connection, Connection)
+            question = loaded(connection.posts.body.decode(errors="replace")) or {}
+            answer = self._talk.post(url.path, request.headers["Host"], question)
         else:
             answer = self._talk.get(url.path, dict(parse_qsl(url.query)))
         answer = answer or NOT_FOUND

@@ -1,0 +1,236 @@
+"""Hyperliquid spot: the best 5 levels a side each half second, or 20 each five seconds, whole.
+
+Pages: https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
+(`l2Book`), `info-endpoint/spot` (`spotMeta`), `rate-limits-and-user-limits` beside it.
+
+In step: every frame has the whole book, so that a lost one does no harm; nothing is numbered. The
+usual channel is `fast`: since 2026-06 the other one, `slow` here (`feeds.overrides.hyperliquid.
+channel`), has 20 levels and comes each 5 s, although the page still says half a second; a book that
+old stands across those of other exchanges (nemanull/arbitrage-observatory, 2026-09-24: 5.4 s and
+0.54 s at the median, 20 and 5 levels in each of 2,314 and 21,503 frames, none crossed; spot shares
+the socket). Frames of both are alike, so that a connection has one of them. ccxt follows `slow`.
+
+    {"method":"subscribe","subscription":{"type":"l2Book","coin":"@107","fast":true}}
+    {"channel":"subscriptionResponse","data":{"method":"subscribe","subscription":{"type":"l2Book",
+     "coin":"@107","nSigFigs":null,"mantissa":null,"fast":true}}}
+    {"channel":"l2Book","data":{"coin":"@107","time":1790232236546,
+     "levels":[[{"px":"84143.0","sz":"10.25923","n":36}],[{"px":"84144.0","sz":"50.66","n":18}]]}}
+    {"channel":"error","data":"Already subscribed: {\\"type\\":\\"l2Book\\", ... }"}
+    {"channel":"pong"}                                                to our {"method":"ping"}
+
+A request names one coin. An unchanged book is sent again with a new `time`. An unknown coin ends
+the connection without a word, and with it all other books: only pairs of the list are asked for.
+
+The list is a POST to `/info`, of `{"type":"spotMeta"}`. A pair is called `PURR/USDC` or `@107`, its
+coins are indexes into `tokens`, and their names are given by who deployed them: those that bring a
+coin of another chain have names of their own (UBTC), which `currencies` translates. A price has at
+most 5 significant figures and 8 less `szDecimals` decimals; the latter is the step that is stated.
+
+Unconfirmed: what is said to too many messages; how many levels a book of `fast` has on spot.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from onebook.core import LevelShape, Reader
+from onebook.exchanges.contract import (
+    ROWS_MAX,
+    Exchange,
+    Guard,
+    Heartbeat,
+    Ignored,
+    Instruments,
+    Output,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+)
+from onebook.exchanges.frames import (
+    UNREADABLE,
+    decode,
+    instrument_of,
+    instruments_of,
+    step_of,
+    text_in,
+)
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.sync import Whole
+from onebook.model import Instrument
+
+CHANNEL: Final = "l2Book"
+LEVELS: Final = LevelShape.objects("px", "sz")
+REPEATED: Final = "Already subscribed"
+LEFT: Final = "Already unsubscribed"
+DECIMALS: Final = 8  # of a price, less those of the amounts of its coin
+
+
+class Sides(Struct, gc=False, array_like=True):
+    """The levels of a book."""
+
+    bids: Raw
+    asks: Raw
+
+
+class Book(Struct, gc=False):
+    """A whole book."""
+
+    coin: str
+    time: int
+    levels: Sides
+
+
+class Frame(Struct, gc=False):
+    """The frame of a book."""
+
+    channel: str
+    data: Book
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    channel: str = ""
+    data: Any = None
+
+
+class Token(Struct, rename="camel"):
+    """A coin, known by its index."""
+
+    name: str
+    index: int
+    sz_decimals: int
+
+
+class Listing(Struct):
+    """A row of the instrument list: its name, its coin and what it is paid with."""
+
+    name: str
+    tokens: tuple[int, int]
+
+
+class Meta(Struct):
+    """The instrument list."""
+
+    universe: list[Raw]
+    tokens: list[Raw]
+
+
+_read = Reader(Frame).read
+_control = msgspec.json.Decoder(Control).decode
+_meta = msgspec.json.Decoder(Meta).decode
+_token = msgspec.json.Decoder(Token).decode
+
+
+def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+    """Read a whole book."""
+    message: Frame = _read(frame)
+    told = message.data
+    book = books.get(told.coin)
+    if book is None or message.channel != CHANNEL:
+        return None
+    return book.snapshot(told.levels.bids, told.levels.asks, told.time)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    match message.channel, message.data:
+        case "subscriptionResponse", {"method": "subscribe", "subscription": subscription}:
+            return Accepted([text_in(subscription, "coin")])
+        case "subscriptionResponse" | "pong", _:
+            return Ignored(known=True)
+        case "error", words if str(words).startswith(LEFT):
+            return Ignored(known=True)
+        case "error", words:
+            return Rejected(str(words), repeated=str(words).startswith(REPEATED))
+        case "l2Book", told:
+            return BookFrame(text_in(told, "coin"))
+    return Ignored(known=False)
+
+
+def request(names: Sequence[str], number: int, *, method: str, fast: bool) -> object:
+    """Ask for one book, or for it no longer."""
+    return {"method": method, "subscription": {"type": CHANNEL, "coin": names[0], "fast": fast}}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `spotMeta`."""
+    meta = decode(_meta, body, what="spotMeta")
+    listed = partial(_listed, _tokens(meta.tokens))
+    return instruments_of(meta.universe, Listing, listed, rows_max=rows_max)
+
+
+def _tokens(rows: Sequence[Raw]) -> dict[int, Token]:
+    """Read the coins; an odd row costs the pairs of its coin."""
+    tokens = {}
+    for row in rows:
+        try:
+            token = _token(row)
+        except UNREADABLE:
+            continue
+        tokens[token.index] = token
+    return tokens
+
+
+def _listed(tokens: dict[int, Token], row: Listing) -> Instrument | None:
+    base, quote = (tokens.get(index) for index in row.tokens)
+    if base is None or quote is None:
+        return None
+    return instrument_of(
+        "hyperliquid",
+        row.name,
+        base=base.name,
+        quote=quote.name,
+        trading=True,
+        tick=step_of(DECIMALS - base.sz_decimals),
+        lot=step_of(base.sz_decimals),
+    )
+
+
+SLOW_BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=partial(request, method="subscribe", fast=False),
+    unsubscribe=partial(request, method="unsubscribe", fast=False),
+    track=partial(Whole, shape=LEVELS),
+    names_per_request=1,
+)
+BOOKS: Final = replace(
+    SLOW_BOOKS,
+    subscribe=partial(request, method="subscribe", fast=True),
+    unsubscribe=partial(request, method="unsubscribe", fast=True),
+)
+
+SLOW: Final = Exchange(
+    name="hyperliquid",
+    display="Hyperliquid",
+    ws_url="wss://api.hyperliquid.xyz/ws",
+    rest_url="https://api.hyperliquid.xyz",
+    instruments_path="/info",
+    instruments_body=b'{"type":"spotMeta"}',
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, SLOW_BOOKS),
+    depth=20,
+    guard=Guard.WHOLE,
+    limits=Limits(
+        topics=100,  # of 1000 an address, on 10 connections
+        messages=(Limit(2_000, 60.0, Scope.ADDRESS),),
+        connects=(Limit(30, 60.0, Scope.ADDRESS),),
+        fetches=(Limit(1_200, 60.0, Scope.ADDRESS),),
+        connections=10,
+    ),
+    heartbeat=Heartbeat(b'{"method":"ping"}', 10.0),  # it closes what it has not answered for 60 s
+    silence_max_s=20.0,
+    quiet_max_s=60.0,  # an unchanged book is sent again
+)
+EXCHANGE: Final = replace(SLOW, connector=partial(Engine, BOOKS), depth=5, channels={"slow": SLOW})

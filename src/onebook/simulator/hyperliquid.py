@@ -1,0 +1,158 @@
+"""Hyperliquid's side of its socket: `l2Book`, whole books of 20 levels, or of 5 where `fast`.
+
+A request has one subscription, which is echoed with its defaults filled in. An unknown coin ends
+the connection: the real one without a close frame, here with one. Its pace is that of the
+simulator. The list is `spotMeta`, posted to `/info`; coins of other chains have names of their own.
+https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from onebook.simulator.board import (
+    Answer,
+    Board,
+    Channel,
+    Dialect,
+    Dropped,
+    Key,
+    Now,
+    Rules,
+    Session,
+    TextChanges,
+    TextLevels,
+    answered,
+    dumped,
+    loaded,
+)
+from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
+
+SLOW_DEPTH: Final = 20
+FAST_DEPTH: Final = 5
+BRIDGED: Final = {"BTC": "UBTC", "ETH": "UETH", "SOL": "USOL", "USDT": "USDT0"}
+NO_REQUEST: Final = "Error parsing JSON into valid websocket request: "
+TOO_MANY: Final = "Too many requests"  # unconfirmed
+
+
+class Hyperliquid:
+    """The protocol of api.hyperliquid.xyz."""
+
+    profile = Profile(depth=30, spread_ppm=30, offset_ppm_max=20)
+    listings: tuple[Listing, ...] = (
+        Listing("BTC/USDT", "UBTC/USDT0", 1, 5),
+        Listing("ETH/USDT", "@151", 1, 4),
+        Listing("SOL/USDT", "@156", 2, 3),
+    )
+    rules = Rules(
+        messages=(Most(2_000, 60.0, per_address=True),),
+        connects=(Most(30, 60.0),),
+        silence_max_s=60.0,
+        posted=("/info",),
+    )
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def opened(self, session: Session, now: Now) -> list[str]:
+        """Nothing is said first."""
+        return []
+
+    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+        """ping, subscribe, unsubscribe."""
+        request = loaded(frame) or {}
+        method, filled = request.get("method"), _filled(request.get("subscription"))
+        if method == "ping":
+            return ['{"channel":"pong"}']
+        if method not in ("subscribe", "unsubscribe") or filled is None:
+            return [_error(NO_REQUEST + frame)]
+        if self._board.limits(session, now):
+            return [_error(TOO_MANY)]
+        answer = {"method": method, "subscription": filled}
+        echo = dumped({"channel": "subscriptionResponse", "data": answer})
+        if method == "subscribe":
+            return self._subscribe(session, filled, echo, now)
+        left = session.topics.pop(dumped(filled), None)
+        return [echo if left else _error(f"Already unsubscribed: {dumped(filled)}")]
+
+    def _subscribe(
+        self, session: Session, filled: dict[str, Any], echo: str, now: Now
+    ) -> list[str]:
+        topic = dumped(filled)
+        if topic in session.topics:
+            return [_error(f"Already subscribed: {topic}")]
+        if not self._board.lists(filled["coin"]):
+            raise Dropped("")
+        depth = FAST_DEPTH if filled["fast"] else SLOW_DEPTH
+        window = self._board.subscribe(session, topic, Key(filled["coin"], depth))
+        return [echo, *([_frame(window, window.snapshot(), now)] if window else [])]
+
+    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+        """The whole book, whatever changed."""
+        return _frame(channel, channel.whole(changes), now)
+
+    def heartbeat(self, session: Session, now: Now) -> list[str]:
+        """None: the client pings."""
+        return []
+
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+        """`spotMeta`."""
+        if path != "/info":
+            return None
+        if query.get("type") != "spotMeta":
+            return Answer(422, b"Failed to deserialize the JSON body into the target type")
+        listings = list(self._board.listings.values())
+        codes = list(dict.fromkeys(code for one in listings for code in (one.quote, one.base)))
+        decimals = {one.base: one.amount_decimals for one in listings}
+        tokens = [
+            {
+                "name": BRIDGED.get(code, code),
+                "szDecimals": decimals.get(code, 2),
+                "weiDecimals": 8,
+                "index": index,
+                "isCanonical": False,
+            }
+            for index, code in enumerate(codes)
+        ]
+        universe = [
+            {
+                "tokens": [codes.index(one.base), codes.index(one.quote)],
+                "name": one.native,
+                "index": index,
+                "isCanonical": "/" in one.native,
+            }
+            for index, one in enumerate(listings)
+        ]
+        return answered({"universe": universe, "tokens": tokens})
+
+    @staticmethod
+    def native_of(frame: str) -> str | None:
+        """The coin of an `l2Book` frame."""
+        message = loaded(frame) or {}
+        return message["data"]["coin"] if message.get("channel") == "l2Book" else None
+
+
+def _filled(wanted: Any) -> dict[str, Any] | None:
+    """A subscription of a book with its defaults; None for anything else."""
+    match wanted:
+        case {"type": "l2Book", "coin": str(coin)}:
+            how = {"nSigFigs": None, "mantissa": None, "fast": wanted.get("fast") is True}
+            return {"type": "l2Book", "coin": coin} | how
+    return None
+
+
+def _frame(channel: Channel, book: TextChanges, now: Now) -> str:
+    levels = [_levels(book.bids), _levels(book.asks)]
+    data = {"coin": channel.listing.native, "time": now.ms, "levels": levels}
+    return dumped({"channel": "l2Book", "data": data})
+
+
+def _levels(side: TextLevels) -> list[dict[str, object]]:
+    return [{"px": price, "sz": amount, "n": 1} for price, amount in side]
+
+
+def _error(words: str) -> str:
+    return dumped({"channel": "error", "data": words})
+
+
+DIALECT: Final[type[Dialect]] = Hyperliquid
