@@ -28,9 +28,10 @@ class Talk:
     """
 
     def __init__(self, name: str, *, seed: int = 1, count: int = 2, heal: bool = True) -> None:
+        self.name = name
         self.exchange = CHANNELS[name]
         self.venue = Venue(name, seed)
-        self.instruments = self.venue.instruments[:count]
+        self.instruments = self.venue.instruments[: min(count, self.exchange.limits.topics)]
         self.connector = self.exchange.connector(self.instruments)
         self.reader = Reader(self.exchange)
         self.heal = heal
