@@ -66,6 +66,7 @@ JUDGES = {
         because="it asks for the default 100 levels of REST as its seed",
     ),
     "okx": Judge(options=SPOT, markets="fetch_markets", levels=400),
+    "p2b": Judge(params={"interval": "0"}, levels=100),  # its default merges levels
     "poloniex": Judge(markets="fetch_spot_markets"),
     "whitebit": Judge(limit=100),
 }

@@ -41,6 +41,7 @@ NAMES: Final = (
     "independentreserve",
     "lbank",
     "cex",
+    "p2b",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {
