@@ -102,7 +102,7 @@ class Welcome(Struct, frozen=True):
 
 
 Written = Callable[[Sequence[Any], int], object]
-Event = (
+Plain = (
     Accepted
     | Rejected
     | BookFrame
@@ -116,6 +116,19 @@ Event = (
     | Alive
     | Closing
 )
+
+
+class Counted(Struct, frozen=True):
+    """What a frame that is not of a book says, where the exchange counts these frames too.
+
+    A damaged frame of a book is a `BookFrame` without its number: the next frame shows the gap.
+    """
+
+    number: int
+    event: Plain
+
+
+Event = Plain | Counted
 
 
 class BookChannel(Struct, frozen=True):
@@ -168,8 +181,10 @@ class Engine:
     def __init__(self, channel: BookChannel, instruments: Sequence[Instrument]) -> None:
         self._channel = channel
         self._books: Roster[Any] = Roster(instruments, channel.track, key=channel.key)
-        books = self._books.channels if channel.channel_ids else self._books.trackers
-        self._data = MethodType(channel.data, books)  # binds as cheaply as a method
+        self._followed: Trackers[Any, Any] = (
+            self._books.channels if channel.channel_ids else self._books.trackers
+        )
+        self._data = MethodType(channel.data, self._followed)  # binds as cheaply as a method
         self._requests = Requests()
         self._accepted: set[str] = set()
         self._refused: set[str] = set()
@@ -262,6 +277,12 @@ class Engine:
 
     def _control(self, frame: bytes, error: Exception | None) -> Iterable[Output]:
         event = self._channel.control(frame)
+        if isinstance(event, Counted):
+            lost = self._followed.missed(event.number)
+            return (*lost, *self._act(event.event, None))
+        return self._act(event, error)
+
+    def _act(self, event: Plain, error: Exception | None) -> Iterable[Output]:
         match event:
             case Accepted(names, number, channel, ""):
                 left = NOTHING if channel is None else self._assign(names, channel)
