@@ -38,6 +38,7 @@ JUDGES = {
         because="ccxt's coinbase is Advanced Trade, and its class of our interface asks for level2,"
         " which needs a key; level2_batch has the same messages",
     ),
+    "coinbase-advanced": Judge(levels=400),
     "cryptocom": Judge(
         params={
             "params": {"book_subscription_type": "SNAPSHOT_AND_UPDATE", "book_update_frequency": 10}

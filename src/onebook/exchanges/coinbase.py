@@ -18,6 +18,9 @@ Frames:
 
 `level2` needs a login since 2023, `level2_batch` does not. The snapshot of a busy product is one
 frame of several MB. An error costs its whole request: what is not yet settled is asked again.
+
+`coinbase_advanced` is another feed of the same books, whose frames are numbered, and the instrument
+list of both.
 """
 
 from collections.abc import Sequence
@@ -28,33 +31,24 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape, Reader
+from onebook.exchanges.coinbase_advanced import ADVANCED, parse_instruments
 from onebook.exchanges.contract import (
     NO_LEVELS,
-    ROWS_MAX,
     Alive,
     Exchange,
     Guard,
     Ignored,
-    Instruments,
     Output,
     ProtocolError,
 )
 from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
-from onebook.exchanges.frames import (
-    UNREADABLE,
-    decode,
-    instrument_of,
-    instruments_of,
-    short,
-)
+from onebook.exchanges.frames import UNREADABLE, decode, short
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.sync import Unnumbered
-from onebook.model import Instrument
 
 CHANNEL: Final = "level2_batch"
 CHANNELS: Final = (CHANNEL, "heartbeat")
 CHANGES: Final = LevelShape.rows(side=0, price=1, amount=2)
-SPOT: Final = "SPOT"
 
 
 class Change(Struct, gc=False, tag_field="type", tag="l2update"):
@@ -97,22 +91,8 @@ class Control(Struct):
     reason: str = ""
 
 
-class Listing(Struct):
-    """A row of the instrument list."""
-
-    id: str
-    base_currency: str
-    quote_currency: str
-    status: str
-    trading_disabled: bool = False
-    product_type: str = SPOT
-    quote_increment: str = ""
-    base_increment: str = ""
-
-
 _read = Reader(Change | Heartbeat | Book).read
 _control = msgspec.json.Decoder(Control).decode
-_listings = msgspec.json.Decoder(list[Raw]).decode
 
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
@@ -165,26 +145,6 @@ def pause(names: Sequence[str], number: int) -> object:
     return {"type": "unsubscribe", "product_ids": names, "channels": [CHANNEL]}
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/products`."""
-    rows = decode(_listings, body, what="the products")
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if row.product_type != SPOT:
-        return None
-    return instrument_of(
-        "coinbase",
-        row.id,
-        base=row.base_currency,
-        quote=row.quote_currency,
-        trading=row.status == "online" and not row.trading_disabled,
-        tick=row.quote_increment,
-        lot=row.base_increment,
-    )
-
-
 BOOKS: Final = BookChannel(
     data=data,
     control=control,
@@ -217,4 +177,5 @@ EXCHANGE: Final = Exchange(
     heartbeat_max_s=5.0,  # heartbeats of each product come every second
     quiet_max_s=5.0,  # and for every product: nothing else shows that one of them died
     former_names=("coinbasepro", "coinbaseexchange", "gdax"),
+    channels={"advanced": ADVANCED},
 )
