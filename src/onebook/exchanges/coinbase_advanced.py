@@ -25,13 +25,15 @@ Frames; a request is about one channel:
      "events":[{"current_time":"...","heartbeat_counter":3049}]}
     {"type":"error","message":"too many L2 streams requested in a single session"}
 
-30 products fit on a connection. The snapshot of BTC-USD was about 4.9 MB in 2026-09, which is more
-than `feeds.frame_bytes_max` allows unless it is raised. A product in USDC is answered with the book
-of the one in USD, but for USDT-USDC and EURC-USDC: the others are not listed here.
+30 products fit on a connection. Of the simulated exchange's books (130 levels a side) a snapshot is
+four times as long as in `level2_batch`, a change three times. The snapshot of BTC-USD was about
+4.9 MB in 2026-09, more than `feeds.frame_bytes_max` allows unless it is raised. A product in USDC
+is answered with the book of the one in USD, but for USDT-USDC and EURC-USDC: the others are not
+listed here.
 
-ccxt and nautilus_trader read the same frames, both without looking at the numbers. Unconfirmed:
-whether errors have a number; the words of the error for an unknown product and whether the others
-of its request are subscribed all the same; which limits are shared with Coinbase Exchange.
+ccxt reads the same frames without looking at their numbers; nautilus_trader has the same members.
+Unconfirmed: whether errors have a number; the words of the error for an unknown product and whether
+the others of its request are subscribed all the same; which limits are shared with Exchange.
 """
 
 from collections.abc import Sequence
