@@ -186,7 +186,8 @@ class FeedSettings(Section):
     overrides: Mapping[str, ExchangeSettings] = {}
     """By exchange name: ws_url and rest_url, other addresses (a regional host, the simulator);
     currencies, its codes of coins and ours, such as {"LUNA" = "LUNC"}, before Onebook's table;
-    channel, another of its book channels, such as "classic" of kucoin."""
+    channel, another of its book channels, such as "classic" of kucoin or
+    "advanced" of coinbase."""
     linger_s: float = Field(300.0, ge=0, le=86_400)
     """How long a book nobody wants any more is kept."""
     connect_timeout_s: float = Field(10.0, ge=0.1, le=120)

@@ -191,10 +191,13 @@ class Venue:
 
     def _windows(self) -> dict[str, Key]:
         """Which window of each book the connector follows."""
-        session, _ = self._opened()
-        for request in self._requests(self.natives):
-            self._aside(request, session)
-        return {key.native: key for key in session.topics.values()}
+        keys: dict[str, Key] = {}
+        for native in self.natives:  # each alone: some connections carry one book
+            session, _ = self._opened()
+            for request in self._requests([native]):
+                self._aside(request, session)
+            keys |= {key.native: key for key in session.topics.values()}
+        return keys
 
     def _window(self, native: str) -> Channel:
         window = self._board.channel(self._keys[native])

@@ -1,6 +1,7 @@
 """Coinbase, as conversations: what it says, what we answer."""
 
 import json
+import re
 
 import pytest
 
@@ -33,6 +34,11 @@ UNKNOWN_FRAMES = (
 SNAPSHOT = b'{"type":"snapshot","product_id":"BTC-USD","bids":[["1","2"]],"asks":[["3","4"]]}'
 UPDATE = b'{"type":"l2update","product_id":"BTC-USD","time":"t","changes":[["buy","1","0.00"]]}'
 BOTH = '["level2_batch","heartbeat"]'
+
+
+def damaged(frame: bytes) -> bytes:
+    """A frame of a book of either feed without its levels."""
+    return re.sub(rb'"(changes|bids|asks|updates)":', b'"gone":', frame)
 
 
 def asked(kind: str, *natives: str, channels: str = BOTH) -> Send:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from onebook.exchanges.contract import (
     Delta,
     Fetch,
     Gap,
+    Ignored,
     Output,
     ProtocolError,
     Refused,
@@ -27,6 +29,7 @@ from onebook.exchanges.engine import (
     Accepted,
     BookChannel,
     BookFrame,
+    Counted,
     Engine,
     Event,
     Rejected,
@@ -36,7 +39,7 @@ from onebook.exchanges.engine import (
     Welcome,
     verbs,
 )
-from onebook.exchanges.sync import Join, Unnumbered, Whole
+from onebook.exchanges.sync import Join, Trackers, Unnumbered, Whole
 from onebook.model import Instrument
 
 A, B, C = (Instrument("made", f"{native}/USD", native) for native in "ABC")
@@ -428,3 +431,30 @@ def test_a_long_frame_that_is_of_no_book_is_not_decoded() -> None:
         opened().received(frame + b" ")
     assert caught.value.instrument is None
     assert opened().received(frame) == (Acknowledged(A),)
+
+
+def counted_data(books: Trackers[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+    """A book or a change of it: `[number,name,kind]`."""
+    number, name, kind = msgspec.json.decode(frame, type=tuple[int, str, str])
+    lost = books.missed(number)
+    book = books[name]
+    return lost + (book.snapshot if kind == "whole" else book.delta)(b"[]", b"[]")
+
+
+def counted_control(frame: bytes) -> Event:
+    """Anything else: a number, which is all it says."""
+    return Counted(int(frame), Ignored(known=True))
+
+
+def test_frames_that_are_of_no_book_are_counted_where_the_exchange_counts_them() -> None:
+    counted = replace(BOOKS, data=counted_data, control=counted_control, track=Unnumbered)
+    engine = Engine(counted, [A, B])
+    engine.opened()
+    assert engine.received(b"7") == EXPECTED, "the first may have any number"
+    assert [*map(type, engine.received(b'[8,"A","whole"]'))] == [Snapshot]
+    assert engine.received(b"9") == EXPECTED
+    assert engine.received(b"9") == EXPECTED, "told twice"
+    assert [*map(type, engine.received(b'[10,"A","change"]'))] == [Delta]
+    reason = "the connection is at frame 10, the next is 12"
+    assert engine.received(b"12") == (Gap(A, reason), *EXPECTED), "B was not live"
+    assert engine.received(b'[13,"A","change"]') == (), "until the next whole book"

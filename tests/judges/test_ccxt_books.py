@@ -38,6 +38,7 @@ JUDGES = {
         because="ccxt's coinbase is Advanced Trade, and its class of our interface asks for level2,"
         " which needs a key; level2_batch has the same messages",
     ),
+    "coinbase-advanced": Judge(levels=400),
     "cryptocom": Judge(
         params={
             "params": {"book_subscription_type": "SNAPSHOT_AND_UPDATE", "book_update_frequency": 10}
@@ -74,6 +75,7 @@ JUDGES = {
         because="it asks for the default 100 levels of REST as its seed",
     ),
     "okx": Judge(options=SPOT, markets="fetch_markets", levels=400),
+    "p2b": Judge(params={"interval": "0"}, levels=100),  # its default merges levels
     "phemex": Judge(markets="fetch_markets", levels=30),
     "poloniex": Judge(markets="fetch_spot_markets"),
     "whitebit": Judge(limit=100),

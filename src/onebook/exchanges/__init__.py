@@ -2,6 +2,11 @@
 
 `onebook.exchanges.<name>.EXCHANGE` are its facts, `onebook.simulator.<name>.DIALECT` is its side of
 the protocol. Importing these modules does nothing but define them.
+
+Not here, though other clients have it: Blockchain.com Exchange. Its help centre says that trading
+was suspended on 2025-10-19 (article 22422379791516), and a wire probe of 2026-09-23
+(nemanull/arbitrage-observatory) found that none of the 60 books of its `l2` channel changed in
+45 s, twice, and that they are not those of its REST interface: old orders, shown as live.
 """
 
 from importlib import import_module
@@ -45,6 +50,7 @@ NAMES: Final = (
     "woo",
     "phemex",
     "hyperliquid",
+    "p2b",
 )
 
 EXCHANGES: Final[dict[str, Exchange]] = {

@@ -90,7 +90,7 @@ class Welcome(Struct, frozen=True):
 
 
 Written = Callable[[Sequence[Any], int], object]
-Event = (
+Plain = (
     Accepted
     | Rejected
     | BookFrame
@@ -104,6 +104,19 @@ Event = (
     | Alive
     | Closing
 )
+
+
+class Counted(Struct, frozen=True):
+    """What a frame that is not of a book says, where the exchange counts these frames too.
+
+    A damaged frame of a book is a `BookFrame` without its number: the next frame shows the gap.
+    """
+
+    number: int
+    event: Plain
+
+
+Event = Plain | Counted
 
 
 def verbs(

@@ -18,6 +18,9 @@ Frames:
 
 `level2` needs a login since 2023, `level2_batch` does not. The snapshot of a busy product is one
 frame of several MB. An error costs its whole request: what is not yet settled is asked again.
+
+`coinbase_advanced` is another feed of the same books, whose frames are numbered, and the instrument
+list of both.
 """
 
 from collections.abc import Sequence
@@ -28,6 +31,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape, Reader
+from onebook.exchanges.coinbase_advanced import ADVANCED, INSTRUMENTS
 from onebook.exchanges.contract import (
     NO_LEVELS,
     Alive,
@@ -52,7 +56,6 @@ from onebook.exchanges.frames import (
     short,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
-from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Unnumbered
 
 CHANNEL: Final = "level2_batch"
@@ -149,18 +152,6 @@ def pause(names: Sequence[str], number: int) -> object:
     return {"type": "unsubscribe", "product_ids": names, "channels": [CHANNEL]}
 
 
-INSTRUMENTS: Final = ListReader(
-    "coinbase",
-    native="id",
-    base="base_currency",
-    quote="quote_currency",
-    spot={"product_type": ("SPOT", None)},
-    trading={"status": ("online",)},
-    halted={"trading_disabled": (True,)},
-    tick="quote_increment",
-    lot="base_increment",
-)
-
 BOOKS: Final = BookChannel(
     data,
     control,
@@ -193,4 +184,5 @@ EXCHANGE: Final = Exchange(
     heartbeat_max_s=5.0,  # heartbeats of each product come every second
     quiet_max_s=5.0,  # and for every product: nothing else shows that one of them died
     former_names=("coinbasepro", "coinbaseexchange", "gdax"),
+    channels={"advanced": ADVANCED},
 )

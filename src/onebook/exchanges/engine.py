@@ -15,7 +15,9 @@ from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
     BookFrame,
+    Counted,
     Event,
+    Plain,
     Rejected,
     SeedRefused,
     SocketSeed,
@@ -41,15 +43,17 @@ from onebook.exchanges.contract import (
 from onebook.exchanges.frames import UNREADABLE, batches, send, short
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.roster import Requests, Roster, is_rate_limit
-from onebook.exchanges.sync import Join
+from onebook.exchanges.sync import Join, Trackers
 from onebook.model import Instrument
 
 __all__ = [
     "Accepted",
     "BookChannel",
     "BookFrame",
+    "Counted",
     "Engine",
     "Event",
+    "Plain",
     "Rejected",
     "SeedRefused",
     "SeededEngine",
@@ -68,8 +72,10 @@ class Engine:
     def __init__(self, channel: BookChannel, instruments: Sequence[Instrument]) -> None:
         self._channel = channel
         self._books: Roster[Any] = Roster(instruments, channel.track, key=channel.key)
-        books = self._books.channels if channel.channel_ids else self._books.trackers
-        self._data = MethodType(channel.data, books)  # binds as cheaply as a method
+        self._followed: Trackers[Any, Any] = (
+            self._books.channels if channel.channel_ids else self._books.trackers
+        )
+        self._data = MethodType(channel.data, self._followed)  # binds as cheaply as a method
         self._requests = Requests()
         self._accepted: set[str] = set()
         self._refused: set[str] = set()
@@ -172,6 +178,12 @@ class Engine:
         if frame in self._channel.expected:
             return EXPECTED
         event = self._channel.control(frame)
+        if isinstance(event, Counted):
+            lost = self._followed.missed(event.number)
+            return (*lost, *self._act(event.event, None))
+        return self._act(event, error)
+
+    def _act(self, event: Plain, error: Exception | None) -> Iterable[Output]:
         match event:
             case Accepted(names, number, channel, ""):
                 left = NOTHING if channel is None else self._assign(names, channel)

@@ -59,8 +59,8 @@ class Trackers(dict[K, T]):
     def missed(self, number: int) -> tuple[Output, ...]:
         """Take the number of the next frame; a gap of every live book where it skips one."""
         last, self.number = self.number, number
-        if last is None or number == last + 1:
-            return NOTHING
+        if last is None or number in (last, last + 1):
+            return NOTHING  # what has the same number was told twice
         reason = f"the connection is at frame {last}, the next is {number}"
         live = [tracker for tracker in self.values() if tracker.live]
         for tracker in live:

@@ -3,6 +3,12 @@
 One unknown product refuses the whole request; a client that subscribes nothing within 5 s is
 dropped; the `heartbeat` channel speaks once a second for each product.
 https://docs.cdp.coinbase.com/exchange/websocket-feed/channels#level2-batch-channel
+
+On the same port, Advanced Trade's `level2` and `heartbeats`: a request for one `channel` means it,
+and every message of such a connection is numbered from 0 on. At most 30 products. Not on its page,
+and chosen here: the words for unknown products, and that they cost their whole request. The limits
+of requests are those of Exchange. `client_id` is on the page and not on the wire.
+https://docs.cdp.coinbase.com/coinbase-app/advanced-trade-apis/websocket/websocket-channels
 """
 
 from collections.abc import Mapping
@@ -31,10 +37,27 @@ DEPTH: Final = 5_000
 TOO_MANY_STREAMS: Final = "too many L2 streams requested in a single session"
 FIRST_SUBSCRIBE_S: Final = 5.0
 CHANNELS: Final = ("level2_batch", "heartbeat")
+ADVANCED_DEPTH: Final = 5_001  # tells its windows from those of Exchange
+ADVANCED_PRODUCTS_MAX: Final = 30
+BEATS: Final = "heartbeats"
+NUMBER: Final = '"sequence_num":-1,'
+EPOCH: Final = "1970-01-01T00:00:00Z"
+
+
+class Numbers:
+    """Numbers every message of a connection to Advanced Trade."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def __call__(self, frame: str) -> str:
+        """Give a frame its number."""
+        number, self._next = self._next, self._next + 1
+        return frame.replace(NUMBER, f'"sequence_num":{number},', 1)
 
 
 class Coinbase:
-    """The protocol of ws-feed.exchange.coinbase.com and api.exchange.coinbase.com."""
+    """The protocols of ws-feed.exchange and advanced-trade-ws, and of api.exchange.coinbase.com."""
 
     profile = Profile(depth=400, spread_ppm=6, offset_ppm_max=10)
     listings: tuple[Listing, ...] = (
@@ -67,8 +90,12 @@ class Coinbase:
         kind = request.get("type")
         if kind not in ("subscribe", "unsubscribe"):
             return [_error("Failed to parse message", "Type is not valid")]
+        advanced = isinstance(request.get("channel"), str)
         if self._board.limits(session, now):
-            return [_error(f"Failed to {kind}", "rate limit exceeded")]
+            words = "rate limit exceeded"
+            return [_refused(words) if advanced else _error(f"Failed to {kind}", words)]
+        if advanced:
+            return self._advanced(session, kind, request, now)
         wanted = _wanted(request)
         problem = self._problem(wanted)
         if problem and self._board.nameless:
@@ -115,8 +142,43 @@ class Coinbase:
         ]
         return dumped({"type": "subscriptions", "channels": channels})
 
+    # Advanced Trade.
+
+    def _advanced(
+        self, session: Session, kind: str, request: dict[str, Any], now: Now
+    ) -> list[str]:
+        numbers = session.form = session.form or Numbers()
+        natives = request.get("product_ids", [])
+        answers: list[str] = []
+        if request["channel"] == BEATS:
+            (session.marks.add if kind == "subscribe" else session.marks.discard)(BEATS)
+        elif request["channel"] != "level2":
+            return [_refused("channel is not supported")]
+        elif kind == "unsubscribe":
+            for native in natives:
+                session.topics.pop(native, None)
+        else:
+            unknown = [native for native in natives if not self._board.lists(native)]
+            if unknown and not self._board.nameless:
+                return [_refused(f"{unknown[0]} is not a product")]
+            if unknown or len({*session.topics, *natives}) > ADVANCED_PRODUCTS_MAX:
+                return [_refused(TOO_MANY_STREAMS)]
+            keys = [Key(native, ADVANCED_DEPTH) for native in natives]
+            windows = [self._board.subscribe(session, key.native, key) for key in keys]
+            answers = [
+                _l2_data(window, "snapshot", window.snapshot(), now) for window in windows if window
+            ]
+        listed = {"level2": [*session.topics], BEATS: [BEATS] if session.marks else []}
+        subscribed = {name: products for name, products in listed.items() if products}
+        answers.append(_enveloped("subscriptions", {"subscriptions": subscribed}, now))
+        return [str(numbers(answer)) for answer in answers]
+
+    # Both.
+
     def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
-        """An `l2update`."""
+        """An `l2update`, or `l2_data` of Advanced Trade, in the protocol of its window."""
+        if channel.key.depth == ADVANCED_DEPTH:
+            return _l2_data(channel, "update", changes, now)
         sides = (("buy", changes.bids), ("sell", changes.asks))
         return dumped(
             {
@@ -136,6 +198,9 @@ class Coinbase:
         idle = not session.topics and not session.marks
         if idle and now.s - session.opened_s > FIRST_SUBSCRIBE_S:
             raise Dropped("No subscription within 5 s.")
+        if session.form is not None:
+            beat = {"current_time": now.rfc3339(), "heartbeat_counter": int(now.s)}
+            return [str(session.form(_enveloped(BEATS, beat, now)))] if session.marks else []
         return [
             dumped(
                 {
@@ -170,8 +235,11 @@ class Coinbase:
 
     @staticmethod
     def native_of(frame: str) -> str | None:
-        """The product of a snapshot or an `l2update`."""
+        """The product of a snapshot, an `l2update` or `l2_data`."""
         message = loaded(frame) or {}
+        match message:
+            case {"channel": "l2_data", "events": [{"product_id": str(native)}]}:
+                return native
         book = message.get("type") in ("snapshot", "l2update")
         return message.get("product_id") if book else None
 
@@ -197,6 +265,28 @@ def _snapshot(channel: Channel) -> str:
             "asks": book.asks,
         }
     )
+
+
+def _refused(message: str) -> str:
+    """An error of Advanced Trade, which has no number."""
+    return dumped({"type": "error", "message": message})
+
+
+def _l2_data(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+    at = EPOCH if kind == "snapshot" else now.rfc3339()
+    updates = [
+        {"side": side, "event_time": at, "price_level": price, "new_quantity": amount}
+        for side, levels in (("bid", book.bids), ("offer", book.asks))
+        for price, amount in levels
+    ]
+    event = {"type": kind, "product_id": channel.listing.native, "updates": updates}
+    return _enveloped("l2_data", event, now)
+
+
+def _enveloped(channel: str, event: dict[str, Any], now: Now) -> str:
+    """A message of Advanced Trade that has no number yet."""
+    head = dumped({"channel": channel, "timestamp": now.rfc3339()})
+    return f'{head[:-1]},{NUMBER}"events":{dumped([event])}}}'
 
 
 def _error(message: str, reason: str) -> str:

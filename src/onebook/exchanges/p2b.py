@@ -1,0 +1,208 @@
+"""P2B (P2PB2B) spot: 100 levels a side, changes each second, one market on a connection.
+
+Pages: https://github.com/P2B-team/P2B-WSS-Public/blob/main/wss_documentation.md (socket),
+https://github.com/P2B-team/p2b-api-docs/blob/master/api-doc.md (markets).
+
+In step: no numbers and no checksum, only the order of the socket. A full book (`true`) comes after
+a subscription, again about every 60 s while the market changes, and replaces what was there: a lost
+change is repaired within a minute where the market is busy. Levels that leave the 100 are removed
+by a change. A subscription replaces the one before it on its connection (`Limits.topics` is 1, and
+the supervisor opens one for each market); repair is to subscribe again.
+
+Frames, JSON-RPC; blanks stand after colons and commas:
+
+    {"method":"depth.subscribe","params":["BTC_USDT",100,"0"],"id":3}     "0": levels are not merged
+    {"error": null, "result": {"status": "success"}, "id": 3}
+    {"method": "depth.update", "params": [true, {"asks": [["19509.81", "0.277"]],
+     "bids": [["19509.8", "1"]]}, "BTC_USDT"], "id": null}                            a full book
+    {"method": "depth.update", "params": [false, {"asks": [["19509.81", "0"]]}, "BTC_USDT"],
+     "id": null}                                   "0" removes; an unchanged side is absent
+    {"error": {"code": 1, "message": "invalid argument"}, "result": null, "id": 11}
+    {"error": {"code": 7, "message": "invalid format"}, "result": null}     what is no JSON
+    {"error": null, "result": "pong", "id": 0}                              to our `server.ping`
+
+Frames name no time. Unknown markets are accepted and stay silent, and so does one that does not
+change. A socket is closed 60 s (the page: 100) after the exchange last sent a frame, so that pings
+keep it. The list of markets has no state and no derivatives.
+
+Agreeing: a wire probe of 2026-09 (nemanull/arbitrage-observatory: a book kept from these frames
+equalled REST in its 20 best levels, and differed from the next full book in up to 5 of 200), ccxt
+4.5.90, which merges levels unless it is told not to.
+
+Unconfirmed: that a second subscription of the same market brings a full book, as one of another
+market does; that a side without any level is absent from a full book or empty; how many connections
+an address may have or open (12 at once were seen); the words for one request too many.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from onebook.exchanges.contract import (
+    NO_LEVELS,
+    ROWS_MAX,
+    Exchange,
+    Guard,
+    Heartbeat,
+    Ignored,
+    Instruments,
+    Output,
+)
+from onebook.exchanges.engine import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Engine,
+    Event,
+    Rejected,
+)
+from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
+from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.sync import Unnumbered
+from onebook.model import Instrument
+
+LEVELS: Final = 100
+UPDATE: Final = "depth.update"
+NOT_MERGED: Final = "0"
+ABSENT: Final = Raw(NO_LEVELS)
+
+
+class Sides(Struct, gc=False):
+    """A book or a change of it."""
+
+    bids: Raw = ABSENT
+    asks: Raw = ABSENT
+
+
+class Depth(Struct, gc=False, array_like=True):
+    """Whether a book is a full one, the book, and its market."""
+
+    full: bool
+    sides: Sides
+    market: str
+
+
+class Update(Struct, gc=False, tag_field="method", tag=UPDATE):
+    """The frame of a book."""
+
+    params: Depth
+
+
+class Control(Struct):
+    """Every frame that is not of a book."""
+
+    id: int | None = None
+    method: str = ""
+    params: Any = None
+    result: Any = None
+    error: Any = None
+
+
+class Steps(Struct, frozen=True):
+    """The steps of prices and amounts; 0 where there is none."""
+
+    tick_size: str = ""
+    step_size: str = ""
+
+
+class Listing(Struct):
+    """A row of the market list."""
+
+    name: str
+    stock: str
+    money: str
+    limits: Steps = Steps()
+
+
+class Listings(Struct):
+    """The market list."""
+
+    markets: list[Raw] = field(name="result")
+
+
+_read = msgspec.json.Decoder(Update).decode  # arrays of several types the compiled reader has not
+_control = msgspec.json.Decoder(Control).decode
+_listings = msgspec.json.Decoder(Listings).decode
+
+
+def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+    """Follow a frame of a book."""
+    message = _read(frame).params
+    book = books.get(message.market)
+    if book is None:
+        return None
+    bids, asks = message.sides.bids, message.sides.asks
+    if bids is ABSENT and asks is ABSENT:
+        raise ValueError("it has neither bids nor asks")
+    return (book.snapshot if message.full else book.delta)(bids, asks)
+
+
+def control(frame: bytes) -> Event:
+    """Read a frame that is not of a book."""
+    message = decode(_control, frame, what="a frame")
+    if message.method == UPDATE:
+        match message.params:
+            case [_, _, str(market)]:
+                return BookFrame(market)
+        return BookFrame()
+    if isinstance(message.error, dict):
+        return Rejected(text_in(message.error, "message"), message.id)
+    if text_in(message.result, "status") == "success":
+        return Accepted(number=message.id)
+    return Ignored(known=message.result == "pong")
+
+
+def subscribe(names: Sequence[str], number: int) -> object:
+    """Ask for a book in place of the one that the connection has."""
+    return {"method": "depth.subscribe", "params": [names[0], LEVELS, NOT_MERGED], "id": number}
+
+
+def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
+    """Read `/api/v2/public/markets`: spot alone, without a state."""
+    rows = decode(_listings, body, what="the markets").markets
+    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
+
+
+def _listed(row: Listing) -> Instrument | None:
+    tick, lot = (
+        step if step.strip("0.") else "" for step in (row.limits.tick_size, row.limits.step_size)
+    )
+    return instrument_of(
+        "p2b", row.name, base=row.stock, quote=row.money, trading=True, tick=tick, lot=lot
+    )
+
+
+BOOKS: Final = BookChannel(
+    data=data,
+    control=control,
+    subscribe=subscribe,
+    unsubscribe=None,
+    track=Unnumbered,
+    names_per_request=1,
+)
+
+EXCHANGE: Final = Exchange(
+    name="p2b",
+    display="P2B",
+    ws_url="wss://apiws.p2pb2b.com/",
+    rest_url="https://api.p2pb2b.com",
+    instruments_path="/api/v2/public/markets",
+    parse_instruments=parse_instruments,
+    connector=partial(Engine, BOOKS),
+    depth=LEVELS,
+    guard=Guard.ORDER,
+    timed=False,
+    limits=Limits(
+        topics=1,
+        messages=(Limit(5, 1.0),),  # ours, as are the next two
+        connects=(Limit(60, 60.0, Scope.ADDRESS),),
+        fetches=(Limit(60, 60.0, Scope.ADDRESS),),
+        connections=200,  # ours: more than there are markets
+    ),
+    heartbeat=Heartbeat(b'{"method":"server.ping","params":[],"id":0}', every_s=15.0),
+    silence_max_s=35.0,  # two pings without an answer
+    former_names=("p2pb2b",),
+)
