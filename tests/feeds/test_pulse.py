@@ -92,3 +92,25 @@ def test_a_heartbeat_of_the_instrument_keeps_it_within_what_the_exchange_promise
     watch = live(made)
     watch.alive_at = 30.0
     assert [made.is_quiet(watch, 70.0), made.is_quiet(watch, 70.1)] == [False, True]
+
+
+def test_one_frozen_book_ends_no_connection_and_each_wrong_verdict_waits_longer() -> None:
+    made = pulse(silence_max_s=1e9, quiet_max_s=600.0)
+    frozen, moving = live(made), live(made, B)
+    for half in range(120):
+        frozen.book.updated_at = moving.book.updated_at = half / 2
+        assert made.judge([frozen, moving], half / 2 + 0.1) is None
+    since, verdicts = 59.5, []
+    for second in range(60, 2_000):
+        moving.book.updated_at = float(second)
+        assert made.judge([frozen, moving], second + 0.1) is None
+        assert not made.is_quiet(moving, second + 0.1)
+        if made.is_quiet(frozen, second + 0.1):
+            verdicts.append(round(second - since))
+            since = frozen.book.updated_at = float(second)  # the answer to a new subscription
+            made.cadences.of(A).restart(since)
+    first, second, third = verdicts[:3]
+    assert first == 10
+    assert 4 <= second / first <= 4.5
+    assert 4 <= third / second <= 4.5
+    assert max(verdicts) <= 601

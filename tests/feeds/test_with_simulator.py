@@ -34,6 +34,8 @@ SETTINGS = FeedSettings(
     silent_min_s=0.8,
 )
 NAMES = tuple(EXCHANGES)
+# One book is judged before its whole connection.
+ONE_BOOK = SETTINGS.model_copy(update={"quiet_min_s": 0.8, "silent_min_s": 20.0})
 
 
 class Rig:
@@ -81,7 +83,9 @@ def normal(levels: list[tuple[str, str]]) -> list[tuple[float, float]]:
 
 @pytest.fixture(params=NAMES)
 async def rig(request) -> AsyncIterator[tuple[Rig, Instrument]]:
-    name: str = request.param
+    name, settings = (
+        request.param if isinstance(request.param, tuple) else (request.param, SETTINGS)
+    )
     async with SimulatedExchanges([name], seed=7, rate_hz=0) as simulated, Rest() as rest:
         simulated[name].admit_all()
         exchanges = {
@@ -91,14 +95,14 @@ async def rig(request) -> AsyncIterator[tuple[Rig, Instrument]]:
             for each, exchange in simulated.exchanges().items()
         }
         books = Books()
-        async with Catalogue(exchanges, rest=rest, settings=SETTINGS) as catalogue:
+        async with Catalogue(exchanges, rest=rest, settings=settings) as catalogue:
             assert await catalogue.first_read()
             supervisor = Supervisor(
                 exchanges,
                 books=books,
                 rest=rest,
                 catalogue=catalogue,
-                settings=SETTINGS,
+                settings=settings,
                 jitter=random.Random(7).random,
             )
             async with supervisor:
@@ -173,6 +177,31 @@ async def test_b2_a_frozen_exchange_goes_stale_stays_it_and_comes_back(rig):
     assert all(health is not Health.LIVE for health, _ in rig.moves[moves:])
     exchange.thaw()
     await rig.until(lambda: rig.equal(instrument))
+
+
+@pytest.mark.parametrize("rig", [(name, ONE_BOOK) for name in ("okx", "kraken")], indirect=True)
+async def test_one_frozen_pair_goes_stale_beside_neighbours_that_move(rig):
+    rig, instrument = rig
+    exchange = rig.simulated[instrument.exchange]
+    listed = DIALECTS[instrument.exchange].listings[1].symbol
+    other = rig.catalogue.instrument(instrument.exchange, listed)
+    assert other is not None
+    await live(rig, instrument)
+    await live(rig, other)
+    await speaking(rig)
+    moves: list[tuple[Instrument, Health, Reason | None]] = []
+    rig.books.on_health = lambda book, previous: moves.append(
+        (book.instrument, book.health, book.reason)
+    )
+    exchange.kill_stream(instrument.symbol)
+    await rig.until(lambda: (instrument, Health.STALE, Reason.QUIET) in moves)
+    # It is subscribed again on the same connection, and is live with what the exchange answers.
+    await rig.until(lambda: moves[-1][:2] == (instrument, Health.LIVE))
+    exchange.heal()
+    await rig.until(lambda: rig.equal(instrument) and rig.equal(other))
+    assert {each for each, _, _ in moves} == {instrument}, (
+        "the connection went on, and the neighbour"
+    )
 
 
 async def speaking(rig: Rig) -> None:
