@@ -1,6 +1,5 @@
 """Which exchanges come through ccxt: the operator's list, checked against ccxt and our own."""
 
-import sys
 from collections.abc import Collection, Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ MODULE: Final = "ccxt.pro"
 
 def installed() -> bool:
     """Return whether ccxt can be imported; it is not imported for that."""
-    return "ccxt" in sys.modules or find_spec("ccxt") is not None
+    return find_spec("ccxt") is not None
 
 
 def library() -> Any:
