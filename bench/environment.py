@@ -23,8 +23,8 @@ NODE = BENCH / ".node"
 PYTHON = VENV / "bin" / "python"
 SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "src")
 PEERS = (
-    "aiohttp", "ccxt==4.5.*", "cryptofeed==2.4.*", "httpx", "orjson", "picows", "uvicorn", "uvloop",
-    "websockets",
+    "aiohttp", "ccxt==4.5.*", "cryptofeed==2.4.*", "httpx", "orjson", "picows", "pytest", "uvicorn",
+    "uvloop", "websockets",
 )  # fmt: skip
 NODE_PEERS = ("tardis-dev",)
 SHOWN = (
@@ -109,7 +109,10 @@ def variables(runs: int) -> Iterator[dict[str, str]]:
         _run(compiler, "-O2", "-shared", "-fPIC", BENCH / "macro" / "floor.c", "-o", floor)
         yield {
             **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-            "PYTHONPATH": os.pathsep.join(str(BENCH / part) for part in ("", "micro", "macro")),
+            # In tests/ stands how ccxt is asked for the book of each exchange.
+            "PYTHONPATH": os.pathsep.join(
+                str(folder) for folder in (BENCH, BENCH / "micro", BENCH / "macro", ROOT / "tests")
+            ),
             "PYTHONDONTWRITEBYTECODE": "1",
             "BENCH_RUNS": str(runs),
             "BENCH_SINK": str(sink),

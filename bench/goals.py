@@ -1,5 +1,9 @@
-"""What is run, and what is to be reached: every row of the result in one table each."""
+"""What is run, and what is to be reached: every row of the result in one table each.
 
+The rows of goal 13 are those that `micro/every.py` finds in the registry of exchanges.
+"""
+
+from collections.abc import Iterable
 from typing import NamedTuple
 
 AT_LEAST = "at least"
@@ -109,6 +113,7 @@ def mapped(kind: str) -> str:
     return f"bybit row to record, {kind}"
 
 
+LEVEL = "changed level, "
 BEST = "frame of 20 levels and best price read, binance"
 READY = "frame in to update ready, 8 exchanges"
 ONE, TWELVE, FIVE = told(1), told(12), told(1, streams=5)
@@ -212,3 +217,12 @@ GOALS = (
     Goal(13, "frame to a callback, cryptofeed", *against(LIBRARY, "cryptofeed"), AT_LEAST, 5),
     Goal(13, "frame to a callback, ccxt", *against(LIBRARY, "ccxt"), AT_LEAST, 5),
 )  # fmt: skip
+
+
+def found(points: Iterable[Point]) -> list[Goal]:
+    """The goals of the book channels that were measured beside ccxt, in the order of the run."""
+    rows = [row for row, name in points if row.startswith(LEVEL) and name == "ccxt"]
+    return [
+        Goal(13, f"{row.removeprefix(LEVEL)} level, ccxt", *against(row, "ccxt"), AT_LEAST, 8)
+        for row in rows
+    ]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import document
 import environment
-from goals import AT_LEAST, GOALS, JOBS, Goal, Job, Point
+from goals import AT_LEAST, GOALS, JOBS, Goal, Job, Point, found
 
 RESULTS = environment.BENCH / "results"
 RUNS = 5
@@ -182,7 +182,7 @@ def main() -> None:
                     run(job, variables, runs, samples)
     except environment.Unprepared as problem:
         sys.exit(str(problem))
-    wanted = [Row(goal, samples) for goal in GOALS]
+    wanted = [Row(goal, samples) for goal in (*GOALS, *found(samples))]
     rows = [row for row in wanted if row.ours is not None] if words.only != names else wanted
     text = facts(machine, commit, runs)
     say(f"\n{text}\n\n{table(rows)}\n\n{time.monotonic() - began:.0f} s")

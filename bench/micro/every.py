@@ -1,121 +1,148 @@
-"""What a changed level costs at each exchange of the registry, fed by its own simulated dialect.
+"""What a changed level costs at each book channel of the registry, ours beside ccxt's.
 
 The whole path behind the socket, as in `ingest.py`, with frames of the simulated market: a frame
-has as many levels as the market changed there, so that exchanges compare by the level. Peers read
-few of them; the rows beside peers are in `ingest.py`.
+has as many levels as the market changed there, so that exchanges compare by the level. Both are
+clients of one simulated exchange and get each change as the exchange sends it to them; in the end
+both must have its book. There is no peer where ccxt has no order book of the exchange or follows
+another of its channels.
 
     every.py [NAME ...]
 """
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterable
-from functools import partial
-from urllib.parse import parse_qsl, urlsplit
+from collections.abc import Callable
+from decimal import Decimal
 
-from onebook.books import Books
-from onebook.config import FeedSettings
-from onebook.core.types import LEVELS_MAX
+from ccxt_books import Theirs, judge_of
+from simulated import NOW, OPENING_S, Case, Ours, Simulated
+
+from judges.ccxt_side import Levels
 from onebook.exchanges import EXCHANGES
-from onebook.feeds.actions import Request, Transmit
-from onebook.feeds.session import Session
-from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health
-from onebook.simulator.board import Board, Channel, Dialect, Frame, Now, TextChanges
 from onebook.simulator.board import Session as Client
-from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.market import Market
 from timing import each_at, interleaved, report
 
 FRAMES = 1_000
-NOW = Now(1_000.0, 1_700_000_000_000)
-OPENING_S = 5.0  # until what limits of the exchange delay has been sent
-STEP_S = 0.5
+STEPS_MAX = 100  # of the market, until ccxt has the book
+# So many of the best levels of each book are compared with the exchange's: a window that is seeded
+# once ends nearer after some time, and ccxt keeps what some exchanges push out of it unsaid.
+LEVELS = 10
 
 
-def cost(name: str, market: Market) -> float:
-    """Start a book and return what each level of `FRAMES` changes costs, in nanoseconds."""
-    kind, exchange = DIALECTS[name], EXCHANGES[name]
-    board = Board(kind.listings, market.books(name), rules=kind.rules)
-    dialect = kind(board)
-    url = urlsplit(exchange.instruments_path)
-    answer = dialect.get(url.path, dict(parse_qsl(url.query)), NOW)
-    listed = exchange.parse_instruments(answer.body)
-    instrument = next(each for each in listed if each.native == kind.listings[0].native)
-    books = Books()
-    levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
-    book = books.open(instrument, levels_max=levels_max)
-    session = Session(
-        exchange, [instrument], books=books, settings=FeedSettings(), stats=ExchangeStats(name)
-    )
-    url = urlsplit(exchange.ws_url)
-    client = Client(f"{url.path}?{url.query}" if url.query else url.path, now_s=NOW.s)
-    board.sessions.append(client)
-    subscribe(session, dialect, client)
-    (window,) = board.followed()
-    frames, levels = changed(name, market, window, partial(told, dialect, client, window))
-    took = each_at(session.received, frames, NOW.s + OPENING_S)
-    assert book.health is Health.LIVE, book.reason
-    return took * len(frames) / levels
+class Frames:
+    """What one client gets: frames, and how many changed levels are in them."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.levels = 0
+
+    def each_level(self, frame_ns: float) -> float:
+        """From the nanoseconds of a frame to those of a level."""
+        return frame_ns * len(self.frames) / self.levels
 
 
-def subscribe(session: Session, dialect: Dialect, client: Client) -> None:
-    """Carry frames and bodies both ways until everything that waits for a limit is sent."""
-    session.opened(NOW.s)
-    hear(session, dialect.opened(client, NOW), NOW)
-    for step in range(int(OPENING_S / STEP_S)):
-        now = Now(NOW.s + step * STEP_S, NOW.ms + int(step * STEP_S * 1_000))
-        while actions := session.take(now.s):
-            for action in actions:
-                match action:
-                    case Transmit(frame):
-                        hear(session, dialect.received(client, frame.decode(), now), now)
-                    case Request(fetch):
-                        url = urlsplit(fetch.path)
-                        body = dialect.get(url.path, dict(parse_qsl(url.query)), now)
-                        session.fetched(fetch.instrument, body.body, now.s)
+class Row:
+    """One channel: its clients, opened, and the frames that follow."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.ours, self.theirs = Frames(), Frames()
+        self._simulated = Simulated(case.name)
+        self._us = Ours(self._simulated, case)
+        self._ccxt: Theirs | None = None
+
+    async def open(self) -> None:
+        """Let ccxt subscribe beside us, and make the frames."""
+        judge = judge_of(self.case)
+        if judge is not None:
+            self._ccxt = Theirs(self._simulated, judge)
+            await self._join(self._ccxt)
+            self._ccxt.keep()
+        while len(self.ours.frames) < FRAMES:
+            self._step(self.ours, self.theirs)
+
+    async def _join(self, ccxt: Theirs) -> None:
+        """Move the market until ccxt has the book."""
+        await ccxt.open()
+        for _ in range(STEPS_MAX):
+            await ccxt.settle()
+            if ccxt.client is not None and ccxt.book(LEVELS) == self._best(ccxt.client):
+                return
+            ours, theirs = Frames(), Frames()
+            self._step(ours, theirs)
+            self._us.hear(ours.frames)
+            ccxt.hear(theirs.frames)
+        raise AssertionError(f"ccxt has no book of {self.case}")
+
+    def _step(self, ours: Frames, theirs: Frames) -> None:
+        """Move the market once, and add what it makes each client hear."""
+        changed = self._simulated.step()
+        clients = [(ours, self._us.client)]
+        if self._ccxt is not None and self._ccxt.client is not None:
+            clients.append((theirs, self._ccxt.client))
+        for into, client in clients:
+            window = self._simulated.window(client)
+            for each, changes in changed:
+                if each is window:
+                    into.frames += self._simulated.told(client, window, changes)
+                    into.levels += len(changes.bids) + len(changes.asks)
+
+    def _best(self, client: Client) -> tuple[Levels, Levels]:
+        """The book that the exchange shows a client."""
+        window = self._simulated.window(client)
+        if window is None:
+            return [], []
+        bids, asks = (
+            [(Decimal(price), Decimal(amount)) for price, amount in list(side.items())[:LEVELS]]
+            for side in window.truth()
+        )
+        return bids, asks
+
+    def contenders(self) -> dict[str, Callable[[], float]]:
+        """What is measured: each returns the nanoseconds of a changed level."""
+        both = {"onebook": self._our_cost, "ccxt": self._their_cost}
+        return both if self._ccxt is not None else {"onebook": self._our_cost}
+
+    def _our_cost(self) -> float:
+        session, book = self._us.again()
+        took = each_at(session.received, self.ours.frames, NOW.s + OPENING_S)
+        assert book.health is Health.LIVE, book.reason
+        bids, asks = (
+            [(Decimal(price), Decimal(amount)) for price, amount in side]
+            for side in book.core.top(LEVELS)
+        )
+        assert (bids, asks) == self._best(self._us.client), f"another book: {self.case}"
+        return self.ours.each_level(took)
+
+    def _their_cost(self) -> float:
+        assert self._ccxt is not None
+        assert self._ccxt.client is not None
+        took = self._ccxt.cost(self.theirs.frames)
+        truth = self._best(self._ccxt.client)
+        assert self._ccxt.book(LEVELS) == truth, f"another book of ccxt's: {self.case}"
+        return self.theirs.each_level(took)
+
+    async def close(self) -> None:
+        """End."""
+        if self._ccxt is not None:
+            await self._ccxt.close()
 
 
-def hear(session: Session, frames: Iterable[Frame], now: Now) -> None:
-    """Hand frames of the exchange to the session."""
-    for frame in frames:
-        session.received(encoded(frame), now.s)
-
-
-def encoded(frame: Frame) -> bytes:
-    """A frame as it leaves the socket, inflated where the exchange compresses it."""
-    return frame.encode() if isinstance(frame, str) else frame
-
-
-def told(dialect: Dialect, client: Client, window: Channel, changes: TextChanges) -> list[bytes]:
-    """The frames of a change as a client gets them, with its own numbers if it has such."""
-    frame = dialect.delta(window, changes, NOW)
-    return [encoded(each) for each in client.told([frame], frame)]
-
-
-def changed(
-    name: str, market: Market, window: Channel, told: Callable[[TextChanges], list[bytes]]
-) -> tuple[list[bytes], int]:
-    """Move the market; returns the frames of it and how many levels are in them."""
-    frames, levels = [], 0
-    while len(frames) < FRAMES:
-        market.move()
-        for _ in market.step(name, {window.listing.symbol}):
-            pass
-        changes = window.advance()
-        if changes is not None:
-            levels += len(changes.bids) + len(changes.asks)
-            frames += told(changes)
-    return frames, levels
+async def measure(case: Case) -> None:
+    """Report one row."""
+    row = Row(case)
+    try:
+        await row.open()
+        report(f"changed level, {case}", interleaved(row.contenders()), "ns")
+    finally:
+        await row.close()
 
 
 def main() -> None:
-    names = sys.argv[1:] or EXCHANGES
-    markets = {name: Market({name: DIALECTS[name]}, seed=1) for name in names}
-    report(
-        "changed level of the simulated market",
-        interleaved({name: partial(cost, name, market) for name, market in markets.items()}),
-        "ns",
-    )
+    for name in sys.argv[1:] or EXCHANGES:
+        for channel in ("", *EXCHANGES[name].channels):
+            asyncio.run(measure(Case(name, channel)))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ Unconfirmed: whether refusals of each kind have `subId` and `symbol`; the words 
 which rate of requests is too high.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -121,6 +121,8 @@ class Control(Struct, rename="camel"):
     platform: Any = None
 
 
+Follow = Callable[[Unnumbered, bytes, Frame], tuple[Output, ...]]
+
 _read = msgspec.json.Decoder(Frame).decode
 _control = msgspec.json.Decoder(Control | list[Any]).decode
 _listings = msgspec.json.Decoder(tuple[list[Raw]]).decode
@@ -128,32 +130,49 @@ _listings = msgspec.json.Decoder(tuple[list[Raw]]).decode
 
 def data(books: Trackers[int, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
     """Follow a frame of a book, or of a channel that was left: all are counted."""
-    message = _read(frame)
-    head = bytes(memoryview(message.payload)[:4])
-    checksum = head == b'"cs"'
-    if not (checksum or head == b'"hb"' or (head[:1] == b"[" and head[1:2] in b"0123456789[]")):
+    message: Frame = _read(frame)
+    payload = bytes(message.payload)
+    follow = FOLLOW.get(payload[:2]) or FOLLOW.get(payload)
+    if follow is None:
         raise ValueError(f"there are no levels in {short(frame)}")
     book = books.get(message.channel)
-    if book is None and head != b'"hb"' and message.channel not in books.left:
+    if book is None and follow is not _alive and message.channel not in books.left:
         return None
-    number = message.second if checksum else message.first
+    number = message.second if follow is _verified else message.first
     if number == books.number:  # told twice
         return NOTHING
     lost = books.missed(number)
-    outputs = _followed(book, head, message)
+    if book is None:
+        outputs = HEARTBEAT if follow is _alive else NOTHING
+    else:
+        outputs = follow(book, payload, message)
     return lost + outputs if lost else outputs
 
 
-def _followed(book: Unnumbered | None, head: bytes, message: Frame) -> tuple[Output, ...]:
-    if book is None:
-        return HEARTBEAT if head == b'"hb"' else NOTHING
-    if head[1:2] in b"[]":
-        return book.snapshot(message.payload, NO_LEVELS, message.second)
-    if head == b'"hb"':
-        return (Alive(book.instrument),)
-    if head == b'"cs"':
-        return (Verify(book.instrument, CHECKSUM, message.first),) if book.live else NOTHING
-    return book.delta(message.payload, NO_LEVELS, message.second)
+def _changed(book: Unnumbered, level: bytes, message: Frame) -> tuple[Output, ...]:
+    return book.delta(level, NO_LEVELS, message.second)
+
+
+def _replaced(book: Unnumbered, levels: bytes, message: Frame) -> tuple[Output, ...]:
+    return book.snapshot(levels, NO_LEVELS, message.second)
+
+
+def _verified(book: Unnumbered, payload: bytes, message: Frame) -> tuple[Output, ...]:
+    return (Verify(book.instrument, CHECKSUM, message.first),) if book.live else NOTHING
+
+
+def _alive(book: Unnumbered, payload: bytes, message: Frame) -> tuple[Output, ...]:
+    return (Alive(book.instrument),)
+
+
+# By the first two bytes of a payload, or all of it: a level, a book, a checksum, a heartbeat.
+FOLLOW: Final[dict[bytes, Follow]] = {
+    **{b"[%d" % digit: _changed for digit in range(10)},
+    b"[[": _replaced,
+    b"[]": _replaced,
+    b'"cs"': _verified,
+    b'"hb"': _alive,
+}
 
 
 def control(frame: bytes) -> Event:
