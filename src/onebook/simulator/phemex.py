@@ -3,7 +3,8 @@
 One book in a request; a second request for it is accepted and brings another snapshot. There is no
 way to leave one book. Each minute every book comes whole. Levels that better ones push out of the
 30 are not told. A client that sends nothing for 30 s is dropped, however busy its connection is.
-Currencies have different scales, so that no client can take one for all.
+Currencies have different scales, so that no client can take one for all; in a replay, where no list
+is known, all have 8, as on the page.
 https://github.com/phemex/phemex-api-docs/blob/master/Public-Spot-API-en.md
 """
 
@@ -34,7 +35,7 @@ SUBSCRIPTIONS_MAX: Final = 20
 WHOLE_S: Final = 60.0
 PRICE_SCALE: Final = 8
 VALUE_SCALE: Final = 8
-VALUE_SCALES: Final = {"BTC": 8, "ETH": 7, "SOL": 5, "DOGE": 2}
+SPARE_DECIMALS: Final = 2  # of the scale of a currency beyond its steps
 INVALID: Final = (6001, "invalid argument")
 TOO_MANY_BOOKS: Final = (6015, "subscription limit exceeded")
 TOO_MANY: Final = (6002, "too many requests")  # unconfirmed
@@ -105,8 +106,9 @@ class Phemex:
         if path != "/public/products":
             return None
         listings = self._board.listings.values()
-        codes = dict.fromkeys(code for one in listings for code in (one.base, one.quote))
-        currencies = [{"currency": code, "valueScale": _scale(code)} for code in codes]
+        scales = {one.quote: VALUE_SCALE for one in listings}
+        scales |= {one.base: _scale(one) for one in listings}
+        currencies = [{"currency": code, "valueScale": each} for code, each in scales.items()]
         products = [_product(listing) for listing in listings]
         lists = {"currencies": currencies, "products": products, "perpProductsV2": []}
         return answered({"code": 0, "msg": "OK", "data": lists})
@@ -118,8 +120,8 @@ class Phemex:
         return message["symbol"] if "book" in message else None
 
 
-def _scale(code: str) -> int:
-    return VALUE_SCALES.get(code, VALUE_SCALE)
+def _scale(listing: Listing) -> int:
+    return min(listing.amount_decimals + SPARE_DECIMALS, VALUE_SCALE)
 
 
 def _product(listing: Listing) -> dict[str, object]:
@@ -154,7 +156,7 @@ def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
 
 
 def _scaled(levels: TextLevels, listing: Listing) -> str:
-    scale = _scale(listing.base)
+    scale = _scale(listing)
     rows = (
         f"[{_integer(price, PRICE_SCALE)},{_integer(amount, scale)}]" for price, amount in levels
     )
