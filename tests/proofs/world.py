@@ -34,10 +34,12 @@ CALM_MAX_S = 60.0  # after the last fault everything must be live again within t
 CALM_STEP_S = 2.0
 BEHIND_MAX_S = 5.0  # the longest interval of a view, and an update or two that were not read
 SYMBOLS = ("BTC/USDT", "ETH/USDT")
+# Those that list both, and carry both on one connection, as the links of this world do.
 LISTING = sorted(
     name
     for name, dialect in DIALECTS.items()
     if {*SYMBOLS} <= {each.symbol for each in dialect.listings}
+    and EXCHANGES[name].limits.topics >= len(SYMBOLS)
 )
 SETTINGS = FeedSettings(retry_offline_s=5.0, resync_max_s=4.0, stable_s=5.0)
 
