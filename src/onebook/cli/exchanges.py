@@ -8,7 +8,7 @@ import typer
 from msgspec import Struct
 
 from onebook import config
-from onebook.cli.common import console, print_fields, print_table, reported, run
+from onebook.cli.common import console, fitting, print_fields, print_table, reported, run
 from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, facts, proof, row
 from onebook.cli.exchange_page import page
 from onebook.cli.operator import AsJson, ConfigFile, print_json
@@ -38,8 +38,13 @@ class Check(Struct, frozen=True):
 
 @exchanges_app.command("list")
 @reported
-def list_exchanges(as_json: AsJson = False) -> None:
+def list_exchanges(
+    find: Annotated[str, typer.Argument(help="Only names that contain this.")] = "",
+    as_json: AsJson = False,
+) -> None:
     """List the exchanges whose books can be had, with what is known of their books.
+
+    A terminal that is too narrow for all columns shows the first ones; `show` has the others.
 
     `quality` is how well the exchange is proven, from bronze to gold; docs/reference/exchanges has
     the rules. `depth` is levels a side. `lost frame` is what shows one. `heartbeat` is how long a
@@ -48,11 +53,16 @@ def list_exchanges(as_json: AsJson = False) -> None:
 
     Example: onebook exchanges list
     """
-    exchanges = EXCHANGES.values()
+    wanted = find.casefold()
+    exchanges = [
+        each for each in EXCHANGES.values() if wanted in f"{each.name} {each.display}".casefold()
+    ]
     if as_json:
         print_json([_facts(each) for each in exchanges])
     else:
-        print_table(COLUMNS, [row(each) for each in exchanges])
+        rows = [row(each) for each in exchanges]
+        count = fitting(COLUMNS, rows)
+        print_table(COLUMNS[:count], [each[:count] for each in rows])
 
 
 def _facts(exchange: Exchange) -> dict[str, str | float | bool | None]:
