@@ -109,7 +109,8 @@ def test_decimal_points_stand_under_each_other(wide, width):
         (200, "binance 10.12345678  bybit 11.12345678", True),
         (100, "binance bybit coinbase kraken okx poloniex", True),
         (80, "BIN BYB COI KRA OKX POL", True),
-        (60, None, True),
+        (60, "BIN BYB COI KRA OKX +1", True),
+        (45, None, True),
         (30, None, False),
     ],
 )

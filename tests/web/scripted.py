@@ -40,6 +40,7 @@ class Market:
         self.sockets: set[WebSocket] = set()
         self.heard: list[dict] = []
         self.frozen = False
+        self.listed = list(EXCHANGES)  # what it says that there is
 
     def levels(self, sign: int, depth: int) -> list:
         live = [name for name in EXCHANGES if name not in self.stale]
@@ -110,7 +111,7 @@ def status(symbol: str, exchange: str, state: str, reason: str) -> dict:
     }
 
 
-def reply(message: dict) -> dict | None:
+def reply(message: dict, listed: list[str]) -> dict | None:
     """What the service says to one message of the page, books apart."""
     match message["type"]:
         case "authenticate" if message["api_key"] == GOOD_KEY:
@@ -121,7 +122,7 @@ def reply(message: dict) -> dict | None:
                 "user_tier": "basic",
             }
         case "get_exchanges":
-            return {"type": "exchanges_data", "data": {"supported_exchanges": list(EXCHANGES)}}
+            return {"type": "exchanges_data", "data": {"supported_exchanges": listed}}
         case "get_pairs":
             pairs = ["BTC/USDT", "ETH/USDT", "SOL/USDT"]
             return {"type": "pairs_data", "data": {"exchanges": dict.fromkeys(EXCHANGES, pairs)}}
@@ -194,7 +195,7 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
                     return
                 if message["type"] == "authenticate":
                     market.sockets.add(socket)
-                if (answer := reply(message)) is not None:
+                if (answer := reply(message, market.listed)) is not None:
                     if "id" in message:
                         answer["id"] = message["id"]
                     await socket.send_text(json.dumps(answer))

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from onebook.cli.codes import Codes
+from onebook.exchanges import NAMES as ALL
 from web.browser import CHROMIUM, Page, browser
 from web.scripted import EXCHANGES, GOOD_KEY, Market, make_app, serving, status
 
@@ -181,10 +183,12 @@ async def test_without_any_exchange_nothing_is_subscribed_or_live(
     await page.until("document.querySelector('#market').dataset.live === 'no'")
     await page.until("!document.querySelector('#members [data-state=live]')")
     assert not await page.run(LADDER)
-    assert market.heard[-1] == {"type": "unsubscribe_aggregated", "symbol": "BTC/USDT"}
+    asked = [each for each in market.heard if "aggregated" in each["type"]]  # a ping may follow
+    assert asked[-1] == {"type": "unsubscribe_aggregated", "symbol": "BTC/USDT"}
     await page.run("document.querySelector('#exchanges input[value=okx]').click()")
     await page.until(LADDER)
-    assert market.heard[-1]["exchanges"] == ["okx"]
+    asked = [each for each in market.heard if "aggregated" in each["type"]]
+    assert asked[-1]["exchanges"] == ["okx"]
 
 
 async def test_the_focus_moves_to_the_symbol_after_connecting(page: Page, address: str) -> None:
@@ -364,3 +368,45 @@ async def test_a_phone_names_the_exchanges_and_keeps_the_mid_clear(
     assert not await page.run(OVERLAPS)
     codes = "[...document.querySelectorAll('#bids .codes')]"
     assert await page.run(f"{codes}.every((each) => /^[A-Z]{{2}}/.test(each.innerText))")
+
+
+CODES = "import('/web/page/palette.js').then(({ code }) => NAMES.map(code))"
+SHOWN = (
+    "[...document.querySelectorAll('#exchanges label:not([hidden])')].map((one) => one.innerText)"
+)
+
+
+async def test_many_exchanges_are_found_by_name_and_have_codes_of_their_own(
+    page: Page, address: str, market: Market
+) -> None:
+    market.listed = [*EXCHANGES, *(name for name in ALL if name not in EXCHANGES)]
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    count = len(market.listed)
+    await page.until(f"document.querySelector('#ticked').textContent === '{count} of {count}'")
+    await page.run("document.querySelector('#find').value = 'BIT'")
+    await page.run("document.querySelector('#find').dispatchEvent(new Event('input'))")
+    assert await page.run(SHOWN) == [name for name in market.listed if "bit" in name]
+    await page.run("document.querySelector('#tick-none').click()")
+    left = sum("bit" not in name for name in market.listed)
+    assert (await page.run("document.querySelector('#ticked').textContent")).startswith(f"{left} ")
+    codes = await page.run(CODES.replace("NAMES", str(list(market.listed))))
+    assert len(set(codes)) == len(codes)
+    assert {len(code) for code in codes} == {3}
+    listed = sorted(ALL)
+    fresh = CODES.replace("palette.js", "palette.js?anew").replace("NAMES", str(listed))
+    assert await page.run(fresh) == [*map(Codes().of, listed)], "the terminal has other codes"
+
+
+@pytest.mark.parametrize("width", [320, 683])
+async def test_many_exchanges_do_not_widen_a_narrow_page(
+    page: Page, address: str, market: Market, width: int
+) -> None:
+    market.listed = list(ALL)
+    await page.open("about:blank")
+    await resize(page, width)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    await page.until("document.querySelector('#exchanges').childElementCount > 20")
+    assert await page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert await page.run("document.querySelector('#exchanges').clientHeight < 120")

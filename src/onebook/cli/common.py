@@ -56,14 +56,27 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """
     cells = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    total = sum(widths) + TABLE_GAP * (len(widths) - 1)
-    if console.is_terminal and total > console.width:
+    if console.is_terminal and _width(widths) > console.width:
         _print_blocks(columns, cells[1:])
         return
     for number, row in enumerate(cells):
         padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         line = (" " * TABLE_GAP).join(padded).rstrip()
         console.print(Text(line, style="" if number else "bold"), soft_wrap=True, highlight=False)
+
+
+def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return how many of the first columns fit the terminal: all where there is none."""
+    cells = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    count = len(widths)
+    while console.is_terminal and count > 1 and _width(widths[:count]) > console.width:
+        count -= 1
+    return count
+
+
+def _width(widths: Sequence[int]) -> int:
+    return sum(widths) + TABLE_GAP * (len(widths) - 1)
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:

@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct
 
 from onebook import config
-from onebook.cli.common import console, print_fields, print_table, reported, run
+from onebook.cli.common import console, fitting, print_fields, print_table, reported, run
 from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, facts, proof, row
 from onebook.cli.exchange_page import page
 from onebook.cli.operator import AsJson, ConfigFile, print_json
@@ -40,8 +40,14 @@ class Check(Struct, frozen=True):
 
 @exchanges_app.command("list")
 @reported
-def list_exchanges(as_json: AsJson = False, settings: ConfigFile = None) -> None:
+def list_exchanges(
+    find: Annotated[str, typer.Argument(help="Only names that contain this.")] = "",
+    as_json: AsJson = False,
+    settings: ConfigFile = None,
+) -> None:
     """List the exchanges whose books can be had, with what is known of their books.
+
+    A terminal that is too narrow for all columns shows the first ones; `show` has the others.
 
     `quality` is how well the exchange is proven, from bronze to gold; docs/reference/exchanges has
     the rules. `via` is "ccxt" for those of the setting feeds.ccxt.exchanges, which are only as
@@ -52,11 +58,18 @@ def list_exchanges(as_json: AsJson = False, settings: ConfigFile = None) -> None
 
     Example: onebook exchanges list
     """
-    exchanges = _known(settings).values()
+    wanted = find.casefold()
+    exchanges = [
+        each
+        for each in _known(settings).values()
+        if wanted in f"{each.name} {each.display}".casefold()
+    ]
     if as_json:
         print_json([_facts(each) for each in exchanges])
     else:
-        print_table(COLUMNS, [row(each) for each in exchanges])
+        rows = [row(each) for each in exchanges]
+        count = fitting(COLUMNS, rows)
+        print_table(COLUMNS[:count], [each[:count] for each in rows])
 
 
 def _known(settings: Path | None) -> dict[str, Exchange]:

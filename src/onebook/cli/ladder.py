@@ -6,16 +6,19 @@ amounts to names, to codes, to none, then the bar; never a price or an amount. P
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 from rich.text import Text
 
+from onebook.cli.codes import Codes
 from onebook.client import Level, View
 
+CODES: Final = Codes()
 GAP: Final = 2
 BAR_CELLS: Final = 18
 BAR_CELLS_MIN: Final = 6
-CODE_LENGTH: Final = 3
+SOME_CELLS_MIN: Final = 9  # of attribution: its header
 LINES_BESIDE: Final = 5  # title, exchanges that are not live, header, middle, cursor
 
 
@@ -42,7 +45,17 @@ def _names(level: Level) -> str:
 
 
 def _codes(level: Level) -> str:
-    return " ".join(name[:CODE_LENGTH].upper() for name in level.exchanges)
+    return " ".join(map(CODES.of, level.exchanges))
+
+
+def _some_codes(level: Level, *, cells: int) -> str:
+    """As many codes as fit, and how many exchanges more."""
+    codes = [CODES.of(name) for name in level.exchanges]
+    for shown in range(len(codes), 0, -1):
+        more = f" +{len(codes) - shown}" if shown < len(codes) else ""
+        if len(text := " ".join(codes[:shown]) + more) <= cells:
+            return text
+    return f"+{len(codes)}"
 
 
 FORMS: Final[tuple[Callable[[Level], str], ...]] = (_amounts, _names, _codes)
@@ -105,6 +118,9 @@ class Ladder:
             for form, width in zip(FORMS, self._forms, strict=True):
                 if cells + width + 2 * GAP <= left:
                     return cells, form
+        room = left - BAR_CELLS_MIN - 2 * GAP
+        if room >= SOME_CELLS_MIN:
+            return BAR_CELLS_MIN, partial(_some_codes, cells=room)
         cells = min(BAR_CELLS, left - GAP)
         return (cells if cells >= BAR_CELLS_MIN else 0), None
 

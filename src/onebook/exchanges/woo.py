@@ -44,11 +44,9 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape, Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Fetch,
     Ignored,
-    Instruments,
     Output,
 )
 from onebook.exchanges.engine import (
@@ -58,23 +56,21 @@ from onebook.exchanges.engine import (
     Event,
     Rejected,
     SeededEngine,
+    verbs,
 )
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
     texts_of,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
 CHANNEL: Final = "orderbookupdate@"
 DEPTH: Final = 50
-SPOT: Final = "SPOT_"
-TRADING: Final = "TRADING"
 OMITTED: Final = "the exchange does not list this topic among the accepted ones"
 LEVELS: Final = LevelShape.objects("price", "quantity")
 
@@ -128,33 +124,9 @@ class Depth(Struct):
     sequence: int
 
 
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    symbol: str
-    status: str
-    base_asset: str
-    quote_asset: str
-    quote_tick: str = ""
-    base_tick: str = ""
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    rows: list[Raw]
-
-
-class ListBody(Struct):
-    """The body that has the instrument list."""
-
-    data: Listings
-
-
 _read = Reader(Update).read
 _control = msgspec.json.Decoder(Control).decode
 _body = msgspec.json.Decoder(Body).decode
-_list = msgspec.json.Decoder(ListBody).decode
 
 
 def topic(instrument: Instrument) -> str:
@@ -193,9 +165,9 @@ def control(frame: bytes) -> Event:
     return Rejected(str(message.data), message.id or None)
 
 
-def request(names: Sequence[str], number: int, *, command: str) -> object:
+def request(names: Sequence[str], number: int, verb: str) -> object:
     """Ask for topics, or for them no longer."""
-    return {"id": str(number), "cmd": command, "params": names}
+    return {"id": str(number), "cmd": verb, "params": names}
 
 
 def join(instrument: Instrument) -> Join:
@@ -204,35 +176,20 @@ def join(instrument: Instrument) -> Join:
     return Join(Fetch(instrument, path), snapshot_shape=LEVELS, exact=True)
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v3/public/instruments`; perpetuals are left out."""
-    rows = decode(_list, body, what="the instruments").data.rows
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    if not row.symbol.startswith(SPOT):
-        return None
-    return instrument_of(
-        "woo",
-        row.symbol,
-        base=row.base_asset,
-        quote=row.quote_asset,
-        trading=row.status == TRADING,
-        tick=row.quote_tick,
-        lot=row.base_tick,
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "woo",
+    rows="data.rows",
+    native="symbol",
+    base="baseAsset",
+    quote="quoteAsset",
+    not_spot_name="PERP_",  # those of spot begin with SPOT_
+    trading={"status": ("TRADING",)},
+    tick="quoteTick",
+    lot="baseTick",
+)
 
 BOOKS: Final = BookChannel(
-    data=data,
-    control=control,
-    subscribe=partial(request, command="SUBSCRIBE"),
-    unsubscribe=partial(request, command="UNSUBSCRIBE"),
-    track=join,
-    names_per_request=10,
-    key=topic,
-    seed=seed,
+    data, control, *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"), join, 10, key=topic, seed=seed
 )
 
 EXCHANGE: Final = Exchange(
@@ -241,7 +198,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://wss.woox.io/v3/public",
     rest_url="https://api.woox.io",
     instruments_path="/v3/public/instruments",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=DEPTH,
     limits=Limits(

@@ -42,12 +42,10 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.exchanges.contract import (
-    ROWS_MAX,
     Exchange,
     Fetch,
     Heartbeat,
     Ignored,
-    Instruments,
     Output,
 )
 from onebook.exchanges.engine import (
@@ -61,11 +59,9 @@ from onebook.exchanges.engine import (
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
-    instrument_of,
-    instruments_of,
-    step_of,
 )
 from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Join
 from onebook.model import Instrument
@@ -118,35 +114,9 @@ class Body(Struct):
     result: Depth
 
 
-class Listing(Struct, rename="camel"):
-    """A row of the instrument list."""
-
-    symbol: str
-    base_currency: str
-    quote_currency: str
-    state: str
-    trading_enabled: bool
-    openapi_enabled: bool
-    price_precision: int | None = None
-    quantity_precision: int | None = None
-
-
-class Listings(Struct):
-    """The instrument list."""
-
-    symbols: list[Raw]
-
-
-class ListBody(Struct):
-    """The body that has the instrument list."""
-
-    result: Listings
-
-
 _read = Reader(Update).read
 _control = msgspec.json.Decoder(Control).decode
 _body = msgspec.json.Decoder(Body).decode
-_list = msgspec.json.Decoder(ListBody).decode
 
 
 def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
@@ -186,23 +156,16 @@ def join(instrument: Instrument) -> Join:
     return Join(Fetch(instrument, path), SEED_LEVELS)
 
 
-def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
-    """Read `/v4/public/symbol`, which lists spot alone."""
-    rows = decode(_list, body, what="the symbols").result.symbols
-    return instruments_of(rows, Listing, _listed, rows_max=rows_max)
-
-
-def _listed(row: Listing) -> Instrument | None:
-    return instrument_of(
-        "xt",
-        row.symbol,
-        base=row.base_currency,
-        quote=row.quote_currency,
-        trading=row.state == ONLINE and row.trading_enabled and row.openapi_enabled,
-        tick=step_of(row.price_precision),
-        lot=step_of(row.quantity_precision),
-    )
-
+INSTRUMENTS: Final = ListReader(
+    "xt",  # spot alone
+    rows="result.symbols",
+    native="symbol",
+    base="baseCurrency",
+    quote="quoteCurrency",
+    trading={"state": (ONLINE,), "tradingEnabled": (True,), "openapiEnabled": (True,)},
+    tick_decimals="pricePrecision",
+    lot_decimals="quantityPrecision",
+)
 
 BOOKS: Final = BookChannel(
     data=data,
@@ -220,7 +183,7 @@ EXCHANGE: Final = Exchange(
     ws_url="wss://stream.xt.com/public",
     rest_url="https://sapi.xt.com",
     instruments_path="/v4/public/symbol",
-    parse_instruments=parse_instruments,
+    parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     timed=False,

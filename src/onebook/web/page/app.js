@@ -6,19 +6,20 @@ import { Depth } from "./depth.js";
 import { age, ago, groupSteps } from "./format.js";
 import { Ladder } from "./ladder.js";
 import { Members } from "./members.js";
-import { hue } from "./palette.js";
+import { code, dress } from "./palette.js";
 
 const LEVELS = 25;
 const INTERVAL_MS = 200; // five books a second: what an eye can follow
 const RATE_WINDOW_MS = 5_000;
 const OLD_MS = 3_000; // a book without an update for so long is dimmed, with its age
+const FIND_FROM = 10; // exchanges: fewer are seen at a glance
 const KEY_SLOT = "onebook.key";
 const WS_URL = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/v1/ws`;
 
 const at = (id) => document.getElementById(id);
 const ladder = new Ladder(at("asks"), at("bids"));
 const depth = new Depth(at("depth"));
-const members = new Members(document.querySelector("#members tbody"));
+const members = new Members(document.querySelector("#members tbody"), at("members-sum"));
 const rate = new Rate(RATE_WINDOW_MS);
 
 let connection = null;
@@ -259,10 +260,34 @@ function showExchanges(names) {
   for (const name of names) {
     const label = document.createElement("label");
     const input = Object.assign(document.createElement("input"), { type: "checkbox", value: name, checked: true });
-    label.style.setProperty("--hue", hue(name));
+    dress(input, name);
+    label.title = code(name);
     label.append(input, name);
     box.append(label);
   }
+  at("find-tools").hidden = names.length < FIND_FROM;
+  showTicked();
+}
+
+function showTicked() {
+  const boxes = [...document.querySelectorAll("#exchanges input")];
+  at("ticked").textContent = `${boxes.filter((box) => box.checked).length} of ${boxes.length}`;
+}
+
+/** Show the exchanges whose name contains what was typed; the choice stays as it is. */
+function find() {
+  const wanted = at("find").value.trim().toLowerCase();
+  for (const label of at("exchanges").children) label.hidden = !label.textContent.includes(wanted);
+  members.filter(wanted);
+}
+
+/** Tick or clear every exchange that is shown. */
+function tick(checked) {
+  for (const label of at("exchanges").children) {
+    if (!label.hidden) label.firstChild.checked = checked;
+  }
+  showTicked();
+  subscribe();
 }
 
 function showPairs({ exchanges = {} }) {
@@ -307,7 +332,13 @@ at("symbol").addEventListener("focus", () => {
   askedPairs = true;
 });
 at("group").addEventListener("change", () => subscribe());
-at("exchanges").addEventListener("change", () => subscribe());
+at("exchanges").addEventListener("change", () => {
+  showTicked();
+  subscribe();
+});
+at("find").addEventListener("input", find);
+at("tick-all").addEventListener("click", () => tick(true));
+at("tick-none").addEventListener("click", () => tick(false));
 at("rows").addEventListener("change", draw);
 at("leave").addEventListener("click", () => {
   forgetKey();

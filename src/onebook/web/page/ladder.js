@@ -1,7 +1,7 @@
 // The ladder: rows are made once and only their changed texts are written.
 
 import { amountDecimals, decimals, fixed } from "./format.js";
-import { code, hue } from "./palette.js";
+import { code, dress } from "./palette.js";
 
 const PRICE_DECIMALS_MAX = 12;
 
@@ -99,22 +99,13 @@ class Row {
     this.bar.setAttribute("aria-label", text);
     const total = shares.reduce((sum, [, amount]) => sum + amount, 0);
     this.bar.replaceChildren(...shares.map(([exchange, amount]) => segment(exchange, amount / total)));
-    this.codes.replaceChildren(...shares.flatMap(([exchange]) => [codeOf(exchange), " "]));
+    this.codes.textContent = shares.map(([exchange]) => code(exchange)).join(" ");
   }
-}
-
-/** The short name of an exchange; a narrow screen leaves out the last letter. */
-function codeOf(exchange) {
-  const element = document.createElement("span");
-  const last = document.createElement("i");
-  last.textContent = code(exchange).slice(2);
-  element.append(code(exchange).slice(0, 2), last);
-  return element;
 }
 
 function segment(exchange, share) {
   const part = document.createElement("i");
   part.style.flexGrow = String(100 * share); // growths that sum to less than 1 would not fill
-  part.style.setProperty("--hue", hue(exchange));
+  dress(part, exchange);
   return part;
 }

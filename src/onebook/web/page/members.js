@@ -1,7 +1,7 @@
 // The exchanges of the subscription: their state as the service tells it, with its reason.
 
 import { shareOf } from "./book.js";
-import { hue } from "./palette.js";
+import { code, dress } from "./palette.js";
 
 const REASONS = {
   unknown_exchange: "unknown to this service",
@@ -10,10 +10,13 @@ const REASONS = {
 
 export class Members {
   #body;
+  #summary;
   #rows = new Map();
+  #wanted = "";
 
-  constructor(body) {
+  constructor(body, summary) {
     this.#body = body;
+    this.#summary = summary;
   }
 
   /** A new subscription: the accepted begin as syncing until the first book says more. */
@@ -24,6 +27,12 @@ export class Members {
     for (const { exchange, reason } of rejected) {
       this.#add(exchange, "offline", REASONS[reason] ?? reason, { seenOut: false });
     }
+  }
+
+  /** Show only exchanges whose name contains a text. */
+  filter(wanted) {
+    this.#wanted = wanted;
+    for (const [exchange, row] of this.#rows) row.element.hidden = !exchange.includes(wanted);
   }
 
   /** The connection is gone: nothing is known of any exchange. */
@@ -62,10 +71,14 @@ export class Members {
     const [name, status, bids, asks] = [0, 1, 2, 3].map(() => element.insertCell());
     const swatch = document.createElement("i");
     swatch.className = "swatch";
-    swatch.style.setProperty("--hue", hue(exchange));
-    name.append(swatch, exchange);
+    dress(swatch, exchange);
+    const short = document.createElement("small");
+    short.className = "code";
+    short.textContent = code(exchange);
+    name.append(swatch, exchange, " ", short);
     const row = { element, status, bids, asks, state: "", seenOut };
     element.dataset.exchange = exchange;
+    element.hidden = !exchange.includes(this.#wanted);
     this.#rows.set(exchange, row);
     this.#write(row, state, reason);
   }
@@ -80,6 +93,14 @@ export class Members {
     why.className = "reason";
     why.textContent = state === "live" || reason === state ? "" : reason.replaceAll("_", " ");
     row.status.replaceChildren(word, why);
+    this.#sum();
+  }
+
+  /** How many are in which state. */
+  #sum() {
+    const counts = new Map();
+    for (const { state } of this.#rows.values()) counts.set(state, (counts.get(state) ?? 0) + 1);
+    this.#summary.textContent = [...counts].map(([state, count]) => `${count} ${state}`).join(", ");
   }
 }
 
