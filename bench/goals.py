@@ -121,7 +121,7 @@ FEW, MANY = told(1, 100), told(1, 5_000)
 RECEIVE = "receive a frame on 30 feeds"
 OURS = "onebook"
 FLOOR = "C send()"
-LIBRARY = "frame to the caller's function, 4 books"
+LIBRARY = "frame to the caller's function, 20 books"
 SCALE = "frame of one exchange among others"
 KINDS = (
     "spot fills", "futures fills", "ledger lines", "orders", "deposits", "withdrawals", "transfers",

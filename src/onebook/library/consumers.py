@@ -40,7 +40,11 @@ class Reading:
         """Note that a reader has something new, and when it may be read."""
         if reader in self._ready or self._closed:
             return
-        if not urgent and self._interval_s:
+        if not self._interval_s:
+            self._ready[reader] = None
+            self._notify()
+            return
+        if not urgent:
             due = reader.read_at + self._interval_s
             if due > self._clock.monotonic():
                 reader.source.pacing.add(reader)
