@@ -26,6 +26,9 @@ from onebook.model import Instrument, InstrumentStatus
 BTC = Instrument("cex", "BTC/USD", "BTC-USD")
 ETH = Instrument("cex", "ETH/USDT", "ETH-USDT")
 
+# Why no test feeds it derivative rows.
+NO_DERIVATIVES = "CEX.IO Spot Trading lists no derivatives"
+
 # Messages of other calls, and what changes no book.
 UNKNOWN_FRAMES = (
     b'{"e":"pong"}',

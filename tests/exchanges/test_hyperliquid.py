@@ -165,6 +165,7 @@ def test_pairs_are_named_by_their_coins() -> None:
     assert found[1].codes == "UBTC/USDC"
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     perpetual = {"szDecimals": 5, "name": "BTC", "maxLeverage": 40, "marginTableId": 56}
     meta = {"universe": [perpetual], "tokens": [token(0, "USDC")], "marginTables": []}

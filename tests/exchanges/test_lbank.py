@@ -152,6 +152,7 @@ def test_instruments_are_read_row_by_row() -> None:
     assert {one.status for one in found} == {InstrumentStatus.TRADING}
 
 
+@pytest.mark.derivatives
 def test_rows_of_perpetuals_are_no_instruments() -> None:
     row = {"symbol": "BTCUSDT", "baseCurrency": "BTC", "clearCurrency": "USDT", "priceTick": 0.1}
     assert listed(row, ROW | row) == []

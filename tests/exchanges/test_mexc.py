@@ -22,7 +22,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.mexc import BOOKS, INSTRUMENTS, LEVELS
+from onebook.exchanges.mexc import BOOKS, LEVELS
 from onebook.feeds.recording import Recorder
 from onebook.model import Instrument, InstrumentStatus
 from onebook.simulator.board import Dropped, Key, TextChanges
@@ -271,7 +271,7 @@ OTHERS: tuple[dict[str, Any], ...] = (
 
 
 def listed(*rows: dict[str, Any]) -> list[Instrument]:
-    return INSTRUMENTS(json.dumps({"symbols": [ROW | row for row in rows]}).encode())
+    return EXCHANGE.parse_instruments(json.dumps({"symbols": [ROW | row for row in rows]}).encode())
 
 
 @pytest.mark.derivatives

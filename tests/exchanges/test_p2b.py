@@ -32,6 +32,9 @@ BTC = Instrument("p2b", "BTC/USDT", "BTC_USDT")
 
 REQUESTS_REPLACE = True  # a connection has one market
 
+# Why no test feeds it derivative rows.
+NO_DERIVATIVES = "P2B lists no derivatives"
+
 # Messages of other channels, and what changes no book.
 UNKNOWN_FRAMES = (
     b'{"error": null, "result": "pong", "id": 0}',

@@ -181,6 +181,7 @@ def test_an_odd_currency_costs_its_pairs_alone() -> None:
     assert [one.symbol for one in found] == ["BTC/USDT"]
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     inverse = {"symbol": "BTCUSD", "type": "Perpetual", "quoteCurrency": "USD", "priceScale": 4}
     inverse |= {"settleCurrency": "BTC", "contractSize": 1.0, "status": "Listed"}
@@ -208,6 +209,7 @@ def test_the_simulator_refuses_what_phemex_refuses() -> None:
     assert desk.session.topics == {}
 
 
+@pytest.mark.replayed("phemex", "PHEMEX.ws.1.0")
 def test_recorded_spot_books_equal_dicts_and_the_snapshots_that_verify_them(samples: Path) -> None:
     """Its currencies all had a scale of 8 then; frames of contracts are of no instrument here."""
     natives = ("sBCHUSDT", "sENJUSDT", "sGRTUSDT", "sLINKUSDT", "sSUSHIUSDT")

@@ -180,6 +180,7 @@ def row(**members: Any) -> dict[str, Any]:
     return listed | members
 
 
+@pytest.mark.derivatives
 def test_instruments_are_read_and_only_spot_is_taken() -> None:
     perpetual = row(symbol="PERP_AAVE_USDT", fundingIntervalHours=8)
     halted = row(symbol="SPOT_B_USDT", baseAsset="B", status="SUSPENDED")

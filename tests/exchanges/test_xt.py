@@ -176,6 +176,7 @@ def test_instruments_are_read_row_by_row() -> None:
     ]
 
 
+@pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     future = {"id": 52, "symbol": "xt_usdt", "contractType": "PERPETUAL", "state": 0}
     future |= {"productType": "perpetual", "baseCoin": "xt", "quoteCoin": "usdt"}

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from chaos import test_matrix
 from contract import test_connectors, test_recorded
 from contract.talk import Talk
-from contract.venue import CHANNELS
+from contract.venue import CHANNELS, START
 from judges.test_ccxt_books import judge_of
 from onebook.exchanges.contract import Send, Snapshot
 from onebook.exchanges.quality import Evidence, Recording
@@ -42,7 +42,7 @@ def of(channel: str) -> Evidence:
     name, _, other = channel.partition(".")
     ccxt, note = judged(name, other)
     talk = Talk(channel).open()
-    sent = [out.frame.decode() for out in talk.outputs if isinstance(out, Send)]
+    sent = [out.at(START.ms).decode() for out in talk.outputs if isinstance(out, Send)]
     native = talk.instruments[0].native
     asked = (each for each in sent if native.casefold() in each.casefold())
     return Evidence(

@@ -75,6 +75,7 @@ def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
     heartbeat_s = exchange.heartbeat_max_s
     return [
         ("name", exchange.name),
+        ("via", exchange.via or "own"),
         ("former names", ", ".join(exchange.former_names) or "-"),
         ("WebSocket", exchange.ws_url or "-"),
         ("REST", exchange.rest_url or "-"),

@@ -94,7 +94,7 @@ MAINTENANCE: Final = 20_060
 MAINTENANCE_OVER: Final = 20_061
 OPERATIVE: Final = 1  # of the platform, in the greeting
 
-AMOUNT_DECIMALS: Final = 8
+LOT: Final = step_of(8)
 DERIVATIVE: Final = "F0"  # ends the currencies of perpetuals: BTCF0:USTF0
 PAPER: Final = "TEST"  # begins the currencies of paper trading: TESTBTC:TESTUSD
 
@@ -245,14 +245,7 @@ def _listed(pair: str) -> Instrument | None:
         base, quote = (pair[:3], pair[3:]) if len(pair) == 6 else ("", "")
     if any(each.endswith(DERIVATIVE) or each.startswith(PAPER) for each in (base, quote)):
         return None
-    return instrument_of(
-        "bitfinex",
-        f"t{pair}",
-        base=base,
-        quote=quote,
-        trading=True,
-        lot=step_of(AMOUNT_DECIMALS),
-    )
+    return instrument_of("bitfinex", f"t{pair}", base=base, quote=quote, trading=True, lot=LOT)
 
 
 BOOKS: Final = BookChannel(

@@ -195,6 +195,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=20,
+    interval_ms=1000,
     timed=False,
     limits=Limits(
         topics=30,  # so many were seen on one; ours, as the pace below fills it in 15 s at best

@@ -140,10 +140,9 @@ def control(frame: bytes) -> Event:
         case "heartbeat":
             asked = text_in(message.params, "type") == "test_request"
             return TEST if asked else Alive()
-    if message.error is not None:
-        problem = message.error
-        words = f"{problem.message} {text_in(problem.data, 'reason')}".rstrip()
-        return Rejected(words, message.id, code=problem.code)
+    if (problem := message.error) is not None:
+        words = f"{problem.message} {text_in(problem.data, 'reason')}"
+        return Rejected(words.rstrip(), message.id, code=problem.code)
     if isinstance(message.result, list) and message.result:
         return Accepted(number=message.id)
     return Ignored(known=message.result is not None)
@@ -168,7 +167,6 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
-# of 500
 BOOKS: Final = BookChannel(
     data,
     control,

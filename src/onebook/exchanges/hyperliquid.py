@@ -221,6 +221,7 @@ SLOW: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, SLOW_BOOKS),
     depth=20,
+    interval_ms=5000,
     guard=Guard.WHOLE,
     limits=Limits(
         topics=100,  # of 1000 an address, on 10 connections
@@ -233,4 +234,6 @@ SLOW: Final = Exchange(
     silence_max_s=20.0,
     quiet_max_s=60.0,  # an unchanged book is sent again
 )
-EXCHANGE: Final = replace(SLOW, connector=partial(Engine, BOOKS), depth=5, channels={"slow": SLOW})
+EXCHANGE: Final = replace(
+    SLOW, connector=partial(Engine, BOOKS), depth=5, interval_ms=500, channels={"slow": SLOW}
+)

@@ -193,6 +193,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=LEVELS,
+    interval_ms=1000,
     guard=Guard.ORDER,
     timed=False,
     limits=Limits(

@@ -240,6 +240,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
+    interval_ms=20,
     guard=Guard.ORDER,
     truncate=True,
     limits=Limits(

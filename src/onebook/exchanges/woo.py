@@ -201,6 +201,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=DEPTH,
+    interval_ms=50,
     limits=Limits(
         topics=100,
         messages=(Limit(20, 1.0),),  # of 200 topics a second that the page advises

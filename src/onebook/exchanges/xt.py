@@ -186,6 +186,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
+    interval_ms=100,
     timed=False,
     limits=Limits(
         topics=100,  # ours; 400 were served on futures
