@@ -22,7 +22,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.mexc import BOOKS, LEVELS
+from onebook.exchanges.mexc import BOOKS, EXCHANGE, LEVELS
 from onebook.feeds.recording import Recorder
 from onebook.model import Instrument, InstrumentStatus
 from onebook.simulator.board import Dropped, Key, TextChanges

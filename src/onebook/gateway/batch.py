@@ -1,5 +1,7 @@
 """Frames that become one write; shared by all clients that get the very same ones."""
 
+from onebook.gateway.frames import payload_length
+
 
 class Batch:
     """Some frames in order, and their size in bytes."""
@@ -14,6 +16,11 @@ class Batch:
     def followed_by(self, frame: bytes) -> "Batch":
         """The batch with one more frame."""
         return Batch((*self._frames, frame), self.size + len(frame))
+
+    @property
+    def payload_bytes(self) -> int:
+        """What clients are charged for: the frames without their headers."""
+        return sum(map(payload_length, self._frames))
 
     def whole(self) -> bytes:
         """All frames as one, joined when first asked for."""
