@@ -18,6 +18,8 @@ from gateway.echo import EchoHub
 from gateway.rig import BOOK, LISTED, PATIENCE_S, SYMBOL, gateway, parse, settled
 from onebook.accounts.keys import new_key
 from onebook.exchanges import EXCHANGES
+from onebook.gateway import frames
+from onebook.gateway.batch import Batch
 from onebook.model import Tier
 from onebook.store import Change
 
@@ -807,6 +809,18 @@ async def test_what_a_client_says_after_our_close_is_not_heard(node, key):
         assert await client.closed() == 4200
         await settled(lambda: connection.lost)
         assert node.hub.messages_total == heard
+
+
+async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_within_it(node, key):
+    async with node.client(key) as client:
+        (connection,) = node.hub.connections
+        before = connection.sent + connection.total
+        first, second = (frames.text_frame(each) for each in (b"x" * 500, b"y" * 70_000))
+        connection.sent += 500 + 70_000
+        connection.out = Batch((first,), len(first)).followed_by(second)
+        connection.end(4200, "test")
+        assert connection.sent + connection.total == before
+        assert await client.closed() == 4200
 
 
 async def test_two_messages_at_once_and_the_first_ends_the_connection(node, key):
