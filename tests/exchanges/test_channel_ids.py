@@ -5,6 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.contract import (
     EXPECTED,
     NOTHING,
@@ -17,7 +24,7 @@ from onebook.exchanges.contract import (
     Send,
     Snapshot,
 )
-from onebook.exchanges.engine import Accepted, BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.sync import Trackers, Unnumbered
 from onebook.model import Instrument
 

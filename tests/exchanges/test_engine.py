@@ -7,6 +7,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Counted,
+    Event,
+    Rejected,
+    SeedRefused,
+    SocketSeed,
+    Welcome,
+    verbs,
+)
 from onebook.exchanges.contract import (
     EXPECTED,
     NOTHING,
@@ -24,22 +36,9 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.engine import (
-    CONTROL_BYTES_MAX,
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Counted,
-    Engine,
-    Event,
-    Rejected,
-    SeededEngine,
-    SeedRefused,
-    SocketSeed,
-    Welcome,
-    verbs,
-)
-from onebook.exchanges.sync import Join, Trackers, Unnumbered, Whole
+from onebook.exchanges.engine import CONTROL_BYTES_MAX, Engine, SeededEngine
+from onebook.exchanges.join import Join
+from onebook.exchanges.sync import Trackers, Unnumbered, Whole
 from onebook.model import Instrument
 
 A, B, C = (Instrument("made", f"{native}/USD", native) for native in "ABC")

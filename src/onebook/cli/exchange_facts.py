@@ -7,8 +7,10 @@ from importlib import import_module
 from typing import Final
 
 from onebook.core import ChecksumLayout
+from onebook.exchanges.channel import (
+    BookChannel,
+)
 from onebook.exchanges.contract import Exchange, Guard
-from onebook.exchanges.engine import BookChannel
 from onebook.exchanges.limits import Limit, Scope
 from onebook.exchanges.quality import (
     Evidence,

@@ -35,18 +35,25 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
+from onebook.exchanges.channel import (
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.contract import (
     Exchange,
     Fetch,
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import BookChannel, BookFrame, Event, Rejected, SeededEngine, verbs
+from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import Problem, Sequence64, decode
+from onebook.exchanges.join import Join
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
 STREAM: Final = "depth.200ms."

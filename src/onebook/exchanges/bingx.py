@@ -34,6 +34,14 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.contract import (
     NO_LEVELS,
     Exchange,
@@ -43,15 +51,7 @@ from onebook.exchanges.contract import (
     Output,
     Send,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-    verbs,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, send, short
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader

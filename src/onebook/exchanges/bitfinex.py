@@ -41,6 +41,13 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.contract import (
     HEARTBEAT,
     NO_LEVELS,
@@ -56,14 +63,7 @@ from onebook.exchanges.contract import (
     Trading,
     Verify,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
     decode,

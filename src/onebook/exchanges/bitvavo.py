@@ -38,23 +38,23 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    SeedRefused,
+    SocketSeed,
+    verbs,
+)
 from onebook.exchanges.contract import (
     Exchange,
     Fetch,
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Event,
-    Rejected,
-    SeededEngine,
-    SeedRefused,
-    SocketSeed,
-    verbs,
-)
+from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
     UNREADABLE,
     Sequence64,
@@ -63,10 +63,10 @@ from onebook.exchanges.frames import (
     text_in,
     texts_of,
 )
+from onebook.exchanges.join import Join
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
 CHANNEL: Final = "book"

@@ -39,6 +39,13 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
+from onebook.exchanges.channel import (
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    Welcome,
+)
 from onebook.exchanges.contract import (
     ROWS_MAX,
     Acknowledged,
@@ -49,14 +56,7 @@ from onebook.exchanges.contract import (
     Instruments,
     Output,
 )
-from onebook.exchanges.engine import (
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-    Welcome,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     Sequence64,
     decode,

@@ -31,6 +31,14 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape, Reader
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.coinbase_advanced import ADVANCED, INSTRUMENTS
 from onebook.exchanges.contract import (
     NO_LEVELS,
@@ -41,15 +49,7 @@ from onebook.exchanges.contract import (
     Output,
     ProtocolError,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-    verbs,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     UNREADABLE,
     decode,

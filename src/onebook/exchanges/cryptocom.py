@@ -41,6 +41,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from onebook.core import Reader
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.contract import (
     Alive,
     Exchange,
@@ -48,15 +56,7 @@ from onebook.exchanges.contract import (
     Output,
     ProtocolError,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-    verbs,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import EMPTY, Sequence64, decode, send, short, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader

@@ -1,6 +1,6 @@
 """The engine of a connection: what every connector shares, around the functions of one exchange.
 
-An exchange states a `BookChannel` (`channel`, whose names connectors import from here). `Engine`
+An exchange states a `BookChannel` (`channel.py`). `Engine`
 owns the rest: the roster, the numbering and batching of requests, who was accepted or
 refused, which instruments an error is about, resync, adding and removing, a welcome to wait for.
 `SeededEngine` is for exchanges whose subscription brings deltas only and whose books start at a
@@ -16,14 +16,12 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Counted,
-    Event,
     Plain,
     Rejected,
     SeedRefused,
     SocketSeed,
     Welcome,
     Written,
-    verbs,
 )
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -41,26 +39,11 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.frames import UNREADABLE, batches, send, short
+from onebook.exchanges.join import Join
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.roster import Requests, Roster, is_rate_limit
-from onebook.exchanges.sync import Join, Trackers
+from onebook.exchanges.sync import Trackers
 from onebook.model import Instrument
-
-__all__ = [
-    "Accepted",
-    "BookChannel",
-    "BookFrame",
-    "Counted",
-    "Engine",
-    "Event",
-    "Plain",
-    "Rejected",
-    "SeedRefused",
-    "SeededEngine",
-    "SocketSeed",
-    "Welcome",
-    "verbs",
-]
 
 # Of a frame that is not of a book, or of a damaged one: decoded it takes up to 30 times as much.
 CONTROL_BYTES_MAX: Final = 1 << 20

@@ -33,20 +33,20 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-    verbs,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Problem, Sequence64, decode, text_in, texts_of
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import NAME, ListReader

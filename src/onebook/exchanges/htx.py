@@ -42,6 +42,16 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape, Reader
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    SeedRefused,
+    SocketSeed,
+    verbs,
+)
 from onebook.exchanges.contract import (
     Alive,
     Delta,
@@ -51,22 +61,12 @@ from onebook.exchanges.contract import (
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Event,
-    Rejected,
-    SeededEngine,
-    SeedRefused,
-    SocketSeed,
-    verbs,
-)
+from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import ABSENT, EMPTY, UNREADABLE, Sequence64, decode, send, short
+from onebook.exchanges.join import Join
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
 LEVELS: Final = 150

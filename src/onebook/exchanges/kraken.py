@@ -35,6 +35,14 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape, Reader
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.contract import (
     NOTHING,
     Alive,
@@ -46,15 +54,7 @@ from onebook.exchanges.contract import (
     Trading,
     Verify,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-    verbs,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     Checksum,
     decode,

@@ -38,17 +38,17 @@ from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
 from onebook.core import Reader
-from onebook.exchanges.contract import Exchange, Heartbeat, Ignored, Output, ProtocolError
-from onebook.exchanges.engine import (
+from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
     BookFrame,
-    Engine,
     Event,
     Rejected,
     Welcome,
     verbs,
 )
+from onebook.exchanges.contract import Exchange, Heartbeat, Ignored, Output, ProtocolError
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, short, text_in
 from onebook.exchanges.kucoin_classic import CLASSIC, PING
 from onebook.exchanges.limits import Limit, Scope

@@ -50,6 +50,15 @@ from msgspec import Meta, Raw, Struct, field
 
 from onebook.core import Reader
 from onebook.core.types import LevelShape
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    Welcome,
+    verbs,
+)
 from onebook.exchanges.contract import (
     Address,
     Closing,
@@ -61,26 +70,17 @@ from onebook.exchanges.contract import (
     Output,
     SlowDown,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Event,
-    Rejected,
-    SeededEngine,
-    Welcome,
-    verbs,
-)
+from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
     short,
     text_in,
 )
+from onebook.exchanges.join import Join
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
 TOPIC: Final = "/market/level2:"

@@ -33,6 +33,12 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
+from onebook.exchanges.channel import (
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.contract import (
     ROWS_MAX,
     Exchange,
@@ -43,7 +49,7 @@ from onebook.exchanges.contract import (
     Output,
     Send,
 )
-from onebook.exchanges.engine import BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import decode, instrument_of, instruments_of, step_of
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.sync import Whole

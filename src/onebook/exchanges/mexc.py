@@ -43,6 +43,14 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core.types import LevelShape
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.contract import (
     NO_LEVELS,
     Exchange,
@@ -51,25 +59,17 @@ from onebook.exchanges.contract import (
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Event,
-    Rejected,
-    SeededEngine,
-    verbs,
-)
+from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
     Sequence64,
     decode,
 )
+from onebook.exchanges.join import Join
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.protobuf import BYTES, INT64, TEXT, reader
-from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
 CHANNEL: Final = "spot@public.aggre.depth.v3.api.pb@100ms@"

@@ -29,6 +29,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, Reader
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+    verbs,
+)
 from onebook.exchanges.contract import (
     Alive,
     Closing,
@@ -38,15 +46,7 @@ from onebook.exchanges.contract import (
     Output,
     Verify,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-    verbs,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import EMPTY, Checksum, Sequence64, decode, short
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader

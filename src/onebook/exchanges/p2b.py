@@ -41,6 +41,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.contract import (
     NO_LEVELS,
     ROWS_MAX,
@@ -51,14 +58,7 @@ from onebook.exchanges.contract import (
     Instruments,
     Output,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.sync import Unnumbered

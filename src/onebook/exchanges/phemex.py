@@ -38,6 +38,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from onebook.core import LevelShape, Reader
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.contract import (
     ROWS_MAX,
     Exchange,
@@ -47,14 +54,7 @@ from onebook.exchanges.contract import (
     Instruments,
     Output,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Engine,
-    Event,
-    Rejected,
-)
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     UNREADABLE,
     Sequence64,

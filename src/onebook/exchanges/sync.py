@@ -1,7 +1,7 @@
 """The ways a book is kept in step with its exchange: objects that a connector has.
 
 `Chain`: a snapshot on the socket, then deltas that each name the state they follow. `Unnumbered`:
-the same without numbers. `Whole`: each frame has the whole book. `Join` (its module is `join`): a
+the same without numbers. `Whole`: each frame has the whole book. The fourth way is in `join.py`: a
 snapshot that is asked for, joined with the deltas that were held back meanwhile. None of them holds
 levels; they decide which `Output` a message becomes. `Trackers` are those of one connection, and
 follow its numbers where an exchange counts all frames of it.
@@ -18,11 +18,8 @@ from onebook.exchanges.contract import (
     Output,
     Snapshot,
 )
-from onebook.exchanges.join import Join
 from onebook.exchanges.moments import UNTIMED, Moment
 from onebook.model import Instrument
-
-__all__ = ["Chain", "Join", "Tracker", "Trackers", "Unnumbered", "Whole"]
 
 
 class Tracker(Protocol):

@@ -31,13 +31,19 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape, Reader
+from onebook.exchanges.channel import (
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.contract import (
     Exchange,
     Guard,
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import BookChannel, BookFrame, Engine, Event, Rejected
+from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import decode, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader

@@ -41,6 +41,13 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.core import Reader
+from onebook.exchanges.channel import (
+    Accepted,
+    BookChannel,
+    BookFrame,
+    Event,
+    Rejected,
+)
 from onebook.exchanges.contract import (
     Exchange,
     Fetch,
@@ -48,22 +55,15 @@ from onebook.exchanges.contract import (
     Ignored,
     Output,
 )
-from onebook.exchanges.engine import (
-    Accepted,
-    BookChannel,
-    BookFrame,
-    Event,
-    Rejected,
-    SeededEngine,
-)
+from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
     Sequence64,
     decode,
 )
+from onebook.exchanges.join import Join
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.sync import Join
 from onebook.model import Instrument
 
 TOPIC: Final = "depth_update"
