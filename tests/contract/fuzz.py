@@ -198,7 +198,7 @@ class Attack:
         self._script = talk.script
         self._frames = [step.payload for step in talk.script if step.kind != "body"]
         self._bodies = [step.payload for step in talk.script if step.kind == "body"]
-        self._list = talk.venue.body(self._exchange.instruments_path)
+        self._list = talk.venue.listed
         self._strange = [*UNKNOWN_FRAMES[name], *strange]
 
     def run(self, inputs: int) -> None:

@@ -80,9 +80,8 @@ class Venue:
         self._market = Market({name: offer}, seed=seed)
         self._board = Board(offer.listings, self._market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
-        self.instruments = self._exchange.parse_instruments(
-            list_body(self._exchange, self._dialect, self.now)
-        )
+        self.listed = list_body(self._exchange, self._dialect, self.now)
+        self.instruments = self._exchange.parse_instruments(self.listed)
         self.natives = [each.native for each in self.instruments]
         self.greeting = self.connect()
         self._keys = self._windows()

@@ -10,12 +10,10 @@ from prometheus_client import REGISTRY
 
 from feeds.toy import TOY, parse_instruments
 from onebook.config import ExchangeSettings, FeedSettings
-from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import ROWS_MAX, Instruments
 from onebook.exchanges.frames import instrument_of
 from onebook.feeds import catalogue as catalogue_module
 from onebook.feeds.catalogue import Catalogue, normalised
-from onebook.feeds.lists import read_list
 from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import Rest
 
@@ -273,25 +271,6 @@ async def test_lists_are_read_again_and_an_empty_one_changes_nothing(caplog):
         "The instruments of toy are not known: toy lists nonsense: the list is empty.",
         "toy lists its instruments again.",
     ]
-
-
-async def test_a_list_that_is_posted_is_asked_for_by_its_query_as_json():
-    asked: list[httpx.Request] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
-        return text(b"BTC") if len(asked) == 1 else httpx.Response(422)
-
-    toy = replace(TOY, instruments_path="/info?type=spotMeta", instruments_posted=True)
-    async with rest(answer) as client:
-        found = await read_list(toy, rest=client, settings=FeedSettings())
-        with pytest.raises(ExchangeFailed, match="answered 422 instead of data"):
-            await read_list(toy, rest=client, settings=FeedSettings())
-    assert [each.symbol for each in found] == ["BTC/USD"]
-    assert {(one.method, one.url.raw_path, one.content) for one in asked} == {
-        ("POST", b"/info", b'{"type": "spotMeta"}')
-    }
-    assert asked[0].headers["Content-Type"] == "application/json"
 
 
 async def test_a_mistake_of_ours_in_reading_a_list_is_logged_and_the_start_goes_on(caplog):

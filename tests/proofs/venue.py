@@ -3,8 +3,8 @@
 from collections import deque
 from random import Random
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
+from contract.venue import list_body
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange, Guard
 from onebook.simulator.board import Answer, Board, Channel, Dropped, Frame, Now, TextChanges
@@ -61,10 +61,8 @@ class Venue:
         self._board = Board(kind.listings, market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
         self.front = Front(self._dialect, self._board, clock=self._now, instead=self._failure)
-        url = urlsplit(self.exchange.instruments_path)
-        answer = self._dialect.get(url.path, dict(parse_qsl(url.query)), self._now())
-        assert answer is not None
-        listed = self.exchange.parse_instruments(answer.body)
+        body = list_body(self.exchange, self._dialect, self._now())
+        listed = self.exchange.parse_instruments(body)
         self.instruments = {each.symbol: each for each in listed}
         faults = SEEN_BY_ALL
         if not kind.rules.signed_amounts:

@@ -2,10 +2,11 @@
 
 import json
 from decimal import Decimal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
+from contract.venue import list_body
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Guard, Send
 from onebook.model import Instrument
@@ -37,10 +38,8 @@ def followed(name: str) -> Desk:
 def main_instrument(desk: Desk) -> Instrument:
     """The main pair as the list of its exchange describes it."""
     exchange, native = EXCHANGES[desk.name], DIALECTS[desk.name].listings[0].native
-    url = urlsplit(exchange.instruments_path)
-    answer = desk.dialect.get(url.path, dict(parse_qsl(url.query)), desk.now)
-    assert answer is not None
-    (found,) = (each for each in exchange.parse_instruments(answer.body) if each.native == native)
+    body = list_body(exchange, desk.dialect, desk.now)
+    (found,) = (each for each in exchange.parse_instruments(body) if each.native == native)
     return found
 
 

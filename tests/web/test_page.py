@@ -392,7 +392,7 @@ async def test_many_exchanges_are_found_by_name_and_have_codes_of_their_own(
     assert (await page.run("document.querySelector('#ticked').textContent")).startswith(f"{left} ")
     codes = await page.run(CODES.replace("NAMES", str(list(market.listed))))
     assert len(set(codes)) == len(codes)
-    assert {len(code) for code in codes} == {3}
+    assert {len(code) for code in codes} <= {2, 3}, "xt has but two letters"
     listed = sorted(ALL)
     fresh = CODES.replace("palette.js", "palette.js?anew").replace("NAMES", str(listed))
     assert await page.run(fresh) == [*map(Codes().of, listed)], "the terminal has other codes"
