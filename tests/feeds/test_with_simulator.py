@@ -24,7 +24,7 @@ from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.server import SimulatedExchanges
 
 SYMBOL = "BTC/USDT"
-WAIT_S = 30.0
+WAIT_S = 120.0
 SETTINGS = FeedSettings(
     reconnect_base_s=0.02,
     resync_base_s=0.02,
