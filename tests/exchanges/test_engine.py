@@ -126,6 +126,12 @@ def test_what_was_accepted_before_may_be_omitted() -> None:
     assert engine.received(b"only 3") == EXPECTED, "the first request was late"
 
 
+def test_what_an_unanswered_request_asked_for_may_be_omitted() -> None:
+    engine = opened(A, B)
+    assert sent(engine.resync([A])) == [["-", "A", 2], ["+", "A", 3]]
+    assert engine.received(b"only 3") == (Acknowledged(A),), "the answer to the first was lost"
+
+
 def test_a_resync_is_batched_and_touches_no_other() -> None:
     engine = opened()
     assert sent(engine.resync([A, C])) == [["-", "A", "C", 3], ["+", "A", "C", 4]]

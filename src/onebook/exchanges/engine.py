@@ -225,11 +225,16 @@ class Engine:
     def _sift(self, event: Accepted) -> tuple[Output, ...]:
         """Accept what the answer to a request lists, refuse what it omits.
 
-        What was accepted before is not refused: exchanges omit what is subscribed already.
+        Exchanges omit what is subscribed already: what was accepted before is not refused, nor what
+        an earlier request asked for whose answer was lost.
         """
         asked = self._answered(event.number)
         known = self._accepted.union(event.names)
-        omitted = [one for one in asked if self._channel.key(one) not in known]
+        omitted = [
+            one
+            for one in asked
+            if self._channel.key(one) not in known and not self._requests.awaits(one)
+        ]
         self._refused.update(self._channel.key(one) for one in omitted)
         return (*self._confirm(asked), *(Refused(one, event.omission) for one in omitted))
 

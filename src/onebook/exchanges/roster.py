@@ -160,6 +160,10 @@ class Requests:
             del self._waiting[next(iter(self._waiting))]
         return self._issued
 
+    def awaits(self, instrument: Instrument) -> bool:
+        """Whether a request for an instrument has had no answer yet."""
+        return any(instrument in each for each in self._waiting.values())
+
     def answered(self, number: int | str | None) -> tuple[Instrument, ...]:
         """Take the instruments of a request; none where it is unknown or answered before."""
         return self._waiting.pop(str(number), ())
