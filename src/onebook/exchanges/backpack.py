@@ -139,15 +139,13 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
-# 91 were served
-# the sequence is in quotes
 BOOKS: Final = BookChannel(
     data,
     control,
     *verbs(request, "SUBSCRIBE", "UNSUBSCRIBE"),
     join,
-    names_per_request=50,
-    seed=msgspec.json.Decoder(Depth, strict=False).decode,
+    names_per_request=50,  # 91 were served
+    seed=msgspec.json.Decoder(Depth, strict=False).decode,  # the sequence is in quotes
     acknowledges=False,
 )
 

@@ -152,7 +152,7 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
-# arguments of one frame
+# One frame has at most 10 arguments.
 BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, names_per_request=10, key=topic)
 
 EXCHANGE: Final = Exchange(

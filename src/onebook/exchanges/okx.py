@@ -166,7 +166,7 @@ INSTRUMENTS: Final = ListReader(
 )
 
 
-# about 5 KB of the 64 KB that arguments may have
+# 100 names are about 5 KB of the 64 KB that arguments may have.
 BOOKS: Final = BookChannel(
     data, control, *verbs(request), Chain, names_per_request=100, too_many=(TOO_FREQUENT,)
 )

@@ -1,7 +1,7 @@
 """Quality levels of exchanges: bronze, silver, gold, by the rules of `quality.toml`.
 
 The evidence (`evidence.toml`) is written from the tests by `make reference`, and a test fails where
-it is not what the tests say: nobody states by hand that an exchange is proven. Doubts are read from
+it is not what the tests say: no proof is stated by hand. Doubts are read from
 the docstrings of connectors, where they stand beside the code that they are about.
 """
 
