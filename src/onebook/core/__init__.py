@@ -33,11 +33,10 @@ from onebook.core.types import (
 
 COMPILED: bool
 try:
-    from onebook.core._core import Book, Reader, View, canonical, canonicals, iso, record_id, texts
+    from onebook.core._core import Book, View, canonical, canonicals, iso, record_id, texts
 except ImportError:
     from onebook.core.twin import (  # type: ignore[assignment]
         Book,
-        Reader,
         View,
         canonical,
         canonicals,
@@ -75,7 +74,6 @@ __all__ = [
     "LevelShape",
     "Levels",
     "NumberError",
-    "Reader",
     "View",
     "canonical",
     "canonicals",
