@@ -49,7 +49,6 @@ from onebook.books import Books
 from onebook.clock import SystemClock
 from onebook.config import ExchangeSettings, FeedSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
-from onebook.feeds import listener as feed_listener
 from onebook.gateway import direct
 from onebook.gateway.directory import ACTIVE
 from onebook.metrics import BUILD
@@ -63,7 +62,6 @@ log = logging.getLogger("onebook.app")
 
 COMPILABLE: Final[Mapping[str, Any]] = {
     "core": core,
-    "first step of frames": feed_listener,
     "last step to clients": direct,
 }
 SHOWN_SETTINGS = ("accounts.", "gateway.")  # on the public page: limits, no paths and addresses

@@ -19,7 +19,6 @@ from gateway.rig import BOOK, LISTED, PATIENCE_S, SYMBOL, gateway, parse, settle
 from onebook.accounts.keys import new_key
 from onebook.exchanges import EXCHANGES
 from onebook.gateway import frames
-from onebook.gateway.batch import Batch
 from onebook.model import Tier
 from onebook.store import Change
 
@@ -817,7 +816,7 @@ async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_withi
         before = connection.sent + connection.total
         first, second = (frames.text_frame(each) for each in (b"x" * 500, b"y" * 70_000))
         connection.sent += 500 + 70_000
-        connection.out = Batch((first,), len(first)).followed_by(second)
+        connection.out = (first, second)
         connection.end(4200, "test")
         assert connection.sent + connection.total == before
         assert await client.closed() == 4200

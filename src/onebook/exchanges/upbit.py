@@ -30,7 +30,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import LevelShape, Reader
+from onebook.core import LevelShape
 from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
@@ -79,7 +79,7 @@ def channel(
     form: str, book_type: type[Struct], control_type: type[Struct], units: LevelShape
 ) -> BookChannel:
     """Make the channel of one format of frames: its types have the attributes of those above."""
-    read: Any = Reader(book_type).read
+    read: Any = msgspec.json.Decoder(book_type).decode
     read_control: Any = msgspec.json.Decoder(control_type).decode
 
     def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:

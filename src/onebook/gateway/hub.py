@@ -94,7 +94,7 @@ class Hub:
         self.fanout = Fanout(
             join_bytes_max=settings.write_buffer_bytes_max,
             monotonic=clock.monotonic,
-            write_each=direct.writer(io_uring_allowed=settings.io_uring_allowed),
+            write_each=direct.write_each,
         )
         self.door = Door(
             settings.connects_per_minute,

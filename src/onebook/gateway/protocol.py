@@ -439,7 +439,7 @@ class Connection(Peer, asyncio.Protocol):
         self.code = code
         if self.out is not None:
             # What this tick brought is not written after a close frame.
-            self.sent -= min(self.sent, self.out.payload_bytes)
+            self.sent -= min(self.sent, sum(map(frames.payload_length, self.out)))
             self.out = None
         self.hub.ending(self)
 
