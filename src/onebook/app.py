@@ -338,8 +338,8 @@ def _http(
         _application(node, clock),
         listener,
         websocket=node.gateway.protocol,
-        turns=node.gateway.hub.turns,
-        door=node.gateway.hub.door,
+        turns=node.gateway.turns,
+        door=node.gateway.door,
         connections_max=limits.connections_max,
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
@@ -392,7 +392,7 @@ def _health(node: Node, now_ms: int) -> api.HealthFacts:
         problems.append(f"The database has taken no usage for {age_s:.0f} s.")
     return api.HealthFacts(
         ready=reachable and writable,
-        draining=node.gateway.hub.draining,
+        draining=node.gateway.draining,
         active_exchanges=sum(state == ACTIVE for state in states.values()),
         problems=tuple(problems),
     )
