@@ -20,7 +20,7 @@ from onebook.transactions.adapter import Verdict
 from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Limit, Retries, Waits
 from onebook.transactions.clock import Clock
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import Reason, SourceFailed, TooOld
+from onebook.transactions.failures import CursorGone, Reason, SourceFailed, TooOld
 from onebook.transactions.fairness import Slots
 from onebook.transactions.host import ExchangeHost
 from onebook.transactions.upstream import Call, ExchangeApi, Reply, Then
@@ -106,6 +106,7 @@ class ExchangeClient:
         Raises:
             SourceFailed: There is no answer to be had.
             TooOld: The range reaches further back than the exchange keeps.
+            CursorGone: The exchange no longer accepts the cursor of the call.
         """
         try:
             reply = await self._tried(host, call, credentials, retries)
@@ -210,6 +211,8 @@ class ExchangeClient:
         """Do what an answer asks for; `Then` names every way."""
         if then is Then.TOO_OLD:
             raise TooOld
+        if then is Then.CURSOR_GONE:
+            raise CursorGone
         if then is Then.RETRY:
             raise Retry(failure)
         if then is Then.RETRY_NOW:
@@ -257,6 +260,9 @@ class ExchangeClient:
             raise
         except TooOld:
             outcome = counters.TOO_OLD
+            raise
+        except CursorGone:
+            outcome = counters.CURSOR_GONE
             raise
         finally:
             counters.REQUESTS.labels(self._facts.name, outcome).inc()

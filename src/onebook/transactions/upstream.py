@@ -69,6 +69,7 @@ class Then(StrEnum):
     RETRY_NOW = "retry_now"  # the limit (`block_s`) or the corrected clock makes the difference
     STOP = "stop"  # open the circuit
     TOO_OLD = "too_old"
+    CURSOR_GONE = "cursor_gone"  # the cursor of an earlier answer has expired
 
 
 class Reply(Struct, frozen=True, kw_only=True):
