@@ -54,8 +54,8 @@ from onebook.gateway.directory import ACTIVE
 from onebook.metrics import BUILD
 from onebook.rest import Rest
 from onebook.store import Store
-from onebook.transactions.bybit import Bybit
 from onebook.transactions.credentials import Vault, master_keys
+from onebook.transactions.registry import adapters_of
 from onebook.transactions.service import Transactions
 
 log = logging.getLogger("onebook.app")
@@ -304,7 +304,7 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
     ours = settings.transactions
     vault = Vault(store, master_keys(ours))
     return Transactions(
-        [Bybit(ours)],
+        adapters_of(ours),
         vault,
         cursor_secret=hmac.digest(pepper, b"transaction cursors", "sha256"),
         settings=ours,
