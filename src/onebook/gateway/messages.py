@@ -18,6 +18,7 @@ from onebook.gateway.commands import (
     Ages,
     Coverage,
     Depth,
+    Fill,
     Group,
     Id,
     IntervalMs,
@@ -28,6 +29,7 @@ from onebook.gateway.commands import (
     about,
 )
 from onebook.model import Reason
+from onebook.streams.fill import AVERAGE_DIGITS, FILL_LEVELS_MAX
 
 AVAILABLE_COMMANDS: Final = ("authenticate", "subscribe_aggregated", "get_exchanges", "get_pairs")
 WINDOW: Final = "per_minute"
@@ -109,6 +111,7 @@ class Options(Struct, frozen=True):
     group: Group
     ages: Ages
     coverage: Coverage
+    fill: Fill
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):
@@ -300,6 +303,57 @@ class Covered(Struct, frozen=True):
     ]
 
 
+class FilledPart(Struct, frozen=True):
+    """What one exchange contributes to a fill."""
+
+    exchange: str
+    amount: float
+    notional: Annotated[float, about("What that amount costs, exact.")]
+
+
+class Filled(Struct, frozen=True):
+    """The cost of one size, over whole books: neither `depth` nor `group` changes it. Without fees.
+
+    A level that is only partly needed is taken from the exchange with the largest amount first.
+    """
+
+    by: Literal["amount", "notional"]
+    size: Annotated[float, about("As it was asked for.", 0.5)]
+    amount: Annotated[
+        float,
+        about("How much of the base currency; cut to 18 decimals with `by: notional`.", 0.5),
+    ]
+    notional: Annotated[float, about("What `amount` costs or brings, exact.", 48655.2)]
+    average: Annotated[
+        float | None,
+        about(
+            f"notional / amount, rounded to {AVERAGE_DIGITS} digits; null where nothing is filled.",
+            97310.4,
+        ),
+    ]
+    worst: Annotated[float | None, about("The last price that is needed.", 97312)]
+    levels: Annotated[int, about(f"Prices that are needed; {FILL_LEVELS_MAX} are looked at.", 3)]
+    complete: Annotated[
+        bool, about("Whether these books hold the size; if not, all that they hold is told.")
+    ]
+    uncovered: Annotated[
+        list[str],
+        about(
+            "Exchanges whose book is not known as far as `worst` (where it is not complete: to its "
+            "end). They may have more, so that the real cost may be lower.",
+            [],
+        ),
+    ]
+    split: Annotated[list[FilledPart], about("By exchange, the largest amount first.")]
+
+
+class Fills(Struct, frozen=True):
+    """The cost of each size of the option `fill`: amounts, then notionals, smallest first."""
+
+    buy: list[Filled]
+    sell: list[Filled]
+
+
 class BookData(Struct, frozen=True):
     """A merged book: only exchanges whose book is live, and of the same coin, are in it."""
 
@@ -335,6 +389,10 @@ class BookData(Struct, frozen=True):
             "amounts there are without it.",
             {"okx": {"bids": 99.5, "asks": None}},
         ),
+    ] = UNSET
+    fill: Annotated[
+        Fills | UnsetType,
+        about("With fill: what each size would cost to buy and to sell, as of this update."),
     ] = UNSET
 
 
