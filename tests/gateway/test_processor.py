@@ -264,6 +264,7 @@ def test_subscribe_answers_with_what_was_accepted_and_opens_the_stream(alice):
             "group": None,
             "ages": False,
             "coverage": False,
+            "fill": None,
         },
         "expected_gb_per_30_days": None,  # a new view has no rate yet
     }
@@ -454,6 +455,15 @@ def test_keys_and_tokens_are_never_repeated(stranger, alice, message, secret):
         ({"levels": None}, 'levels: must be "object" or "array".'),
         ({"split": 1}, "split: must be true or false."),
         ({"group": 0.5}, 'group: must be a price step as decimal text, such as "0.5".'),
+        (
+            {"fill": ["1"]},
+            'fill: must be an object with lists of decimal text in "amounts", "notionals" or both.',
+        ),
+        ({"fill": {}}, "fill: name 1 to 8 amounts and notionals, not 0."),
+        (
+            {"fill": {"amounts": ["1e3"]}},
+            'fill: amounts must be positive decimal text, such as "0.5", not "1e3".',
+        ),
         ({"more": 1}, 'There is no field "more".'),
         ({"id": [1]}, "id: must be text or a number."),
         ({"symbol": 7}, 'symbol: must be a pair such as "BTC/USDT", of at most 64 characters.'),
@@ -498,6 +508,9 @@ def test_every_field_has_words_for_what_it_must_be(body):
         ({"group": ""}, "group"),
         ({"group": "."}, "group"),
         ({"group": "1" * 19}, "group"),
+        ({"fill": {"amounts": [1]}}, "fill"),
+        ({"fill": {"prices": ["1"]}}, "prices"),
+        ({"fill": {"notionals": [str(size) for size in range(1, 10)]}}, "fill"),
         ({"speed": "fast"}, "speed"),
         ({"exchanges": []}, "exchanges"),
         ({"exchanges": ["-okx"]}, "exchanges"),
@@ -548,6 +561,13 @@ def test_equal_price_steps_are_one_stream(alice, sent, shortest):
     assert opened.key.group == response["options"]["group"] == shortest
 
 
+def test_the_sizes_of_fills_are_one_stream_in_whatever_form_they_come(alice):
+    fill = {"amounts": ["2", "0.50", "2.0"], "notionals": ["10000"]}
+    response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", fill=fill)
+    assert response["options"]["fill"] == {"amounts": ["0.5", "2"], "notionals": ["10000"]}
+    assert opened.key.fill == (("0.5", "2"), ("10000",))
+
+
 def test_subscribing_again_to_a_symbol_replaces_its_exchanges_and_options(alice):
     _, first = alice.says(type="subscribe_aggregated", symbol="BTC/USDT")
     _, second = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", depth=5)
@@ -596,7 +616,7 @@ def test_resync_sends_a_fresh_full_book_on_that_subscription(alice):
 
 def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(alice):
     options = {"depth": 7, "levels": "array", "split": True, "group": "0.5"}
-    options |= {"ages": True, "coverage": True}
+    options |= {"ages": True, "coverage": True, "fill": {"amounts": ["1"]}}
     _, opened = alice.says(
         type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["okx"], mode="delta", **options
     )

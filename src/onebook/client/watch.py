@@ -51,7 +51,7 @@ async def watch(
         symbols: Pairs such as BTC/USDT.
         exchanges: Names, or "all".
         options: Subscribe options: depth, interval_ms, mode, levels, split, group, ages,
-            coverage.
+            coverage, fill.
 
     Raises:
         Refused: A retry would fail in the same way: a wrong address or path, an untrusted
