@@ -9,8 +9,8 @@
 It imports nothing of the server and can be copied out of it.
 """
 
-from onebook.client.failures import Problem, Refused
+from onebook.client.failures import Problem, Refused, ServiceError, Unavailable
 from onebook.client.view import Level, View
 from onebook.client.watch import watch
 
-__all__ = ["Level", "Problem", "Refused", "View", "watch"]
+__all__ = ["Level", "Problem", "Refused", "ServiceError", "Unavailable", "View", "watch"]
