@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import ssl
 from collections.abc import AsyncGenerator, Sequence
 from decimal import Decimal
@@ -19,6 +20,10 @@ CLOSE_TIMEOUT_S = 1.0
 RESYNC_PAUSE_S = 1.0  # between two requests for the full book of one symbol
 SILENCE_MAX_S = 10.0
 
+# At the level of debugging the library logs messages, and with the first one the key.
+_library_log = logging.getLogger("onebook.client.websockets")
+_library_log.setLevel(logging.WARNING)
+
 _UPDATES = frozenset(
     ("aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status")
 )
@@ -35,6 +40,7 @@ def opening(url: str, context: ssl.SSLContext | None, silence_max_s: float) -> c
         close_timeout=CLOSE_TIMEOUT_S,
         ping_interval=silence_max_s / 2,
         ping_timeout=silence_max_s / 2,
+        logger=_library_log,
     )
 
 
