@@ -70,7 +70,7 @@ def _install_project() -> None:
             elif source.exists():
                 shutil.copy(source, folder)
         _pip("--force-reinstall", "--no-deps", folder)
-        _pip(folder)  # its dependencies
+        _pip(f"{folder}[server]")  # its dependencies
     compiled = "import onebook.core as core, sys; sys.exit(not core.COMPILED)"
     if subprocess.run([PYTHON, "-c", compiled], check=False).returncode:
         raise Unprepared("the core was not compiled; a C compiler and Python's headers are needed")

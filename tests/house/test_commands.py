@@ -1,24 +1,60 @@
 """Every command explains itself: help, and an example."""
 
 import re
+import subprocess
+import sys
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
+from onebook.cli import commands
 from onebook.cli.main import app
 
 
-def commands(command, words=()):
+def found(command, words):
     """Every command below this one, as the words that name it."""
     if not hasattr(command, "commands"):
         return [(words, command)]
-    return [
-        found for name, each in command.commands.items() for found in commands(each, (*words, name))
-    ]
+    return [one for name, each in command.commands.items() for one in found(each, (*words, name))]
 
 
-COMMANDS = commands(get_command(app))
+COMMANDS = [one for name in commands.COMMANDS for one in found(commands.loaded(name), (name,))]
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_the_summary_of_the_table_is_the_command_s_own(name):
+    summary, _, _ = commands.loaded(name).help.partition("\n")
+    assert commands.COMMANDS[name].summary == summary
+
+
+def test_help_and_version_import_no_command():
+    """They take a third of a second, or two with all that a server needs."""
+    program = "import sys; sys.argv[1:] = {!r}\ntry: from onebook.cli.main import main; main()\n"
+    program += "except SystemExit: print(*[name for name in sys.modules if 'onebook' in name])"
+    for words in (["--version"], ["--help"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(words)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        imported = set(done.stdout.splitlines()[-1].split())
+        assert imported - {"onebook", "onebook.errors"} == {
+            "onebook.cli", "onebook.cli.commands", "onebook.cli.common", "onebook.cli.main",
+        }  # fmt: skip
+
+
+def test_a_command_without_the_server_says_what_to_install():
+    program = (
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "from onebook.cli.main import app; app(['serve'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert 'pip install "onebook[server]"' in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(("words", "command"), COMMANDS, ids=[" ".join(w) for w, _ in COMMANDS])

@@ -3,9 +3,11 @@
     python tests/release/check.py            # everything
     python tests/release/check.py --quick    # what CI runs: one environment less
 
-Each installation prints its version and serves the demo: health answers, a client receives books,
-SIGINT ends it with status 0. The sdist is installed twice, with a C compiler and without one; the
-wheel is built from the sdist, so `--quick` leaves out the sdist with a compiler.
+Each is installed alone first: the library and the client can be imported, `onebook exchanges list`
+answers, and `onebook serve` says what to install. With the extra `server` it serves the demo:
+health answers, a client receives books, SIGINT ends it with status 0. The sdist is installed with a
+C compiler, on every Python that the machine has, and without one; the wheel is built from the
+sdist, so `--quick` leaves out the sdist with a compiler.
 
 Needs the package `build` and, once, the package index that pip is configured for.
 """
@@ -22,13 +24,13 @@ import tarfile
 import tempfile
 import time
 import urllib.request
-import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 STEP_TIMEOUT_S = 600
+PYTHONS = (11, 12, 13)  # those of pyproject.toml's classifiers
 DEMO_START_S = 60
 DEMO_STOP_S = 20
 WATCH_UPDATES = 3
@@ -85,23 +87,49 @@ def check_contents(sdist: Path, wheel: Path) -> None:
         raise Failed(f"{wheel.name} holds {', '.join(extra)}")
 
 
-def check_installed(artifact: Path, folder: Path, *, compiled: bool) -> None:
+def check_installed(artifact: Path, folder: Path, python: str, *, compiled: bool) -> None:
     """Install into an empty environment, and use what was installed."""
     environment = {} if compiled else {"CC": "/bin/false"}
-    venv.create(folder / "venv", with_pip=True)
+    run(python, "-m", "venv", folder / "venv", cwd=folder)
     programs = folder / "venv" / "bin"
     pip = (programs / "python", "-m", "pip", "install", "--quiet", "--no-compile")
     # A path of its own, or pip's cache would answer with what another compiler setting built.
     own = shutil.copy2(artifact, folder)
     run(*pip, own, cwd=folder, **environment)
-    version = run(programs / "onebook", "--version", cwd=folder)
+    check_alone(programs, folder, compiled=compiled)
+    run(*pip, f"{own}[server]", cwd=folder, **environment)
+    check_demo(programs / "onebook", folder)
+
+
+def check_alone(programs: Path, folder: Path, *, compiled: bool) -> None:
+    """The library, the client and a trader's commands work without the packages of the server."""
+    onebook, python = programs / "onebook", programs / "python"
+    version = run(onebook, "--version", cwd=folder)
     if not re.fullmatch(r"onebook \d+\.\d+\.\d+\S*\n", version):
         raise Failed(f"onebook --version printed {version!r}")
-    program = "from onebook import core; print(core.COMPILED)"
-    found = run(programs / "python", "-c", program, cwd=folder).strip()
+    program = "import onebook.client; from onebook import core, order_book; print(core.COMPILED)"
+    found = run(python, "-c", program, cwd=folder).strip()
     if found != str(compiled):
         raise Failed(f"the core is compiled: {found}, expected: {compiled}")
-    check_demo(programs / "onebook", folder)
+    if "binance" not in run(onebook, "exchanges", "list", cwd=folder):
+        raise Failed("onebook exchanges list names no binance")
+    served = subprocess.run(
+        [onebook, "serve"], cwd=folder, capture_output=True, text=True, timeout=STEP_TIMEOUT_S
+    )
+    if served.returncode != 2 or "onebook[server]" not in served.stderr:
+        raise Failed(f"onebook serve without the server: {served.returncode}\n{served.stderr}")
+
+
+def pythons() -> list[str]:
+    """The other Python versions of this machine that we support."""
+    ours = f"python3.{sys.version_info.minor}"
+    names = [f"python3.{minor}" for minor in PYTHONS if f"python3.{minor}" != ours]
+    works = [sys.executable, "-c", "import venv, ensurepip"]
+    return [
+        path
+        for path in map(shutil.which, names)
+        if path and not subprocess.run([path, *works[1:]], capture_output=True).returncode
+    ]
 
 
 def check_demo(onebook: Path, folder: Path) -> None:
@@ -166,12 +194,15 @@ def main() -> None:
         say("build the sdist, and the wheel from it")
         sdist, wheel = build(folder)
         check_contents(sdist, wheel)
-        installs = [(wheel, True), (sdist, False)] + ([] if quick else [(sdist, True)])
-        for number, (artifact, compiled) in enumerate(installs):
-            say(f"install {artifact.name}, {'compiled' if compiled else 'without a C compiler'}")
+        installs = [(wheel, sys.executable, True), (sdist, sys.executable, False)]
+        if not quick:
+            installs += [(sdist, python, True) for python in (sys.executable, *pythons())]
+        for number, (artifact, python, compiled) in enumerate(installs):
+            how = "compiled" if compiled else "without a C compiler"
+            say(f"install {artifact.name} with {Path(python).name}, {how}")
             place = folder / str(number)
             place.mkdir()
-            check_installed(artifact, place, compiled=compiled)
+            check_installed(artifact, place, python, compiled=compiled)
         say("fit for release")
 
 

@@ -13,7 +13,7 @@ from onebook import config
 from onebook.cli.common import console, fitting, print_fields, print_table, reported, run
 from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, facts, proof, row
 from onebook.cli.exchange_page import page
-from onebook.cli.operator import AsJson, ConfigFile, print_json
+from onebook.cli.options import AsJson, ConfigFile, print_json
 from onebook.config import FeedSettings
 from onebook.errors import OnebookError
 from onebook.exchanges import EXCHANGES, resolve

@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-import msgspec
 import typer
 
 from onebook import config
@@ -21,6 +20,9 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.accounts.periods import iso_utc
 from onebook.cli.common import print_table
+from onebook.cli.options import AsJson as AsJson
+from onebook.cli.options import ConfigFile as ConfigFile
+from onebook.cli.options import print_json as print_json
 from onebook.errors import InvalidRequest
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
 from onebook.store import AccountRow, Change, KeyRow, Store
@@ -28,10 +30,6 @@ from onebook.store import AccountRow, Change, KeyRow, Store
 SPAN_UNITS_MS: Final = {"s": SECOND_MS, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": DAY_MS}
 _SPAN = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="The settings file; onebook.toml if not given.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Reason = Annotated[str, typer.Option(help="Why, for whoever looks at it later.")]
 
 
@@ -97,11 +95,6 @@ def moment_ms(text: str, since_ms: int) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * SECOND_MS)
-
-
-def print_json(value: Any) -> None:
-    """Print a value as one JSON document."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def print_accounts(accounts: Sequence[AccountRow]) -> None:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from onebook import config
 from onebook.books import Books
 from onebook.cli.common import console, fail, reported, run
-from onebook.cli.operator import ConfigFile
+from onebook.cli.options import ConfigFile
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed, InvalidExchange, InvalidRequest
 from onebook.exchanges import EXCHANGES, resolve

@@ -1,0 +1,108 @@
+"""The commands and where each one is: a module is imported when its command runs.
+
+`onebook --help` prints the summaries that stand here; a test holds them equal to the commands' own.
+"""
+
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from onebook.cli.common import fail
+
+
+class Place(NamedTuple):
+    """Where a command is: `module:attribute`, a function or a `Typer` of several commands."""
+
+    path: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "serve": Place("serve:serve_command", "Run the service until it is told to stop."),
+    "demo": Place(
+        "demo:demo_command",
+        "Run the service on simulated exchanges, with a key that is ready to use.",
+    ),
+    "watch": Place(
+        "watch:watch_command",
+        "Show the merged book of one pair, live: price, amount, and the exchanges at each level.",
+    ),
+    "replay": Place(
+        "replay:replay_command",
+        "Serve recorded exchanges: clients connect, subscribe and see the recorded books.",
+    ),
+    "record": Place(
+        "record:record_command",
+        "Record the order-book frames of an exchange into a file that `onebook replay` plays.",
+    ),
+    "usage": Place("usage:usage", "Show what a key has used of its monthly allowance."),
+    "exchanges": Place("exchanges:exchanges_app", "The exchanges: list, show, check."),
+    "keys": Place("keys:keys_app", "API keys: create, list, suspend, resume, expire, rotate."),
+    "accounts": Place("accounts:accounts_app", "Users: create, list, suspend, resume."),
+    "credentials": Place(
+        "credentials:credentials_app",
+        "Exchange keys of the operator: set, check, list, rotate, remove.",
+    ),
+    "transactions": Place(
+        "transactions:transactions_app", "Transactions of exchange accounts, in one form."
+    ),
+    "db": Place("db:db_app", "The database."),
+    "config": Place("config:config_app", "Show, check and explain the settings."),
+}
+# Packages that only the service needs: what `pip install "onebook[server]"` adds.
+SERVER_PACKAGES: Final = frozenset(
+    (
+        "aiosqlite",
+        "alembic",
+        "cryptography",
+        "fastapi",
+        "isal",
+        "sqlalchemy",
+        "starlette",
+        "uvicorn",
+    )
+)
+
+
+class LazyCommands(TyperGroup):
+    """A group that imports a command when it runs, and none for its own help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """List the commands in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its summary alone; `resolve_command` has the real one."""
+        place = COMMANDS.get(cmd_name)
+        return None if place is None else TyperCommand(cmd_name, help=place.summary)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command that the words name and import it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, loaded(name) if name and command else command, rest
+
+
+def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer has
+    """Import a command.
+
+    Without the packages of the server, its commands end with a sentence that says what to install.
+    """
+    module, _, attribute = COMMANDS[name].path.partition(":")
+    try:
+        found: Any = getattr(import_module(f"onebook.cli.{module}"), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in SERVER_PACKAGES:
+            raise
+        fail(
+            f"`onebook {name}` is part of the server, and {error.name} is not installed."
+            ' Install it with: pip install "onebook[server]"'
+        )
+    if isinstance(found, typer.Typer):
+        group: Any = typer.main.get_group(found)
+        group.name = name
+        return group
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
