@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onebook.simulator.binance import Binance
 from onebook.simulator.board import (
     FIRST_SEQUENCE,
     Board,
@@ -20,6 +21,7 @@ from onebook.simulator.board import (
     loaded,
 )
 from onebook.simulator.dialects import DIALECTS
+from onebook.simulator.front import Front
 from onebook.simulator.market import Market
 from onebook.simulator.windows import Most, Windows
 
@@ -162,6 +164,20 @@ def test_what_is_one_too_many_is_counted_by_its_kind() -> None:
     assert breaches == {"requests": 2}
     assert [windows[1].takes(moment) for moment in (0.0, 0.1)] == [True, False]
     assert breaches == {"requests": 2, "connects": 1}
+
+
+def test_requests_weigh_what_the_exchange_says_and_beyond_its_budget_get_429() -> None:
+    now = Now(0.0, 0)
+    board = Board(
+        Binance.listings, Market({"binance": Binance}, seed=1).books("binance"), rules=Binance.rules
+    )
+    front = Front(Binance(board), board, clock=lambda: now, instead=lambda path, query: None)
+    depth = {"symbol": "BTCUSDT", "limit": "5000"}  # 250 of 6,000 a minute
+    answers = [front.get("/api/v3/depth", depth).status for _ in range(25)]
+    assert answers == [200] * 24 + [429]
+    assert front.breaches == {"fetches": 1}
+    now = Now(60.1, 60_100)
+    assert front.get("/api/v3/exchangeInfo", {}).status == 200
 
 
 def test_times_are_printed_with_microseconds() -> None:

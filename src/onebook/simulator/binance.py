@@ -48,6 +48,7 @@ class Binance:
         spelling=Spelling(price_places=8, amount_places=8),
         messages=(Most(5),),
         connects=(Most(300, 300.0),),
+        fetches=(Most(6_000, 60.0),),
         silence_max_s=86_400.0,  # pongs are what keeps a connection
         ping_s=20.0,
     )
@@ -114,6 +115,13 @@ class Binance:
         """None: protocol pings do it."""
         return []
 
+    def weight(self, path: str, query: Mapping[str, str]) -> int:
+        """20 for the instruments; a book by its levels."""
+        if path != "/api/v3/depth":
+            return 20
+        limit = int(query.get("limit", "100"))
+        return next((weight for most, weight in self.weights if limit <= most), self.weights[-1][1])
+
     def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
         """`exchangeInfo` and `depth`."""
         if path == "/api/v3/exchangeInfo":
@@ -132,10 +140,7 @@ class Binance:
             "bids": book.bids[:limit],
             "asks": book.asks[:limit],
         }
-        weight = next(
-            (weight for most, weight in self.weights if limit <= most), self.weights[-1][1]
-        )
-        headers = (("X-MBX-USED-WEIGHT-1M", str(weight)),)
+        headers = (("X-MBX-USED-WEIGHT-1M", str(self.weight("/api/v3/depth", query))),)
         return answered(body)._replace(headers=headers)
 
     def _exchange_info(self, now: Now) -> Answer:

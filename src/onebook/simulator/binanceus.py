@@ -9,6 +9,7 @@ from typing import Final
 from onebook.simulator.binance import Binance
 from onebook.simulator.board import Dialect, Now, Session, dumped, loaded
 from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.windows import Most
 
 
 class BinanceUs(Binance):
@@ -24,7 +25,7 @@ class BinanceUs(Binance):
         Listing("ETH/USD", "ETHUSD", 2, 4),
         Listing("ETH/BTC", "ETHBTC", 5, 4),
     )
-    rules = Binance.rules._replace(ping_s=180.0)
+    rules = Binance.rules._replace(ping_s=180.0, fetches=(Most(1_200, 60.0),))
     weights = ((100, 1), (500, 5), (1_000, 10), (5_000, 50))
 
     def received(self, session: Session, frame: str, now: Now) -> list[str]:

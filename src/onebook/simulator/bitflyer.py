@@ -45,7 +45,9 @@ class Bitflyer:
         Listing("BTC/USD", "BTC_USD", 1, 8),
         Listing("ETH/BTC", "ETH_BTC", 5, 7),
     )
-    rules = Rules(messages=(Most(100),), silence_max_s=60.0, ping_s=15.0)
+    rules = Rules(
+        messages=(Most(100),), fetches=(Most(500, 300.0),), silence_max_s=60.0, ping_s=15.0
+    )
 
     def __init__(self, board: Board) -> None:
         self._board = board

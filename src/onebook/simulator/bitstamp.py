@@ -48,6 +48,7 @@ class Bitstamp:
     rules = Rules(
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(100),),
+        fetches=(Most(400), Most(10_000, 600.0)),
         silence_max_s=120.0,
         ping_s=54.0,
     )

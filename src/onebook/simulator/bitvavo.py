@@ -51,6 +51,7 @@ class Bitvavo:
         spelling=Spelling(price_places=None),
         messages=(Most(5_000),),
         requests=(Most(1_000, 60.0, per_address=True),),
+        fetches=(Most(1_000, 60.0),),
         silence_max_s=86_400.0,  # an unanswered ping ends what is silent
         ping_s=50.0,
     )

@@ -59,6 +59,7 @@ class Rules(NamedTuple):
     messages: tuple[Most, ...] = (Most(100),)  # one more ends the connection
     requests: tuple[Most, ...] = ()  # one more is answered with "too many requests"
     connects: tuple[Most, ...] = ()  # one more is answered with 429
+    fetches: tuple[Most, ...] = ()  # REST requests of all clients; beyond it they get 429
     silence_max_s: float = 60.0  # a client this silent is dropped ...
     traffic_counts: bool = True  # ... but frames to it count too
     heartbeat_s: float | None = None  # how often `Dialect.heartbeat` is asked
@@ -362,6 +363,14 @@ class Dialect(Protocol):
     @staticmethod
     def native_of(frame: Any) -> str | None:
         """The native whose order book a frame (text, or bytes) carries; None for any other."""
+
+
+@runtime_checkable
+class Weigher(Protocol):
+    """A dialect whose REST requests weigh more than one."""
+
+    def weight(self, path: str, query: Mapping[str, str]) -> int:
+        """What a request costs of `Rules.fetches`."""
 
 
 @runtime_checkable

@@ -73,6 +73,7 @@ class Coinbase:
         spelling=Spelling(price_places=None, amount_places=8),
         messages=(Most(100, 1.0, per_address=True),),
         requests=(Most(20, 1.0, per_address=True),),  # 8 a second, and bursts of 20
+        fetches=(Most(10),),
         silence_max_s=90.0,
         heartbeat_s=1.0,
     )

@@ -21,9 +21,12 @@ from onebook.simulator.board import (
     Now,
     PostDesk,
     Session,
+    Weigher,
 )
 from onebook.simulator.loopback import Client, Urls
 from onebook.simulator.windows import Most, Windows
+
+TOO_MANY = 429
 
 
 def system_now() -> Now:
@@ -63,6 +66,7 @@ class Front:
         # How often clients went beyond a limit: of connects, messages, requests.
         self.breaches: Counter[str] = Counter()
         self.connects = Windows(dialect.rules.connects, breaches=self.breaches, kind="connects")
+        self._fetches = Windows(dialect.rules.fetches, breaches=self.breaches, kind="fetches")
         # Every client of the loopback has the same address.
         self._messages: dict[Most, deque[float]] = {}
         self._requests: dict[Most, deque[float]] = {}
@@ -118,7 +122,11 @@ class Front:
         return self._answer(path, query)
 
     def _answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        return self._instead(path, query) or self._dialect.get(path, query, self._clock())
+        now, dialect = self._clock(), self._dialect
+        weight = dialect.weight(path, query) if isinstance(dialect, Weigher) else 1
+        if not self._fetches.takes(now.s, weight):
+            return Answer(TOO_MANY, b"{}", (("Retry-After", "1"),))
+        return self._instead(path, query) or dialect.get(path, query, now)
 
     def post(self, path: str, host: str, question: Mapping[str, str]) -> Answer | None:
         """Answer a POST request that came to `host`."""

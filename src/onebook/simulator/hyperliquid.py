@@ -47,12 +47,17 @@ class Hyperliquid:
     rules = Rules(
         messages=(Most(2_000, 60.0, per_address=True),),
         connects=(Most(30, 60.0),),
+        fetches=(Most(1_200, 60.0),),
         silence_max_s=60.0,
         posted=("/info",),
     )
 
     def __init__(self, board: Board) -> None:
         self._board = board
+
+    def weight(self, path: str, query: Mapping[str, str]) -> int:
+        """Lists weigh 20."""
+        return 20
 
     def opened(self, session: Session, now: Now) -> list[str]:
         """Nothing is said first."""

@@ -109,6 +109,7 @@ class Mexc:
     rules = Rules(
         spelling=Spelling(price_places=0, amount_places=0),
         messages=(Most(100),),
+        fetches=(Most(300, 10.0),),
         silence_max_s=60.0,
         heartbeat_s=1.0,
     )

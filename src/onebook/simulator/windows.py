@@ -43,14 +43,14 @@ class Windows:
             for most in limits
         ]
 
-    def takes(self, now_s: float) -> bool:
-        """Count one unless it is one too many; return whether it was counted."""
+    def takes(self, now_s: float, weight: int = 1) -> bool:
+        """Count one of this weight unless that is too much; return whether it was counted."""
         for most, window in self._windows:
             while window and window[0] <= now_s - most.per_s:
                 window.popleft()
-        if any(len(window) >= most.most for most, window in self._windows):
+        if any(len(window) + weight > most.most for most, window in self._windows):
             self._breaches[self._kind] += 1
             return False
         for _, window in self._windows:
-            window.append(now_s)
+            window.extend((now_s,) * weight)
         return True

@@ -49,6 +49,7 @@ class Woo:
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(200),),
         connects=(Most(100, 300.0),),
+        fetches=(Most(10),),
         silence_max_s=86_400.0,  # pongs and pings of the protocol are what keeps a connection
     )
 
