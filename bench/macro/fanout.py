@@ -50,7 +50,7 @@ class Ticks:
         self._sink = sink
         self._hand = hand
         self._streams = streams
-        self._witness = next(iter(node.gateway.hub.connections))
+        self._witness = next(iter(node.gateway.connections))
         self.wire_bytes = 0  # of all messages of one client and tick
         self.reached_s: list[float] = []  # from the change to the last client
 
@@ -109,7 +109,7 @@ async def _report(node: app.Node, ticks: Ticks, words: argparse.Namespace) -> No
         await ticks.tick()
     ticks.reached_s.clear()
     whole = await _blocks(ticks.tick, count, count * words.clients * words.streams)
-    assert not node.gateway.hub.fanout.conflated_total
+    assert not node.gateway.fanout.conflated_total
     row = f"fan-out {words.size} KB to {words.clients} clients, {words.streams} a tick"
     name = "onebook" + ", compressed" * words.packed
     report(row, {name: whole}, "us a message")
@@ -134,17 +134,17 @@ async def _blocks(tick, count: int, messages: int) -> float:
 
 async def _hub_only(node: app.Node, ticks: Ticks, count: int) -> float:
     """The same without the change, the merge and the encoding: frame and write."""
-    hub, sink = node.gateway.hub, ticks._sink
+    gateway, sink = node.gateway, ticks._sink
     streams = node.gateway.streams
     (stream,) = streams._open.values()
     payload = stream.full()
-    packed = next(iter(hub.connections)).packed
+    packed = next(iter(gateway.connections)).packed
     size = len((frames.deflated_frame if packed else frames.text_frame)(payload))
 
     async def tick() -> None:
         expected = sink.received + size * sink.clients
-        hub.fanout.publish(stream, payload, stream.full)
-        hub.fanout.flush()
+        gateway.fanout.publish(stream, payload, stream.full)
+        gateway.fanout.flush()
         await asyncio.sleep(PAUSE_S)
         while sink.received < expected:
             await asyncio.sleep(POLL_S)

@@ -163,7 +163,7 @@ async def test_every_byte_that_a_client_received_is_counted_once(node, exchanges
         await client.kind("unsubscribe_response")  # nothing comes after it
         received = client.received_bytes
     async with asyncio.timeout(PATIENCE_S):
-        while node.gateway.hub.connections:
+        while node.gateway.connections:
             await asyncio.sleep(0.01)
     async with httpx.AsyncClient(base_url=node.url) as http:
         report = (await http.get(f"/api/v1/data-usage/{key}")).json()

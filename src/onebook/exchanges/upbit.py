@@ -50,6 +50,7 @@ from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Whole
 
 CHANNEL: Final = "orderbook"
+REALTIME: Final = "REALTIME"
 UNITS: Final = LevelShape.objects(
     "bp", "bs", skip_zero_price=True, asks=LevelShape.objects("ap", "as", skip_zero_price=True)
 )
@@ -62,6 +63,7 @@ class Book(Struct, gc=False, tag_field="ty", tag=CHANNEL):
     code: str = field(name="cd")
     at: int = field(name="tms")
     units: Raw = field(name="obu")
+    stream: str = field(name="st", default="")
 
 
 class Control(Struct):
@@ -83,7 +85,10 @@ def channel(
     def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
         message = read(frame)
         book = books.get(message.code)
-        return None if book is None else book.snapshot(message.units, message.units, message.at)
+        if book is None:
+            return None
+        answers = message.stream != REALTIME
+        return book.snapshot(message.units, message.units, message.at, answers=answers)
 
     def control(frame: bytes) -> Event:
         message = decode(read_control, frame, what="a frame")
@@ -98,7 +103,7 @@ def channel(
         books = {"type": CHANNEL, "codes": names}
         return [{"ticket": f"onebook-{number}"}, books, {"format": form}]
 
-    track = partial(Whole, shape=units, unanswered=True)
+    track = partial(Whole, shape=units)
     return BookChannel(data, control, subscribe, None, track, TOPICS)
 
 
