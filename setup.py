@@ -40,7 +40,7 @@ def extensions() -> list[Extension]:
     core = Extension(
         "onebook.core._core",
         [f"{CORE}/_core.pyx"],
-        depends=sorted(glob(f"{CORE}/*.px[di]")),
+        depends=sorted(glob(f"{CORE}/*.px[di]") + glob(f"{CORE}/*.h")),
         extra_compile_args=COMPILE + INLINE,
         extra_link_args=LINK,
     )

@@ -133,11 +133,11 @@ def against(row: str, peer: str) -> tuple[Point, Point]:
 
 GOALS = (
     Goal(1, "binance frame, cryptofeed", *against(frame("binance"), "cryptofeed"), AT_LEAST, 10),
-    Goal(1, "binance frame, ccxt", *against(frame("binance"), "ccxt"), AT_LEAST, 13),
+    Goal(1, "binance frame, ccxt", *against(frame("binance"), "ccxt"), AT_LEAST, 11),
     Goal(1, "binance frame, tardis-dev", *against(frame("binance"), "tardis-dev"), AT_LEAST, 4.5),
     Goal(1, "okx frame, cryptofeed", *against(frame("okx"), "cryptofeed"), AT_LEAST, 10),
-    Goal(1, "okx frame, ccxt", *against(frame("okx"), "ccxt"), AT_LEAST, 13),
-    Goal(1, "kraken frame, ccxt", *against(frame("kraken"), "ccxt"), AT_LEAST, 13),
+    Goal(1, "okx frame, ccxt", *against(frame("okx"), "ccxt"), AT_LEAST, 11),
+    Goal(1, "kraken frame, ccxt", *against(frame("kraken"), "ccxt"), AT_LEAST, 11),
     Goal(1, "coinbase frame, cryptofeed", *against(frame("coinbase"), "cryptofeed"), AT_LEAST, 10),
     Goal(2, "best price read after each frame", *against(BEST, "cryptofeed"), AT_LEAST, 100),
     Goal(
@@ -160,7 +160,7 @@ GOALS = (
         5, "the same against the twin, p50", (READY, "compiled p50"), (READY, "twin p50"),
         AT_LEAST, 8,
     ),
-    Goal(6, "1 KB to 1,000, share of the floor", *against(ONE, FLOOR), AT_LEAST, 0.80),
+    Goal(6, "1 KB to 1,000, share of the floor", *against(ONE, FLOOR), AT_LEAST, 0.90),
     Goal(6, "12 KB to 1,000, share of the floor", *against(TWELVE, FLOOR), AT_LEAST, 0.85),
     Goal(6, "1 KB, uvicorn + websockets", *against(ONE, "uvicorn + websockets"), AT_LEAST, 2),
     Goal(6, "12 KB, uvicorn + websockets", *against(TWELVE, "uvicorn + websockets"), AT_LEAST, 2),
@@ -210,7 +210,7 @@ GOALS = (
         None, AT_LEAST, 9.5, unit="a second",
     ),
     *(
-        Goal(12, f"{kind} to records, ccxt", *against(mapped(kind), "ccxt"), AT_LEAST, 3)
+        Goal(12, f"{kind} to records, ccxt", *against(mapped(kind), "ccxt"), AT_LEAST, 2.5)
         for kind in KINDS
     ),
     Goal(13, "frame to a callback, cryptofeed", *against(LIBRARY, "cryptofeed"), AT_LEAST, 5),

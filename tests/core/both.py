@@ -12,6 +12,7 @@ from onebook.core.types import (
     ChecksumLayout,
     ChecksumNumber,
     ChecksumOrder,
+    LevelError,
     LevelShape,
 )
 
@@ -140,3 +141,12 @@ def state_of(book: Any) -> tuple[Any, ...]:
         book.reach(0),
         book.reach(1),
     )
+
+
+def assert_refused(book: Any, text: bytes, shape: LevelShape) -> None:
+    """Check that neither `apply` nor `replace` takes this text, and that the book stays."""
+    before = state_of(book)
+    for change in (book.apply, book.replace):
+        with pytest.raises(LevelError, match=r"^[A-Z].*\.$"):
+            change(text, b"[]", shape)
+        assert state_of(book) == before

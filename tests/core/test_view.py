@@ -367,6 +367,23 @@ def test_numbers_beyond_64_bits_are_exact_and_deltas_go_on(core: Any) -> None:
     assert len(document(view, view.delta(b"{", b"}"))["bids"]) == 3
 
 
+def test_a_coin_of_many_units_is_merged_with_one_that_has_eight_decimals(core: Any) -> None:
+    """BTT/USDT: one exchange trades whole coins, another spells amounts with eight decimals."""
+    tick = Decimal("0.00000001")
+    whole = [(str(Decimal("0.00000061") - tick * n), f"{70 + n}000000000") for n in range(9)]
+    parts = [(price, "123456789.12345678") for price, _ in whole[::2]]
+    view = core.View(["whole", "parts"], depth=20, split=True, arrays=True)
+    books = [book_of(core, whole), book_of(core, parts)]
+    view.merge(books)
+    found = document(view)["bids"]
+    assert [level[1] for level in found[:2]] == [Decimal("70123456789.12345678"), 71 * 10**9]
+    assert found[0][2] == [["whole", 70 * 10**9], ["parts", Decimal("123456789.12345678")]]
+    apply(books[0], [(whole[0][0], "1")])
+    assert view.merge(books) is True
+    (change,) = document(view, view.delta(b"{", b"}"))["bids"]
+    assert change[1] == Decimal("123456790.12345678")
+
+
 def test_a_scale_too_wide_for_what_is_shown_keeps_the_state_before(core: Any) -> None:
     huge = book_of(core, [("2", "1"), ("1", "3")], [("999999999999999999", "999999999999999999")])
     fine = book_of(core, [("2", "0.5")], [("999999999999999999", "0.000000000000000001")])

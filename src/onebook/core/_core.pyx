@@ -1,9 +1,10 @@
-"""The compiled core: exact books and views. `twin` says the same in plain Python.
+"""The compiled core: exact books and views, with the same bytes out as `twin`.
 
-`_levels` and `_protobuf` read level text by `_scan`, `_side` keeps one side sorted, `_merge` joins
-the tops of many books and `_digits` prints; `_canonical` reads and prints for accounts. This file
-holds the book and what needs Python objects. Interface and meaning: `_core.pyi` and `types`; property tests compare
-every byte with the twin's.
+C headers hold what needs no Python object, and a `.pxd` lists what is used of each: `_levels.h` and
+`_protobuf.h` read level text by `_scan.h`, `_side.h` keeps one side sorted, `_merge.h` joins the
+tops of many books, `_digits.h` prints. This file holds the book; `_facts.pxi` translates shapes,
+`_view.pxi` holds the view, `_canonical.pxi` reads and prints for accounts. Interface and meaning:
+`_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -25,12 +26,12 @@ from onebook.core._merge cimport (
     state_free, state_grow, state_may_grow, state_same,
 )
 from onebook.core._levels cimport (
-    HEAD_BYTES, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
+    COLUMNS_MAX, HEAD_BYTES, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
 )
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
-    AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NESTING_MAX, NO_MEMORY, PRICE, TOO_LONG,
-    UNCUT, Column, Row, Rows, Scan, scan_close, scan_open,
+    AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NO_MEMORY, PRICE, TOO_LONG, UNCUT, Column,
+    Row, Rows, Scan, scan_close, scan_open,
 )
 from onebook.core._side cimport (
     Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,

@@ -97,7 +97,7 @@ cdef int facts_forget() except -1:
 cdef int shape_fill(Shape *shape, object stated) except -1:
     cells = stated.price, stated.amount, stated.count, stated.side
     shape.form = stated.form
-    shape.signed = stated.signed
+    shape.is_signed = stated.signed
     shape.single = stated.single
     shape.skip_zero_price = stated.skip_zero_price
     shape.one_text = stated.one_text
@@ -116,7 +116,7 @@ cdef int shape_fill(Shape *shape, object stated) except -1:
         else:
             shape.fields[<int>role] = what
     if shape.form == ROW:
-        memset(shape.roles, IGNORED, sizeof(shape.roles))
+        memset(shape.roles, IGNORED, COLUMNS_MAX)
         for role, what in enumerate(cells):
             if what is not None:
                 shape.roles[<int>what] = role

@@ -6,27 +6,18 @@ from typing import Any
 import pytest
 
 from core.both import (
-    COMPILED,
     COUNTED,
     EACH,
     EIGHT,
     FILLED,
     JAVASCRIPT,
-    MESSAGE,
-    SHAPES,
     SHORT_NAMES,
     TWO_SIDED,
     book_of,
-    field,
-    needs_compiled,
     state_of,
-    varint,
 )
 from onebook.core.types import (
-    COLUMNS_MAX,
-    FRAME_LEVELS_MAX,
     NAME_BYTES_MAX,
-    NUMBER_BYTES_MAX,
     PAIRS,
     ChecksumLayout,
     ChecksumNumber,
@@ -37,7 +28,6 @@ from onebook.core.types import (
 
 each_core = pytest.mark.parametrize("core", EACH)
 
-LEVEL = field(1, b"2.5") + field(2, b"10")
 REFUSED = {
     "zero amount has no side": (COUNTED, b"[1,1,0]"),
     "negative zero": (COUNTED, b"[1,1,-0.0]"),
@@ -58,33 +48,6 @@ REFUSED = {
     "another's names": (SHORT_NAMES, b'[{"price":1,"qty":1}]'),
     "short name twice": (SHORT_NAMES, b'[{"p":1,"p":1,"s":1}]'),
     "one side of two": (TWO_SIDED, b'[{"ask_price":1,"ask_size":1}]'),
-    "truncated tag": (MESSAGE, field(1, LEVEL) + b"\x80"),
-    "no value": (MESSAGE, varint(3 << 3)),
-    "truncated length": (MESSAGE, b"\x0a\x80"),
-    "length beyond the end": (MESSAGE, field(1, LEVEL)[:-1]),
-    "length of 64 bits": (MESSAGE, b"\x0a" + varint(2**64 - 1)),
-    "length beyond its level": (MESSAGE, field(1, b"\x0a\x05" + LEVEL[2:]) + bytes(9)),
-    "number of 65 bits": (MESSAGE, varint(3 << 3) + b"\xff" * 9 + b"\x02"),
-    "number of eleven bytes": (MESSAGE, varint(3 << 3) + b"\x80" * 10 + b"\x00"),
-    "field zero": (MESSAGE, b"\x00\x00"),
-    "field number too large": (MESSAGE, varint(2**32) + b"\x00"),
-    "group": (MESSAGE, varint(3 << 3 | 3) + varint(3 << 3 | 4)),
-    "unknown wire type": (MESSAGE, varint(3 << 3 | 6)),
-    "truncated eight bytes": (MESSAGE, varint(3 << 3 | 1) + bytes(7)),
-    "truncated four bytes": (MESSAGE, varint(3 << 3 | 5) + bytes(3)),
-    "level that is a number": (MESSAGE, varint(1 << 3) + b"\x01"),
-    "price that is a number": (MESSAGE, field(1, varint(1 << 3) + b"\x01" + field(2, b"1"))),
-    "no amount": (MESSAGE, field(1, field(1, b"1"))),
-    "no level": (MESSAGE, field(1, b"")),
-    "price twice": (MESSAGE, field(1, field(1, b"1") + LEVEL)),
-    "empty amount": (MESSAGE, field(1, field(1, b"1") + field(2, b""))),
-    "quoted price": (MESSAGE, field(1, field(1, b'"1"') + field(2, b"1"))),
-    "blank behind a price": (MESSAGE, field(1, field(1, b"1 ") + field(2, b"1"))),
-    "bracket in a price": (MESSAGE, field(1, field(1, b"1]2") + field(2, b"1"))),
-    "price that is not ASCII": (MESSAGE, field(1, field(1, "１".encode()) + field(2, b"1"))),
-    "price zero": (MESSAGE, field(1, field(1, b"0") + field(2, b"1"))),
-    "long price": (MESSAGE, field(1, field(1, b"0." + b"0" * NUMBER_BYTES_MAX) + field(2, b"1"))),
-    "JSON": (MESSAGE, b"[]"),
 }
 
 
@@ -132,26 +95,6 @@ def test_both_sides_may_be_in_one_object(core: Any) -> None:
 
 
 @each_core
-def test_numbers_of_a_message_end_with_their_field(core: Any) -> None:
-    """Behind the amount come the bytes of further fields, which may look like digits."""
-    book = core.Book()
-    text = field(2, LEVEL) + varint(6 << 3) + b"\x31" + field(1, LEVEL.replace(b"2.5", b"2.6"))
-    book.replace(memoryview(text + b"000")[: len(text)], b"not read", MESSAGE)
-    assert book.top(9) == ([("2.5", "10")], [("2.6", "10")])
-    book.apply(b"", b"", MESSAGE)
-    book.replace(b"", b"", MESSAGE)
-    assert book.top(9) == ([], [])
-
-
-@needs_compiled  # its twin takes seconds
-def test_a_message_has_at_most_as_many_levels_as_a_text() -> None:
-    level = field(2, LEVEL)
-    COMPILED.Book().apply(level * FRAME_LEVELS_MAX, b"", MESSAGE)
-    with pytest.raises(LevelError):
-        COMPILED.Book().apply(level * (FRAME_LEVELS_MAX + 1), b"", MESSAGE)
-
-
-@each_core
 def test_any_number_of_shapes_and_layouts_can_be_used_in_turn(core: Any) -> None:
     """More than the compiled core keeps translated."""
     book = core.Book()
@@ -189,35 +132,3 @@ def test_checksums_print_as_many_decimals_as_their_layout_says(core: Any) -> Non
     assert book.crc(EIGHT) == crc32(b"641235000000018000006412400000000200000001")
     book = book_of(core, [("1", "0.0000000019")])  # finer than the layout: cut
     assert book.crc(EIGHT) == crc32(b"1000000000")
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: LevelShape.rows(0, 0),
-        lambda: LevelShape.rows(0, COLUMNS_MAX),
-        lambda: LevelShape.rows(-1, 0),
-        lambda: LevelShape.rows(0, 1, side=2, signed=True),
-        lambda: LevelShape.objects("a", "a"),
-        lambda: LevelShape.objects("", "a"),
-        lambda: LevelShape.objects("a" * (NAME_BYTES_MAX + 1), "b"),
-        lambda: LevelShape.objects('a"', "b"),
-        lambda: LevelShape.objects("a\\", "b"),
-        lambda: LevelShape.objects("é", "b"),
-        lambda: LevelShape.objects(asks=SHAPES["sided"]),
-        lambda: LevelShape.rows(price_scale=19),
-        lambda: LevelShape.rows(amount_scale=-1),
-        lambda: LevelShape.rows(amount_scale=8, amount_decimals=2),
-        lambda: LevelShape.protobuf(price=0),
-        lambda: LevelShape.protobuf(bids=1, asks=1),
-        lambda: LevelShape.protobuf(bids=2**29),
-        lambda: ChecksumLayout(-1, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT),
-        lambda: ChecksumLayout(10, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, "::"),
-        lambda: ChecksumLayout(10, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, decimals=8),
-        lambda: ChecksumLayout(10, ChecksumOrder.IN_TURN, ChecksumNumber.DIGITS, decimals=19),
-    ],
-    ids=range(21),
-)
-def test_an_impossible_shape_or_layout_cannot_be_made(make: Any) -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        make()

@@ -1,0 +1,324 @@
+/* One side of a book: sorted blocks of levels, best last, so that its cost is flat with depth.
+ *
+ * The key is the price of a bid and the negated price of an ask: both sides ascend to their best,
+ * and one code path serves both. A full block splits in halves, except where a level is put at an
+ * end of the side (as snapshots do): there a new block begins and the full one stays full.
+ */
+#ifndef ONEBOOK_SIDE_H
+#define ONEBOOK_SIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BLOCK_LEVELS = 128,
+    BLOCK_SPARSE = 32, /* a block with fewer levels joins a neighbour ... */
+    BLOCK_JOINED = 96  /* ... when both have no more than this */
+};
+
+typedef struct {
+    int64_t key;
+    int64_t amount;
+} Level;
+
+typedef struct {
+    int32_t count;
+    Level levels[BLOCK_LEVELS];
+} Block;
+
+typedef struct {
+    Block **blocks;
+    int64_t *lows; /* the smallest key of each block */
+    int32_t block_count;
+    int32_t block_room;
+    int32_t count;
+} Side;
+
+typedef struct { /* from the best level of a side to its worst */
+    const Level *level;
+    const Level *first; /* of the block that `level` is in */
+    Block **block;
+    Block **block_first;
+} Walk;
+
+static inline void walk_enter(Walk *walk) {
+    walk->first = walk->block[0]->levels;
+    walk->level = walk->first + (walk->block[0]->count - 1);
+}
+
+/* Stand on the best level; false where there is none. */
+static inline bool walk_open(Walk *walk, const Side *side) {
+    if (side->block_count == 0) return false;
+    walk->block_first = side->blocks;
+    walk->block = side->blocks + (side->block_count - 1);
+    walk_enter(walk);
+    return true;
+}
+
+/* Go to the next worse level; false where there is none. */
+static inline bool walk_next(Walk *walk) {
+    if (walk->level > walk->first) {
+        walk->level--;
+        return true;
+    }
+    if (walk->block == walk->block_first) return false;
+    walk->block--;
+    walk_enter(walk);
+    return true;
+}
+
+static inline void side_clear(Side *side) {
+    for (int32_t at = 0; at < side->block_count; at++) free(side->blocks[at]);
+    side->block_count = 0;
+    side->count = 0;
+}
+
+static inline void side_free(Side *side) {
+    side_clear(side);
+    free(side->blocks);
+    free(side->lows);
+    side->blocks = NULL;
+    side->lows = NULL;
+    side->block_room = 0;
+}
+
+static inline size_t side_bytes(const Side *side) {
+    return side->block_count * sizeof(Block)
+        + side->block_room * (sizeof(Block *) + sizeof(int64_t));
+}
+
+/* The best level; the side must not be empty. */
+static inline const Level *side_best(const Side *side) {
+    const Block *block = side->blocks[side->block_count - 1];
+    return &block->levels[block->count - 1];
+}
+
+static inline bool side_room(Side *side) {
+    int32_t room = side->block_room ? side->block_room * 2 : 2;
+    void *larger;
+    if (side->block_count < side->block_room) return true;
+    larger = realloc(side->blocks, room * sizeof(Block *));
+    if (larger == NULL) return false;
+    side->blocks = larger;
+    larger = realloc(side->lows, room * sizeof(int64_t));
+    if (larger == NULL) return false;
+    side->lows = larger;
+    side->block_room = room;
+    return true;
+}
+
+/* Let every place behind the last level be above every key. */
+static inline void block_pad(Block *block) {
+    for (int32_t at = block->count; at < BLOCK_LEVELS; at++) block->levels[at].key = INT64_MAX;
+}
+
+/* Put an empty block at position `at`; NULL without memory. */
+static inline Block *block_new(Side *side, int32_t at) {
+    Block *block;
+    if (!side_room(side)) return NULL;
+    block = malloc(sizeof(Block));
+    if (block == NULL) return NULL;
+    block->count = 0;
+    block_pad(block);
+    memmove(side->blocks + at + 1, side->blocks + at, (side->block_count - at) * sizeof(Block *));
+    memmove(side->lows + at + 1, side->lows + at, (side->block_count - at) * sizeof(int64_t));
+    side->blocks[at] = block;
+    side->block_count++;
+    return block;
+}
+
+static inline void block_drop(Side *side, int32_t at) {
+    free(side->blocks[at]);
+    side->block_count--;
+    memmove(side->blocks + at, side->blocks + at + 1, (side->block_count - at) * sizeof(Block *));
+    memmove(side->lows + at, side->lows + at + 1, (side->block_count - at) * sizeof(int64_t));
+}
+
+/* The block that holds the key, or would: the last whose smallest key is not above. */
+static inline int32_t block_of(const Side *side, int64_t key) {
+    int32_t low = 0, length = side->block_count - 1, half;
+    if (side->lows[length] <= key) return length;
+    while (length > 0) {
+        half = length >> 1;
+        if (side->lows[low + half] <= key) {
+            low += half + 1;
+            length -= half + 1;
+        } else {
+            length = half;
+        }
+    }
+    return low ? low - 1 : 0;
+}
+
+/* The position of the first level whose key is not below.
+ *
+ * Three rounds of comparisons at once, 16, 2 and 1 level apart: what lies behind the last level is
+ * padded with the largest key, so that neither a branch nor a count depends on the data.
+ */
+static inline int32_t block_find(const Block *block, int64_t key) {
+    const Level *base = &block->levels[0];
+    ptrdiff_t below;
+    below = base[15].key < key;
+    below += base[31].key < key;
+    below += base[47].key < key;
+    below += base[63].key < key;
+    below += base[79].key < key;
+    below += base[95].key < key;
+    below += base[111].key < key;
+    base += below * 16;
+    below = base[1].key < key;
+    below += base[3].key < key;
+    below += base[5].key < key;
+    below += base[7].key < key;
+    below += base[9].key < key;
+    below += base[11].key < key;
+    below += base[13].key < key;
+    base += below * 2;
+    below = base[0].key < key;
+    below += base[1].key < key;
+    return (int32_t)(base - &block->levels[0] + below);
+}
+
+/* Join block `at` with the one before it. */
+static inline void block_join(Side *side, int32_t at) {
+    Block *block = side->blocks[at];
+    Block *before = side->blocks[at - 1];
+    memcpy(&before->levels[before->count], block->levels, block->count * sizeof(Level));
+    before->count += block->count;
+    block_drop(side, at);
+}
+
+static inline void level_drop(Side *side, int32_t at, int32_t position) {
+    Block *block = side->blocks[at];
+    Level *level = &block->levels[position];
+    block->count--;
+    side->count--;
+    if (block->count == 0) {
+        block_drop(side, at);
+        return;
+    }
+    memmove(level, level + 1, (block->count - position) * sizeof(Level));
+    block->levels[block->count].key = INT64_MAX;
+    if (position == 0) side->lows[at] = block->levels[0].key;
+    if (block->count >= BLOCK_SPARSE) return;
+    if (at > 0 && side->blocks[at - 1]->count + block->count <= BLOCK_JOINED)
+        block_join(side, at);
+    else if (at + 1 < side->block_count
+             && side->blocks[at + 1]->count + block->count <= BLOCK_JOINED)
+        block_join(side, at + 1);
+}
+
+/* Give the upper half of a full block to a new one behind it; NULL without memory. */
+static inline Block *block_split(Side *side, int32_t at) {
+    enum { HALF = BLOCK_LEVELS / 2 };
+    Block *block = side->blocks[at];
+    Block *upper = block_new(side, at + 1);
+    if (upper == NULL) return NULL;
+    block->count = upper->count = HALF;
+    memcpy(upper->levels, &block->levels[HALF], HALF * sizeof(Level));
+    side->lows[at + 1] = upper->levels[0].key;
+    block_pad(block);
+    return upper;
+}
+
+/* Put a level where it belongs; false without memory. */
+static inline bool level_add(
+    Side *side, int32_t at, int32_t position, int64_t key, int64_t amount
+) {
+    Block *block = side->blocks[at];
+    Level *level;
+    if (block->count == BLOCK_LEVELS) {
+        if (position == BLOCK_LEVELS && at == side->block_count - 1) {
+            block = block_new(side, ++at);
+            position = 0;
+        } else if (position == 0 && at == 0) {
+            block = block_new(side, 0);
+        } else {
+            Block *upper = block_split(side, at);
+            if (upper == NULL) return false;
+            if (position > BLOCK_LEVELS / 2) {
+                at++;
+                block = upper;
+                position -= BLOCK_LEVELS / 2;
+            }
+        }
+        if (block == NULL) return false;
+    }
+    level = &block->levels[position];
+    memmove(level + 1, level, (block->count - position) * sizeof(Level));
+    level->key = key;
+    level->amount = amount;
+    block->count++;
+    side->count++;
+    if (position == 0) side->lows[at] = key;
+    return true;
+}
+
+/* Set the amount of a level, 0 removes it; false without memory. */
+static inline bool side_set(Side *side, int64_t key, int64_t amount) {
+    int32_t at, position;
+    Block *block;
+    if (side->block_count == 0)
+        return amount == 0 || (block_new(side, 0) != NULL && level_add(side, 0, 0, key, amount));
+    at = block_of(side, key);
+    block = side->blocks[at];
+    position = block_find(block, key);
+    if (position < block->count && block->levels[position].key == key) {
+        if (amount)
+            block->levels[position].amount = amount;
+        else
+            level_drop(side, at, position);
+        return true;
+    }
+    return amount == 0 || level_add(side, at, position, key, amount);
+}
+
+/* Drop the worst levels beyond `count_max`. */
+static inline void side_cut(Side *side, int32_t count_max) {
+    int32_t over = side->count - count_max;
+    while (over > 0) {
+        Block *block = side->blocks[0];
+        if (block->count <= over) {
+            over -= block->count;
+            side->count -= block->count;
+            block_drop(side, 0);
+            continue;
+        }
+        block->count -= over;
+        side->count -= over;
+        memmove(block->levels, &block->levels[over], block->count * sizeof(Level));
+        block_pad(block);
+        side->lows[0] = block->levels[0].key;
+        return;
+    }
+}
+
+/* Tell whether every key and amount is within its limit, whatever its sign. */
+static inline bool side_holds(const Side *side, int64_t keys_max, int64_t amounts_max) {
+    for (int32_t at = 0; at < side->block_count; at++) {
+        const Block *block = side->blocks[at];
+        for (int32_t position = 0; position < block->count; position++) {
+            const Level *level = &block->levels[position];
+            if (level->key > keys_max || level->key < -keys_max || level->amount > amounts_max)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Multiply every key and every amount. */
+static inline void side_scale(Side *side, int64_t keys, int64_t amounts) {
+    for (int32_t at = 0; at < side->block_count; at++) {
+        Block *block = side->blocks[at];
+        side->lows[at] *= keys;
+        for (int32_t position = 0; position < block->count; position++) {
+            block->levels[position].key *= keys;
+            block->levels[position].amount *= amounts;
+        }
+    }
+}
+
+#endif
