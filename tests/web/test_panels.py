@@ -380,6 +380,7 @@ async def test_the_picture_of_the_page(
     await page.go(f"{address}/#key={GOOD_KEY}&rate=10")
     await page.until(READY)
     await page.until("document.querySelector('.history canvas') !== null")
+    await page.until(f"Number({text('.rate')}) > {9 if PICTURES else 1}")
     await page.until("document.querySelector('.depth canvas') !== null")
     shot = await page.call("Page.captureScreenshot", format="webp", quality=70)
     picture = base64.b64decode(shot["data"])

@@ -102,7 +102,10 @@ export class Members {
     const short = document.createElement("small");
     short.className = "code";
     short.textContent = code(exchange);
-    name.append(swatch, exchange, " ", short);
+    const whole = document.createElement("span");
+    whole.className = "name";
+    whole.append(swatch, exchange);
+    name.append(whole, " ", short);
     const row = { element, status, age, bids, asks, ageMs: undefined, state: "", seenOut };
     element.dataset.exchange = exchange;
     element.hidden = !exchange.includes(this.#wanted);
