@@ -1,5 +1,6 @@
 """`onebook watch`: a live ladder in the terminal, through the public WebSocket."""
 
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
@@ -73,6 +74,7 @@ def watch_command(
     below = 2 * sum(map(len, sizes.values())) + 2
     start = partial(watch, url, key, [symbol.upper()], exchanges=names, **options)
     shown = _Screen(url, depth, table, below) if console.is_terminal else _Lines(depth, table)
+    logging.getLogger("onebook.client").addHandler(logging.NullHandler())  # it is shown here
     try:
         run(_follow(shown, lambda levels: start(depth=levels), updates))
     except Refused as refused:
