@@ -253,8 +253,35 @@ def test_watch_subscribes_as_asked_and_ends_after_so_many_updates():
     assert server.heard[1] == {
         "type": "subscribe_aggregated", "symbol": "BTC/USDT", "id": "BTC/USDT",
         "exchanges": ["okx", "kraken"], "depth": 10, "split": True, "mode": "delta", "group": "10",
+        "ages": True,
     }  # fmt: skip
     assert "100" in answer.output
+
+
+def test_sizes_are_asked_for_and_their_cost_is_below_the_ladder(tmp_path):
+    fees = tmp_path / "fees.toml"
+    fees.write_text("others = 0.1")
+    part = {"exchange": "okx", "amount": 2, "notional": 200}
+    filled = {"by": "amount", "size": 2, "amount": 2, "notional": 200, "average": 100, "worst": 100}
+    filled |= {"levels": 1, "complete": True, "uncovered": [], "split": [part]}
+    data = UPDATE["data"] | {"fill": {"buy": [filled], "sell": [filled]}, "ages": {"okx": 5}}
+    words = ["--updates", "1", "--amount", "2", "--notional", "10", "--fees", str(fees)]
+    with Scripted(UPDATE | {"data": data}) as server:
+        answer = server.watch(*words)
+        status, text = in_terminal(server.words(*words), columns=80, rows=24)
+    assert (answer.exit_code, status) == (0, 0)
+    assert server.heard[1]["fill"] == {"amounts": ["2"], "notionals": ["10"]}
+    assert server.heard[1]["depth"] == rows(24 - 6)
+    for shown in (answer.stdout, text):
+        assert "buy  2 BTC  average 100.00  after fees 100.10" in shown
+        assert "oldest data:  okx 5 ms" in shown
+
+
+def test_a_fee_table_that_is_none_is_one_line_and_status_2(tmp_path):
+    words = ["watch", "BTC/USDT", "--key", "k", "--fees", str(tmp_path / "none.toml")]
+    answer = CliRunner().invoke(app, words)
+    assert answer.exit_code == 2
+    assert "No such file" in answer.stderr
 
 
 def test_a_pipe_gets_updates_as_plain_lines():
@@ -270,7 +297,7 @@ def test_a_terminal_shows_the_ladder_in_its_size_and_leaves_the_last_one():
     with Scripted(UPDATE) as server:
         status, text = in_terminal(server.words("--updates", "1"), columns=80, rows=24)
     assert status == 0
-    assert server.heard[1]["depth"] == rows(24)
+    assert server.heard[1]["depth"] == rows(24 - 2), "two lines are for the market"
     assert re.search(r"^100 +1 +█+ *$", text.rpartition("\x1b")[2], re.MULTILINE)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-START_TIMEOUT_S = 30.0
-WAIT_S = 15.0
+from steady import PATIENCE_S
+
 POLL_S = 0.05
 FLAGS = (
     "--headless",
@@ -72,7 +72,7 @@ class Page:
         if self.session:
             message["sessionId"] = self.session
         await self.socket.send(json.dumps(message))
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             found = await answer
         assert "error" not in found, found
         return found["result"]
@@ -104,13 +104,24 @@ class Page:
     async def until(self, script: str) -> Any:
         """Wait for an expression to become true; the answer is its value."""
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while not (value := await self.run(script)):
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             text = await self.run("document.body.innerText")
             raise AssertionError(f"never true: {script}\n{self.complaints}\n{text}") from None
         return value
+
+
+async def resize(page: Page, width: int, height: int = 740, *, mobile: bool = True) -> None:
+    """Give the tab the size of a screen."""
+    await page.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=height,
+        deviceScaleFactor=2 if mobile else 1,
+        mobile=mobile,
+    )
 
 
 @asynccontextmanager
@@ -143,7 +154,7 @@ async def browser(folder: Path) -> AsyncIterator[Page]:
 async def _address(folder: Path) -> str:
     """Chromium writes where it listens into its profile."""
     file = folder / "DevToolsActivePort"
-    async with asyncio.timeout(START_TIMEOUT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not file.exists() or len(lines := file.read_text().split()) < 2:
             await asyncio.sleep(POLL_S)
     return f"ws://127.0.0.1:{lines[0]}{lines[1]}"

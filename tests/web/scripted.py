@@ -41,9 +41,14 @@ class Market:
         self.heard: list[dict] = []
         self.frozen = False
         self.listed = list(EXCHANGES)  # what it says that there is
+        self.names = list(EXCHANGES)  # whose books there are
+        self.crossed = False
+        self.reports = 0  # of usage
+        self.updates = 0
+        self.fills = True  # whether its books hold a size that is asked for
 
     def levels(self, sign: int, depth: int) -> list:
-        live = [name for name in EXCHANGES if name not in self.stale]
+        live = [name for name in self.names if name not in self.stale]
         rows = []
         price = self.middle + sign * TICK
         for _ in range(depth):
@@ -56,9 +61,36 @@ class Market:
             price += sign * TICK * self.random.randint(1, 9)
         return rows if live else []
 
-    def update(self, symbol: str, number: int, depth: int) -> dict:
+    def fill(self, levels: list, size: dict) -> list[dict]:
+        """The first level gives it all, half by half from two exchanges."""
+        ((kind, (text,)),) = size.items()
+        price, notional = levels[0][0], float(text) if kind == "notionals" else 0.0
+        amount = notional / price if notional else float(text)
+        held = amount if self.fills else amount / 4
+        half = {"amount": held / 2, "notional": held * price / 2}
+        return [
+            {
+                "by": kind.removesuffix("s"),
+                "size": float(text),
+                "amount": held,
+                "notional": held * price,
+                "average": price,
+                "worst": price,
+                "levels": 1,
+                "complete": self.fills,
+                "uncovered": [] if self.fills else ["okx"],
+                "split": [{"exchange": name} | half for name in ("kraken", "okx")],
+            }
+        ]
+
+    def update(self, symbol: str, number: int, asked: dict) -> dict:
+        depth = asked["depth"]
+        self.updates += 1
         self.middle += TICK * self.random.randint(-6, 6)
         bids, asks = self.levels(-1, depth), self.levels(1, depth)
+        if self.crossed:
+            price = float(self.middle + 5)
+            bids.insert(0, [price, 0.5, [["kraken", 0.5]]])
         best = (bids[0][0], asks[0][0]) if bids else (None, None)
         stats = {
             "best_bid": best[0],
@@ -69,7 +101,7 @@ class Market:
             "total_bid_volume": 1,
             "total_ask_volume": 1,
             "participating_exchanges": len(EXCHANGES) - len(self.stale),
-            "crossed": False,
+            "crossed": self.crossed,
         }
         return {
             "type": "aggregated_orderbook_update",
@@ -82,8 +114,13 @@ class Market:
                 "asks": asks,
                 "market_stats": stats,
                 "stale_exchanges": sorted(self.stale),
+                "ages": {name: 40 for name in self.names if name not in self.stale},
+                **({"fill": self.both(bids, asks, asked["fill"])} if bids else {}),
             },
         }
+
+    def both(self, bids: list, asks: list, size: dict) -> dict:
+        return {"buy": self.fill(asks, size), "sell": self.fill(bids, size)}
 
     async def tell(self, message: dict) -> None:
         for socket in list(self.sockets):
@@ -111,7 +148,7 @@ def status(symbol: str, exchange: str, state: str, reason: str) -> dict:
     }
 
 
-def reply(message: dict, listed: list[str]) -> dict | None:
+def reply(message: dict, market: Market) -> dict | None:
     """What the service says to one message of the page, books apart."""
     match message["type"]:
         case "authenticate" if message["api_key"] == GOOD_KEY:
@@ -122,10 +159,11 @@ def reply(message: dict, listed: list[str]) -> dict | None:
                 "user_tier": "basic",
             }
         case "get_exchanges":
-            return {"type": "exchanges_data", "data": {"supported_exchanges": listed}}
+            return {"type": "exchanges_data", "data": {"supported_exchanges": market.listed}}
         case "get_pairs":
-            pairs = ["BTC/USDT", "ETH/USDT", "SOL/USDT"]
-            return {"type": "pairs_data", "data": {"exchanges": dict.fromkeys(EXCHANGES, pairs)}}
+            pairs = {name: ["BTC/USDT", "ETH/USDT", "SOL/USDT"] for name in EXCHANGES}
+            pairs["okx"] = [*pairs["okx"], "ETH/BTC"]
+            return {"type": "pairs_data", "data": {"exchanges": pairs}}
         case "ping":
             return {"type": "pong", "client_time": message["client_time"], "latency_ms": 0.4}
         case "subscribe_aggregated" if message["symbol"] == "NO/PE":
@@ -140,7 +178,7 @@ def reply(message: dict, listed: list[str]) -> dict | None:
             return {
                 "type": "aggregated_subscription_response",
                 "symbol": message["symbol"],
-                "exchanges": list(EXCHANGES) if chosen == "all" else chosen,
+                "exchanges": list(market.names) if chosen == "all" else chosen,
                 "requested": chosen,
                 "success": True,
                 "rejected": [{"exchange": "gate", "reason": "symbol_not_traded"}],
@@ -171,12 +209,27 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
     app = FastAPI(docs_url=None, openapi_url=None)
     app.include_router(pages(site()))
 
+    wanted: dict[str, dict] = {}
+
+    @app.get("/api/v1/data-usage/{key}")
+    async def usage(key: str) -> dict:
+        market.reports += 1
+        used = 10 * 2**30 + market.reports * 2**20
+        return {
+            "data_usage": {
+                "bytes_used": used,
+                "bytes_limit": 50 * 2**30,
+                "usage_percentage": 20.0,
+            },
+            "billing_period": {"reset_date": "2126-12-01T00:00:00.000Z"},
+        }
+
     async def books(socket: WebSocket, symbol: str) -> None:
         number = 0
         while True:
             number += 1
             if not market.frozen:
-                await socket.send_text(json.dumps(market.update(symbol, number, 25)))
+                await socket.send_text(json.dumps(market.update(symbol, number, wanted[symbol])))
             await asyncio.sleep(interval_s)
 
     @app.websocket("/api/v1/ws")
@@ -195,7 +248,7 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
                     return
                 if message["type"] == "authenticate":
                     market.sockets.add(socket)
-                if (answer := reply(message, market.listed)) is not None:
+                if (answer := reply(message, market)) is not None:
                     if "id" in message:
                         answer["id"] = message["id"]
                     await socket.send_text(json.dumps(answer))
@@ -204,6 +257,7 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
                     and answer["type"] != "subscription_error"
                 ):
                     symbol = message["symbol"]
+                    wanted[symbol] = message
                     if symbol not in tasks:
                         tasks[symbol] = asyncio.create_task(books(socket, symbol))
                 if message["type"] == "unsubscribe_aggregated" and message["symbol"] in tasks:

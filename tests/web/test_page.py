@@ -11,7 +11,7 @@ import pytest
 
 from onebook.cli.codes import Codes
 from onebook.exchanges import NAMES as ALL
-from web.browser import CHROMIUM, Page, browser
+from web.browser import CHROMIUM, Page, browser, resize
 from web.scripted import EXCHANGES, GOOD_KEY, Market, make_app, serving, status
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -34,14 +34,14 @@ async def page(tmp_path: Path, address: str) -> AsyncIterator[Page]:
         yield page
 
 
-ROWS = "document.querySelectorAll('#{side} td:first-child')"
+ROWS = "document.querySelectorAll('.{side} td:first-child')"
 TEXTS = f"[...{ROWS}].map((cell) => Number(cell.textContent.replaceAll(',', '')))"
 LIVE = "document.querySelector('#link').dataset.state === 'live'"
 LADDER = f"{ROWS.format(side='bids')}[0]?.textContent.trim()"
 
 
 def state_of(exchange: str) -> str:
-    return f"document.querySelector('#members [data-exchange={exchange}]')?.dataset.state"
+    return f"document.querySelector('.members [data-exchange={exchange}]')?.dataset.state"
 
 
 async def test_the_ladder_is_shown_live_and_nothing_foreign_is_asked_for(
@@ -56,10 +56,10 @@ async def test_the_ladder_is_shown_live_and_nothing_foreign_is_asked_for(
     assert asks == sorted(asks, reverse=True)  # the best stand beside each other
     assert bids[0] < asks[-1]
     assert len(bids) == len(asks) == 12
-    first = await page.run("document.querySelector('#best-bid').textContent")
-    await page.until(f"document.querySelector('#best-bid').textContent !== '{first}'")
-    await page.until("document.querySelector('#depth canvas') !== null")
-    await page.until("Number(document.querySelector('#rate').textContent) > 1")
+    first = await page.run("document.querySelector('.best-bid').textContent")
+    await page.until(f"document.querySelector('.best-bid').textContent !== '{first}'")
+    await page.until("document.querySelector('.depth canvas') !== null")
+    await page.until("Number(document.querySelector('.rate').textContent) > 1")
     await page.until("Number(document.querySelector('#received').textContent) > 0")
     await page.until("Number(document.querySelector('#latency').textContent) >= 0")
     assert await page.run("document.querySelectorAll('#exchanges input').length") == len(EXCHANGES)
@@ -81,9 +81,9 @@ async def test_an_exchange_that_goes_stale_is_shown_with_its_reason(
     assert await page.run(state_of("gate")) == "offline"
     await market.set_stale("kraken", "gap: a message is missing")
     await page.until(f"{state_of('kraken')} === 'stale'")
-    text = await page.run("document.querySelector('#members [data-exchange=kraken]').innerText")
+    text = await page.run("document.querySelector('.members [data-exchange=kraken]').innerText")
     assert "gap: a message is missing" in text
-    await page.until("!/KRA/.test(document.querySelector('#ladder').innerText)")
+    await page.until("!/KRA/.test(document.querySelector('.book').innerText)")
     market.stale.clear()
     await page.until(f"{state_of('kraken')} === 'live'")
     assert page.complaints == []
@@ -95,17 +95,16 @@ async def test_a_choice_of_symbol_exchanges_and_step_is_subscribed(
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(LADDER)
     await page.run("document.querySelector('#exchanges input[value=okx]').click()")
-    await page.until("!document.querySelector('#members [data-exchange=okx]')")
+    await page.until("!document.querySelector('.members [data-exchange=okx]')")
     await page.run(
-        "(() => { const s = document.querySelector('#group'); s.selectedIndex = 2;"
+        "(() => { const s = document.querySelector('.group'); s.selectedIndex = 2;"
         " s.dispatchEvent(new Event('change', {bubbles: true})); })()"
     )
     await page.run(
-        "(() => { const s = document.querySelector('#symbol'); s.focus(); s.value = 'eth/usdt';"
+        "(() => { const s = document.querySelector('.symbol'); s.focus(); s.value = 'eth/usdt';"
         " s.dispatchEvent(new Event('change', {bubbles: true})); })()"
     )
-    await page.until("document.querySelector('#title-symbol').textContent === 'ETH/USDT'")
-    await page.until("document.querySelectorAll('#symbols option').length === 3")
+    await page.until("document.querySelector('.title').textContent === 'ETH/USDT'")
     said = [m for m in market.heard if m["type"] == "subscribe_aggregated"]
     assert said[1]["exchanges"] == [name for name in EXCHANGES if name != "okx"]
     assert float(said[2]["group"]) > 0
@@ -117,13 +116,13 @@ async def test_an_unknown_symbol_offers_others(page: Page, address: str) -> None
     await page.open(f"{address}/#key={GOOD_KEY}&symbol=NO/PE")
     await page.until("/None of the/.test(document.querySelector('#notice').innerText)")
     await page.run("document.querySelector('#notice button').click()")
-    await page.until("document.querySelector('#title-symbol').textContent === 'BTC/USDT'")
+    await page.until("document.querySelector('.title').textContent === 'BTC/USDT'")
     await page.until(LADDER)
 
 
 def typed(symbol: str) -> str:
     return (
-        f"(() => {{ const s = document.querySelector('#symbol'); s.focus(); s.value = '{symbol}';"
+        f"(() => {{ const s = document.querySelector('.symbol'); s.focus(); s.value = '{symbol}';"
         " s.dispatchEvent(new Event('change', {bubbles: true})); })()"
     )
 
@@ -136,11 +135,11 @@ async def test_a_refused_symbol_keeps_the_shown_one_live_and_says_why(
     await page.run(typed("no/pe"))
     await page.until("/None of the/.test(document.querySelector('#notice').innerText)")
     assert "Still showing BTC/USDT" in await page.run("document.querySelector('#notice').innerText")
-    assert await page.run("document.querySelector('#symbol').value") == "BTC/USDT"
+    assert await page.run("document.querySelector('.symbol').value") == "BTC/USDT"
     assert not [m for m in market.heard if m["type"] == "unsubscribe_aggregated"]
-    first = await page.run("document.querySelector('#best-bid').textContent")
-    await page.until(f"document.querySelector('#best-bid').textContent !== '{first}'")
-    assert await page.run("document.querySelector('#market').dataset.live") == "yes"
+    first = await page.run("document.querySelector('.best-bid').textContent")
+    await page.until(f"document.querySelector('.best-bid').textContent !== '{first}'")
+    assert await page.run("document.querySelector('.panel').dataset.live") == "yes"
 
 
 async def test_the_old_symbol_is_left_after_the_new_one_is_accepted(
@@ -149,7 +148,7 @@ async def test_the_old_symbol_is_left_after_the_new_one_is_accepted(
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(LADDER)
     await page.run(typed("eth/usdt"))
-    await page.until("document.querySelector('#title-symbol').textContent === 'ETH/USDT'")
+    await page.until("document.querySelector('.title').textContent === 'ETH/USDT'")
     await page.until(LADDER)
     said = [(m["type"], m["symbol"]) for m in market.heard if "symbol" in m]
     assert said == [
@@ -163,14 +162,14 @@ async def test_a_book_without_updates_is_dimmed_with_its_age(
     page: Page, address: str, market: Market
 ) -> None:
     await page.open(f"{address}/#key={GOOD_KEY}")
-    await page.until("document.querySelector('#market').dataset.live === 'yes'")
+    await page.until("document.querySelector('.panel').dataset.live === 'yes'")
     market.frozen = True
-    await page.until("document.querySelector('#market').dataset.live === 'no'")
-    assert await page.run("getComputedStyle(document.querySelector('#ladder')).opacity") == "0.45"
-    await page.until("/No update for \\d+ s/.test(document.querySelector('#old').innerText)")
+    await page.until("document.querySelector('.panel').dataset.live === 'no'")
+    assert await page.run("getComputedStyle(document.querySelector('.book')).opacity") == "0.45"
+    await page.until("/No update for \\d+ s/.test(document.querySelector('.old').innerText)")
     market.frozen = False
-    await page.until("document.querySelector('#market').dataset.live === 'yes'")
-    assert not await page.run("document.querySelector('#old').checkVisibility()")
+    await page.until("document.querySelector('.panel').dataset.live === 'yes'")
+    assert not await page.run("document.querySelector('.old').checkVisibility()")
 
 
 async def test_without_any_exchange_nothing_is_subscribed_or_live(
@@ -180,8 +179,8 @@ async def test_without_any_exchange_nothing_is_subscribed_or_live(
     await page.until(LADDER)
     await page.run("document.querySelectorAll('#exchanges input').forEach((box) => box.click())")
     await page.until("/Choose at least one/.test(document.querySelector('#notice').innerText)")
-    await page.until("document.querySelector('#market').dataset.live === 'no'")
-    await page.until("!document.querySelector('#members [data-state=live]')")
+    await page.until("document.querySelector('.panel').dataset.live === 'no'")
+    await page.until("!document.querySelector('.members [data-state=live]')")
     assert not await page.run(LADDER)
     asked = [each for each in market.heard if "aggregated" in each["type"]]  # a ping may follow
     assert asked[-1] == {"type": "unsubscribe_aggregated", "symbol": "BTC/USDT"}
@@ -198,7 +197,7 @@ async def test_the_focus_moves_to_the_symbol_after_connecting(page: Page, addres
         f" key.value = '{GOOD_KEY}'; document.querySelector('#key-form').requestSubmit(); }})()"
     )
     await page.until(LIVE)
-    assert await page.run("document.activeElement.id") == "symbol"
+    assert await page.run("document.activeElement.className") == "symbol"
 
 
 async def test_a_restart_is_told_once_and_its_countdown_is_not_spoken(
@@ -226,7 +225,7 @@ async def test_a_reason_that_repeats_the_state_is_not_written(
     market.stale["kraken"] = "offline"
     await market.tell(status("BTC/USDT", "kraken", "offline", "offline"))
     await page.until(f"{state_of('kraken')} === 'offline'")
-    row = await page.run("document.querySelector('#members [data-exchange=kraken]').innerText")
+    row = await page.run("document.querySelector('.members [data-exchange=kraken]').innerText")
     assert row.count("offline") == 1
 
 
@@ -250,9 +249,9 @@ async def test_a_broken_line_dims_the_book_and_comes_back(
     await page.until(LADDER)
     for socket in list(market.sockets):
         await market.close(socket, 4200, reconnect_in_ms=300)
-    await page.until("document.querySelector('#market').dataset.live === 'no'")
+    await page.until("document.querySelector('.panel').dataset.live === 'no'")
     await page.until(LIVE)
-    await page.until("document.querySelector('#market').dataset.live === 'yes'")
+    await page.until("document.querySelector('.panel').dataset.live === 'yes'")
 
 
 AFTER_CLOSE = """
@@ -316,16 +315,6 @@ async def test_numbers_and_lines(page: Page, address: str) -> None:
     assert (total, share, nothing) == (3, 0.5, 0)
 
 
-async def resize(page: Page, width: int) -> None:
-    await page.call(
-        "Emulation.setDeviceMetricsOverride",
-        width=width,
-        height=740,
-        deviceScaleFactor=2,
-        mobile=True,
-    )
-
-
 @pytest.mark.parametrize("path", ["/", "/docs"])
 @pytest.mark.parametrize("width", [320, 390, 683])
 async def test_a_page_fits_a_narrow_screen(page: Page, address: str, path: str, width: int) -> None:
@@ -342,15 +331,15 @@ async def test_the_chart_shrinks_with_the_screen(page: Page, address: str) -> No
     await page.open("about:blank")
     await resize(page, 844)
     await page.go(f"{address}/#key={GOOD_KEY}")
-    await page.until("document.querySelector('#depth canvas') !== null")
+    await page.until("document.querySelector('.depth canvas') !== null")
     await resize(page, 390)
-    await page.until("document.querySelector('#depth canvas').clientWidth < 390")
+    await page.until("document.querySelector('.depth canvas').clientWidth < 390")
     assert await page.run("document.documentElement.scrollWidth") <= 390
 
 
 OVERLAPS = """(() => {
   const rects = (id) => document.querySelector(id).getClientRects();
-  const [mid, spread] = ['#mid', '#spread'].map(rects);
+  const [mid, spread] = ['.mid', '.spread'].map(rects);
   const beside = (a, b) => a.right <= b.left || b.right <= a.left;
   const apart = (a, b) => beside(a, b) || a.bottom <= b.top || b.bottom <= a.top;
   return ![...mid].every((a) => [...spread].every((b) => apart(a, b)));
@@ -366,7 +355,7 @@ async def test_a_phone_names_the_exchanges_and_keeps_the_mid_clear(
     await page.go(f"{address}/#key={GOOD_KEY}")
     await page.until(LADDER)
     assert not await page.run(OVERLAPS)
-    codes = "[...document.querySelectorAll('#bids .codes')]"
+    codes = "[...document.querySelectorAll('.bids .codes')]"
     assert await page.run(f"{codes}.every((each) => /^[A-Z]{{2}}/.test(each.innerText))")
 
 

@@ -27,6 +27,12 @@ def rows(height: int) -> int:
     return max(1, (height - LINES_BESIDE) // 2)
 
 
+def text_of(number: Decimal) -> str:
+    """Shortest decimal text, without exponent."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def problem_text(view: View) -> str:
     """Why a view is not live, and when the next attempt is."""
     if view.problem is None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -12,7 +13,8 @@ from rich.live import Live
 from rich.text import Text
 
 from onebook.cli.common import console, errors, fail, reported, run
-from onebook.cli.ladder import Ladder, joined, problem_text, rows
+from onebook.cli.ladder import LINES_BESIDE, Ladder, joined, problem_text, rows
+from onebook.cli.market_lines import FeeTable, market_lines, read_fees
 from onebook.client import Refused, View, watch
 
 REFRESH_PER_S: Final = 10
@@ -37,21 +39,41 @@ def watch_command(
         typer.Option(min=1, max=DEPTH_MAX, help="Levels a side; as many as fit if not given."),
     ] = None,
     group: Annotated[str, typer.Option(help="Price step to bin to, such as 10.")] = "",
+    amount: Annotated[
+        list[str] | None,
+        typer.Option(help="Show what buying and selling so much of the base currency costs."),
+    ] = None,
+    notional: Annotated[
+        list[str] | None, typer.Option(help="The same for an amount of the quote currency.")
+    ] = None,
+    fees: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of taker fees in percent: okx = 0.08, others = 0.1."),
+    ] = None,
     url: Annotated[str, typer.Option(help="WebSocket address.")] = "ws://127.0.0.1:8000/api/v1/ws",
     updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0 never stops.")] = 0,
 ) -> None:
     """Show the merged book of one pair, live: price, amount, and the exchanges at each level.
 
-    In a pipe or a file, each update is a block of plain text, and problems go to standard error.
+    Below it: what each size costs, crossed markets with the age of each quote, the oldest data. In
+    a pipe or a file, each update is a block of plain text, and problems go to standard error.
 
-    Example: onebook watch BTC/USDT --exchanges okx,kraken --depth 15
+    Example: onebook watch BTC/USDT --exchanges okx,kraken --depth 15 --amount 2.5
     """
     names = exchanges if exchanges == "all" else [name.strip() for name in exchanges.split(",")]
-    options: dict[str, Any] = {"split": True, "mode": "delta"}
+    options: dict[str, Any] = {"split": True, "mode": "delta", "ages": True}
     if group:
         options["group"] = group
+    sizes = {"amounts": amount or [], "notionals": notional or []}
+    if any(sizes.values()):
+        options["fill"] = sizes
+    try:
+        table = None if fees is None else read_fees(fees)
+    except ValueError as error:
+        fail(str(error))
+    below = 2 * sum(map(len, sizes.values())) + 2
     start = partial(watch, url, key, [symbol.upper()], exchanges=names, **options)
-    shown = _Screen(url, depth) if console.is_terminal else _Lines(depth)
+    shown = _Screen(url, depth, table, below) if console.is_terminal else _Lines(depth, table)
     logging.getLogger("onebook.client").addHandler(logging.NullHandler())  # it is shown here
     try:
         run(_follow(shown, lambda levels: start(depth=levels), updates))
@@ -62,7 +84,11 @@ def watch_command(
 class _Screen:
     """A ladder that fills the terminal and follows its size."""
 
-    def __init__(self, url: str, depth: int | None) -> None:
+    def __init__(
+        self, url: str, depth: int | None, fees: FeeTable | None, lines_below: int
+    ) -> None:
+        self._fees = fees
+        self._lines_below = lines_below
         self._depth_max = depth or DEPTH_MAX
         self._ladder = Ladder(console.width)
         self._last: Text | None = None
@@ -81,19 +107,26 @@ class _Screen:
 
     @property
     def depth(self) -> int:
-        return min(self._depth_max, rows(console.height))
+        return min(self._depth_max, rows(console.height - self._room_below))
+
+    @property
+    def _room_below(self) -> int:
+        """Lines for the market: all, or as many as leave the best level of each side in sight."""
+        return max(0, min(self._lines_below, console.height - LINES_BESIDE - 2))
 
     def show(self, view: View) -> None:
         if self._ladder.width != console.width:
             self._ladder = Ladder(console.width)
-        self._last = joined(self._ladder.lines(view, self.depth))
+        below = market_lines(view, self._fees, console.width)[: self._room_below]
+        self._last = joined([*self._ladder.lines(view, self.depth), *below])
         self._live.update(self._last)
 
 
 class _Lines:
     """One block of text for each update, problems on standard error."""
 
-    def __init__(self, depth: int | None) -> None:
+    def __init__(self, depth: int | None, fees: FeeTable | None) -> None:
+        self._fees = fees
         self.depth = depth or PIPE_DEPTH
         self._ladder = Ladder(None)
 
@@ -105,7 +138,8 @@ class _Lines:
 
     def show(self, view: View) -> None:
         if view.live:
-            _print(console, joined([*self._ladder.lines(view, self.depth), Text()]))
+            below = market_lines(view, self._fees, None)
+            _print(console, joined([*self._ladder.lines(view, self.depth), *below, Text()]))
         else:
             _print(errors, Text(f"{view.symbol} is not live: {problem_text(view)}"))
 

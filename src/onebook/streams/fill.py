@@ -5,7 +5,7 @@ a quotient, goes out as it is. A level that is only partly needed is taken from 
 the largest amount first, by name where amounts are equal. Nothing here knows fees.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal
 from struct import Struct
 from typing import Final, Literal, NamedTuple
@@ -77,6 +77,22 @@ class Fill(NamedTuple):
     complete: bool
     uncovered: tuple[str, ...]
     split: dict[str, FillPart]
+
+    def after_fees(self, fees: Mapping[str, Decimal], others: Decimal = _ZERO) -> Decimal | None:
+        """Return the average price after taker fees in percent; None where nothing is filled.
+
+        Args:
+            fees: The fee of each exchange, such as `Decimal("0.1")` for 0.1 %.
+            others: The fee of all that `fees` does not name.
+        """
+        if not self.amount:
+            return None
+        charged = _ZERO
+        for name, part in self.split.items():
+            fee = _EXACT.multiply(part.notional, fees.get(name, others)).scaleb(-2, _EXACT)
+            charged = _EXACT.add(charged, fee)
+        paid = (_EXACT.add if self.direction == BUY else _EXACT.subtract)(self.notional, charged)
+        return _AVERAGE.divide(paid, self.amount)
 
 
 class BookEnds(NamedTuple):

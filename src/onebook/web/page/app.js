@@ -1,39 +1,30 @@
-// The first page: a key and a choice become a subscription; what comes back is shown as it is.
+// The first page: a key and a choice become subscriptions; what comes back is shown as it is.
 
-import { Rate, readBook } from "./book.js";
 import { Connection } from "./connection.js";
-import { Depth } from "./depth.js";
-import { age, ago, groupSteps } from "./format.js";
-import { Ladder } from "./ladder.js";
-import { Members } from "./members.js";
+import { Fees } from "./fees.js";
 import { code, dress } from "./palette.js";
+import { Panel } from "./panel.js";
+import { listed } from "./search.js";
+import { panelOf, PANELS_MAX, RATES, readState, ROWS, writeState } from "./state.js";
+import { Usage } from "./usage.js";
 
-const LEVELS = 25;
-const INTERVAL_MS = 200; // five books a second: what an eye can follow
-const RATE_WINDOW_MS = 5_000;
-const OLD_MS = 3_000; // a book without an update for so long is dimmed, with its age
 const FIND_FROM = 10; // exchanges: fewer are seen at a glance
+const FIGURES_EVERY_MS = 500;
 const KEY_SLOT = "onebook.key";
 const WS_URL = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/v1/ws`;
+const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
-const ladder = new Ladder(at("asks"), at("bids"));
-const depth = new Depth(at("depth"));
-const members = new Members(document.querySelector("#members tbody"), at("members-sum"));
-const rate = new Rate(RATE_WINDOW_MS);
+const narrow = matchMedia("(max-width: 34rem)").matches;
+const state = readState(location.hash, { rows: narrow ? 8 : 12 });
+const fees = new Fees(at, () => panels.forEach((panel) => (panel.cost.again(), panel.draw())));
+const usage = new Usage(at);
 
 let connection = null;
-let symbol = "BTC/USDT";
-let subscribed = ""; // the symbol whose books we show; others that still arrive are passed over
-let held = ""; // what this connection is subscribed to
-let asked = 0; // the id of the last subscribe
-const requests = new Map(); // symbols of subscribes without an answer, by id
-let book = null;
-let left = [];
-let updatedAt = 0;
+let panels = [];
+let lastId = 0;
 let characters = 0;
-let drawing = false;
-let linked = false;
+let counts = new Map(); // of exchanges that list a symbol
 let askedPairs = false;
 
 // Connecting
@@ -41,6 +32,7 @@ let askedPairs = false;
 function connect(key) {
   connection?.leave();
   characters = 0;
+  usage.key = key;
   connection = new Connection(WS_URL, key, { state: showLink, open: opened, message: received });
   connection.open();
 }
@@ -48,84 +40,13 @@ function connect(key) {
 function opened() {
   connection.send({ type: "get_exchanges" });
   connection.ping();
-  subscribe();
+  for (const panel of panels) panel.subscribe();
 }
-
-/** Ask for a symbol. The one that is shown stays subscribed until the new one is accepted. */
-function subscribe(wanted = symbol) {
-  const boxes = [...document.querySelectorAll("#exchanges input")];
-  const ticked = boxes.filter((box) => box.checked).map((box) => box.value);
-  if (boxes.length && !ticked.length) return leaveNone();
-  asked += 1;
-  requests.set(asked, wanted);
-  const message = {
-    type: "subscribe_aggregated",
-    id: asked,
-    symbol: wanted,
-    exchanges: ticked.length < boxes.length ? ticked : "all",
-    depth: LEVELS,
-    interval_ms: INTERVAL_MS,
-    levels: "array",
-    split: true,
-  };
-  if (at("group").value && wanted === subscribed) message.group = at("group").value;
-  connection.send(message);
-}
-
-/** No exchange is ticked: nothing is subscribed and nothing is shown as live. */
-function leaveNone() {
-  asked += 1;
-  requests.clear();
-  if (subscribed) connection.send({ type: "unsubscribe_aggregated", symbol: subscribed });
-  symbol = subscribed || symbol;
-  subscribed = held = "";
-  newBook("choose at least one exchange");
-  members.begin([], []);
-  notice("Choose at least one exchange.");
-}
-
-/** Whether a message answers the last subscribe; answers to earlier ones are passed over. */
-function isLast(message) {
-  const wanted = requests.get(message.id);
-  requests.delete(message.id);
-  return message.id === asked && wanted !== undefined;
-}
-
-// What comes in
 
 const handlers = {
-  aggregated_subscription_response(message) {
-    const wanted = requests.get(message.id);
-    if (!isLast(message)) {
-      // An older choice was accepted after a newer one was made: it is not shown, so not kept.
-      if (wanted !== subscribed && wanted !== symbol) {
-        connection.send({ type: "unsubscribe_aggregated", symbol: message.symbol });
-      }
-      return;
-    }
-    const before = subscribed;
-    symbol = subscribed = held = message.symbol;
-    at("symbol").value = symbol;
-    if (before !== subscribed) {
-      if (before) connection.send({ type: "unsubscribe_aggregated", symbol: before });
-      newBook();
-    }
-    members.begin(message.exchanges, message.rejected ?? []);
-    notice("");
-  },
-  aggregated_orderbook_update(message) {
-    if (message.symbol !== subscribed) return;
-    book = readBook(message.data);
-    left = message.data.stale_exchanges;
-    updatedAt = performance.now();
-    rate.add(updatedAt);
-    showAge();
-    draw();
-  },
-  exchange_status(message) {
-    if (message.symbol !== subscribed) return;
-    members.status(message.exchange, message.state, message.detail || message.reason);
-  },
+  aggregated_subscription_response: (message) => asker(message)?.accepted(message),
+  aggregated_orderbook_update: (message) => shown(message.symbol)?.update(message),
+  exchange_status: (message) => shown(message.symbol)?.status(message),
   exchanges_data: (message) => showExchanges(message.data.supported_exchanges),
   pairs_data: (message) => showPairs(message.data),
   pong(message) {
@@ -139,119 +60,109 @@ const handlers = {
   data_limit_exceeded: (message) => notice(message.message),
 };
 
-/** Something was refused; where it is the last subscribe, what was shown before stays. */
-function refused(message) {
-  const wanted = requests.get(message.id);
-  if (wanted !== undefined && !isLast(message)) return;
-  const kept = wanted !== undefined && subscribed && wanted !== subscribed;
-  if (kept) {
-    symbol = at("symbol").value = subscribed;
-    if (!held) subscribe(); // the connection is a new one
-  }
-  notice(message.message + (kept ? ` Still showing ${subscribed}.` : ""), message.suggested_symbols);
-}
-
 function received(message, length) {
   characters += length;
   handlers[message.type]?.(message);
 }
 
-function newBook(text = "waiting for the first book") {
-  book = null;
-  updatedAt = 0;
-  left = [];
-  ladder.clear();
-  depth.clear();
-  for (const id of ["best-bid", "best-ask"]) at(id).textContent = "—";
-  at("crossed").hidden = true;
-  showAge();
-  at("group").replaceChildren(new Option("exact", ""));
-  at("title-symbol").textContent = symbol;
-  at("mid").textContent = "—";
-  at("spread").textContent = text;
+const asker = (message) => panels.find((panel) => panel.asksFor(message.id));
+const shown = (symbol) => panels.find((panel) => panel.subscribed === symbol);
+
+function refused(message) {
+  const panel = asker(message);
+  if (panel) panel.refused(message);
+  else if (message.id === undefined) notice(message.message, message.suggested_symbols);
 }
 
-// What is shown
-
-function showLink(state, text, seconds) {
-  at("link").dataset.state = state;
+function showLink(link, text, seconds) {
+  at("link").dataset.state = link;
   if (at("link-text").textContent !== text) at("link-text").textContent = text;
   at("link-wait").textContent = seconds === undefined ? "" : `Trying again in ${seconds} s`;
-  const inside = ["connecting", "live", "waiting"].includes(state);
+  const inside = ["connecting", "live", "waiting"].includes(link);
   const focused = document.activeElement;
   at("key-form").hidden = inside;
-  at("choice").hidden = at("market").hidden = !inside;
+  for (const id of ["choice", "panels", "traffic"]) at(id).hidden = !inside;
   // The focus goes with the form that is hidden; without this it would fall back to the page.
-  if (inside && at("key-form").contains(focused)) at("symbol").focus();
-  if (!inside && at("choice").contains(focused)) at("key").focus();
-  linked = state === "live";
-  if (!linked) {
-    held = "";
-    requests.clear();
-    members.lost();
-  }
-  showAge();
-  if (state === "connecting" && !book) notice("");
-  if (state === "live") notice("");
-  if (state === "stopped") forgetKey();
+  if (inside && at("key-form").contains(focused)) panels[0].find(".symbol").focus();
+  if (!inside && (at("choice").contains(focused) || at("panels").contains(focused))) at("key").focus();
+  for (const panel of panels) panel.linked = link === "live";
+  if (link === "live" || (link === "connecting" && !panels.some((panel) => panel.hasBook))) notice("");
+  if (link === "stopped") forgetKey();
 }
 
-function notice(text, symbols = []) {
+function notice(text, symbols = [], panel = panels[0]) {
   const buttons = symbols.map((name) => {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
     button.className = "quiet";
-    button.addEventListener("click", () => choose(name));
+    button.addEventListener("click", () => panel.choose(name));
     return button;
   });
   at("notice").replaceChildren(text, ...buttons);
   at("notice").hidden = !text;
 }
 
-/** At most one drawing a frame, however fast books come. */
-function draw() {
-  if (drawing) return;
-  drawing = true;
-  requestAnimationFrame(() => {
-    drawing = false;
-    if (book) showBook();
-  });
+// The panels: one for each symbol, side by side
+
+const site = {
+  send: (message) => connection?.send(message),
+  nextId: () => (lastId += 1),
+  options: () => ({ exchanges: chosen(), depth: state.rows, intervalMs: 1_000 / state.rate }),
+  feeOf: fees.of,
+  counts: () => counts,
+  readPairs() {
+    if (!askedPairs) connection?.send({ type: "get_pairs" });
+    askedPairs = true;
+  },
+  notice,
+  changed: keepState,
+  taken: (symbol, panel) => panels.some((each) => each !== panel && each.wanted.symbol === symbol),
+  remove(panel) {
+    panel.leave();
+    panel.element.remove();
+    panels = panels.filter((each) => each !== panel);
+    showPanels();
+    panels[0].find(".symbol").focus();
+  },
+};
+
+function addPanel(wanted) {
+  const panel = new Panel(at("panel"), wanted, site);
+  panels.push(panel);
+  at("panels").append(panel.element);
+  showPanels();
+  return panel;
 }
 
-function showBook() {
-  const { stats } = book;
-  ladder.show(book, Number(at("rows").value));
-  depth.show(book);
-  members.show(book, left);
-  at("mid").textContent = ladder.price(stats.mid_price, 1);
-  at("best-bid").textContent = ladder.price(stats.best_bid);
-  at("best-ask").textContent = ladder.price(stats.best_ask);
-  at("spread").textContent = spreadText(stats);
-  at("crossed").hidden = !stats.crossed;
-  if (at("group").length === 1) {
-    at("group").append(...groupSteps(stats.mid_price).map((step) => new Option(step, step)));
-  }
+function showPanels() {
+  at("panels").dataset.count = panels.length;
+  at("add").disabled = panels.length >= PANELS_MAX;
+  for (const panel of panels) panel.find(".remove").hidden = panels.length === 1;
+  if (panels.length) keepState();
 }
 
-function spreadText({ spread, spread_percent: percent }) {
-  if (spread == null) return "one side is empty";
-  return `spread ${ladder.price(spread)} (${percent.toFixed(4)} %)`;
+/** Show one symbol more, the first usual one that is not shown, ready to be replaced. */
+function addNext() {
+  const names = [...USUAL.filter((name) => !counts.size || counts.has(name)), ...counts.keys()];
+  const symbol = names.find((name) => !site.taken(name, null));
+  if (!symbol) return notice("Every symbol that is listed is shown.");
+  const panel = addPanel(panelOf(symbol));
+  panel.linked = at("link").dataset.state === "live";
+  panel.subscribe();
+  panel.find(".symbol").focus();
 }
 
-/** A book is shown at full brightness only while updates come; else dimmed, with its age. */
-function showAge() {
-  const ageMs = performance.now() - updatedAt;
-  const live = linked && updatedAt > 0 && ageMs < OLD_MS;
-  at("market").dataset.live = live ? "yes" : "no";
-  at("old").hidden = live || !updatedAt;
-  at("old").textContent = `No update for ${age(ageMs)}`;
+function keepState() {
+  history.replaceState(null, "", location.pathname + location.search + writeState({
+    ...state,
+    panels: panels.map((panel) => panel.wanted),
+  }));
 }
 
-function showFigures() {
-  const now = performance.now();
-  showAge();
-  at("rate").textContent = rate.perSecond(now).toFixed(1);
-  at("received").textContent = (characters / 1e6).toFixed(2);
-  at("age").textContent = updatedAt ? ago(now - updatedAt) : "—";
+// The exchanges
+
+/** What a subscription names: the ticked exchanges, or what the address says before they are listed. */
+function chosen() {
+  return state.exchanges ?? "all";
 }
 
 function showExchanges(names) {
@@ -259,13 +170,15 @@ function showExchanges(names) {
   if (box.childElementCount) return;
   for (const name of names) {
     const label = document.createElement("label");
-    const input = Object.assign(document.createElement("input"), { type: "checkbox", value: name, checked: true });
+    const checked = state.exchanges === null || state.exchanges.includes(name);
+    const input = Object.assign(document.createElement("input"), { type: "checkbox", value: name, checked });
     dress(input, name);
     label.title = code(name);
     label.append(input, name);
     box.append(label);
   }
   at("find-tools").hidden = names.length < FIND_FROM;
+  fees.list(names);
   showTicked();
 }
 
@@ -274,11 +187,25 @@ function showTicked() {
   at("ticked").textContent = `${boxes.filter((box) => box.checked).length} of ${boxes.length}`;
 }
 
+function ticked() {
+  const boxes = [...document.querySelectorAll("#exchanges input")];
+  const names = boxes.filter((box) => box.checked).map((box) => box.value);
+  state.exchanges = names.length < boxes.length ? names : null;
+  showTicked();
+  changed();
+}
+
+/** An option of all panels has changed. */
+function changed() {
+  keepState();
+  for (const panel of panels) panel.subscribe();
+}
+
 /** Show the exchanges whose name contains what was typed; the choice stays as it is. */
 function find() {
   const wanted = at("find").value.trim().toLowerCase();
   for (const label of at("exchanges").children) label.hidden = !label.textContent.includes(wanted);
-  members.filter(wanted);
+  for (const panel of panels) panel.members.filter(wanted);
 }
 
 /** Tick or clear every exchange that is shown. */
@@ -286,23 +213,24 @@ function tick(checked) {
   for (const label of at("exchanges").children) {
     if (!label.hidden) label.firstChild.checked = checked;
   }
-  showTicked();
-  subscribe();
+  ticked();
 }
 
-function showPairs({ exchanges = {} }) {
-  const names = [...new Set(Object.values(exchanges).flat())].sort();
-  at("symbols").replaceChildren(...names.map((name) => new Option(name, name)));
+function showPairs(data) {
+  counts = listed(data);
+  for (const panel of panels) if (document.activeElement === panel.find(".symbol")) panel.search.show();
 }
 
-function choose(name) {
-  symbol = at("symbol").value = name.trim().toUpperCase();
-  subscribe();
+function showFigures() {
+  const now = performance.now();
+  for (const panel of panels) panel.showFigures(now);
+  at("received").textContent = (characters / 1e6).toFixed(2);
 }
 
 // The key: in this tab only. `#key=` lets `onebook demo` open the page ready to go.
 
 function forgetKey() {
+  usage.key = null;
   try { sessionStorage.removeItem(KEY_SLOT); } catch { /* storage is off */ }
 }
 
@@ -312,10 +240,11 @@ function keep(key) {
 }
 
 function begin() {
-  const given = new URLSearchParams(location.hash.slice(1));
-  if (given.has("symbol")) symbol = at("symbol").value = given.get("symbol").toUpperCase();
-  if (location.hash) history.replaceState(null, "", location.pathname + location.search);
-  let key = given.get("key");
+  let { key } = state;
+  delete state.key;
+  at("rows").value = state.rows;
+  at("rate-max").value = state.rate;
+  for (const wanted of state.panels) addPanel(wanted);
   try { key ??= sessionStorage.getItem(KEY_SLOT); } catch { /* storage is off */ }
   if (key) keep(key);
 }
@@ -326,25 +255,25 @@ at("key-form").addEventListener("submit", (event) => {
   at("key").value = "";
 });
 at("choice").addEventListener("submit", (event) => event.preventDefault());
-at("symbol").addEventListener("change", () => choose(at("symbol").value));
-at("symbol").addEventListener("focus", () => {
-  if (!askedPairs) connection?.send({ type: "get_pairs" });
-  askedPairs = true;
+at("rows").addEventListener("change", () => {
+  state.rows = ROWS.find((rows) => rows === Number(at("rows").value));
+  changed();
 });
-at("group").addEventListener("change", () => subscribe());
-at("exchanges").addEventListener("change", () => {
-  showTicked();
-  subscribe();
+at("rate-max").addEventListener("change", () => {
+  state.rate = RATES.find((rate) => rate === Number(at("rate-max").value));
+  changed();
 });
+at("exchanges").addEventListener("change", ticked);
 at("find").addEventListener("input", find);
 at("tick-all").addEventListener("click", () => tick(true));
 at("tick-none").addEventListener("click", () => tick(false));
-at("rows").addEventListener("change", draw);
+at("add").addEventListener("click", addNext);
 at("leave").addEventListener("click", () => {
   forgetKey();
   connection?.leave();
 });
+// Another address of this page was opened in this tab: it is read as at the start.
+addEventListener("hashchange", () => location.reload());
 
-at("rows").value = matchMedia("(max-width: 34rem)").matches ? "8" : "12";
-setInterval(showFigures, 500);
+setInterval(showFigures, FIGURES_EVERY_MS);
 begin();

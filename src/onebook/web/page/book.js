@@ -1,16 +1,24 @@
-// What the ladder and the chart need of one update; no document in here.
+// What the page needs of one update: totals, best prices by exchange, crossings; no document here.
 
-/** One level of `levels: array, split: true`, with the total from the best price to here. */
+/** One level of `levels: array, split: true`, with totals from the best price to here. */
 function rows(levels) {
   let total = 0;
+  let cost = 0;
   return levels.map(([price, amount, shares]) => {
     total += amount;
-    return { price, amount, total, shares: [...shares].sort((a, b) => b[1] - a[1]) };
+    cost += price * amount;
+    return { price, amount, total, cost, shares: [...shares].sort((a, b) => b[1] - a[1]) };
   });
 }
 
 export function readBook(data) {
-  return { bids: rows(data.bids), asks: rows(data.asks), stats: data.market_stats };
+  return {
+    bids: rows(data.bids),
+    asks: rows(data.asks),
+    stats: data.market_stats,
+    ages: data.ages ?? {},
+    fill: data.fill ?? null,
+  };
 }
 
 /** What each exchange has of each side, of the delivered levels. */
@@ -24,6 +32,50 @@ export function shareOf(side) {
     }
   }
   return { of: (exchange) => (total ? (amounts.get(exchange) ?? 0) / total : 0) };
+}
+
+/** How much more there is of bids (above 0) or of asks (below), of the delivered levels. */
+export function imbalance({ stats }) {
+  const { total_bid_volume: bids, total_ask_volume: asks } = stats;
+  return bids == null || asks == null ? null : (bids - asks) / (bids + asks);
+}
+
+/** The best price and amount of each exchange on a side. */
+function bestOf(side) {
+  const best = new Map();
+  for (const { price, shares } of side) {
+    for (const [exchange, amount] of shares) {
+      if (!best.has(exchange)) best.set(exchange, { exchange, price, amount });
+    }
+  }
+  return [...best.values()];
+}
+
+/**
+ * Pairs of exchanges, the widest gap first: buy at the ask of one, sell at the bid of the other.
+ *
+ * A gap of 0 or more is a crossing. `feeOf` gives the taker fee of an exchange in percent;
+ * `left` is what remains of one unit of the base currency after both fees.
+ */
+export function crossings({ bids, asks }, feeOf, most) {
+  const pairs = [];
+  const sellers = bestOf(bids).slice(0, most * 2);
+  for (const buy of bestOf(asks).slice(0, most * 2)) {
+    for (const sell of sellers) {
+      if (buy.exchange === sell.exchange) continue;
+      const fees = (buy.price * feeOf(buy.exchange) + sell.price * feeOf(sell.exchange)) / 100;
+      const gap = sell.price - buy.price;
+      pairs.push({ buy, sell, gap, left: gap - fees, amount: Math.min(buy.amount, sell.amount) });
+    }
+  }
+  return pairs.sort((a, b) => b.gap - a.gap).slice(0, most);
+}
+
+/** What a fill costs with fees: the sum of fees, and the average price after them. */
+export function withFees(fill, direction, feeOf) {
+  const sign = direction === "buy" ? 1 : -1;
+  const fees = fill.split.reduce((sum, part) => sum + (part.notional * feeOf(part.exchange)) / 100, 0);
+  return { fees, average: fill.amount ? (fill.notional + sign * fees) / fill.amount : null };
 }
 
 /** The totals as one x axis and two lines; prices of a crossed market are put in order. */

@@ -1,85 +1,167 @@
-// The depth chart: totals up to a price, drawn by uPlot in the colours of the page.
+// The depth chart: totals up to a price, drawn by uPlot in the colours of the page, with a
+// crosshair that can be moved by mouse, finger and keys, and a zoom that outlives updates.
 
 import { depthLines } from "./book.js";
+import { colour } from "./colour.js";
 import { decimals, fixed, short } from "./format.js";
 
-const HEIGHT_PX = 224;
 const AXIS_FONT = "11px system-ui, sans-serif";
+const ZOOM = 0.8;
+const KEY_STEPS = 40; // of the width, for one arrow key
 
 export class Depth {
   #chart = null;
   #element;
+  #text;
+  #hint;
   #lines = [[], [], []];
+  #zoom = null; // {min, max} of the prices in sight; null shows all
 
-  constructor(element) {
+  constructor(element, text) {
     this.#element = element;
+    this.#text = text;
+    this.#hint = text.textContent;
     new ResizeObserver(() => this.#fit()).observe(element);
     addEventListener("themechange", () => this.#rebuild());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
+    element.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
+    element.addEventListener("keydown", (event) => this.#key(event));
+    element.addEventListener("pointermove", (event) => event.pointerType !== "mouse" && this.#touch(event));
   }
 
   show(book) {
     this.#lines = depthLines(book);
-    if (!this.#chart) this.#rebuild();
-    else this.#chart.setData(this.#lines);
+    if (!this.#chart) return this.#rebuild();
+    this.#chart.setData(this.#lines, this.#zoom === null);
+    if (this.#zoom) this.#chart.setScale("x", this.#zoom);
+    this.#tell();
   }
 
   clear() {
     this.#chart?.destroy();
     this.#chart = null;
     this.#lines = [[], [], []];
+    this.#zoom = null;
+    this.#text.textContent = this.#hint;
   }
 
   #fit() {
-    const width = this.#element.clientWidth;
-    if (this.#chart && width) this.#chart.setSize({ width, height: HEIGHT_PX });
+    const { clientWidth: width, clientHeight: height } = this.#element;
+    if (this.#chart && width && height) this.#chart.setSize({ width, height });
+    else if (!this.#chart) this.#rebuild();
   }
 
   #rebuild() {
     this.#chart?.destroy();
     this.#chart = null;
-    const width = this.#element.clientWidth;
-    if (!width || !this.#lines[0].length) return;
-    this.#chart = new uPlot(this.#options(width), this.#lines, this.#element);
+    const { clientWidth: width, clientHeight: height } = this.#element;
+    if (!width || !height || !this.#lines[0].length) return;
+    this.#chart = new uPlot(this.#options(width, height), this.#lines, this.#element);
+    if (this.#zoom) this.#chart.setScale("x", this.#zoom);
   }
 
-  #options(width) {
-    const grid = { stroke: this.#colour("--line"), width: 1 };
-    const axis = { stroke: this.#colour("--soft"), grid, ticks: { show: false }, font: AXIS_FONT };
+  /** Zoom around a place of the chart, 0 to 1; a factor below 1 shows fewer prices. */
+  #zoomBy(factor, place) {
+    if (!this.#chart) return;
+    const all = this.#lines[0];
+    const { min, max } = this.#chart.scales.x;
+    const centre = min + (max - min) * place;
+    const zoom = { min: centre - (centre - min) * factor, max: centre + (max - centre) * factor };
+    const whole = zoom.min <= all[0] && zoom.max >= all.at(-1);
+    this.#zoomTo(whole ? null : { min: Math.max(zoom.min, all[0]), max: Math.min(zoom.max, all.at(-1)) });
+  }
+
+  #zoomTo(zoom) {
+    this.#zoom = zoom;
+    const all = this.#lines[0];
+    this.#chart?.setScale("x", zoom ?? { min: all[0], max: all.at(-1) });
+    this.#tell();
+  }
+
+  #wheel(event) {
+    if (!this.#chart) return;
+    event.preventDefault();
+    const { left, width } = this.#chart.over.getBoundingClientRect();
+    this.#zoomBy(event.deltaY < 0 ? ZOOM : 1 / ZOOM, (event.clientX - left) / width);
+  }
+
+  #touch(event) {
+    if (!this.#chart) return;
+    const { left, top } = this.#chart.over.getBoundingClientRect();
+    this.#chart.setCursor({ left: event.clientX - left, top: event.clientY - top });
+  }
+
+  #key(event) {
+    if (!this.#chart) return;
+    const width = this.#chart.over.clientWidth;
+    const left = this.#chart.cursor.left >= 0 ? this.#chart.cursor.left : width / 2;
+    const act = {
+      "+": () => this.#zoomBy(ZOOM, left / width),
+      "-": () => this.#zoomBy(1 / ZOOM, left / width),
+      0: () => this.#zoomTo(null),
+      Escape: () => this.#chart.setCursor({ left: -10, top: -10 }),
+      ArrowLeft: () => this.#chart.setCursor({ left: Math.max(0, left - width / KEY_STEPS), top: 0 }),
+      ArrowRight: () => this.#chart.setCursor({ left: Math.min(width, left + width / KEY_STEPS), top: 0 }),
+    }[event.key];
+    if (!act || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    act();
+  }
+
+  /** What the crosshair is at. */
+  #tell() {
+    const at = this.#chart?.cursor.idx;
+    let text = this.#hint;
+    if (at != null && this.#chart.cursor.left >= 0) {
+      const [prices, bids, asks] = this.#lines;
+      const side = bids[at] == null ? "asks" : "bids";
+      text = `${texts(prices)[at]}: ${short(bids[at] ?? asks[at])} of ${side} from the best price to here`;
+    } else if (this.#zoom) {
+      const [from, to] = texts([this.#zoom.min, this.#zoom.max].map((each) => Number(each.toPrecision(7))));
+      text = `From ${from} to ${to}; double-click or press 0 to see all.`;
+    }
+    if (this.#text.textContent !== text) this.#text.textContent = text;
+  }
+
+  #options(width, height) {
+    const grid = { stroke: colour(this.#element, "--line"), width: 1 };
+    const axis = { stroke: colour(this.#element, "--soft"), grid, ticks: { show: false }, font: AXIS_FONT };
     // A total holds from its level away from the middle: bids to the left, asks to the right.
     return {
       width,
-      height: HEIGHT_PX,
-      cursor: { y: false, points: { size: 6 } },
+      height,
+      cursor: { y: true, points: { size: 6 }, drag: { x: true, y: false, setScale: true } },
       legend: { show: false },
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
       axes: [
-        { ...axis, space: 90, values: (_, prices) => texts(prices) },
+        { ...axis, space: 90, size: 28, values: (_, prices) => texts(prices) },
         { ...axis, size: 52, values: (_, totals) => totals.map(short) },
       ],
       series: [{}, this.#series("bid", -1), this.#series("ask", 1)],
+      hooks: {
+        setCursor: [() => this.#tell()],
+        // A drag: what uPlot then shows is kept through updates.
+        setSelect: [(chart) => {
+          if (chart.select.width > 0) {
+            const [from, to] = [chart.select.left, chart.select.left + chart.select.width];
+            this.#zoom = { min: chart.posToVal(from, "x"), max: chart.posToVal(to, "x") };
+          }
+        }],
+        ready: [(chart) => chart.over.addEventListener("dblclick", () => (this.#zoom = null))],
+      },
     };
   }
 
   #series(side, align) {
     return {
-      stroke: this.#colour(`--${side}`),
-      fill: this.#colour(`--${side}-bar`),
+      stroke: colour(this.#element, `--${side}`),
+      fill: colour(this.#element, `--${side}-bar`),
       width: 1.5,
+      dash: side === "ask" ? [6, 3] : undefined, // told apart without colour
       spanGaps: true,
       points: { show: false },
       paths: uPlot.paths.stepped({ align }),
     };
-  }
-
-  /** A colour as the canvas needs it: resolved for the theme that is shown now. */
-  #colour(name) {
-    const probe = document.createElement("i");
-    probe.style.color = `var(${name})`;
-    this.#element.append(probe);
-    const { color } = getComputedStyle(probe);
-    probe.remove();
-    return color;
   }
 }
 

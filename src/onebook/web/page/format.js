@@ -45,6 +45,12 @@ export function age(ms) {
   return ms < 60_000 ? `${Math.floor(ms / 1000)} s` : `${Math.floor(ms / 60_000)} min`;
 }
 
+/** The age of a quote: finer, because it decides whether a crossing can be true. */
+export function quoteAge(ms) {
+  if (ms === undefined) return "age unknown";
+  return ms < 1_000 ? `${Math.round(ms)} ms` : ms < 60_000 ? `${(ms / 1_000).toFixed(1)} s` : age(ms);
+}
+
 export function ago(ms) {
   return ms < 1000 ? "now" : `${age(ms)} ago`;
 }

@@ -1,6 +1,8 @@
-// The exchanges of the subscription: their state as the service tells it, with its reason.
+// The exchanges of the subscription: their state as the service tells it, with its reason, how old
+// their data is, and their share of each side.
 
 import { shareOf } from "./book.js";
+import { quoteAge } from "./format.js";
 import { code, dress } from "./palette.js";
 
 const REASONS = {
@@ -19,11 +21,22 @@ export class Members {
     this.#summary = summary;
   }
 
-  /** A new subscription: the accepted begin as syncing until the first book says more. */
-  begin(accepted, rejected) {
+  /** A new subscription: the accepted begin as syncing until the first book says more.
+   *
+   * With `keep` it is the same symbol with other options: what is known of an exchange stays.
+   */
+  begin(accepted, rejected, { keep = false } = {}) {
+    const before = keep ? new Map(this.#rows) : new Map();
     this.#rows.clear();
     this.#body.replaceChildren();
-    for (const exchange of accepted) this.#add(exchange, "syncing", "", { seenOut: true });
+    for (const exchange of accepted) {
+      const row = before.get(exchange);
+      if (row && row.state !== "unknown") {
+        row.seenOut = true;
+        this.#rows.set(exchange, row);
+        this.#body.append(row.element);
+      } else this.#add(exchange, "syncing", "", { seenOut: true });
+    }
     for (const { exchange, reason } of rejected) {
       this.#add(exchange, "offline", REASONS[reason] ?? reason, { seenOut: false });
     }
@@ -61,22 +74,39 @@ export class Members {
       if (absent && row.state === "live") this.#write(row, "stale", "left out of the book");
       if (!absent && row.seenOut && row.state !== "live") this.#write(row, "live", "");
       row.seenOut = absent || (row.seenOut && row.state !== "live");
-      row.bids.textContent = percent(bids.of(exchange));
-      row.asks.textContent = percent(asks.of(exchange));
+      row.ageMs = absent ? undefined : book.ages[exchange];
+      write(row.bids, percent(bids.of(exchange)));
+      write(row.asks, percent(asks.of(exchange)));
     }
+  }
+
+  /** Write the ages, which grow by themselves since the last update. */
+  showAges(sinceMs) {
+    for (const row of this.#rows.values()) {
+      write(row.age, row.ageMs === undefined || row.state !== "live" ? "–" : quoteAge(row.ageMs + sinceMs));
+    }
+  }
+
+  /** How many are live, of how many. */
+  get live() {
+    const states = [...this.#rows.values()].map((row) => row.state);
+    return `${states.filter((state) => state === "live").length} of ${states.length}`;
   }
 
   #add(exchange, state, reason, { seenOut }) {
     const element = this.#body.insertRow();
-    const [name, status, bids, asks] = [0, 1, 2, 3].map(() => element.insertCell());
+    const [name, status, age, bids, asks] = [0, 1, 2, 3, 4].map(() => element.insertCell());
     const swatch = document.createElement("i");
     swatch.className = "swatch";
     dress(swatch, exchange);
     const short = document.createElement("small");
     short.className = "code";
     short.textContent = code(exchange);
-    name.append(swatch, exchange, " ", short);
-    const row = { element, status, bids, asks, state: "", seenOut };
+    const whole = document.createElement("span");
+    whole.className = "name";
+    whole.append(swatch, exchange);
+    name.append(whole, " ", short);
+    const row = { element, status, age, bids, asks, ageMs: undefined, state: "", seenOut };
     element.dataset.exchange = exchange;
     element.hidden = !exchange.includes(this.#wanted);
     this.#rows.set(exchange, row);
@@ -84,6 +114,9 @@ export class Members {
   }
 
   #write(row, state, reason) {
+    const key = `${state} ${reason}`;
+    if (row.key === key) return;
+    row.key = key;
     row.state = row.element.dataset.state = state;
     const word = document.createElement("span");
     word.className = "state";
@@ -102,6 +135,10 @@ export class Members {
     for (const { state } of this.#rows.values()) counts.set(state, (counts.get(state) ?? 0) + 1);
     this.#summary.textContent = [...counts].map(([state, count]) => `${count} ${state}`).join(", ");
   }
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
 }
 
 function percent(share) {

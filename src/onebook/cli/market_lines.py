@@ -1,0 +1,185 @@
+"""The lines below the ladder of `onebook watch`: cost of sizes, crossed markets, ages of data.
+
+One line each, so that the ladder does not move; what does not fit the width is left out from the
+end and counted. Pure.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from rich.text import Text
+
+from onebook.cli.ladder import text_of
+from onebook.client import Level, View
+
+OTHERS: Final = "others"
+GAP: Final = "  "
+AVERAGE_DECIMALS: Final = 2  # of an average, more than the prices of the book have
+PERCENT: Final = Decimal(100)
+FEE_MAX: Final = Decimal(10)
+
+
+class FeeTable(NamedTuple):
+    """Taker fees in percent, by exchange, and of all others."""
+
+    own: Mapping[str, Decimal]
+    others: Decimal
+
+    def of(self, exchange: str) -> Decimal:
+        """The fee of an exchange in percent."""
+        return self.own.get(exchange, self.others)
+
+
+class Quote(NamedTuple):
+    """The best price of one exchange on a side."""
+
+    exchange: str
+    price: Decimal
+    amount: Decimal
+
+
+def read_fees(path: Path) -> FeeTable:
+    """Read a TOML file of fees in percent, such as `okx = 0.08`; `others` is for the rest.
+
+    Raises:
+        ValueError: It cannot be read, or is no such table.
+    """
+    try:
+        table = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}.") from None
+    fees = {}
+    for name, fee in table.items():
+        number = Decimal(fee) if type(fee) in (int, Decimal) else Decimal("NaN")
+        if not number.is_finite() or abs(number) > FEE_MAX:
+            raise ValueError(f"{path}: {name} must be a fee in percent, at most {FEE_MAX}.")
+        fees[name] = number
+    return FeeTable(fees, fees.pop(OTHERS, Decimal(0)))
+
+
+def market_lines(view: View, fees: FeeTable | None, width: int | None) -> list[Text]:
+    """Cost of each size, buying above selling, then crossed markets, then the oldest data."""
+    if not view.live:
+        return []
+    decimals = max(
+        (_decimals(level.price) for level in (*view.bids[:1], *view.asks[:1])), default=0
+    )
+    pairs = zip(view.fill.get("buy", ()), view.fill.get("sell", ()), strict=True)
+    fills = [
+        _fill(view, side, fill, fees, decimals, width)
+        for pair in pairs
+        for side, fill in zip(("buy", "sell"), pair, strict=True)
+    ]
+    return [*fills, _crossed(view, fees, width), _ages(view, width)]
+
+
+def _fill(
+    view: View,
+    side: str,
+    fill: Mapping[str, Any],
+    fees: FeeTable | None,
+    decimals: int,
+    width: int | None,
+) -> Text:
+    base, _, quote = view.symbol.partition("/")
+    unit = base if fill["by"] == "amount" else quote
+    head = f"{side:4} {Decimal(fill['size']):f} {unit}"
+    amount, notional = Decimal(fill["amount"]), Decimal(fill["notional"])
+    if not amount:
+        return Text(f"{head}{GAP}nothing on the books", style="yellow")
+    parts = []
+    if not fill["complete"]:
+        parts.append(f"only {text_of(amount if fill['by'] == 'amount' else notional)} on the books")
+    sign = 1 if side == "buy" else -1
+    unit_price = Decimal(1).scaleb(-decimals - AVERAGE_DECIMALS)
+    average = Decimal(fill["average"])
+    parts.append(f"average {average.quantize(unit_price):f}")
+    if fees is not None:
+        charged = sum(
+            Decimal(part["notional"]) * fees.of(part["exchange"]) / PERCENT
+            for part in fill["split"]
+        )
+        net = (notional + sign * charged) / amount
+        parts.append(f"after fees {net.quantize(unit_price):f}")
+    mid = view.market_stats.get("mid_price")
+    if mid:
+        slip = sign * (average - Decimal(mid)) / Decimal(mid) * PERCENT
+        parts.append(f"slippage {slip:.4f} %")
+    parts.append(f"worst {Decimal(fill['worst']):f}")
+    if fill["uncovered"]:
+        parts.append(f"maybe cheaper: {len(fill['uncovered'])} books not known so far out")
+    split = [f"{part['exchange']} {text_of(Decimal(part['amount']))}" for part in fill["split"]]
+    line = _fitted(head, [*parts, *split], width)
+    return Text(line, style="" if fill["complete"] else "yellow")
+
+
+def _crossed(view: View, fees: FeeTable | None, width: int | None) -> Text:
+    """The pair of exchanges with the widest gap; of an uncrossed market the nearest."""
+    pairs = [
+        (sell.price - buy.price, buy, sell)
+        for buy in _quotes(view.asks)
+        for sell in _quotes(view.bids)
+        if buy.exchange != sell.exchange
+    ]
+    if not pairs:
+        return Text("crossed: not known with one exchange", style="dim")
+    gap, buy, sell = max(pairs, key=lambda pair: pair[0])
+    if gap < 0:
+        line = f"not crossed: {buy.exchange} sells {-gap:f} above the bid of {sell.exchange}"
+        return Text(_fitted(line, [], width), style="dim")
+    many = sum(each >= 0 for each, _, _ in pairs)
+    amount = min(buy.amount, sell.amount)
+    parts = [
+        f"buy {buy.exchange} {buy.price:f} ({_age(view, buy.exchange)})",
+        f"sell {sell.exchange} {sell.price:f} ({_age(view, sell.exchange)})",
+        f"gap {gap:f}",
+        f"amount {text_of(amount)}",
+    ]
+    if fees is not None:
+        charged = buy.price * fees.of(buy.exchange) + sell.price * fees.of(sell.exchange)
+        parts.append(f"after fees {amount * (gap - charged / PERCENT):+.2f}")
+    if many > 1:
+        parts.append(f"{many - 1} more pairs")
+    return Text(_fitted("crossed:", parts, width), style="yellow")
+
+
+def _quotes(levels: Iterable[Level]) -> list[Quote]:
+    """The best quote of each exchange, of the levels that are there."""
+    best: dict[str, Quote] = {}
+    for level in levels:
+        for exchange, amount in zip(level.exchanges, level.amounts, strict=True):
+            best.setdefault(exchange, Quote(exchange, level.price, amount))
+    return list(best.values())
+
+
+def _ages(view: View, width: int | None) -> Text:
+    oldest = sorted(view.ages, key=lambda name: (-view.ages[name], name))
+    parts = [f"{name} {_age(view, name)}" for name in oldest]
+    return Text(_fitted("oldest data:" if parts else "no data", parts, width), style="dim")
+
+
+def _age(view: View, exchange: str) -> str:
+    age_ms = view.ages.get(exchange)
+    if age_ms is None:
+        return "age unknown"
+    return f"{age_ms} ms" if age_ms < 1_000 else f"{age_ms / 1_000:.1f} s"
+
+
+def _fitted(head: str, parts: Sequence[str], width: int | None) -> str:
+    """As many parts as fit, and how many more there are."""
+    for shown in range(len(parts), -1, -1):
+        left = len(parts) - shown
+        line = GAP.join((head, *parts[:shown], *([f"+{left}"] if left else [])))
+        if width is None or len(line) <= width:
+            return line
+    return head[:width]
+
+
+def _decimals(price: Decimal) -> int:
+    exponent = price.as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0

@@ -1,0 +1,161 @@
+// What buying and selling a size costs: the service prices it (option `fill`), the fees are ours.
+
+import { withFees } from "./book.js";
+import { amountDecimals, fixed } from "./format.js";
+import { code, dress } from "./palette.js";
+import { sizeOf } from "./state.js";
+
+const WAIT_MS = 500; // after the last key, before the service is asked for the new size
+const SIDES = ["buy", "sell"];
+const ROWS = ["Average", "Worst price", "Slippage from mid", "Fees", "Average with fees", "In total"];
+
+export class Cost {
+  #size;
+  #by;
+  #cells;
+  #shortage;
+  #uncovered;
+  #split;
+  #timer = 0;
+  #shown = null;
+
+  /** `changed(size, by)` is called for a new size that is valid. */
+  constructor(root, { size, by, feeOf, changed }) {
+    this.feeOf = feeOf;
+    this.#size = root.querySelector(".size");
+    this.#by = root.querySelector(".by");
+    this.#shortage = root.querySelector(".shortage");
+    this.#uncovered = root.querySelector(".uncovered");
+    this.#split = root.querySelector(".split tbody");
+    const body = root.querySelector(".fill tbody");
+    this.#cells = ROWS.map((name) => {
+      const row = body.insertRow();
+      const head = document.createElement("th");
+      head.scope = "row";
+      head.textContent = name;
+      row.append(head);
+      return SIDES.map(() => row.insertCell());
+    });
+    this.#size.value = size;
+    this.#by.value = by;
+    const edited = () => {
+      clearTimeout(this.#timer);
+      const valid = sizeOf(this.#size.value);
+      this.#size.setAttribute("aria-invalid", String(valid === null));
+      if (valid) this.#timer = setTimeout(() => changed(valid, this.#by.value), WAIT_MS);
+    };
+    this.#size.addEventListener("input", edited);
+    this.#by.addEventListener("change", edited);
+  }
+
+  /** Set the size, without asking for it. */
+  choose(size, by) {
+    this.#size.value = size;
+    this.#by.value = by;
+    this.#size.setAttribute("aria-invalid", "false");
+  }
+
+  /** Name the currencies of the symbol in the unit of the size. */
+  name(symbol) {
+    const [base, quote] = symbol.split("/");
+    this.#by.options[0].text = base;
+    this.#by.options[1].text = quote;
+    this.names = { base, quote };
+  }
+
+  show(book, price) {
+    if (!book.fill) return;
+    this.#shown = [book, price];
+    const { mid_price: mid } = book.stats;
+    const found = SIDES.map((side) => book.fill[side][0]);
+    found.forEach((fill, column) => {
+      const direction = SIDES[column];
+      const paid = withFees(fill, direction, this.feeOf);
+      const sign = direction === "buy" ? 1 : -1;
+      const slip = fill.average === null || mid == null ? null : (100 * sign * (fill.average - mid)) / mid;
+      const total = fill.notional + sign * paid.fees;
+      const texts = [
+        price(fill.average, 2),
+        price(fill.worst),
+        slip === null ? "—" : `${slip.toFixed(4)} %`,
+        this.#money(paid.fees),
+        price(paid.average, 2),
+        this.#money(total),
+      ];
+      texts.forEach((text, row) => write(this.#cells[row][column], fill.levels ? text : "—"));
+    });
+    this.#say(found);
+    this.#showSplit(found);
+  }
+
+  /** The fees changed. */
+  again() {
+    if (this.#shown) this.show(...this.#shown);
+  }
+
+  clear() {
+    this.#shown = null;
+    for (const row of this.#cells) for (const cell of row) write(cell, "—");
+    this.#shortage.hidden = true;
+    write(this.#uncovered, "");
+    this.#split.replaceChildren();
+  }
+
+  #money(value) {
+    return fixed(value, Math.abs(value) >= 1 ? 2 : 6);
+  }
+
+  /** Where the books do not hold the size, and whose books are not known far enough. */
+  #say(found) {
+    const unit = this.names[found[0].by === "amount" ? "base" : "quote"];
+    const short = found.flatMap((fill, at) => {
+      if (fill.complete) return [];
+      const held = fill.by === "amount" ? fill.amount : fill.notional;
+      return `${SIDES[at]} side holds ${fixed(held, amountDecimals(held))} of ${fixed(fill.size, amountDecimals(fill.size))} ${unit}`;
+    });
+    write(this.#shortage, short.length ? `Not enough on the books: the ${short.join(", the ")}. The figures are for what is there.` : "");
+    this.#shortage.hidden = !short.length;
+    const names = [...new Set(found.flatMap((fill) => fill.uncovered))].sort();
+    write(this.#uncovered, names.length
+      ? `The books of ${names.join(", ")} are not known this far out: the real cost may be lower.`
+      : "");
+  }
+
+  #showSplit(found) {
+    const parts = new Map();
+    found.forEach((fill, column) => {
+      for (const { exchange, amount } of fill.split) {
+        if (!parts.has(exchange)) parts.set(exchange, [0, 0]);
+        parts.get(exchange)[column] = amount;
+      }
+    });
+    const rows = [...parts].sort((a, b) => Math.max(...b[1]) - Math.max(...a[1]));
+    const places = amountDecimals(Math.max(0, ...found.map((fill) => fill.amount)));
+    const body = this.#split;
+    while (body.rows.length > rows.length) body.deleteRow(-1);
+    while (body.rows.length < rows.length) splitRow(body);
+    rows.forEach(([exchange, amounts], at) => {
+      const [name, ...cells] = body.rows[at].cells;
+      dress(name.firstChild, exchange);
+      write(name.children[1], exchange);
+      write(name.children[2], code(exchange));
+      amounts.forEach((amount, column) => write(cells[column], amount ? fixed(amount, places) : "–"));
+      write(cells[2], `${this.feeOf(exchange)} %`);
+    });
+  }
+}
+
+function splitRow(body) {
+  const row = body.insertRow();
+  const [name] = [0, 1, 2, 3].map(() => row.insertCell());
+  const swatch = document.createElement("i");
+  swatch.className = "swatch";
+  const text = document.createElement("span");
+  const short = document.createElement("small");
+  short.className = "code";
+  name.append(swatch, text, short);
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

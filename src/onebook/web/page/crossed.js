@@ -1,0 +1,83 @@
+// Crossed markets: who could be bought from and sold to, how much, how old each quote is, and what
+// is left after fees. A crossing often lasts less than a second: the last one stays to be read.
+
+import { crossings } from "./book.js";
+import { age, amountDecimals, fixed, quoteAge } from "./format.js";
+
+const PAIRS_MAX = 5;
+
+export class Crossed {
+  #text;
+  #list;
+  #last = null; // {pairs, at, ages}
+  #price = String;
+
+  constructor(root, feeOf) {
+    this.feeOf = feeOf;
+    this.#text = root.querySelector(".crossing-text");
+    this.#list = root.querySelector(".pairs");
+  }
+
+  show(book, price, nowMs) {
+    this.#price = price;
+    const pairs = crossings(book, this.feeOf, PAIRS_MAX);
+    const crossed = pairs.filter((pair) => pair.gap >= 0);
+    if (crossed.length) {
+      this.#last = { pairs: crossed, ages: book.ages, at: nowMs };
+      this.#fill();
+    }
+    this.#say(pairs[0], nowMs, crossed.length);
+  }
+
+  name(symbol) {
+    const [base, quote] = symbol.split("/");
+    this.names = { base, quote };
+  }
+
+  clear() {
+    this.#last = null;
+    this.#list.replaceChildren();
+    this.#text.textContent = "—";
+  }
+
+  #say(best, nowMs, now) {
+    this.#list.dataset.past = now ? "no" : "yes";
+    let text = "Fewer than two exchanges are live.";
+    if (now) text = `Crossed now: ${this.#last.pairs.length === 1 ? "one pair" : `${this.#last.pairs.length} pairs`} of exchanges.`;
+    else if (best) {
+      const past = this.#last ? ` Last crossed ${age(nowMs - this.#last.at)} ago:` : "";
+      text = `Not crossed: ${best.buy.exchange} sells ${this.#price(-best.gap)} above the bid of ${best.sell.exchange}.${past}`;
+    }
+    if (this.#text.textContent !== text) this.#text.textContent = text;
+  }
+
+  #fill() {
+    const { pairs, ages } = this.#last;
+    while (this.#list.childElementCount > pairs.length) this.#list.lastChild.remove();
+    while (this.#list.childElementCount < pairs.length) this.#list.append(item());
+    pairs.forEach(({ buy, sell, gap, left, amount }, at) => {
+      const net = left * amount;
+      const { base, quote } = this.names;
+      const quoted = ({ exchange, price }) => ` at ${this.#price(price)} (${quoteAge(ages[exchange])})`;
+      const texts = [
+        `Buy ${fixed(amount, amountDecimals(amount))} ${base} on `,
+        buy.exchange,
+        `${quoted(buy)}, sell on `,
+        sell.exchange,
+        `${quoted(sell)}: gap ${this.#price(gap)} (${((100 * gap) / buy.price).toFixed(4)} %), `,
+        `after fees ${net > 0 ? "+" : "−"}${fixed(Math.abs(net), Math.abs(net) < 1 ? 4 : 2)} ${quote}`,
+      ];
+      texts.forEach((text, part) => {
+        const element = this.#list.children[at].children[part];
+        if (element.textContent !== text) element.textContent = text;
+      });
+      this.#list.children[at].lastChild.dataset.gain = net > 0 ? "yes" : "no";
+    });
+  }
+}
+
+function item() {
+  const element = document.createElement("li");
+  element.append(...["span", "b", "span", "b", "span", "span"].map((name) => document.createElement(name)));
+  return element;
+}

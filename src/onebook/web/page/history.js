@@ -1,0 +1,81 @@
+// Mid price and spread of the last minutes, a point a second; kept only while the page is open.
+
+import { colour } from "./colour.js";
+import { decimals, fixed } from "./format.js";
+
+const POINTS_MAX = 600; // ten minutes
+const EVERY_MS = 1_000;
+
+export class History {
+  #element;
+  #text;
+  #chart = null;
+  #lines = [[], [], []]; // seconds, mid, spread
+  #nextMs = -Infinity;
+
+  constructor(element, text) {
+    this.#element = element;
+    this.#text = text;
+    new ResizeObserver(() => this.#fit()).observe(element);
+    addEventListener("themechange", () => this.#rebuild());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
+  }
+
+  /** Take in the figures of an update; both are null where a side is empty. */
+  add({ mid_price: mid, spread }, nowMs) {
+    if (nowMs < this.#nextMs || mid == null) return;
+    this.#nextMs = nowMs + EVERY_MS;
+    const point = [Date.now() / 1_000, mid, spread];
+    this.#lines.forEach((line, at) => {
+      line.push(point[at]);
+      if (line.length > POINTS_MAX) line.shift();
+    });
+    if (!this.#chart) return this.#rebuild();
+    this.#chart.setData(this.#lines);
+    if (!(this.#chart.cursor.left >= 0)) this.#tell();
+  }
+
+  clear() {
+    this.#chart?.destroy();
+    this.#chart = null;
+    this.#lines = [[], [], []];
+    this.#nextMs = -Infinity;
+    this.#text.textContent = "";
+  }
+
+  #tell() {
+    const [times, mids, spreads] = this.#lines;
+    const at = this.#chart?.cursor.left >= 0 ? this.#chart.cursor.idx : times.length - 1;
+    if (at == null || times[at] === undefined) return;
+    const places = decimals(mids.slice(-20), 12);
+    const when = at === times.length - 1 ? "now" : new Date(times[at] * 1_000).toLocaleTimeString();
+    this.#text.textContent = `${when}: mid ${fixed(mids[at], places)}, spread ${fixed(spreads[at], places)} (dotted)`;
+  }
+
+  #fit() {
+    const { clientWidth: width, clientHeight: height } = this.#element;
+    if (this.#chart && width && height) this.#chart.setSize({ width, height });
+  }
+
+  #rebuild() {
+    this.#chart?.destroy();
+    this.#chart = null;
+    const { clientWidth: width, clientHeight: height } = this.#element;
+    if (!width || !height || !this.#lines[0].length) return;
+    const line = (scale, name, dash) => ({
+      scale, dash, stroke: colour(this.#element, name), width: 1.25, points: { show: false },
+    });
+    const options = {
+      width,
+      height,
+      padding: [2, 2, 2, 2],
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
+      scales: { x: { time: true }, mid: {}, spread: {} },
+      axes: [{ show: false }, { show: false, scale: "mid" }, { show: false, scale: "spread" }],
+      series: [{}, line("mid", "--ink"), line("spread", "--ask", [2, 3])],
+      hooks: { setCursor: [() => this.#tell()] },
+    };
+    this.#chart = new uPlot(options, this.#lines, this.#element);
+  }
+}

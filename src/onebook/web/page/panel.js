@@ -1,0 +1,311 @@
+// One symbol: its subscription, and every card that shows its book.
+
+import { imbalance, Rate, readBook } from "./book.js";
+import { Cost } from "./cost.js";
+import { Crossed } from "./crossed.js";
+import { Depth } from "./depth.js";
+import { age, ago, amountDecimals, fixed, groupSteps } from "./format.js";
+import { History } from "./history.js";
+import { Ladder } from "./ladder.js";
+import { Members } from "./members.js";
+import { Search } from "./search.js";
+import { panelOf, symbolOf } from "./state.js";
+
+const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: shares and crossings need them
+const RATE_WINDOW_MS = 5_000;
+const OLD_MS = 3_000; // a book without an update for so long is dimmed, with its age
+
+export class Panel {
+  subscribed = ""; // the symbol whose books are shown
+  #held = ""; // what this connection is subscribed to
+  #asked = 0; // the id of the last subscribe
+  #requests = new Map(); // symbols of subscribes without an answer, by id
+  #site;
+  #book = null;
+  #left = [];
+  #updatedAt = 0;
+  #linked = false;
+  #drawing = false;
+
+  /**
+   * @param wanted {symbol, group, size, by}: what to show
+   * @param site the page: `send`, `nextId`, `options()`, `feeOf`, `counts()`, `readPairs()`,
+   *   `notice(text, names, panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
+   */
+  constructor(template, wanted, site) {
+    this.element = template.content.cloneNode(true).firstElementChild;
+    this.wanted = { ...wanted };
+    this.#site = site;
+    const find = (selector) => this.element.querySelector(selector);
+    this.find = find;
+    this.rate = new Rate(RATE_WINDOW_MS);
+    this.ladder = new Ladder(find(".ladder"), (...told) => this.#readOut(...told));
+    this.depth = new Depth(find(".depth"), find(".depth-text"));
+    this.history = new History(find(".history"), find(".history-text"));
+    this.members = new Members(find(".members tbody"), find(".members-sum"));
+    this.crossed = new Crossed(find(".crossings"), site.feeOf);
+    this.cost = new Cost(find(".cost"), {
+      ...wanted,
+      feeOf: site.feeOf,
+      changed: (size, by) => this.#change({ size, by }),
+    });
+    this.search = new Search(find(".combo"), {
+      counts: site.counts,
+      opened: site.readPairs,
+      chosen: (name) => this.choose(name),
+    });
+    find(".symbol").value = wanted.symbol;
+    find(".group").addEventListener("change", (event) => this.#change({ group: event.target.value }));
+    find(".remove").addEventListener("click", () => site.remove(this));
+    this.#newBook();
+  }
+
+  // The subscription
+
+  choose(name) {
+    const symbol = symbolOf(name);
+    const input = this.find(".symbol");
+    if (symbol === this.wanted.symbol && symbol === this.subscribed) {
+      input.value = symbol;
+      return;
+    }
+    if (!symbol || this.#site.taken(symbol, this)) {
+      this.#site.notice(symbol ? `${symbol} is shown already.` : "A symbol is a pair such as BTC/USDT.");
+      input.value = this.subscribed || this.wanted.symbol;
+      return;
+    }
+    input.value = symbol;
+    // A size that somebody chose stays, unless it is in a currency of the symbol before.
+    const kept = this.wanted.by === "notional" && symbol.split("/")[1] === this.wanted.symbol.split("/")[1];
+    const { size, by } = kept ? this.wanted : panelOf(symbol);
+    this.cost.choose(size, by);
+    this.#change({ symbol, group: "", size, by });
+  }
+
+  #change(wanted) {
+    Object.assign(this.wanted, wanted);
+    this.#site.changed();
+    this.subscribe();
+  }
+
+  /** Ask for the symbol. The one that is shown stays subscribed until the new one is accepted. */
+  subscribe() {
+    const { exchanges, depth, intervalMs } = this.#site.options();
+    if (exchanges !== "all" && !exchanges.length) return this.#leaveNone();
+    this.#asked = this.#site.nextId();
+    const { symbol, group, size, by } = this.wanted;
+    this.#requests.set(this.#asked, symbol);
+    this.#site.send({
+      type: "subscribe_aggregated",
+      id: this.#asked,
+      symbol,
+      exchanges,
+      depth: Math.max(depth, DEPTH_MIN),
+      interval_ms: intervalMs,
+      levels: "array",
+      split: true,
+      ages: true,
+      fill: { [by === "amount" ? "amounts" : "notionals"]: [size] },
+      ...(group && { group }),
+    });
+  }
+
+  /** End the subscription: the panel is removed. */
+  leave() {
+    if (this.subscribed) this.#site.send({ type: "unsubscribe_aggregated", symbol: this.subscribed });
+    this.#requests.clear();
+  }
+
+  /** No exchange is ticked: nothing is subscribed and nothing is shown as live. */
+  #leaveNone() {
+    this.#asked = 0;
+    this.leave();
+    this.wanted.symbol = this.subscribed || this.wanted.symbol;
+    this.subscribed = this.#held = "";
+    this.#newBook("choose at least one exchange");
+    this.members.begin([], []);
+    this.#site.notice("Choose at least one exchange.");
+  }
+
+  asksFor(id) {
+    return this.#requests.has(id);
+  }
+
+  // What comes in
+
+  accepted(message) {
+    const wanted = this.#requests.get(message.id);
+    if (!this.#isLast(message)) {
+      // An older choice was accepted after a newer one was made: it is not shown, so not kept.
+      if (wanted !== this.subscribed && wanted !== this.wanted.symbol) {
+        this.#site.send({ type: "unsubscribe_aggregated", symbol: message.symbol });
+      }
+      return;
+    }
+    const before = this.subscribed;
+    this.subscribed = this.#held = this.wanted.symbol = message.symbol;
+    this.find(".symbol").value = message.symbol;
+    if (before !== this.subscribed) {
+      if (before) this.#site.send({ type: "unsubscribe_aggregated", symbol: before });
+      this.#newBook();
+    }
+    this.members.begin(message.exchanges, message.rejected ?? [], { keep: before === this.subscribed });
+    this.#site.notice("");
+  }
+
+  /** A subscribe was refused; what was shown before stays. Returns false for one that is over. */
+  refused(message) {
+    if (!this.#isLast(message)) return;
+    const kept = this.subscribed && this.wanted.symbol !== this.subscribed;
+    if (kept) {
+      this.wanted.symbol = this.find(".symbol").value = this.subscribed;
+      this.#site.changed();
+      if (!this.#held) this.subscribe(); // the connection is a new one
+    }
+    const still = kept ? ` Still showing ${this.subscribed}.` : "";
+    this.#site.notice(message.message + still, message.suggested_symbols, this);
+  }
+
+  update(message) {
+    this.#book = readBook(message.data);
+    this.#left = message.data.stale_exchanges;
+    this.#updatedAt = performance.now();
+    this.rate.add(this.#updatedAt);
+    this.#showAge();
+    this.draw();
+  }
+
+  status(message) {
+    this.members.status(message.exchange, message.state, message.detail || message.reason);
+  }
+
+  /** The connection is there, or not. */
+  set linked(linked) {
+    this.#linked = linked;
+    if (!linked) {
+      this.#held = "";
+      this.#requests.clear();
+      this.members.lost();
+    }
+    this.#showAge();
+  }
+
+  get hasBook() {
+    return this.#book !== null;
+  }
+
+  /** Whether a message answers the last subscribe; answers to earlier ones are passed over. */
+  #isLast(message) {
+    const wanted = this.#requests.get(message.id);
+    this.#requests.delete(message.id);
+    return message.id === this.#asked && wanted !== undefined;
+  }
+
+  // What is shown
+
+  #newBook(text = "waiting for the first book") {
+    this.#book = null;
+    this.#updatedAt = 0;
+    this.#left = [];
+    for (const card of [this.ladder, this.depth, this.history, this.crossed, this.cost]) card.clear();
+    for (const name of [".best-bid", ".best-ask", ".mid", ".imbalance", ".live-count"]) {
+      this.find(name).textContent = "—";
+    }
+    this.find(".crossed").hidden = true;
+    this.find(".spread").textContent = text;
+    this.find(".title").textContent = this.wanted.symbol;
+    this.find(".group").replaceChildren(new Option("exact", ""));
+    this.cost.name(this.wanted.symbol);
+    this.crossed.name(this.wanted.symbol);
+    this.#showAge();
+  }
+
+  /** At most one drawing a frame, however fast books come. */
+  draw() {
+    if (this.#drawing) return;
+    this.#drawing = true;
+    requestAnimationFrame((now) => {
+      this.#drawing = false;
+      if (this.#book) this.#showBook(now);
+    });
+  }
+
+  #showBook(now) {
+    const book = this.#book;
+    const { stats } = book;
+    const price = (value, more) => this.ladder.price(value, more);
+    this.ladder.show(book, this.#site.options().depth, now);
+    this.depth.show(book);
+    this.history.add(stats, now);
+    this.members.show(book, this.#left);
+    this.crossed.show(book, price, now);
+    this.cost.show(book, price);
+    this.#write(".mid", price(stats.mid_price, 1));
+    this.#write(".best-bid", price(stats.best_bid));
+    this.#write(".best-ask", price(stats.best_ask));
+    this.#write(".spread", spreadText(stats, price));
+    this.#write(".imbalance", imbalanceText(imbalance(book)));
+    this.find(".crossed").hidden = !stats.crossed;
+    if (this.find(".group").length === 1) this.#listSteps(stats.mid_price);
+  }
+
+  #listSteps(mid) {
+    const steps = groupSteps(mid);
+    const { group } = this.wanted;
+    if (group && !steps.includes(group)) steps.push(group);
+    this.find(".group").append(...steps.map((step) => new Option(step, step)));
+    this.find(".group").value = group;
+  }
+
+  #write(name, text) {
+    const element = this.find(name);
+    if (element.textContent !== text) element.textContent = text;
+  }
+
+  /** A book is shown at full brightness only while updates come; else dimmed, with its age. */
+  #showAge() {
+    const ageMs = performance.now() - this.#updatedAt;
+    const live = this.#linked && this.#updatedAt > 0 && ageMs < OLD_MS;
+    this.element.dataset.live = live ? "yes" : "no";
+    this.find(".old").hidden = live || !this.#updatedAt;
+    this.#write(".old", `No update for ${age(ageMs)}`);
+  }
+
+  /** Figures that change with time alone; called twice a second. */
+  showFigures(now) {
+    this.#showAge();
+    this.#write(".rate", this.rate.perSecond(now).toFixed(1));
+    this.#write(".age", this.#updatedAt ? ago(now - this.#updatedAt) : "—");
+    this.#write(".live-count", this.members.live);
+    this.members.showAges(now - this.#updatedAt);
+  }
+
+  /** What a purchase or a sale up to a level comes to. */
+  #readOut(level, side, spoken) {
+    let text = "Point at a level, tap it, or use the arrow keys to see what lies up to it.";
+    if (level) {
+      const [base, quote] = this.wanted.symbol.split("/");
+      const verb = side === "asks" ? "Buying" : "Selling";
+      const best = this.#book[side][0].price;
+      const average = level.cost / level.total;
+      const slip = Math.abs((100 * (average - best)) / best).toFixed(4);
+      const shares = level.shares.map(([name, amount]) => `${name} ${amount}`).join(", ");
+      text = `${verb} down to ${this.ladder.price(level.price)}: ${fixed(level.total, amountDecimals(level.total))} ${base}`
+        .replace("Buying down", "Buying up")
+        .concat(` for ${fixed(level.cost, 2)} ${quote}, ${this.ladder.price(average, 2)} on average, ${slip} % off the best. Here: ${shares}.`);
+    }
+    this.#write(".readout", text);
+    if (spoken) this.#write(".spoken", text);
+  }
+}
+
+function spreadText({ spread, spread_percent: percent }, price) {
+  if (spread == null) return "one side is empty";
+  return `spread ${price(spread)} (${percent.toFixed(4)} %)`;
+}
+
+function imbalanceText(value) {
+  if (value === null) return "—";
+  const percent = Math.round(Math.abs(value) * 100);
+  return percent ? `${percent} % ${value > 0 ? "bids" : "asks"}` : "even";
+}

@@ -1,0 +1,100 @@
+// A combobox over every symbol that is listed: those of most exchanges first.
+// https://www.w3.org/WAI/ARIA/apg/patterns/combobox/
+
+const SHOWN_MAX = 12;
+let made = 0;
+
+/** How many exchanges list each symbol, from the data of `pairs_data`. */
+export function listed({ exchanges = {} }) {
+  const counts = new Map();
+  for (const names of Object.values(exchanges)) {
+    for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  return counts;
+}
+
+/** The symbols that fit what was typed: exact, then by beginning, then by number of exchanges. */
+export function matches(counts, typed) {
+  const wanted = typed.trim().toUpperCase();
+  const compact = wanted.replaceAll(/[^A-Z0-9]/g, "");
+  const rank = (name) => (name === wanted ? 0 : name.startsWith(wanted) ? 1 : 2);
+  return [...counts]
+    .filter(([name]) => name.includes(wanted) || (compact && name.replace("/", "").includes(compact)))
+    .sort((a, b) => rank(a[0]) - rank(b[0]) || b[1] - a[1] || (a[0] < b[0] ? -1 : 1))
+    .slice(0, SHOWN_MAX);
+}
+
+export class Search {
+  #input;
+  #list;
+  #active = -1;
+  #found = [];
+
+  /** `counts()` gives what is listed, `chosen(name)` takes what was chosen or typed. */
+  constructor(root, { counts, opened, chosen }) {
+    this.#input = root.querySelector(".symbol");
+    this.#list = root.querySelector(".options");
+    this.#list.id = `symbols-${(made += 1)}`;
+    this.#input.setAttribute("aria-controls", this.#list.id);
+    this.counts = counts;
+    this.chosen = chosen;
+    this.#input.addEventListener("focus", () => (opened(), this.#input.select()));
+    this.#input.addEventListener("input", () => this.show());
+    this.#input.addEventListener("change", () => this.#choose(this.#input.value));
+    this.#input.addEventListener("blur", () => this.#close());
+    this.#input.addEventListener("keydown", (event) => this.#key(event));
+    // Before the input loses the focus, which would end the choice.
+    this.#list.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      const at = [...this.#list.children].indexOf(event.target.closest("li"));
+      if (at >= 0) this.#choose(this.#found[at][0]);
+    });
+  }
+
+  show() {
+    this.#found = matches(this.counts(), this.#input.value);
+    this.#active = -1;
+    this.#list.replaceChildren(...this.#found.map(([name, count], at) => option(`${this.#list.id}-${at}`, name, count)));
+    this.#list.hidden = !this.#found.length;
+    this.#input.setAttribute("aria-expanded", String(!this.#list.hidden));
+    this.#input.removeAttribute("aria-activedescendant");
+  }
+
+  #key(event) {
+    if (event.key === "Escape") return this.#close();
+    if (event.key === "Enter" && this.#active >= 0) {
+      event.preventDefault();
+      return this.#choose(this.#found[this.#active][0]);
+    }
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    if (this.#list.hidden) this.show();
+    if (!this.#found.length) return;
+    this.#active = (this.#active + step + this.#found.length) % this.#found.length;
+    [...this.#list.children].forEach((each, at) => each.setAttribute("aria-selected", String(at === this.#active)));
+    this.#input.setAttribute("aria-activedescendant", `${this.#list.id}-${this.#active}`);
+    this.#list.children[this.#active].scrollIntoView({ block: "nearest" });
+  }
+
+  #choose(name) {
+    this.#close();
+    this.chosen(name);
+  }
+
+  #close() {
+    this.#list.hidden = true;
+    this.#input.setAttribute("aria-expanded", "false");
+    this.#input.removeAttribute("aria-activedescendant");
+  }
+}
+
+function option(id, name, count) {
+  const item = document.createElement("li");
+  Object.assign(item, { id, role: "option" });
+  item.setAttribute("aria-selected", "false");
+  const many = document.createElement("small");
+  many.textContent = count === 1 ? "1 exchange" : `${count} exchanges`;
+  item.append(name, " ", many);
+  return item;
+}

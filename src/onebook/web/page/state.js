@@ -1,0 +1,78 @@
+// What the page shows, as the fragment of its address: a link shows another person the same view.
+// The key is never part of it; `#key=` is read once, for `onebook demo`, and taken out.
+
+export const ROWS = [8, 12, 25, 50, 100, 200];
+export const RATES = [1, 2, 5, 10];
+export const PANELS_MAX = 6;
+const SYMBOL = /^[A-Z0-9][A-Z0-9.:_-]*\/[A-Z0-9][A-Z0-9.:_-]*$/;
+const SYMBOL_MAX = 64;
+const SYMBOL_USUAL = "BTC/USDT";
+const DECIMAL = /^(?!0*\.?0*$)\d{1,18}(\.\d{1,18})?$/;
+
+const usual = { rows: [8, 12], rate: 5 };
+
+// Of other quote currencies than those of about a dollar, a size that is worth about as much.
+const SIZES = { BTC: "0.1", ETH: "3", BNB: "15", SOL: "60", JPY: "1500000", KRW: "14000000" };
+
+/** What a panel shows of a symbol until somebody chooses. */
+export function panelOf(symbol) {
+  return { symbol, group: "", size: SIZES[symbol.split("/")[1]] ?? "10000", by: "notional" };
+}
+
+/** A symbol as the service writes it, or null. */
+export function symbolOf(text) {
+  const name = text.trim().toUpperCase();
+  return name.length <= SYMBOL_MAX && SYMBOL.test(name) ? name : null;
+}
+
+/** A size as the option `fill` takes it, or null. */
+export function sizeOf(text) {
+  const plain = text.replaceAll(/[\s,_]/g, "");
+  return DECIMAL.test(plain) ? plain : null;
+}
+
+/** Read a fragment; whatever is not valid is left at its default. */
+export function readState(fragment, { rows }) {
+  const given = new URLSearchParams(fragment.replace(/^#/, ""));
+  const number = (name, allowed, otherwise) =>
+    allowed.includes(Number(given.get(name))) ? Number(given.get(name)) : otherwise;
+  const column = (name) => given.getAll(name);
+  const [groups, sizes, kinds] = ["step", "size", "by"].map(column);
+  const panels = [];
+  const names = column("symbol").length ? column("symbol") : [SYMBOL_USUAL];
+  names.forEach((text, at) => {
+    const symbol = symbolOf(text);
+    if (!symbol || panels.length >= PANELS_MAX || panels.some((each) => each.symbol === symbol)) return;
+    panels.push({
+      symbol,
+      group: sizeOf(groups[at] ?? "") ?? "",
+      size: sizeOf(sizes[at] ?? "") ?? panelOf(symbol).size,
+      by: kinds[at] === "amount" ? "amount" : "notional",
+    });
+  });
+  const exchanges = given.get("exchanges");
+  return {
+    key: given.get("key"),
+    rows: number("levels", ROWS, rows),
+    rate: number("rate", RATES, usual.rate),
+    exchanges: exchanges?.split(",").filter((name) => /^[a-z0-9_]+$/.test(name)) ?? null,
+    panels: panels.length ? panels : [panelOf(SYMBOL_USUAL)],
+  };
+}
+
+/** Write the fragment of a state. */
+export function writeState({ rows, rate, exchanges, panels }) {
+  const given = new URLSearchParams();
+  const columns = [["symbol", "symbol"], ["step", "group"], ["size", "size"], ["by", "by"]];
+  for (const [name, member] of columns) {
+    const same = panels.every((panel) => panel[member] === panelOf(panel.symbol)[member]);
+    if (name === "symbol" ? panels.length > 1 || panels[0].symbol !== SYMBOL_USUAL : !same) {
+      for (const panel of panels) given.append(name, panel[member]);
+    }
+  }
+  if (!usual.rows.includes(rows)) given.set("levels", rows);
+  if (rate !== usual.rate) given.set("rate", rate);
+  if (exchanges !== null) given.set("exchanges", exchanges.join(","));
+  const text = given.toString().replaceAll("%2F", "/").replaceAll("%2C", ",");
+  return text && `#${text}`;
+}

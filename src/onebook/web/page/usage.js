@@ -1,0 +1,79 @@
+// The allowance of the key: what is used, and when it ends at the rate that is seen now.
+// The report has the key in its address, so it is asked for only where somebody opens it.
+
+import { fixed } from "./format.js";
+
+const EVERY_MS = 20_000;
+const GIB = 2 ** 30;
+const DAY_MS = 86_400_000;
+
+/** What a rate means for an allowance: bytes at the reset, and when it is used up before. Pure. */
+export function forecast({ used, limit, bytesPerMs, nowMs, resetMs }) {
+  const atReset = used + bytesPerMs * Math.max(0, resetMs - nowMs);
+  const endsMs = bytesPerMs > 0 ? nowMs + Math.max(0, limit - used) / bytesPerMs : Infinity;
+  return { atReset, endsMs: endsMs < resetMs ? endsMs : null };
+}
+
+export class Usage {
+  #at;
+  #key = null;
+  #timer = 0;
+  #first = null; // {bytes, ms}: where the rate is measured from
+
+  constructor(at) {
+    this.#at = at;
+    at("usage").addEventListener("toggle", () => this.#follow());
+  }
+
+  /** A key is connected, or none (null). */
+  set key(key) {
+    this.#key = key;
+    this.#first = null;
+    this.#follow();
+  }
+
+  #follow() {
+    clearInterval(this.#timer);
+    if (!this.#key || !this.#at("usage").open) return;
+    this.#timer = setInterval(() => this.#ask(), EVERY_MS);
+    this.#ask();
+  }
+
+  async #ask() {
+    const key = this.#key;
+    try {
+      const answer = await fetch(`/api/v1/data-usage/${encodeURIComponent(key)}`, {
+        cache: "no-store",
+        referrerPolicy: "no-referrer",
+        signal: AbortSignal.timeout(EVERY_MS / 2),
+      });
+      const report = await answer.json();
+      if (key !== this.#key) return;
+      if (answer.ok) this.#show(report);
+      else this.#at("usage-text").textContent = report.message;
+    } catch {
+      this.#at("usage-text").textContent = "The usage could not be read; it is asked for again shortly.";
+    }
+  }
+
+  #show({ data_usage: usage, billing_period: period }) {
+    const nowMs = Date.now();
+    const { bytes_used: used, bytes_limit: limit, usage_percentage: percent } = usage;
+    const resetMs = Date.parse(period.reset_date);
+    if (!this.#first || used < this.#first.bytes) this.#first = { bytes: used, ms: nowMs };
+    this.#at("usage-text").textContent =
+      `${fixed(used / GIB, 2)} of ${fixed(limit / GIB, 0)} GiB used (${percent} %); reset in ${Math.max(0, Math.ceil((resetMs - nowMs) / DAY_MS))} days.`;
+    this.#at("usage-bar").value = percent;
+    const lasted = nowMs - this.#first.ms;
+    if (lasted < EVERY_MS / 2) {
+      this.#at("forecast").textContent = "Measuring the rate of this key.";
+      return;
+    }
+    const bytesPerMs = (used - this.#first.bytes) / lasted;
+    const { atReset, endsMs } = forecast({ used, limit, bytesPerMs, nowMs, resetMs });
+    const rate = `At the rate of the last ${Math.round(lasted / 60_000) || 1} min (${fixed((bytesPerMs * DAY_MS) / GIB, 2)} GiB a day)`;
+    this.#at("forecast").textContent = endsMs
+      ? `${rate} the allowance is used up on ${new Date(endsMs).toLocaleDateString("en", { dateStyle: "medium" })}.`
+      : `${rate} ${fixed(atReset / GIB, 1)} GiB are used at the reset.`;
+  }
+}

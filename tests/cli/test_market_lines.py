@@ -1,0 +1,185 @@
+"""The lines below the ladder: what a size costs, who crosses whom, how old data is.
+
+With `ONEBOOK_PICTURES=docs/images` the picture of the ladder in the documentation is made anew.
+"""
+
+import os
+import re
+from decimal import Decimal
+from io import StringIO
+from pathlib import Path
+from random import Random
+
+import pytest
+from rich.console import Console
+
+from onebook.cli.ladder import Ladder, joined
+from onebook.cli.market_lines import FeeTable, market_lines, read_fees
+from onebook.client import Level, View
+
+MONO = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
+FEES = FeeTable({"okx": Decimal("0.5")}, Decimal("0.1"))
+
+
+def level(price, **amounts):
+    parts = {name: Decimal(amount) for name, amount in amounts.items()}
+    return Level(Decimal(price), sum(parts.values()), tuple(parts), tuple(parts.values()))
+
+
+def fill(**changes):
+    part = {"exchange": "okx", "amount": Decimal("1.5"), "notional": Decimal("151.5")}
+    other = {"exchange": "kraken", "amount": 1, "notional": 102}
+    return {
+        "by": "amount",
+        "size": Decimal("2.5"),
+        "amount": Decimal("2.5"),
+        "notional": Decimal("253.5"),
+        "average": Decimal("101.4"),
+        "worst": 102,
+        "levels": 2,
+        "complete": True,
+        "uncovered": [],
+        "split": [part, other],
+    } | changes
+
+
+@pytest.fixture
+def view():
+    return View(
+        "BTC/USDT",
+        live=True,
+        bids=[level("100.5", okx="1"), level("100", kraken="2")],
+        asks=[level("101.0", okx="1.5"), level("102", kraken="4")],
+        market_stats={"mid_price": Decimal("100.75")},
+        ages={"okx": 40, "kraken": 2_500},
+        fill={"buy": [fill()], "sell": [fill(average=Decimal("100.1"), worst=100)]},
+    )
+
+
+def lines(view, fees=None, width=None):
+    return [line.plain for line in market_lines(view, fees, width)]
+
+
+def test_a_size_has_its_average_slippage_worst_price_and_split(view):
+    bought, sold, *_ = lines(view)
+    assert bought == (
+        "buy  2.5 BTC  average 101.400  slippage 0.6452 %  worst 102  okx 1.5  kraken 1"
+    )
+    assert sold.startswith("sell 2.5 BTC  average 100.100  slippage 0.6452 %  worst 100")
+
+
+def test_fees_are_those_of_each_exchange_and_worsen_both_sides(view):
+    bought, sold, *_ = lines(view, FEES)
+    charged = Decimal("151.5") * Decimal("0.005") + 102 * Decimal("0.001")
+    assert f"after fees {(Decimal('253.5') + charged) / Decimal('2.5'):.3f}" in bought
+    assert f"after fees {(Decimal('253.5') - charged) / Decimal('2.5'):.3f}" in sold
+
+
+def test_what_the_books_do_not_hold_or_tell_is_said(view):
+    short = fill(complete=False, size=9, uncovered=["okx", "kraken"])
+    none = fill(amount=0, notional=0, average=None, worst=None, complete=False, split=[])
+    view.fill = {"buy": [short], "sell": [none]}
+    bought, sold, *_ = lines(view)
+    assert bought.startswith("buy  9 BTC  only 2.5 on the books  average 101.400")
+    assert "maybe cheaper: 2 books not known so far out" in bought
+    assert sold == "sell 2.5 BTC  nothing on the books"
+    view.fill = {"buy": [fill(by="notional", size=300, complete=False)], "sell": [fill()]}
+    assert lines(view)[0].startswith("buy  300 USDT  only 253.5 on the books")
+
+
+def test_a_crossing_names_both_sides_their_ages_and_what_is_left(view):
+    assert lines(view)[2] == "not crossed: okx sells 1.0 above the bid of kraken"
+    view.bids.insert(0, level("101.5", kraken="0.5", okx="9"))
+    # Of okx's own bid and ask nothing is said: one exchange does not cross itself.
+    assert lines(view, FEES)[2] == (
+        "crossed:  buy okx 101.0 (40 ms)  sell kraken 101.5 (2.5 s)  gap 0.5  amount 0.5  "
+        "after fees -0.05"
+    )
+    view.asks, view.bids = [], []
+    assert lines(view)[2] == "crossed: not known with one exchange"
+
+
+def test_the_oldest_data_comes_first_and_nothing_is_shown_of_a_lost_view(view):
+    assert lines(view)[3] == "oldest data:  kraken 2.5 s  okx 40 ms"
+    view.live = False
+    assert lines(view) == []
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 110, 160])
+def test_no_line_is_longer_than_the_screen_and_what_is_left_out_is_counted(view, width):
+    view.fill["buy"][0]["split"] = [
+        {"exchange": f"exchange{number}", "amount": 1, "notional": 1} for number in range(30)
+    ]
+    found = lines(view, FEES, width)
+    assert len(found) == 4
+    assert max(map(len, found)) <= width
+    assert "  +" in found[0]
+
+
+def test_fees_are_read_exactly_and_a_bad_file_is_one_sentence(tmp_path):
+    file = tmp_path / "fees.toml"
+    file.write_text("others = 0.1\nokx = 0.08\nkraken = -0.01\n")
+    fees = read_fees(file)
+    assert (fees.of("okx"), fees.of("kraken"), fees.of("xt")) == (
+        Decimal("0.08"), Decimal("-0.01"), Decimal("0.1"),
+    )  # fmt: skip
+    for text, words in (
+        ("okx", "is not TOML"),
+        ('okx = "cheap"', "okx must be a fee in percent"),
+        ("okx = 11", "at most 10"),
+        ("okx = true", "okx must be"),
+        ("okx = nan", "okx must be"),
+        ("[okx]\nmaker = 1", "okx must be"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=words):
+            read_fees(file)
+    with pytest.raises(ValueError, match="No such file"):
+        read_fees(tmp_path / "none.toml")
+
+
+def test_the_picture_of_the_ladder(tmp_path):
+    """Made of a seeded book, so that it changes only where the drawing does."""
+    draw = Random(4)
+    names = ("binance", "bybit", "coinbase", "kraken", "okx")
+
+    def side(sign):
+        price = Decimal("64250.1") + sign * Decimal("0.2")
+        for _ in range(8):
+            shares = {
+                name: str(Decimal(draw.randint(1, 9_000)) / 10_000)
+                for name in names
+                if draw.random() < 0.45
+            }
+            yield level(str(price), **(shares or {"okx": "0.25"}))
+            price += sign * Decimal(draw.randint(1, 9)) / 10
+
+    bids, asks = list(side(-1)), list(side(1))
+    bids.insert(0, level("64250.4", kraken="0.35"))
+    part = {"exchange": "okx", "amount": Decimal("1.5"), "notional": Decimal("96375.9")}
+    other = {"exchange": "binance", "amount": 1, "notional": Decimal("64250.7")}
+    filled = fill(average=Decimal("64250.64"), worst=Decimal("64250.7"), split=[part, other])
+    filled["notional"] = Decimal("160626.6")
+    view = View(
+        "BTC/USDT",
+        live=True,
+        bids=bids,
+        asks=asks,
+        market_stats={"mid_price": Decimal("64250.35"), "spread": "-0.1", "crossed": True},
+        ages={name: 12 * (at + 1) for at, name in enumerate(names)},
+        fill={"buy": [filled], "sell": [filled | {"average": Decimal("64249.97")}]},
+        timestamp="2026-11-20T10:11:12.345678Z",
+        update_number=1_207,
+    )
+    console = Console(record=True, width=104, file=StringIO(), force_terminal=True)
+    shown = [*Ladder(104).lines(view, 8), *market_lines(view, FEES, 104)]
+    console.print(joined(shown), soft_wrap=True, highlight=False)
+    picture = console.export_svg(title="onebook watch BTC/USDT --amount 2.5", unique_id="watch")
+    assert "after" in picture
+    assert "crossed" in picture
+    folder = os.environ.get("ONEBOOK_PICTURES") or tmp_path
+    # The fonts of the reader's machine: nothing is loaded from elsewhere.
+    picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
+    picture = picture.replace("font-family: Fira Code, monospace", f"font-family: {MONO}")
+    assert "url(http" not in picture
+    Path(folder, "watch.svg").write_text(picture)

@@ -1,0 +1,389 @@
+"""What a panel of the page answers, in Chromium: costs, crossings, read-outs, many levels, symbols.
+
+With `ONEBOOK_PICTURES=docs/images` the picture of the page in the documentation is made anew.
+"""
+
+import asyncio
+import base64
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from onebook.exchanges import NAMES as ALL
+from steady import PATIENCE_S
+from web.browser import CHROMIUM, POLL_S, Page, browser, resize
+from web.scripted import EXCHANGES, GOOD_KEY, Market, make_app, serving
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+PICTURES = os.environ.get("ONEBOOK_PICTURES")
+PICTURE_BYTES_MAX = 150_000
+UPDATES = 40  # of the test of smoothness
+FRAME_MS = 100  # between two updates at 10 a second: what one may cost at most
+
+
+@pytest.fixture
+async def market() -> Market:
+    return Market()
+
+
+@pytest.fixture
+async def address(market: Market) -> AsyncIterator[str]:
+    async with serving(make_app(market)) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Page]:
+    async with browser(tmp_path / "profile") as page:
+        yield page
+
+
+def text(selector: str) -> str:
+    return f"document.querySelector('{selector}').textContent"
+
+
+def change(selector: str, value: str, event: str = "input") -> str:
+    return (
+        f"(() => {{ const one = document.querySelector('{selector}'); one.value = '{value}';"
+        f" one.dispatchEvent(new Event('{event}', {{bubbles: true}})); }})()"
+    )
+
+
+def key(selector: str, name: str) -> str:
+    event = f"new KeyboardEvent('keydown', {{key: '{name}', bubbles: true, cancelable: true}})"
+    return f"document.querySelector('{selector}').dispatchEvent({event})"
+
+
+def number(cell: str) -> str:
+    return f"Number({text(cell)}.replaceAll(',', ''))"
+
+
+def subscribed(market: Market) -> list[dict]:
+    return [each for each in market.heard if each["type"] == "subscribe_aggregated"]
+
+
+READY = "document.querySelector('.bids td')?.textContent.trim()"
+AVERAGE = ".fill tr:nth-child(1) td"
+NET = ".fill tr:nth-child(5) td"
+
+
+async def test_the_cost_of_a_size_is_priced_by_the_service_and_net_of_the_visitor_s_fees(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{number(AVERAGE)} > 0")
+    assert subscribed(market)[-1]["fill"] == {"notionals": ["10000"]}
+    net, average = await page.run(f"[{number(NET)}, {number(AVERAGE)}]")
+    assert net == pytest.approx(average * 1.001, abs=0.01)
+    await page.run("document.querySelector('#open-fees').click()")
+    assert await page.run("document.querySelector('#fees').open")
+    await page.run(change("#fee-rows [name=okx]", "0.5"))
+    net, average = await page.run(f"[{number(NET)}, {number(AVERAGE)}]")
+    assert net == pytest.approx(average * 1.003, abs=0.01), "half of it is bought on okx"
+    await page.run(change(".size", "2.5"))
+    await page.run(change(".by", "amount", "change"))
+    await page.until(f"{number('.fill tr:nth-child(6) td')} > 100000")
+    assert subscribed(market)[-1]["fill"] == {"amounts": ["2.5"]}
+    before = len(subscribed(market))
+    await page.run(change(".size", "lots"))
+    assert await page.run("document.querySelector('.size').ariaInvalid") == "true"
+    market.fills = False
+    await page.until("!document.querySelector('.shortage').hidden")
+    assert "buy side holds 0.625000 of 2.50000 BTC" in await page.run(text(".shortage"))
+    assert "okx" in await page.run(text(".uncovered"))
+    assert len(subscribed(market)) == before
+    await page.go("about:blank")
+    await page.go(f"{address}/")
+    await page.until(f"{number(AVERAGE)} > 0")
+    assert await page.run("document.querySelector('#fee-rows [name=okx]').value") == "0.5"
+    assert page.complaints == []
+
+
+async def test_a_crossing_says_who_against_whom_how_old_and_what_is_left_and_stays_to_be_read(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"/^Not crossed: .* above the bid of/.test({text('.crossing-text')})")
+    market.crossed = True
+    await page.until(f"/^Crossed now/.test({text('.crossing-text')})")
+    shown = await page.run(text(".pairs li"))
+    assert "sell on kraken" in shown
+    assert shown.count("(40 ms)") == 2
+    assert "gap 4.9 (0.0050 %), after fees −" in shown
+    assert await page.run("document.querySelector('.crossed').checkVisibility()")
+    market.crossed = False
+    await page.until(f"/Last crossed \\d+ s ago:$/.test({text('.crossing-text')})")
+    assert "sell on kraken" in await page.run(text(".pairs li"))
+    assert await page.run("document.querySelector('.pairs').dataset.past") == "yes"
+
+
+async def test_a_level_is_read_out_by_mouse_finger_and_keys_and_spoken_only_for_keys(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(READY)
+    await page.run("document.querySelector('.asks tr:last-child td').click()")
+    await page.until(f"/^Buying up to .* BTC for .* USDT/.test({text('.readout')})")
+    assert await page.run(text(".spoken")) == ""
+    await page.run(key(".scroller", "ArrowDown"))
+    spoken = await page.run(text(".spoken"))
+    assert spoken.startswith("Selling down to ")
+    first = await page.run(text(".best-bid"))
+    await page.until(f"{text('.best-bid')} !== '{first}'")
+    await page.until(f"{text('.readout')} !== `{spoken}`")
+    assert await page.run(text(".spoken")) == spoken, "an update is not spoken"
+    await page.run(key(".scroller", "Escape"))
+    await page.until(f"/^Point at a level/.test({text('.readout')})")
+    live = "[...document.querySelectorAll('.panel [aria-live], .panel [role=status]')]"
+    assert await page.run(f"{live}.map((one) => one.className)") == ["spoken unseen"]
+
+
+async def test_two_hundred_levels_scroll_with_the_middle_in_sight(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}&levels=200")
+    await page.until(READY)
+    assert subscribed(market)[-1]["depth"] == 200
+    assert await page.run("document.querySelectorAll('.asks tr, .bids tr').length") == 400
+    in_sight = """(() => {
+      const scroller = document.querySelector('.scroller').getBoundingClientRect();
+      const middle = document.querySelector('.mid').getBoundingClientRect();
+      return middle.top >= scroller.top && middle.bottom <= scroller.bottom;
+    })()"""
+    assert await page.run(in_sight), "it opens with the middle in sight"
+    for place in ("0", "scroller.scrollHeight"):
+        await page.run(
+            "(() => { const scroller = document.querySelector('.scroller');"
+            f" scroller.dispatchEvent(new Event('wheel')); scroller.scrollTop = {place}; }})()"
+        )
+        await page.until(in_sight)
+    last = "document.querySelector('.bids tr:last-child td')"
+    worst = await page.run(f"{last}.textContent")
+    await page.until(f"{last}.textContent !== '{worst}'")
+
+
+async def test_every_listed_symbol_is_found_by_what_is_typed(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(READY)
+    options = "[...document.querySelectorAll('.options li')].map((one) => one.innerText)"
+    await page.run("document.querySelector('.symbol').focus()")
+    await page.until(f"{options}.length > 0")
+    await page.run(change(".symbol", "eth"))
+    assert await page.run(options) == ["ETH/USDT 6 exchanges", "ETH/BTC 1 exchange"]
+    assert await page.run("document.querySelector('.symbol').ariaExpanded") == "true"
+    for name in ("ArrowDown", "ArrowDown", "Enter"):
+        await page.run(key(".symbol", name))
+    await page.until(f"{text('.title')} === 'ETH/BTC'")
+    assert subscribed(market)[-1]["fill"] == {"notionals": ["0.1"]}, "10,000 BTC mean nothing"
+    assert await page.run("document.querySelector('.options').hidden")
+    await page.run(change(".symbol", "ethusdt"))
+    assert (await page.run(options))[0].startswith("ETH/USDT")
+    assert page.complaints == []
+
+
+async def test_symbols_stand_side_by_side_and_the_address_says_what_is_shown_but_no_key(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open("about:blank")
+    await resize(page, 1366, mobile=False)
+    await page.go(
+        f"{address}/#key={GOOD_KEY}&symbol=BTC/USDT&size=2&by=amount&exchanges=okx,kraken"
+    )
+    await page.until(READY)
+    await page.run("document.querySelector('#add').click()")
+    titles = "[...document.querySelectorAll('.panel .title')].map((one) => one.textContent)"
+    await page.until(f"{titles}.join() === 'BTC/USDT,ETH/USDT'")
+    await page.until(
+        "[...document.querySelectorAll('.panel .bids td:first-child')]"
+        ".filter((one) => one.textContent.trim()).length >= 20"
+    )
+    tops = "[...document.querySelectorAll('.panel')].map((one) => one.getBoundingClientRect().top)"
+    assert len(set(await page.run(tops))) == 1
+    assert {each["symbol"] for each in subscribed(market)} == {"BTC/USDT", "ETH/USDT"}
+    assert {tuple(each["exchanges"]) for each in subscribed(market)} == {("okx", "kraken")}
+    fragment = urlsplit(await page.run("location.href")).fragment
+    assert "symbol=BTC/USDT&symbol=ETH/USDT" in fragment
+    assert "exchanges=okx,kraken" in fragment
+    assert GOOD_KEY not in fragment
+    await page.go("about:blank")
+    await page.go(f"{address}/#{fragment}")  # the key is kept in this tab
+    await page.until(f"{titles}.join() === 'BTC/USDT,ETH/USDT'")
+    assert await page.run("document.querySelector('.size').value") == "2"
+    await page.until(READY)
+    await page.run("document.querySelector('.panel .remove').click()")
+    await page.until(f"{titles}.join() === 'ETH/USDT'")
+    async with asyncio.timeout(PATIENCE_S):
+        while {"type": "unsubscribe_aggregated", "symbol": "BTC/USDT"} not in market.heard:
+            await asyncio.sleep(POLL_S)
+    assert page.complaints == []
+
+
+STATE = """
+import("/web/page/state.js").then(({ readState, writeState }) => {
+  const read = (fragment) => readState(fragment, { rows: 12 });
+  const odd = read("#symbol=<b>&symbol=btc/usdt&symbol=BTC/USDT&size=0&by=x&levels=9&rate=99" +
+    "&exchanges=okx,<i>");
+  const far = "#symbol=ETH/BTC&step=0.0001&size=1.5&by=amount&levels=200&rate=10&exchanges=okx";
+  return [odd, writeState(read(far)) === far, writeState(read("")), read("#exchanges=").exchanges];
+})
+"""
+
+
+async def test_an_address_is_read_with_care_and_written_as_it_was_read(
+    page: Page, address: str
+) -> None:
+    await page.open(address + "/")
+    odd, same, usual, none = await page.run(STATE)
+    assert odd["panels"] == [{"symbol": "BTC/USDT", "group": "", "size": "10000", "by": "notional"}]
+    assert (odd["rows"], odd["rate"], odd["exchanges"]) == (12, 5, ["okx"])
+    assert (same, usual, none) == (True, "", [])
+
+
+FORECAST = """
+import("/web/page/usage.js").then(({ forecast }) => [
+  forecast({ used: 10, limit: 50, bytesPerMs: 1, nowMs: 0, resetMs: 30 }),
+  forecast({ used: 10, limit: 50, bytesPerMs: 2, nowMs: 0, resetMs: 30 }),
+  forecast({ used: 60, limit: 50, bytesPerMs: 1, nowMs: 5, resetMs: 30 }),
+  forecast({ used: 10, limit: 50, bytesPerMs: 0, nowMs: 0, resetMs: 30 })])
+"""
+
+
+async def test_the_allowance_is_asked_for_only_where_it_is_opened(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(READY)
+    assert market.reports == 0
+    await page.run("document.querySelector('#usage summary').click()")
+    await page.until(f"/^10.00 of 50 GiB used \\(20 %\\)/.test({text('#usage-text')})")
+    assert market.reports == 1
+    assert await page.run(FORECAST) == [
+        {"atReset": 40, "endsMs": None},
+        {"atReset": 70, "endsMs": 20},
+        {"atReset": 85, "endsMs": 5},
+        {"atReset": 10, "endsMs": None},
+    ]
+
+
+async def test_the_depth_chart_has_a_crosshair_and_a_zoom_that_outlives_updates(
+    page: Page, address: str
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until("document.querySelector('.depth canvas') !== null")
+    for _ in range(3):
+        await page.run(key(".depth", "+"))
+    zoomed = await page.run(text(".depth-text"))
+    assert zoomed.startswith("From ")
+    first = await page.run(text(".best-bid"))
+    await page.until(f"{text('.best-bid')} !== '{first}'")
+    assert await page.run(text(".depth-text")) == zoomed
+    await page.run(key(".depth", "0"))
+    assert (await page.run(text(".depth-text"))).startswith("Drag or use the wheel")
+    await page.run(key(".depth", "ArrowRight"))
+    await page.until(f"/ of (bids|asks) from the best price/.test({text('.depth-text')})")
+    await page.run(key(".depth", "Escape"))
+    await page.until(f"/^Drag or use the wheel/.test({text('.depth-text')})")
+
+
+CROSSINGS = """
+import("/web/page/book.js").then(({ crossings, readBook, imbalance, withFees }) => {
+  const book = readBook({
+    bids: [[102, 3, [["a", 1], ["b", 2]]], [100, 1, [["c", 1]]]],
+    asks: [[101, 2, [["b", 2]]], [103, 1, [["a", 1]]]],
+    market_stats: { total_bid_volume: 3, total_ask_volume: 1 } });
+  const fill = { amount: 2, notional: 202, split: [
+    { exchange: "a", notional: 101 }, { exchange: "b", notional: 101 }] };
+  const feeOf = (name) => ({ a: 1 })[name] ?? 0;
+  return [
+    crossings(book, feeOf, 9).map(({ buy, sell, gap, left, amount }) =>
+      [buy.exchange, sell.exchange, gap, left, amount]),
+    imbalance(book), withFees(fill, "buy", feeOf), withFees(fill, "sell", feeOf)];
+})
+"""
+
+
+async def test_crossings_imbalance_and_fees(page: Page, address: str) -> None:
+    await page.open(address + "/")
+    pairs, uneven, bought, sold = await page.run(CROSSINGS)
+    # Never one exchange with itself: b would buy from b.
+    assert pairs == [
+        ["b", "a", 1, pytest.approx(-0.02), 1],
+        ["b", "c", -1, -1, 1],
+        ["a", "b", -1, pytest.approx(-2.03), 1],
+        ["a", "c", -3, pytest.approx(-4.03), 1],
+    ]
+    assert uneven == 0.5
+    assert bought == {"fees": pytest.approx(1.01), "average": pytest.approx(101.505)}
+    assert sold == {"fees": pytest.approx(1.01), "average": pytest.approx(100.495)}
+
+
+async def test_ten_updates_a_second_of_100_levels_and_36_exchanges_are_drawn_in_time(
+    page: Page, address: str, market: Market
+) -> None:
+    """By the work of the page alone: waiting for the processor is not in it."""
+    market.names = market.listed = [*ALL, "bitopro", "coinex"][:36]
+    await page.open("about:blank")
+    await resize(page, 1366, 900, mobile=False)
+    await page.go(f"{address}/#key={GOOD_KEY}&levels=100&rate=10")
+    await page.until(READY)
+    await page.call("Performance.enable", timeDomain="threadTicks")
+    shown = f"Number({text('#received')})"
+
+    async def spent() -> dict[str, float]:
+        found = await page.call("Performance.getMetrics")
+        return {each["name"]: each["value"] for each in found["metrics"]}
+
+    begin, sent = await spent(), market.updates
+    while market.updates < sent + UPDATES:
+        before = await page.run(shown)
+        await page.until(f"{shown} > {before}")
+    count, end = market.updates - sent, await spent()
+    names = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration")
+    cost_ms = sum(end[name] - begin[name] for name in names) / count * 1_000
+    print(f"{cost_ms:.1f} ms for each update")
+    assert cost_ms < FRAME_MS / 2
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(320, 700), (390, 844), (683, 900), (844, 390)])
+async def test_everything_fits_every_screen_in_light_and_dark(
+    page: Page, address: str, market: Market, width: int, height: int
+) -> None:
+    market.names = market.listed = list(ALL)
+    market.crossed, market.fills = True, False
+    await page.open("about:blank")
+    await resize(page, width, height)
+    await page.go(f"{address}/#key={GOOD_KEY}&symbol=BTC/USDT&symbol=ETH/USDT")
+    await page.until("document.querySelectorAll('.pairs li').length > 1")
+    await page.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    await page.until(f"/GiB used/.test({text('#usage-text')})")
+    wide = """[...document.querySelectorAll('.card')].filter((card) =>
+      card.scrollWidth > card.clientWidth + 1).map((card) => card.className + card.ariaLabel)"""
+    for scheme in ("light", "dark"):
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        await page.call("Emulation.setEmulatedMedia", features=[feature])
+        assert await page.run("document.documentElement.scrollWidth") <= width
+        assert await page.run(wide) == []
+
+
+async def test_the_picture_of_the_page(
+    page: Page, address: str, market: Market, tmp_path: Path
+) -> None:
+    market.names = market.listed = list(EXCHANGES)
+    await page.open("about:blank")
+    await resize(page, 1366, 860, mobile=False)
+    await page.go(f"{address}/#key={GOOD_KEY}&rate=10")
+    await page.until(READY)
+    await page.until("document.querySelector('.history canvas') !== null")
+    await page.until(f"Number({text('.rate')}) > {9 if PICTURES else 1}")
+    await page.until("document.querySelector('.depth canvas') !== null")
+    shot = await page.call("Page.captureScreenshot", format="webp", quality=70)
+    picture = base64.b64decode(shot["data"])
+    assert picture[8:12] == b"WEBP"
+    assert len(picture) < PICTURE_BYTES_MAX
+    (Path(PICTURES or tmp_path) / "page.webp").write_bytes(picture)
