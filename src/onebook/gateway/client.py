@@ -14,13 +14,14 @@ from msgspec import Raw
 
 from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
-from onebook.gateway import commands, messages
+from onebook.gateway import actions, commands, messages
 from onebook.gateway.choice import completed, options_of, stream_key
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.commands import Id
 from onebook.gateway.directory import Directory
 from onebook.gateway.messages import Error, encode, with_id
 from onebook.gateway.outputs import (
+    Act,
     End,
     Look,
     Now,
@@ -33,6 +34,7 @@ from onebook.gateway.outputs import (
     Verify,
 )
 from onebook.gateway.plain import sentence, shown
+from onebook.gateway.reference import without_zone
 from onebook.gateway.views import KeyViews
 from onebook.logs import redact
 from onebook.streams import StreamKey, iso_us
@@ -41,6 +43,7 @@ RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
 RATE_CALM_SHARE: Final = 0.8  # below it, the next warning may come
 
 SUBSCRIBE: Final = "subscribe_aggregated"
+AUTHENTICATE: Final = "authenticate"
 SUBSCRIPTION_ERRORS: Final = frozenset(
     ("invalid_parameters", "invalid_symbol", "exchange_unavailable")
 )
@@ -58,6 +61,7 @@ class Client:
     """One connection's side of the conversation."""
 
     __slots__ = (
+        "_authentications_until_s",
         "_flood_until_s",
         "_warned",
         "directory",
@@ -67,6 +71,7 @@ class Client:
         "opened_by",
         "session_id",
         "settings",
+        "stamp",
         "state",
         "subscriptions",
         "tiers",
@@ -93,6 +98,8 @@ class Client:
         self.session_id = ""
         self.looking = 0  # unanswered looks
         self.subscriptions: dict[str, StreamKey] = NONE_SUBSCRIBED
+        self.stamp = without_zone if settings.reference_compatible else iso_us
+        self._authentications_until_s = 0.0
         self._flood_until_s = 0.0
         self._warned = False
 
@@ -114,9 +121,12 @@ class Client:
             return ()
         head, broken = _head(text)
         try:
-            warning = self._count(now)
+            # A repeated authenticate has a budget of its own: some clients answer each welcome.
+            warning = () if head.type == AUTHENTICATE else self._count(now)
             if broken is not None:
                 raise broken
+            if head.type is None:
+                return (*warning, *self._act(text, head, now))
             handler, body = self._parse(text, head)
             outputs = handler(self, body, now, latency_ms)
         except Refusal as refusal:
@@ -139,7 +149,7 @@ class Client:
         self.key = key
         self.session_id = self.session_id or session_id
         self.state = State.AUTHENTICATED
-        return (Say(encode(self._session_welcome(key), message_id)),)
+        return (Say(encode(self.session_welcome(key), message_id)),)
 
     def refused(self, error: str, message: str, *, now: Now, message_id: Id = None) -> Outputs:
         """The key is not good, or no longer."""
@@ -241,7 +251,8 @@ class Client:
             return self.end(CloseCode.FLOOD, "message flood", payload)
         return (Say(payload),)
 
-    def _session_welcome(self, key: Key) -> messages.WelcomeSession:
+    def session_welcome(self, key: Key) -> messages.WelcomeSession:
+        """The answer to a key that was accepted."""
         tier = self.tiers.of(key.tier)
         return messages.WelcomeSession(
             message=f"Authenticated as {key.tier} user.",
@@ -259,15 +270,42 @@ class Client:
 
     # Handlers
 
-    def _authenticate(self, body: commands.Authenticate, now: Now, _: float) -> Outputs:
+    def _act(self, text: str, head: commands.Head, now: Now) -> Outputs:
+        """Read a message of the transaction interface: it has an action instead of a type."""
+        assert head.action is not None
+        try:
+            if self.key is None:
+                raise actions.ActionRefused("authentication_failed", "Authenticate first.")
+            return (Act(actions.parse(text, head.action)),)
+        except actions.ActionRefused as refusal:
+            payload = actions.refused(refusal, head.id, now.wall_us // 1_000)
         if self.key is None and self.flooded(now.s):
-            return self.end(CloseCode.FLOOD, "message flood")
+            return self.end(CloseCode.FLOOD, "message flood", payload)
+        return (Say(payload),)
+
+    def _authenticate(self, body: commands.Authenticate, now: Now, _: float) -> Outputs:
+        if self.key is None:
+            if self.flooded(now.s):
+                return self.end(CloseCode.FLOOD, "message flood")
+            return (Verify(body.api_key, body.id),)
+        per_minute = self.settings.authentications_per_minute
+        step_s = 60 / per_minute
+        until_s = max(self._authentications_until_s, now.s) + step_s
+        if until_s - now.s > 60 + step_s / 2:
+            raise Refusal(
+                "rate_limit_exceeded",
+                f"A connection may authenticate again {per_minute} times a minute.",
+                retry_after=max(1, _whole_up(step_s)),
+                current_limit=per_minute,
+                window=messages.WINDOW,
+            )
+        self._authentications_until_s = until_s
         return (Verify(body.api_key, body.id),)
 
     def _ping(self, body: commands.Ping, now: Now, latency_ms: float) -> Outputs:
         if self.key is None and self.flooded(now.s):
             return self.end(CloseCode.FLOOD, "message flood")
-        time = iso_us(now.wall_us)
+        time = self.stamp(now.wall_us)
         pong = messages.Pong(
             timestamp=time,
             server_time=time,
@@ -342,7 +380,7 @@ class Client:
 
     def _get_exchanges(self, body: commands.GetExchanges, now: Now, _: float) -> Outputs:
         data = Raw(self.directory.exchanges_json())
-        reply = messages.ExchangesData(data=data, timestamp=iso_us(now.wall_us))
+        reply = messages.ExchangesData(data=data, timestamp=self.stamp(now.wall_us))
         return (Say(encode(reply, body.id)),)
 
     def _get_pairs(self, body: commands.GetPairs, now: Now, _: float) -> Outputs:
@@ -354,7 +392,7 @@ class Client:
                 supported_exchanges=list(self.directory.supported),
             )
         data = Raw(self.directory.pairs_json(exchange))
-        reply = messages.PairsData(data=data, timestamp=iso_us(now.wall_us))
+        reply = messages.PairsData(data=data, timestamp=self.stamp(now.wall_us))
         return (Say(encode(reply, body.id)),)
 
     # What a subscription names
@@ -420,7 +458,7 @@ def _head(text: str) -> tuple[commands.Head, Refusal | None]:
         return commands.Head(), Refusal("invalid_message", sentence(error, commands.Head))
     except (msgspec.DecodeError, RecursionError):
         return commands.Head(), Refusal("invalid_message", "A message is one JSON object.")
-    if head.type is None:
+    if head.type is None and head.action is None:
         return head, Refusal("invalid_message", "A message has a type.")
     return head, None
 

@@ -8,11 +8,14 @@ from onebook.accounts import Accounts
 from onebook.books import Books
 from onebook.config import GatewaySettings, StreamSettings
 from onebook.feeds import Catalogue, Supervisor
+from onebook.gateway.action_runner import ActionRunner
 from onebook.gateway.directory import Directory
 from onebook.gateway.hub import Hub
 from onebook.gateway.keeper import Keeper
 from onebook.gateway.protocol import Connection
-from onebook.streams import Clock, Streams
+from onebook.gateway.reference import without_zone
+from onebook.streams import Clock, Streams, iso_us
+from onebook.transactions.service import Transactions
 
 
 class Gateway:
@@ -32,6 +35,7 @@ class Gateway:
         clock: Clock,
         streams: StreamSettings | None = None,
         via: Mapping[str, str] = MappingProxyType({}),
+        transactions: Transactions | None = None,
     ) -> None:
         directory = Directory(catalogue, supervisor, monotonic=clock.monotonic, via=via)
         self.hub = Hub(settings, accounts=accounts, directory=directory, clock=clock)
@@ -42,7 +46,10 @@ class Gateway:
             publisher=self.hub.fanout,
             clock=clock,
             settings=streams,
+            stamp=without_zone if settings.reference_compatible else iso_us,
         )
+        if transactions is not None:
+            self.hub.actions = ActionRunner(transactions, settings=settings, clock=clock)
         directory.expected_gb = self.streams.expected_gb
         self.keeper = Keeper(self.hub)
         self.protocol: type[Connection] = self.hub.protocol

@@ -23,14 +23,18 @@ from onebook.errors import (
     RateLimitExceeded,
 )
 from onebook.gateway import counters, direct, frames, liveness
+from onebook.gateway.action_runner import ActionRunner
+from onebook.gateway.actions import ActionRefused, refused
 from onebook.gateway.client import NONE_SUBSCRIBED, Client, State
 from onebook.gateway.codes import CloseCode
+from onebook.gateway.commands import Id
 from onebook.gateway.directory import Directory
 from onebook.gateway.door import Door
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.messages import DataLimitExceeded, DataLimitWarning, encode
 from onebook.gateway.offenders import Offenders
 from onebook.gateway.outputs import (
+    Act,
     End,
     Look,
     Now,
@@ -43,6 +47,7 @@ from onebook.gateway.outputs import (
     Verify,
 )
 from onebook.gateway.protocol import Connection, library_log
+from onebook.gateway.reference import Greeting, success_of
 from onebook.gateway.turns import Turns
 from onebook.gateway.views import KeyViews
 from onebook.streams import Clock, StreamKey, Streams, iso_us
@@ -68,6 +73,7 @@ class Hub:
     """Every connected client of this node; `streams` is set once, by whoever builds both."""
 
     streams: Streams
+    actions: ActionRunner | None = None  # none: there is no transaction interface
 
     def __init__(
         self,
@@ -108,6 +114,7 @@ class Hub:
             call_soon=asyncio.get_running_loop().call_soon,
         )
         self.views = KeyViews()
+        self._greetings: dict[Connection, Greeting] = {}  # with `reference_compatible` alone
         self._tasks: set[asyncio.Task[None]] = set()
         self._awaited: set[asyncio.Event] = set()  # set by the next pong
         self._unverifiable = False  # the last attempt to verify a key failed
@@ -186,7 +193,12 @@ class Hub:
         connection.opened_at = now_s
         self.unauthenticated[connection] = now_s + self.settings.authentication_timeout_s
         self.on_opened(connection)
-        self.carry(connection, connection.client.opened())
+        if self.settings.reference_compatible:
+            greeting = self._greetings[connection] = Greeting()
+            delay_s = self.settings.reference_welcome_delay_s
+            self.clock.call_at(now_s + delay_s, lambda: self._say_all(connection, greeting.due()))
+        else:
+            self.carry(connection, connection.client.opened())
         connection.ping(now_s)
         if api_key is not None:
             self.carry(connection, (Verify(api_key),))
@@ -257,6 +269,19 @@ class Hub:
     def _say(self, connection: Connection, output: Say) -> None:
         connection.say(output.payload)
 
+    def _say_all(self, connection: Connection, payloads: Iterable[bytes]) -> None:
+        for payload in payloads:
+            connection.say(payload)
+
+    def _act(self, connection: Connection, output: Act) -> None:
+        key = connection.client.key
+        assert key is not None
+        if self.actions is None:
+            refusal = ActionRefused("invalid_action", "This node has no transaction interface.")
+            connection.say(refused(refusal, output.body.id, self.wall_us() // 1_000))
+            return
+        self.actions.begin(connection, connection.say, key, output.body)
+
     def _end(self, connection: Connection, output: End) -> None:
         connection.end(output.code, output.reason)
 
@@ -325,6 +350,9 @@ class Hub:
     def _leave(self, connection: Connection) -> None:
         """End all that a client listens to and waits for."""
         self.unauthenticated.pop(connection, None)
+        self._greetings.pop(connection, None)
+        if self.actions is not None:
+            self.actions.cancel(connection)
         self.lagging.discard(connection)
         connection.wanted = None
         client = connection.client
@@ -338,6 +366,12 @@ class Hub:
     # Keys
 
     def _verify(self, connection: Connection, output: Verify) -> None:
+        key = connection.client.key
+        known = key and connection.client.opened_by == self.accounts.fingerprint(output.api_key)
+        if key is not None and known:
+            # Its suspension or replacement would have ended the connection.
+            self.carry(connection, self._welcome(connection, key, output.message_id))
+            return
         connection.hold(True)
         task = asyncio.get_running_loop().create_task(self._verify_key(connection, output))
         self._tasks.add(task)
@@ -443,13 +477,26 @@ class Hub:
                 self.views.join(key.key_id, view)
         self.unauthenticated.pop(connection, None)
         client.opened_by = self.accounts.fingerprint(output.api_key)
-        welcome = client.verified(key, session_id=str(uuid.uuid4()), message_id=message_id)
+        welcome = self._welcome(connection, key, message_id)
         if self.accounts.meter.over(key.key_id):
             return (*welcome, *self._used_up(client))
         report = self.accounts.meter.report(key.key_id, self.wall_us() // 1_000)
         if report.status.warning_threshold:
             return (*welcome, Say(self._warning(report)))
         return welcome
+
+    def _welcome(self, connection: Connection, key: Key, message_id: Id) -> Outputs:
+        client = connection.client
+        session_id = client.session_id or str(uuid.uuid4())
+        welcome = client.verified(key, session_id=session_id, message_id=message_id)
+        greeting = self._greetings.get(connection)
+        if greeting is None:
+            return welcome
+        limits = self.accounts.settings.tiers.of(key.tier)
+        report = self.accounts.meter.report(key.key_id, self.wall_us() // 1_000)
+        success = success_of(key, client.session_id, limits, report)
+        told = greeting.authenticated(client.session_welcome(key), success, message_id)
+        return tuple(map(Say, told))
 
     def _count_tier(self, before: Key | None, key: Key) -> None:
         counters.CONNECTIONS.labels(before.tier if before is not None else counters.NO_TIER).dec()
@@ -544,7 +591,9 @@ class Hub:
         return client.end(CloseCode.DATA_LIMIT, "data limit exceeded", encode(notice))
 
     async def stop(self) -> None:
-        """End the tasks that verify keys."""
+        """End the tasks that verify keys, and those of actions."""
+        if self.actions is not None:
+            await self.actions.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -561,5 +610,6 @@ CARRY: Final[dict[type, Callable[[Hub, Connection, Any], None]]] = {
     Unsubscribe: Hub._unsubscribe,
     Look: Hub._look,
     Resend: Hub._resend,
+    Act: Hub._act,
     End: Hub._end,
 }

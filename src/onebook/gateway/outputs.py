@@ -59,6 +59,12 @@ class Resend(Struct, frozen=True):
     message_id: Id
 
 
+class Act(Struct, frozen=True):
+    """Carry out an action of the transaction interface: one of `actions.ACTIONS`."""
+
+    body: Any
+
+
 class End(Struct, frozen=True):
     """Close the connection."""
 
@@ -66,7 +72,7 @@ class End(Struct, frozen=True):
     reason: str
 
 
-Output = Say | Verify | Subscribe | Unsubscribe | Look | Resend | End
+Output = Say | Verify | Subscribe | Unsubscribe | Look | Resend | Act | End
 Outputs = Iterable[Output]
 
 

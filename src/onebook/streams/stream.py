@@ -139,6 +139,7 @@ class Stream:
         "_head_delta",
         "_head_full",
         "_stale_json",
+        "_stamp",
         "broken",
         "bytes_published",
         "due",
@@ -158,9 +159,14 @@ class Stream:
     )
 
     def __init__(
-        self, key: StreamKey, instruments: Sequence[Instrument | None], opened_at: float
+        self,
+        key: StreamKey,
+        instruments: Sequence[Instrument | None],
+        opened_at: float,
+        stamp: Callable[[int], str] | None = None,
     ) -> None:
         self.key = key
+        self._stamp = stamp or iso_us
         self.opening = Opening(opened_at)
         self._stale_json = b"[]"
         self.owner = ""  # whose turn publishing it takes
@@ -220,7 +226,7 @@ class Stream:
         self._stale_json = self.members.stale_json
         self._extras = self.members.extras(self.key, now)
         self.update_number += 1
-        self.timestamp = iso_us(wall_us).encode()
+        self.timestamp = self._stamp(wall_us).encode()
         self._full = None
         if self.key.mode == FULL:
             return self.full()
@@ -248,7 +254,7 @@ class Stream:
 class Question:
     """One look at a book without a subscription, answered when a stream would begin."""
 
-    __slots__ = ("answer", "due", "key", "members", "message_id", "opening")
+    __slots__ = ("_stamp", "answer", "due", "key", "members", "message_id", "opening")
 
     def __init__(
         self,
@@ -258,8 +264,10 @@ class Question:
         *,
         message_id: str | int | float | None,
         answer: Callable[[bytes], None],
+        stamp: Callable[[int], str] | None = None,
     ) -> None:
         self.key = key
+        self._stamp = stamp or iso_us
         self.members = members
         self.opening = Opening(opened_at)
         self.message_id = message_id
@@ -272,7 +280,7 @@ class Question:
         view.merge(self.members.cores)
         head = b'{"type":"aggregated_orderbook_data","symbol":%b,"timestamp":"%b"' % (
             _json(self.key.symbol),
-            iso_us(wall_us).encode(),
+            self._stamp(wall_us).encode(),
         )
         if self.message_id is not None:
             head += b',"id":' + _json(self.message_id)

@@ -7,7 +7,7 @@ paging, order, duplicates, limits, cursors and honesty are the service's (`walk`
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -42,6 +42,17 @@ class ExchangeEntry(Struct, frozen=True):
     default: tuple[str, ...]
     requires_passphrase: bool = False
     testnet_available: bool = True
+
+    def body(self) -> dict[str, Any]:
+        """The documented entry of the list of exchanges."""
+        return {
+            "exchange_name": self.name,
+            "display_name": self.display,
+            "supported_transaction_types": list(self.types),
+            "requires_passphrase": self.requires_passphrase,
+            "testnet_available": self.testnet_available,
+            "documentation_url": f"/docs#tag-{self.name}",
+        }
 
 
 class Source(Struct, frozen=True, kw_only=True):
