@@ -118,7 +118,7 @@ async def test_too_many_at_one_time_are_refused_and_leave_the_others(tmp_path):
 async def test_it_can_be_stopped_and_a_lost_connection_stops_it(tmp_path):
     async with connected(tmp_path) as client:
         service = client.house.node.transactions
-        client.house.bybit.faults.slow_s = PATIENCE_S
+        client.house.bybit.faults.slow_s = 2.0  # the simulated exchange ends when it has answered
         client.house.bybit.faults.queue("/v5/execution/list", *["slow"] * 50)
         await client.say(**SUBSCRIBE)
         await waited(lambda: service.running == 1)
