@@ -65,11 +65,11 @@ async def test_pages_go_on_with_the_cursor(tmp_path):
 
 async def test_what_is_sent_is_counted(tmp_path):
     async with connected(tmp_path) as client:
-        hub = client.house.node.gateway.hub
+        connections = client.house.node.gateway.connections
         await client.say(**SUBSCRIBE)
         await client.kind("transaction_complete")
         async with asyncio.timeout(PATIENCE_S):
-            while (counted := sum(each.total for each in hub.connections)) < client.received_bytes:
+            while (counted := sum(each.total for each in connections)) < client.received_bytes:
                 await asyncio.sleep(0.02)
         assert counted >= client.received_bytes > 10_000
 

@@ -56,7 +56,7 @@ async def watch(
         silence_max_s: Seconds after which a connection that answers no ping is given up.
         ssl_context: Trusted authorities for wss://; the system's by default.
         options: Subscribe options: depth, interval_ms, mode, levels, split, group, ages,
-            coverage.
+            coverage, fill.
 
     Raises:
         Refused: A retry would fail in the same way: a wrong address or path, an untrusted

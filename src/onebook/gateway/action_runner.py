@@ -26,8 +26,9 @@ from onebook.gateway.actions import (
     typed,
 )
 from onebook.streams import Clock
-from onebook.transactions.query import Ask
-from onebook.transactions.service import Run, Transactions
+from onebook.transactions.request import TransactionsRequest
+from onebook.transactions.run import Run
+from onebook.transactions.service import Transactions
 
 log = logging.getLogger("onebook.gateway")
 
@@ -115,9 +116,9 @@ class ActionRunner:
         send(message_of(reply, body.id, self._now_ms()))
 
     async def _subscribe(self, send: Send, key: Key, body: SubscribeTransactionsAction) -> None:
-        ask = Ask(
+        request = TransactionsRequest(
             exchange=body.exchange.strip().lower(),
-            transaction_types=tuple(body.transaction_types),
+            transaction_types=body.transaction_types,
             testnet=body.testnet,
             start_time=body.start_time,
             end_time=body.end_time,
@@ -125,18 +126,18 @@ class ActionRunner:
             cursor=body.cursor or None,
             include_raw=body.include_raw,
         )
-        if not 1 <= cast(int, ask.limit) <= self._settings.action_records_max:
+        if not 1 <= cast(int, request.limit) <= self._settings.action_records_max:
             message = f"limit: must be from 1 to {self._settings.action_records_max:,}."
             send(refused(ActionRefused("invalid_parameters", message), body.id, self._now_ms()))
             return
-        query = self._transactions.plan(ask, key_id=key.key_id)
+        query = self._transactions.plan(request, key_id=key.key_id)
         progress = _Progress(self._clock, self._settings.action_progress_s, send, body)
         answer = await self._transactions.fetch(query, key_id=key.key_id, on_batch=progress)
         send(typed(answer, "transaction_response", body.id))
         found = json.decode(answer, type=_Outcome)
         done = {
             "type": "transaction_complete",
-            "exchange": ask.exchange,
+            "exchange": request.exchange,
             "success": True,
             "total_transactions": found.total_transactions,
             "partial": found.partial,
@@ -203,7 +204,7 @@ class _Progress:
         query = run.query
         progress = {
             "type": "transaction_progress",
-            "exchange": query.ask.exchange,
+            "exchange": query.request.exchange,
             "total_transactions": run.totals.count,
             "came_to": run.came_to_ms,
             "start_time": query.from_ms,

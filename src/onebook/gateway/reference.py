@@ -18,7 +18,8 @@ from msgspec import Struct, json, to_builtins
 from onebook.accounts import Key, UsageReport
 from onebook.config import TierLimits
 from onebook.gateway.commands import Id
-from onebook.gateway.messages import AVAILABLE_COMMANDS, WelcomeSession, with_id
+from onebook.gateway.messages import with_id
+from onebook.gateway.replies import AVAILABLE_COMMANDS, WelcomeSession
 from onebook.streams import iso_us
 
 TEXT: Final = "Connected to Onebook; authenticate with your API key."
