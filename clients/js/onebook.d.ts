@@ -32,6 +32,20 @@ export interface Level {
   amounts: string[];
 }
 
+/** What buying or selling one size would cost. */
+export interface Filled {
+  by: "amount" | "notional";
+  size: string;
+  amount: string;
+  notional: string;
+  average: string | null;
+  worst: string | null;
+  levels: string;
+  complete: boolean;
+  uncovered: string[];
+  split: { exchange: string; amount: string; notional: string }[];
+}
+
 /** The merged book of one symbol, best levels first; empty while it is not live. */
 export class View {
   symbol: string;
@@ -46,6 +60,8 @@ export class View {
   /** Milliseconds by exchange, with the option `ages`. */
   ages: Record<string, number>;
   coverage: Record<string, { bids: string | null; asks: string | null }>;
+  /** The cost of each size, with the option `fill`; numbers as decimal text. */
+  fill: { buy?: Filled[]; sell?: Filled[] };
   timestamp: string;
   updateNumber: number;
   constructor(symbol: string);
@@ -65,6 +81,7 @@ export interface BookOptions {
   group?: string;
   ages?: boolean;
   coverage?: boolean;
+  fill?: { amounts?: string[]; notionals?: string[] };
 }
 
 export interface WatchOptions extends BookOptions {

@@ -113,6 +113,7 @@ async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
     assert seen["problems"] == []
     assert 0 < len(seen["view"]["bids"]) <= 5
     assert [each["exchanges"] for each in seen["book"]["bids"]] == [["okx"]] * 3
+    assert [each["size"] for each in seen["fill"]["buy"]] == ["0.5"]
     assert {"okx", "kraken"} <= set(seen["exchanges"])
     assert "BTC/USDT" in seen["pairs"]
     assert seen["usage"]["tier"] == "premium"

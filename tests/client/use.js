@@ -24,6 +24,8 @@ for await (const view of client.watch("BTC/USDT", { depth: 5, mode: "delta", int
   break;
 }
 seen.book = await client.orderBook("BTC/USDT", { exchanges: ["okx"], depth: 3 });
+const fill = { amounts: ["0.5"] };
+seen.fill = (await client.orderBook("BTC/USDT", { fill })).fill;
 seen.exchanges = (await client.exchanges()).supported_exchanges;
 seen.pairs = (await client.pairs("okx")).pairs;
 seen.usage = await client.usage();

@@ -117,7 +117,7 @@ export class View {
     this.#levels.asks.clear();
     Object.assign(this, {
       live: false, problem, bids: [], asks: [], marketStats: {}, staleExchanges: [], states: {},
-      ages: {}, coverage: {}, timestamp: "", updateNumber: 0,
+      ages: {}, coverage: {}, fill: {}, timestamp: "", updateNumber: 0,
     });
   }
 
@@ -138,6 +138,7 @@ export class View {
     this.staleExchanges = data.stale_exchanges;
     this.ages = Object.fromEntries(Object.entries(data.ages ?? {}).map(([k, v]) => [k, Number(v)]));
     this.coverage = data.coverage ?? {};
+    this.fill = data.fill ?? {};
     this.timestamp = message.timestamp;
     this.updateNumber = Number(message.update_number ?? 0);
     return !changed || Number(message.checksum) === this.checksum();
