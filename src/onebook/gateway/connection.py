@@ -77,7 +77,7 @@ class ConnectionParts:
     offenders: Offenders
     authenticator: Authenticator
     subscriptions: SubscriptionManager
-    actions: ActionRunner | None  # none: the node has no transaction interface
+    actions: ActionRunner | None = None  # none: the node has no transaction interface
     fanout: Fanout
     totals: counters.Totals
     make_processor: Callable[[], CommandProcessor]
