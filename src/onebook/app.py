@@ -139,6 +139,8 @@ async def running(
         library = None
         if any(each.via for each in known.values()):
             library = await stack.enter_async_context(feeds.Library(wanted))
+        transactions = _transactions(settings, store, pepper)
+        stack.push_async_callback(transactions.close)
         books = Books()
         listed = feeds.Catalogue(known, rest=rest, settings=wanted, library=library)
         supervisor = feeds.Supervisor(
@@ -156,10 +158,9 @@ async def running(
                 clock=clock,
                 streams=settings.streams,
                 via=listed.via,
+                transactions=transactions,
             )
         )
-        transactions = _transactions(settings, store, pepper)
-        stack.push_async_callback(transactions.close)
         node = Node(
             settings=settings,
             store=store,

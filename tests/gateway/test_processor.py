@@ -175,10 +175,13 @@ def test_repeated_authenticate_is_answered_and_the_session_stays(alice):
     assert welcome["session_id"] == "s1"
 
 
-def test_repeated_authenticate_is_under_the_rate_limit(alice):
-    for _ in range(600):
-        alice.says(type="authenticate", api_key="k")
-    assert alice.says(type="authenticate", api_key="k")[0]["error"] == "rate_limit_exceeded"
+def test_repeated_authenticate_has_a_budget_of_its_own(alice):
+    for _ in range(60):
+        assert alice.says(type="authenticate", api_key="k") == [VerifyKey("k")]
+    refused = alice.says(type="authenticate", api_key="k", id="r")[0]
+    assert (refused["error"], refused["current_limit"]) == ("rate_limit_exceeded", 60)
+    assert alice.says(type="ping")[0]["type"] == "pong"
+    assert alice.limits.take(KEY.key_id, KEY.tier, alice.now_s).remaining > 590
 
 
 @pytest.mark.parametrize("kind", sorted({*CLIENT_MESSAGES, "nonsense"} - {"authenticate", "ping"}))

@@ -27,17 +27,7 @@ async def exchanges(parts: Parts) -> list[ExchangeEntry]:
     """Answer the exchanges of the transaction interface. Order books have many more: see
     `get_exchanges` of the WebSocket interface.
     """
-    return [
-        ExchangeEntry(
-            exchange_name=exchange.name,
-            display_name=exchange.display,
-            supported_transaction_types=list(exchange.types),
-            requires_passphrase=exchange.requires_passphrase,
-            testnet_available=exchange.testnet_available,
-            documentation_url=f"/docs#tag-{exchange.name}",
-        )
-        for exchange in parts.transactions.exchanges
-    ]
+    return [ExchangeEntry(**exchange.body()) for exchange in parts.transactions.exchanges]
 
 
 @router.get("/api/v1/exchanges/credentials", summary="Does the service hold credentials?")

@@ -156,22 +156,7 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
             asked.exchange, testnet=asked.testnet, key_id=session.key.key_id
         ),
     )
-    body: dict[str, Any] = {
-        "success": found.info is not None,
-        "message": found.message,
-        "exchange": found.exchange,
-    }
-    if found.info is None:
-        return JSONResponse(body | {"error": "authentication_failed"})
-    account = {
-        "account_type": found.info.account_type,
-        "status": found.info.status,
-        "read_only": found.info.read_only,
-        "unavailable_types": list(found.info.unavailable_types),
-        "warnings": list(found.info.warnings),
-        "expires_at": found.info.expires_at,
-    }
-    return JSONResponse(body | {"credentials_source": "internal", "account_info": account})
+    return JSONResponse(found.body())
 
 
 @router.post(

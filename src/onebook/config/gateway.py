@@ -73,6 +73,21 @@ class GatewaySettings(Section):
     """The peer must have answered a close after so long."""
     drain_s: float = Field(30.0, ge=0, le=3_600)
     """Seconds over which clients are sent away."""
+    authentications_per_minute: int = Field(60, ge=1, le=100_000)
+    """Repeated `authenticate` messages of one connection; they do not count for its key."""
+    actions_max: int = Field(4, ge=1, le=1_000)
+    """Messages with `action` of one connection that are being answered."""
+    action_records_default: int = Field(1_000, ge=1, le=10_000)
+    """Records of `subscribe_transactions` without `limit`."""
+    action_records_max: int = Field(1_000, ge=1, le=10_000)
+    """The most that it may ask for: clients refuse messages that are too long, often over 1 MiB."""
+    action_progress_s: float = Field(1.0, ge=0, le=3_600)
+    """How often the progress of `subscribe_transactions` is sent at most."""
+    reference_compatible: bool = False
+    """Whether clients of the reference service get what they expect: `authentication_success`,
+    and times of books without Z."""
+    reference_welcome_delay_s: float = Field(0.5, ge=0, le=10)
+    """With that: how long the first welcome waits for an `authenticate` message."""
 
     @field_validator("forwarded_from")
     @classmethod

@@ -28,6 +28,7 @@ from onebook.gateway.commands import Id
 from onebook.gateway.effects import Effects, Now, VerifyKey
 from onebook.gateway.liveness import Probed
 from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.reference import AuthenticationSuccess, success_of
 from onebook.gateway.registry import ConnectionRegistry
 from onebook.streams import Clock
 
@@ -90,6 +91,12 @@ class Authenticator:
 
     def verify(self, connection: Candidate, command: VerifyKey) -> None:
         """Verify a key; the connection gets the verdict later."""
+        opened_by = self._accounts.fingerprint(command.api_key)
+        if connection.processor.key is not None and connection.processor.opened_by == opened_by:
+            # A suspension or replacement would have ended the connection: nothing to look up.
+            known = KeyVerdict(command.message_id, connection.processor.key, opened_by)
+            asyncio.get_running_loop().call_soon(connection.verdict_received, known)
+            return
         task = asyncio.get_running_loop().create_task(self._verify(connection, command))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -209,11 +216,21 @@ class Authenticator:
         """The reply to an accepted key, and a warning or the end where its allowance is used."""
         assert verdict.key is not None
         processor = connection.processor
-        session_id = str(uuid.uuid4())
+        session_id = processor.session_id or str(uuid.uuid4())
         welcome = processor.authenticated(
-            verdict.key, session_id=session_id, message_id=verdict.message_id
+            verdict.key,
+            session_id=session_id,
+            message_id=verdict.message_id,
+            success=self._success(verdict.key, session_id),
         )
         return (*welcome, *self._charges.standing(verdict.key.key_id))
+
+    def _success(self, key: Key, session_id: str) -> AuthenticationSuccess | None:
+        if not self._settings.reference_compatible:
+            return None
+        report = self._accounts.meter.report(key.key_id, self._clock.wall_us() // 1_000)
+        limits = self._accounts.settings.tiers.of(key.tier)
+        return success_of(key, session_id, limits, report)
 
     def leave(self, connection: Candidate) -> None:
         """A connection leaves its key: charge what it got with it."""

@@ -110,6 +110,7 @@ class Head(Struct):
     """What every client message has: its type and, if wanted, an id."""
 
     type: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None
+    action: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None  # see `actions`
     id: MessageId = None
 
 

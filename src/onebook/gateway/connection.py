@@ -16,6 +16,8 @@ from typing import Any, Final, Protocol, cast
 from onebook import sockets
 from onebook.config import GatewaySettings
 from onebook.gateway import counters, frames
+from onebook.gateway.action_runner import ActionRunner
+from onebook.gateway.actions import ActionRefused, refused
 from onebook.gateway.authentication import Authenticator, KeyVerdict
 from onebook.gateway.codes import OFFENCES, CloseCode
 from onebook.gateway.effects import (
@@ -26,6 +28,7 @@ from onebook.gateway.effects import (
     Now,
     OpenView,
     ResendBook,
+    RunAction,
     SendText,
     VerifyKey,
 )
@@ -74,6 +77,7 @@ class ConnectionParts:
     offenders: Offenders
     authenticator: Authenticator
     subscriptions: SubscriptionManager
+    actions: ActionRunner | None = None  # none: the node has no transaction interface
     fanout: Fanout
     totals: counters.Totals
     make_processor: Callable[[], CommandProcessor]
@@ -191,9 +195,14 @@ class Connection(FrameReader):
         self._ping_due_s = now_s + random.random() * settings.ping_interval_s  # noqa: S311
         self._scheduler.call_by(self, min(self._deadline_s, self._ping_due_s))
         self.carry_out(self.processor.opened())
+        if settings.reference_compatible:
+            self._scheduler.after(settings.reference_welcome_delay_s, self._greet_late)
         self.ping(now_s)
         if answer.api_key is not None:
             self.carry_out((VerifyKey(answer.api_key),))
+
+    def _greet_late(self) -> None:
+        self.carry_out(self.processor.greeting_due())
 
     def _hold_input(self, _: object) -> None:
         self.pace_reading()
@@ -225,6 +234,8 @@ class Connection(FrameReader):
 
     def _release(self, _: object) -> None:
         self._parts.subscriptions.release(self)
+        if self._parts.actions is not None:
+            self._parts.actions.cancel(self)
 
     def _start_close_timeout(self, _: object) -> None:
         parts = self._parts
@@ -323,6 +334,15 @@ class Connection(FrameReader):
 
     def _serve(self, effect: FetchBook | ResendBook) -> None:
         self._parts.subscriptions.carry_out(self, effect)
+
+    def _run_action(self, effect: RunAction) -> None:
+        parts, key = self._parts, self.processor.key
+        assert key is not None
+        if parts.actions is not None:
+            parts.actions.begin(self, self.say, key, effect.body)
+            return
+        refusal = ActionRefused("invalid_action", "This node has no transaction interface.")
+        self.say(refused(refusal, effect.body.id, parts.clock.wall_us() // 1_000))
 
     def _change_views(self, effect: OpenView | CloseView) -> None:
         self._parts.subscriptions.carry_out(self, effect)
@@ -447,6 +467,7 @@ EFFECTS: Final[dict[type, Callable[[Connection, Any], None]]] = {
     CloseView: Connection._change_views,
     FetchBook: Connection._serve,
     ResendBook: Connection._serve,
+    RunAction: Connection._run_action,
     EndConnection: lambda connection, effect: connection.end(effect.code, effect.reason),
 }
 

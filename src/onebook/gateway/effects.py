@@ -59,6 +59,12 @@ class ResendBook(Struct, frozen=True):
     message_id: Id
 
 
+class RunAction(Struct, frozen=True):
+    """Carry out an action of the transaction interface: one of `actions.ACTIONS`."""
+
+    body: Any
+
+
 class EndConnection(Struct, frozen=True):
     """Send a close frame."""
 
@@ -66,7 +72,9 @@ class EndConnection(Struct, frozen=True):
     reason: str
 
 
-Effect = SendText | VerifyKey | OpenView | CloseView | FetchBook | ResendBook | EndConnection
+Effect = (
+    SendText | VerifyKey | OpenView | CloseView | FetchBook | ResendBook | RunAction | EndConnection
+)
 Effects = Iterable[Effect]
 
 

@@ -11,6 +11,7 @@ from onebook.books import Books
 from onebook.config import GatewaySettings, StreamSettings
 from onebook.feeds import Catalogue, Supervisor
 from onebook.gateway import direct
+from onebook.gateway.action_runner import ActionRunner
 from onebook.gateway.authentication import Authenticator
 from onebook.gateway.charges import Charges
 from onebook.gateway.connection import Connection, ConnectionParts
@@ -22,13 +23,15 @@ from onebook.gateway.fanout import Fanout
 from onebook.gateway.key_events import KeyEvents
 from onebook.gateway.offenders import Offenders
 from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.reference import without_zone
 from onebook.gateway.registry import ConnectionRegistry
 from onebook.gateway.scheduler import Scheduler
 from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.turns import Turns
 from onebook.gateway.upgrade import Upgrader
 from onebook.gateway.views import KeyViews
-from onebook.streams import Clock, Streams
+from onebook.streams import Clock, Streams, iso_us
+from onebook.transactions.service import Transactions
 
 
 class Gateway:
@@ -48,6 +51,7 @@ class Gateway:
         clock: Clock,
         streams: StreamSettings | None = None,
         via: Mapping[str, str] = MappingProxyType({}),
+        transactions: Transactions | None = None,
     ) -> None:
         monotonic = clock.monotonic
         self.connections: ConnectionRegistry[Any] = ConnectionRegistry()
@@ -65,7 +69,11 @@ class Gateway:
             publisher=self.fanout,
             clock=clock,
             settings=streams,
+            stamp=without_zone if settings.reference_compatible else iso_us,
         )
+        self.actions: ActionRunner | None = None
+        if transactions is not None:
+            self.actions = ActionRunner(transactions, settings=settings, clock=clock)
         self.directory = Directory(
             catalogue,
             supervisor,
@@ -122,6 +130,7 @@ class Gateway:
             subscriptions=SubscriptionManager(
                 streams=self.streams, fanout=self.fanout, views=self.views
             ),
+            actions=self.actions,
             fanout=self.fanout,
             totals=self.totals,
             make_processor=lambda: CommandProcessor(
@@ -157,8 +166,10 @@ class Gateway:
         await self.stop()
 
     async def stop(self) -> None:
-        """End what runs beside the connections: tasks that verify keys, and streams."""
+        """End what runs beside the connections: tasks of keys and actions, and streams."""
         await self.authenticator.stop()
+        if self.actions is not None:
+            await self.actions.stop()
         self.streams.stop()
 
     async def drain(self, drain_s: float | None = None) -> None:

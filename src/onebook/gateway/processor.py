@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from onebook.accounts import Decision, Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
-from onebook.gateway import commands, messages, replies
+from onebook.gateway import actions, commands, messages, replies
 from onebook.gateway.choice import completed, options_of, stream_key
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.commands import Id
@@ -26,11 +26,13 @@ from onebook.gateway.effects import (
     Now,
     OpenView,
     ResendBook,
+    RunAction,
     SendText,
     VerifyKey,
 )
 from onebook.gateway.messages import encode
 from onebook.gateway.plain import sentence, shown
+from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_zone
 from onebook.gateway.refusals import ending, error_payload, masked, whole_seconds
 from onebook.gateway.views import KeyViews
 from onebook.streams import StreamKey, iso_us
@@ -39,6 +41,7 @@ RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
 RATE_CALM_SHARE: Final = 0.8  # below it, the next warning may come
 
 SUBSCRIBE: Final = "subscribe_aggregated"
+AUTHENTICATE: Final = "authenticate"
 SUBSCRIPTION_ERRORS: Final = frozenset(
     ("invalid_parameters", "invalid_symbol", "exchange_unavailable")
 )
@@ -49,16 +52,19 @@ class CommandProcessor:
     """The commands of one connection: its key, its subscriptions and its budgets."""
 
     __slots__ = (
+        "_authentications_until_s",
         "_changes_until_s",
         "_flood_until_s",
         "_warned",
         "directory",
         "fetching",
+        "greeting",
         "key",
         "limits",
         "opened_by",
         "session_id",
         "settings",
+        "stamp",
         "subscriptions",
         "tiers",
         "views",
@@ -83,6 +89,10 @@ class CommandProcessor:
         self.session_id = ""
         self.fetching = 0  # unanswered requests for books
         self.subscriptions: dict[str, StreamKey] = NONE_SUBSCRIBED
+        compatible = settings.reference_compatible
+        self.stamp = without_zone if compatible else iso_us
+        self.greeting = Greeting() if compatible else None
+        self._authentications_until_s = 0.0
         self._flood_until_s = 0.0
         self._changes_until_s = 0.0  # when the changes of subscriptions are paid for
         self._warned = False
@@ -97,26 +107,48 @@ class CommandProcessor:
 
     def opened(self) -> Effects:
         """The connection is open."""
-        return (WELCOME,)
+        return (WELCOME,) if self.greeting is None else ()
+
+    def greeting_due(self) -> Effects:
+        """With `reference_compatible`: the first welcome has waited long enough."""
+        return () if self.greeting is None else tuple(map(SendText, self.greeting.due()))
 
     def received(self, text: str, *, now: Now, latency_ms: float = 0.0) -> Effects:
         """Act on one text message."""
         head, broken = _head(text)
         try:
-            warning = self._count(now)
+            # A repeated authenticate has a budget of its own: some clients answer each welcome.
+            warning = () if head.type == AUTHENTICATE else self._count(now)
             if broken is not None:
                 raise broken
+            if head.type is None:
+                return (*warning, *self._act(text, head, now))
             handler, body = self._parse(text, head)
             effects = handler(self, body, now, latency_ms)
         except CommandRefused as refusal:
             return self._refuse(refusal, head, now)
         return (*warning, *effects)
 
-    def authenticated(self, key: Key, *, session_id: str, message_id: Id = None) -> Effects:
-        """A key was accepted; the session id of the first one stays."""
+    def authenticated(
+        self,
+        key: Key,
+        *,
+        session_id: str,
+        message_id: Id = None,
+        success: AuthenticationSuccess | None = None,
+    ) -> Effects:
+        """A key was accepted; the session id of the first one stays.
+
+        Args:
+            success: With `reference_compatible`, the former reply.
+        """
         self.key = key
         self.session_id = self.session_id or session_id
-        return (SendText(encode(self._session_welcome(key), message_id)),)
+        welcome = self._session_welcome(key)
+        if self.greeting is not None and success is not None:
+            replied = self.greeting.authenticated(welcome, success, message_id)
+            return tuple(map(SendText, replied))
+        return (SendText(encode(welcome, message_id)),)
 
     def move_views(self, key: Key) -> None:
         """Another key is used from now on: the views of the connection count for it."""
@@ -218,15 +250,49 @@ class CommandProcessor:
 
     # Handlers
 
-    def _authenticate(self, body: commands.Authenticate, now: Now, _: float) -> Effects:
+    def _act(self, text: str, head: commands.Head, now: Now) -> Effects:
+        """Read a message of the transaction interface: it has an action instead of a type."""
+        assert head.action is not None
+        try:
+            if self.key is None:
+                raise actions.ActionRefused("authentication_failed", "Authenticate first.")
+            return (RunAction(actions.parse(text, head.action)),)
+        except actions.ActionRefused as refusal:
+            payload = actions.refused(refusal, head.id, now.wall_us // 1_000)
         if self.key is None and self.flooded(now.s):
+            return ending(CloseCode.FLOOD, "message flood", payload)
+        return (SendText(payload),)
+
+    def _count_authentication(self, now: Now) -> None:
+        """Count a repeated `authenticate` of this connection.
+
+        Raises:
+            CommandRefused: There were too many.
+        """
+        per_minute = self.settings.authentications_per_minute
+        step_s = 60 / per_minute
+        until_s = max(self._authentications_until_s, now.s) + step_s
+        if until_s - now.s > 60 + step_s / 2:
+            raise CommandRefused(
+                "rate_limit_exceeded",
+                f"A connection may authenticate again {per_minute} times a minute.",
+                retry_after=max(1, whole_seconds(step_s)),
+                current_limit=per_minute,
+                window=replies.WINDOW,
+            )
+        self._authentications_until_s = until_s
+
+    def _authenticate(self, body: commands.Authenticate, now: Now, _: float) -> Effects:
+        if self.key is not None:
+            self._count_authentication(now)
+        elif self.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood")
         return (VerifyKey(body.api_key, body.id),)
 
     def _ping(self, body: commands.Ping, now: Now, latency_ms: float) -> Effects:
         if self.key is None and self.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood")
-        time = iso_us(now.wall_us)
+        time = self.stamp(now.wall_us)
         pong = replies.Pong(
             timestamp=time,
             server_time=time,
@@ -301,7 +367,7 @@ class CommandProcessor:
 
     def _get_exchanges(self, body: commands.GetExchanges, now: Now, _: float) -> Effects:
         data = Raw(self.directory.exchanges_json())
-        reply = replies.ExchangesData(data=data, timestamp=iso_us(now.wall_us))
+        reply = replies.ExchangesData(data=data, timestamp=self.stamp(now.wall_us))
         return (SendText(encode(reply, body.id)),)
 
     def _get_pairs(self, body: commands.GetPairs, now: Now, _: float) -> Effects:
@@ -313,7 +379,7 @@ class CommandProcessor:
                 supported_exchanges=list(self.directory.supported),
             )
         data = Raw(self.directory.pairs_json(exchange))
-        reply = replies.PairsData(data=data, timestamp=iso_us(now.wall_us))
+        reply = replies.PairsData(data=data, timestamp=self.stamp(now.wall_us))
         return (SendText(encode(reply, body.id)),)
 
     # What a subscription names
@@ -372,7 +438,7 @@ def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
         return commands.Head(), CommandRefused("invalid_message", sentence(error, commands.Head))
     except (msgspec.DecodeError, RecursionError):
         return commands.Head(), CommandRefused("invalid_message", "A message is one JSON object.")
-    if head.type is None:
+    if head.type is None and head.action is None:
         return head, CommandRefused("invalid_message", "A message has a type.")
     return head, None
 

@@ -153,6 +153,7 @@ class Stream:
         "_head_delta",
         "_head_full",
         "_stale_json",
+        "_stamp",
         "broken",
         "bytes_published",
         "due",
@@ -173,9 +174,14 @@ class Stream:
     )
 
     def __init__(
-        self, key: StreamKey, instruments: Sequence[Instrument | None], opened_at: float
+        self,
+        key: StreamKey,
+        instruments: Sequence[Instrument | None],
+        opened_at: float,
+        stamp: Callable[[int], str] | None = None,
     ) -> None:
         self.key = key
+        self._stamp = stamp or iso_us
         self.opening = Opening(opened_at)
         self._stale_json = b"[]"
         self.owner = ""  # whose turn publishing it takes
@@ -240,7 +246,7 @@ class Stream:
         self._stale_json = self.members.stale_json
         self._extras = self.members.extras(self.key, now, self.fills)
         self.update_number += 1
-        self.timestamp = iso_us(wall_us).encode()
+        self.timestamp = self._stamp(wall_us).encode()
         self._full = None
         if self.key.mode == FULL:
             return self.full()
@@ -268,7 +274,7 @@ class Stream:
 class Question:
     """One look at a book without a subscription, answered when a stream would begin."""
 
-    __slots__ = ("answer", "due", "key", "members", "message_id", "opening")
+    __slots__ = ("_stamp", "answer", "due", "key", "members", "message_id", "opening")
 
     def __init__(
         self,
@@ -278,8 +284,10 @@ class Question:
         *,
         message_id: str | int | float | None,
         answer: Callable[[bytes], None],
+        stamp: Callable[[int], str] | None = None,
     ) -> None:
         self.key = key
+        self._stamp = stamp or iso_us
         self.members = members
         self.opening = Opening(opened_at)
         self.message_id = message_id
@@ -292,7 +300,7 @@ class Question:
         view.merge(self.members.cores)
         head = b'{"type":"aggregated_orderbook_data","symbol":%b,"timestamp":"%b"' % (
             _json(self.key.symbol),
-            iso_us(wall_us).encode(),
+            self._stamp(wall_us).encode(),
         )
         if self.message_id is not None:
             head += b',"id":' + _json(self.message_id)

@@ -51,8 +51,10 @@ class Streams:
         publisher: Publisher,
         clock: Clock,
         settings: StreamSettings | None = None,
+        stamp: Callable[[int], str] = iso_us,
     ) -> None:
         self.publisher = publisher
+        self._stamp = stamp  # writes the times of messages from microseconds since 1970
         self.published_total = 0
         self.saturated_total = 0  # ticks that could not publish all that was due
         self._books = books
@@ -96,7 +98,7 @@ class Streams:
         stream = self._open.get(key)
         if stream is None:
             now = self._clock.monotonic()
-            stream = self._open[key] = Stream(key, self._instruments(key), now)
+            stream = self._open[key] = Stream(key, self._instruments(key), now, self._stamp)
             stream.owner = owner
             self._join(stream)
         elif stream.owner != owner:
@@ -142,7 +144,9 @@ class Streams:
         """
         now = self._clock.monotonic()
         members = Members(key.exchanges, self._instruments(key))
-        question = Question(key, members, now, message_id=message_id, answer=answer)
+        question = Question(
+            key, members, now, message_id=message_id, answer=answer, stamp=self._stamp
+        )
         question.due = now
         self._questions_open += 1
         for instrument in _known(members):
@@ -390,7 +394,7 @@ class Streams:
             "state": state,
             "reason": reason or "",
             "detail": detail,
-            "timestamp": iso_us(self._clock.wall_us()),
+            "timestamp": self._stamp(self._clock.wall_us()),
         }
         return _json(status | {"via": instrument.via} if instrument.via else status)
 

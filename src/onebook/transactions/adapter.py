@@ -7,7 +7,7 @@ paging, order, duplicates, limits, cursors and honesty are the service's (`walk`
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -67,6 +67,17 @@ class ExchangeEntry(Struct, frozen=True):
     singular: Mapping[str, str] = {}
     fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
     testnet_available: bool = True
+
+    def body(self) -> dict[str, Any]:
+        """The documented entry of the list of exchanges."""
+        return {
+            "exchange_name": self.name,
+            "display_name": self.display,
+            "supported_transaction_types": list(self.types),
+            "requires_passphrase": self.requires_passphrase,
+            "testnet_available": self.testnet_available,
+            "documentation_url": f"/docs#tag-{self.name}",
+        }
 
     @property
     def requires_passphrase(self) -> bool:

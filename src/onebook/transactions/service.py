@@ -7,7 +7,7 @@ every task it starts; leaving it stops all asking.
 
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
@@ -64,6 +64,25 @@ class Validation(Struct, frozen=True):
     exchange: str
     message: str
     info: AccountInfo | None
+
+    def body(self) -> dict[str, Any]:
+        """The documented answer."""
+        body = {
+            "success": self.info is not None,
+            "message": self.message,
+            "exchange": self.exchange,
+        }
+        if self.info is None:
+            return body | {"error": "authentication_failed"}
+        account = {
+            "account_type": self.info.account_type,
+            "status": self.info.status,
+            "read_only": self.info.read_only,
+            "unavailable_types": list(self.info.unavailable_types),
+            "warnings": list(self.info.warnings),
+            "expires_at": self.info.expires_at,
+        }
+        return body | {"credentials_source": "internal", "account_info": account}
 
 
 class Transactions:
@@ -206,8 +225,13 @@ class Transactions:
             query.environment, credentials, include_raw=query.request.include_raw, key_id=key_id
         )
 
-    async def fetch(self, query: Query, *, key_id: str) -> bytes:
+    async def fetch(
+        self, query: Query, *, key_id: str, on_batch: Callable[["Run"], None] | None = None
+    ) -> bytes:
         """The JSON answer of endpoint 10.
+
+        Args:
+            on_batch: Called with the run after each batch of records.
 
         Raises:
             ExchangeFailed: Nothing at all could be read.
@@ -221,6 +245,8 @@ class Transactions:
         ):
             async for batch in batches:
                 parts += [encode(record) for record in batch]
+                if on_batch is not None:
+                    on_batch(run)
             run.raise_if_nothing()
             head, tail = self._envelope(run, key_id, spent_s=self._clock.now_s() - started_s)
         return b'%s,"transactions":[%s],%s' % (

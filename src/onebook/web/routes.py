@@ -18,7 +18,7 @@ from onebook.web.docs import Limit, TransactionSection, render
 from onebook.web.samples import PLACEHOLDER_URL, PLACEHOLDER_WS_URL
 
 HERE = Path(__file__).parent
-FOLDERS = ("page", "vendor")
+FOLDERS = ("page", "vendor", "client")
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",

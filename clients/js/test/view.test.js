@@ -1,0 +1,73 @@
+// What needs no socket: exact numbers, checksums, views, pauses.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Onebook, Refused, View, compareDecimals, crc32, parseExact, pauseS } from "../onebook.js";
+
+const update = (number, bids, asks = [], more = {}) =>
+  parseExact(
+    JSON.stringify({
+      type: "aggregated_orderbook_update", symbol: "BTC/USDT", update_number: number,
+      timestamp: "2026-11-20T10:00:00.000000Z",
+      data: { bids, asks, market_stats: { best_bid: 1 }, stale_exchanges: [] }, ...more,
+    }),
+  );
+
+test("numbers keep every digit, text and escapes stay", () => {
+  const text = String.raw`{"a":[0.10000000000000000001,-5,1e3],"b":"no 1 \" 2","c":{"12":null,"d":true}}`;
+  assert.deepEqual(parseExact(text), {
+    a: ["0.10000000000000000001", "-5", "1e3"], b: 'no 1 " 2', c: { 12: null, d: true },
+  });
+});
+
+test("the checksum is the one of the service's documentation", () => {
+  assert.equal(crc32("123456789"), 0xcbf43926);
+  const view = new View("BTC/USDT");
+  assert.ok(view.apply(update(1, [[100, 2], [100.5, 1.75]], [[101, 3]])));
+  assert.equal(view.checksum(), crc32("100.5:1.75:100:2:101:3"));
+});
+
+test("decimals are ordered by value, beyond the digits of a double", () => {
+  const sorted = ["-2", "-0.5", "0", "0.1", "0.10000000000000000001", "2", "10", "100"];
+  assert.deepEqual([...sorted].reverse().sort(compareDecimals), sorted);
+  assert.equal(compareDecimals("1.50", "1.5"), 0);
+});
+
+test("deltas change a view, a wrong number or checksum asks for the full book", () => {
+  const view = new View("BTC/USDT");
+  view.apply(update(1, [[100, 2], [99, 1]], [[101, 3]]));
+  const delta = (number, previous, checksum, bids) => ({
+    ...update(number, bids), type: "aggregated_orderbook_delta",
+    previous_update_number: previous, checksum,
+  });
+  assert.ok(view.apply(delta(2, 1, crc32("99:4:101:3"), [[100, 0], [99, 4]])));
+  assert.deepEqual(view.bids.map(({ price, amount }) => [price, amount]), [["99", "4"]]);
+  assert.equal(view.apply(delta(4, 3, 0, [])), false);
+  assert.equal(view.apply(delta(3, 2, 5, [])), false);
+});
+
+test("attribution is read in both forms, and a copy does not change", () => {
+  const view = new View("BTC/USDT");
+  view.apply(update(1, [[100, 2, [["okx", 1.5], ["kraken", 0.5]]]]));
+  const copy = view.copy();
+  view.apply(update(2, [{ price: 99, amount: 1, exchanges: ["okx"] }]));
+  assert.deepEqual(copy.bids, [{ price: "100", amount: "2", exchanges: ["okx", "kraken"], amounts: ["1.5", "0.5"] }]);
+  assert.deepEqual(view.bids, [{ price: "99", amount: "1", exchanges: ["okx"], amounts: [] }]);
+  view.lose({ code: "gap", message: "x", retryInS: 0 });
+  assert.deepEqual([view.live, view.bids, view.problem.code], [false, [], "gap"]);
+});
+
+test("pauses grow with full jitter, 41xx back off, 42xx return at the time given", () => {
+  const half = () => 0.5;
+  assert.deepEqual([0, 1, 2, 20].map((attempt) => pauseS(1006, attempt, null, half)), [0.125, 0.25, 0.5, 15]);
+  assert.deepEqual([0, 1].map((attempt) => pauseS(4108, attempt, null, half)), [0.75, 1.5]);
+  assert.equal(pauseS(4200, 9, 0.2, half), 0.2);
+  assert.equal(pauseS(1006, 0, 7, half), 7);
+});
+
+test("a wrong address is refused, and the key is in no listing of the client", () => {
+  assert.throws(() => new Onebook("books.example", "key"), (error) => error instanceof Refused && error.code === "invalid_url");
+  const client = new Onebook("http://127.0.0.1:1/", "ob_live_secret", { WebSocket: class {} });
+  assert.ok(!JSON.stringify(client).includes("secret"));
+  assert.equal(client.addresses.websocket, "ws://127.0.0.1:1/api/v1/ws");
+});

@@ -1,0 +1,723 @@
+// The JavaScript client of Onebook: live merged books, transactions and usage.
+//
+//   import { Onebook } from "onebook";
+//   const client = new Onebook("http://127.0.0.1:8000", key);
+//   for await (const view of client.watch("BTC/USDT", { depth: 10, mode: "delta" })) {
+//     console.log(view.live ? view.bids[0].price : view.problem.message);
+//   }
+//
+// One module without dependencies, for browsers and Node >= 20. It has the shape of the Python
+// client. Prices and amounts are decimal text, exactly as the service prints them.
+
+const FINAL_CODES = [4000, 4099];
+const BUSY_CODES = [4100, 4199];
+const DRAINING_CODES = [4200, 4299];
+const NO_CLOSE_FRAME = 1006;
+const BACKOFF_BASE_S = 0.25;
+const BACKOFF_BUSY_S = 1;
+const BACKOFF_MAX_S = 30;
+const OPEN_TIMEOUT_S = 10;
+const ANSWER_TIMEOUT_S = 10;
+const CLOSE_WAIT_S = 5; // for the close that follows an error about the connection
+const RESYNC_PAUSE_S = 1; // between two requests for the full book of one symbol
+const STABLE_S = 10; // a connection that was live for so long ends a series of failures
+const SILENCE_MAX_S = 10;
+const REQUEST_TIMEOUT_S = 90;
+const RETRY_WAIT_MAX_S = 60; // a longer Retry-After is thrown instead of waited for
+const ATTEMPTS_MAX = 5;
+const PAGE_RECORDS = 1000;
+const IDLE_PAGES_MAX = 5; // pages in a row that come no further
+const CHECKSUM_LEVELS = 25;
+const TRANSIENT = new Set([408, 425, 429]);
+const ERRORS = new Set(["error", "authentication_error", "subscription_error", "data_limit_exceeded"]);
+const UPDATES = new Set(["aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status"]);
+
+const between = (code, [low, high]) => low <= code && code <= high;
+const sleep = (seconds, signal) =>
+  new Promise((resolve) => {
+    const done = () => (clearTimeout(timer), resolve());
+    const timer = setTimeout(done, seconds * 1000);
+    signal?.addEventListener("abort", done, { once: true });
+  });
+
+/** What the client throws: `code` for programs, the message for people. */
+export class ServiceError extends Error {
+  constructor(code, message, { details = {}, retryAfterS = null } = {}) {
+    super(message);
+    this.name = new.target.name;
+    this.code = code;
+    this.details = details;
+    this.retryAfterS = retryAfterS;
+  }
+}
+
+/** A retry would fail in the same way. */
+export class Refused extends ServiceError {}
+
+/** It failed now and may succeed later. */
+export class Unavailable extends ServiceError {}
+
+/** Parse a message with every number as text, so that none passes through a binary double. */
+export function parseExact(text) {
+  const quoted = text.replace(
+    /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g,
+    (token) => (token[0] === '"' ? token : `"${token}"`),
+  );
+  return JSON.parse(quoted);
+}
+
+const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  for (let bit = 0; bit < 8; bit++) byte = byte & 1 ? 0xedb88320 ^ (byte >>> 1) : byte >>> 1;
+  return byte >>> 0;
+});
+
+/** CRC-32 (the one of zlib) of ASCII text. */
+export function crc32(text) {
+  let sum = 0xffffffff;
+  for (let i = 0; i < text.length; i++) {
+    sum = CRC_TABLE[(sum ^ text.charCodeAt(i)) & 0xff] ^ (sum >>> 8);
+  }
+  return (sum ^ 0xffffffff) >>> 0;
+}
+
+/** Order decimal texts by value; digits beyond a double decide too. */
+export function compareDecimals(left, right) {
+  const [a, b] = [left, right].map((text) => {
+    const [whole, fraction = ""] = text.replace("-", "").split(".");
+    return { negative: text[0] === "-", whole: whole.replace(/^0+(?=\d)/, ""), fraction };
+  });
+  if (a.negative !== b.negative) return a.negative ? -1 : 1;
+  const sign = a.negative ? -1 : 1;
+  if (a.whole.length !== b.whole.length) return sign * (a.whole.length - b.whole.length);
+  const width = Math.max(a.fraction.length, b.fraction.length);
+  const [x, y] = [a, b].map((each) => each.whole + each.fraction.padEnd(width, "0"));
+  return x === y ? 0 : x < y ? -sign : sign;
+}
+
+function levelOf(raw) {
+  if (!Array.isArray(raw)) {
+    return { price: raw.price, amount: raw.amount, exchanges: raw.exchanges, amounts: raw.amounts ?? [] };
+  }
+  const [price, amount, parts = []] = raw;
+  return { price, amount, exchanges: parts.map(([name]) => name), amounts: parts.map(([, part]) => part) };
+}
+
+/** The merged book of one symbol as the service last described it, best levels first. */
+export class View {
+  #levels = { bids: new Map(), asks: new Map() };
+
+  constructor(symbol) {
+    this.symbol = symbol;
+    this.lose(null);
+  }
+
+  /** Empty the view until the next full update, because of a problem. */
+  lose(problem) {
+    this.#levels.bids.clear();
+    this.#levels.asks.clear();
+    Object.assign(this, {
+      live: false, problem, bids: [], asks: [], marketStats: {}, staleExchanges: [], states: {},
+      ages: {}, coverage: {}, fill: {}, timestamp: "", updateNumber: 0,
+    });
+  }
+
+  /** Take one update, delta or status message, parsed by `parseExact`; false asks for a resync. */
+  apply(message) {
+    if (message.type === "exchange_status") {
+      this.states = { ...this.states, [message.exchange]: message.state };
+      return true;
+    }
+    const changed = message.type === "aggregated_orderbook_delta";
+    if (changed && Number(message.previous_update_number) !== this.updateNumber) return false;
+    const { data } = message;
+    this.bids = this.#side("bids", data.bids, changed, -1);
+    this.asks = this.#side("asks", data.asks, changed, 1);
+    this.live = true;
+    this.problem = null;
+    this.marketStats = data.market_stats;
+    this.staleExchanges = data.stale_exchanges;
+    this.ages = Object.fromEntries(Object.entries(data.ages ?? {}).map(([k, v]) => [k, Number(v)]));
+    this.coverage = data.coverage ?? {};
+    this.fill = data.fill ?? {};
+    this.timestamp = message.timestamp;
+    this.updateNumber = Number(message.update_number ?? 0);
+    return !changed || Number(message.checksum) === this.checksum();
+  }
+
+  #side(name, rows, changed, direction) {
+    const levels = this.#levels[name];
+    if (!changed) levels.clear();
+    for (const level of rows.map(levelOf)) {
+      if (/^-?0(\.0+)?$/.test(level.amount)) levels.delete(level.price);
+      else levels.set(level.price, level);
+    }
+    return [...levels.values()].sort((a, b) => direction * compareDecimals(a.price, b.price));
+  }
+
+  /** CRC-32 of the best levels' `price:amount` text, bids then asks, joined by colons. */
+  checksum() {
+    const best = [...this.bids.slice(0, CHECKSUM_LEVELS), ...this.asks.slice(0, CHECKSUM_LEVELS)];
+    return crc32(best.map(({ price, amount }) => `${price}:${amount}`).join(":"));
+  }
+
+  /** What does not change when the next update comes. */
+  copy() {
+    const copy = new View(this.symbol);
+    for (const name of Object.keys(this)) copy[name] = this[name];
+    return copy;
+  }
+}
+
+/** Seconds until the next attempt: exponential with full jitter, or what the service asked for. */
+export function pauseS(code, attempt, givenS = null, random = Math.random) {
+  const base = between(code, BUSY_CODES) ? BACKOFF_BUSY_S : BACKOFF_BASE_S;
+  const ceiling = Math.min(BACKOFF_MAX_S, base * 2 ** Math.min(attempt, 16));
+  if (between(code, DRAINING_CODES) && givenS !== null) return givenS;
+  if (between(code, BUSY_CODES)) return (ceiling * (1 + random())) / 2;
+  return Math.max(givenS ?? 0, ceiling * random());
+}
+
+/** The addresses of REST and of the WebSocket. */
+function addressesOf(url) {
+  let parts;
+  try {
+    parts = new URL(url);
+  } catch {
+    parts = null;
+  }
+  if (!parts || !/^(https?|wss?):$/.test(parts.protocol)) {
+    throw new Refused(
+      "invalid_url",
+      `"${url}" is not the address of a service: it starts with https:// or http://, ` +
+        "for example http://127.0.0.1:8000.",
+    );
+  }
+  const s = /s:$/.test(parts.protocol) ? "s" : "";
+  const place = parts.host + parts.pathname.replace(/\/+$/, "").replace(/(\/api\/v1)?(\/ws)?$/, "");
+  return { rest: `http${s}://${place}/api/v1`, websocket: `ws${s}://${place}/api/v1/ws` };
+}
+
+function errorOf(kind, code, message, body) {
+  const { type, error, message: text, timestamp, id, success, ...details } = body;
+  const given = body.retry_after === undefined ? null : Number(body.retry_after);
+  return new kind(code, message, { details, retryAfterS: given });
+}
+
+/** Why a connection was never opened: browsers do not tell, so the service is asked over HTTP. */
+async function notOpened(addresses, fetch, place, stopping = []) {
+  try {
+    const signal = AbortSignal.any([AbortSignal.timeout(OPEN_TIMEOUT_S * 1000), ...stopping]);
+    const answer = await fetch(`${addresses.rest}/health`, { signal });
+    if (answer.status === 404) {
+      throw new Refused("http_404", `${place} answers HTTP 404: check the path of the address.`);
+    }
+    return ["no_handshake", `${place} answers HTTP ${answer.status} but opened no WebSocket.`];
+  } catch (error) {
+    if (error instanceof ServiceError) throw error;
+    const reason = error.cause?.code ?? error.cause?.errors?.[0]?.code ?? "";
+    if (/CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(reason)) {
+      throw new Refused("untrusted_certificate", `The certificate of ${place} is not trusted: ${reason}.`);
+    }
+    if (reason === "ECONNREFUSED") return ["unreachable", `Nothing listens at ${place}.`];
+    if (reason === "ENOTFOUND") return ["unknown_host", `${place} is not a known host.`];
+    return [
+      "unreachable",
+      `${place} cannot be reached${reason ? `: ${reason}` : ""}. In a browser an untrusted certificate, ` +
+        "or a page of an origin that the service does not allow, looks the same.",
+    ];
+  }
+}
+
+/** One WebSocket connection: messages in order, then how it ended. */
+class Connection {
+  #wake = () => {};
+  #inbox = [];
+  #ended = null;
+
+  constructor(WebSocket, url, { silenceMaxS }) {
+    this.opened = false;
+    this.socket = new WebSocket(url);
+    this.socket.onmessage = ({ data }) => this.#put(() => this.#inbox.push(data));
+    this.socket.onopen = () => this.#put(() => (this.opened = true));
+    this.socket.onerror = () => {}; // a close follows, with the code
+    this.socket.onclose = ({ code, reason }) => this.#put(() => (this.#ended ??= { code, reason }));
+    this.silenceMaxS = silenceMaxS;
+    this.heardAt = Date.now();
+  }
+
+  #put(change) {
+    this.heardAt = Date.now();
+    change();
+    this.#wake();
+  }
+
+  /** Wait for something to happen, at most so many seconds. */
+  async #change(seconds) {
+    let timer;
+    await new Promise((resolve) => {
+      this.#wake = resolve;
+      timer = setTimeout(resolve, Math.max(0, seconds) * 1000);
+    });
+    clearTimeout(timer);
+    this.#wake = () => {};
+  }
+
+  wake() {
+    this.#wake();
+  }
+
+  /** Wait until it is open; false if it ended or did not open in time. */
+  async open(signal) {
+    const byMs = Date.now() + OPEN_TIMEOUT_S * 1000;
+    while (!this.opened && !this.#ended && !signal?.aborted && Date.now() < byMs) {
+      await this.#change((byMs - Date.now()) / 1000);
+    }
+    return this.opened && !this.#ended;
+  }
+
+  /** The next message as text, an object {code, reason} at the end, null after so many seconds. */
+  async next(seconds) {
+    if (!this.#inbox.length && !this.#ended) await this.#change(seconds);
+    return this.#inbox.shift() ?? this.#ended;
+  }
+
+  /** Ask for a sign of life where nothing came; whether the connection is dead. */
+  silent() {
+    const silentS = (Date.now() - this.heardAt) / 1000;
+    if (silentS >= this.silenceMaxS) return true;
+    if (silentS >= this.silenceMaxS / 2) this.send({ type: "ping" });
+    return false;
+  }
+
+  send(message) {
+    if (this.socket.readyState === 1) this.socket.send(JSON.stringify(message));
+  }
+
+  close() {
+    this.socket.close(1000);
+  }
+}
+
+function parsed(text) {
+  try {
+    const exact = typeof text === "string" && text.includes('"aggregated_orderbook_');
+    const message = exact ? parseExact(text) : JSON.parse(text);
+    if (typeof message.type === "string") return message;
+  } catch {
+    // said below
+  }
+  throw new Refused("not_onebook", "The peer does not speak Onebook's protocol: check the URL.");
+}
+
+/** Views of some symbols over one connection after the other. */
+class Watching {
+  constructor(client, symbols, { attemptsMax = null, silenceMaxS = SILENCE_MAX_S, signal, ...options }) {
+    this.client = client;
+    this.attemptsMax = attemptsMax;
+    this.silenceMaxS = silenceMaxS;
+    this.options = { exchanges: "all", ...options };
+    this.views = new Map(symbols.map((symbol) => [symbol, new View(symbol)]));
+    this.newest = new Set();
+    this.stopping = new AbortController();
+    signal?.addEventListener("abort", () => this.stop(), { once: true });
+    if (signal?.aborted) this.stopping.abort();
+    this.failures = 0;
+    this.failure = null;
+    this.wake = () => {};
+  }
+
+  stop() {
+    this.stopping.abort();
+    this.connection?.wake();
+    this.wake();
+  }
+
+  show(view) {
+    this.newest.add(view);
+    this.wake();
+  }
+
+  async *iterate() {
+    const running = this.run()
+      .catch((error) => (this.failure = error))
+      .finally(() => ((this.done = true), this.wake()));
+    try {
+      while (true) {
+        for (const view of this.newest) {
+          this.newest.delete(view);
+          yield view.copy();
+        }
+        if (this.newest.size) continue;
+        if (this.done && this.failure) throw this.failure;
+        if (this.done) return;
+        await new Promise((resolve) => ((this.wake = resolve), (this.newest.size || this.done) && resolve()));
+      }
+    } finally {
+      this.stop();
+      await running;
+    }
+  }
+
+  async run() {
+    const { signal } = this.stopping;
+    while (!signal.aborted) {
+      this.liveSince = null;
+      const [code, message, closeCode, givenS] = await this.connected();
+      if (signal.aborted) return;
+      if (this.liveSince !== null && Date.now() - this.liveSince >= STABLE_S * 1000) this.failures = 0;
+      const retryInS = pauseS(closeCode, this.failures, givenS, this.client.random);
+      this.failures += 1;
+      if (this.attemptsMax !== null && this.failures >= this.attemptsMax) {
+        throw new Unavailable(code, message, { retryAfterS: retryInS });
+      }
+      for (const view of new Set(this.views.values())) {
+        view.lose({ code, message, retryInS });
+        this.show(view);
+      }
+      await sleep(retryInS, signal);
+    }
+  }
+
+  /** Hold one connection until it ends: code, sentence, close code, seconds to wait. */
+  async connected() {
+    const { addresses, WebSocket, fetch, place } = this.client;
+    const connection = (this.connection = new Connection(WebSocket, addresses.websocket, this));
+    try {
+      if (!(await connection.open(this.stopping.signal))) {
+        if (this.stopping.signal.aborted) return ["stopped", "", NO_CLOSE_FRAME, null];
+        return [...(await notOpened(addresses, fetch, place, [this.stopping.signal])), NO_CLOSE_FRAME, null];
+      }
+      return await this.converse(connection);
+    } finally {
+      connection.close();
+    }
+  }
+
+  async converse(connection) {
+    this.due = new Map(); // what must be done or have come at which time, by kind and symbol
+    this.resynced = new Map();
+    this.cause = null;
+    this.reconnectS = null;
+    connection.send({ type: "authenticate", api_key: this.client.apiKey });
+    for (const symbol of this.views.keys()) this.subscribe(connection, symbol);
+    while (!this.stopping.signal.aborted) {
+      const waits = [...this.due.values(), Date.now() + (this.silenceMaxS * 1000) / 4];
+      const came = await connection.next((Math.min(...waits) - Date.now()) / 1000);
+      if (came && typeof came === "object" && "code" in came) return this.closed(came);
+      if (came !== null) {
+        const left = this.received(connection, parsed(came));
+        if (left) return left;
+      }
+      const overdue = this.actOnTime(connection);
+      if (overdue) return overdue;
+    }
+    return ["stopped", "", NO_CLOSE_FRAME, null];
+  }
+
+  subscribe(connection, symbol) {
+    this.due.set(`answer ${symbol}`, Date.now() + ANSWER_TIMEOUT_S * 1000);
+    connection.send({ type: "subscribe_aggregated", symbol, id: symbol, ...this.options });
+  }
+
+  resync(connection, symbol) {
+    this.resynced.set(symbol, Date.now());
+    this.due.set(`answer ${symbol}`, Date.now() + ANSWER_TIMEOUT_S * 1000);
+    connection.send({ type: "resync", symbol, id: symbol });
+  }
+
+  actOnTime(connection) {
+    if (connection.silent()) {
+      return ["silent", `Nothing came for ${this.silenceMaxS} s.`, NO_CLOSE_FRAME, null];
+    }
+    for (const [name, atMs] of [...this.due]) {
+      if (atMs > Date.now()) continue;
+      this.due.delete(name);
+      const [kind, symbol] = [name.slice(0, name.indexOf(" ")), name.slice(name.indexOf(" ") + 1)];
+      if (kind === "close") throw new Refused(this.cause.code, this.cause.message);
+      if (kind === "answer") {
+        return ["no_answer", `The service did not answer within ${ANSWER_TIMEOUT_S} s.`, NO_CLOSE_FRAME, null];
+      }
+      this[kind](connection, symbol);
+    }
+    return null;
+  }
+
+  received(connection, message) {
+    if (UPDATES.has(message.type)) this.updated(connection, message);
+    else if (ERRORS.has(message.type)) return this.failed(connection, message);
+    else if (message.type === "aggregated_subscription_response") this.accepted(message);
+    else if (message.type === "server_shutdown") {
+      this.reconnectS = message.reconnect_in_ms / 1000;
+      this.cause = { code: "server_shutdown", message: "The service restarts." };
+    }
+    return null;
+  }
+
+  updated(connection, message) {
+    const view = this.views.get(message.symbol);
+    if (!view) return;
+    if (message.type !== "exchange_status") this.due.delete(`answer ${view.symbol}`);
+    if (message.type === "aggregated_orderbook_delta" && !view.live) return; // a full one is coming
+    if (view.apply(message)) {
+      if (!view.live) return;
+      this.liveSince ??= Date.now();
+      this.show(view);
+      return;
+    }
+    view.lose({ code: "gap", message: "An update is missing or damaged; the full book is requested.", retryInS: 0 });
+    this.show(view);
+    const atMs = (this.resynced.get(view.symbol) ?? -Infinity) + RESYNC_PAUSE_S * 1000;
+    if (Date.now() >= atMs) this.resync(connection, view.symbol);
+    else this.due.set(`resync ${view.symbol}`, atMs);
+  }
+
+  failed(connection, message) {
+    const code = message.error ?? message.type;
+    const retryS = Number(message.retry_after ?? 0);
+    const view = this.views.get(String(message.id ?? message.symbol));
+    if (view && retryS) {
+      this.due.delete(`answer ${view.symbol}`);
+      this.due.set(`subscribe ${view.symbol}`, Date.now() + retryS * 1000);
+      view.lose({ code, message: message.message, retryInS: retryS });
+      this.show(view);
+      return null;
+    }
+    if (view || message.type !== "error") throw errorOf(Refused, code, message.message, message);
+    this.cause = { code, message: message.message };
+    if (retryS) return [code, message.message, NO_CLOSE_FRAME, retryS];
+    this.due.set("close ", Date.now() + CLOSE_WAIT_S * 1000);
+    return null;
+  }
+
+  accepted(message) {
+    const view = this.views.get(String(message.id));
+    if (!view) return;
+    this.due.delete(`answer ${message.id}`);
+    view.symbol = message.symbol; // the service may write it in another way, such as in capitals
+    this.views.set(message.symbol, view);
+  }
+
+  closed({ code, reason }) {
+    const named = this.cause?.code ?? String(code);
+    const text = this.cause?.message ?? (reason || (code === NO_CLOSE_FRAME ? "The connection broke." : `The service closed with code ${code}.`));
+    if (between(code, FINAL_CODES)) throw new Refused(named, text);
+    return [named, text, code, this.reconnectS];
+  }
+}
+
+/** A client of one service for one API key. */
+export class Onebook {
+  #token = null;
+  #authenticating = null;
+
+  constructor(url, apiKey, options = {}) {
+    this.addresses = addressesOf(url);
+    this.place = new URL(url).host;
+    Object.defineProperty(this, "apiKey", { value: apiKey }); // in no listing of the object
+    this.WebSocket = options.WebSocket ?? globalThis.WebSocket;
+    this.fetch = options.fetch ?? ((...words) => globalThis.fetch(...words));
+    this.attemptsMax = options.attemptsMax ?? ATTEMPTS_MAX;
+    this.random = options.random ?? Math.random;
+    if (!this.WebSocket) {
+      throw new Refused(
+        "no_websocket",
+        "This runtime has no global WebSocket: pass one as option WebSocket (the package ws has it), " +
+          "or start Node 20 with --experimental-websocket.",
+      );
+    }
+  }
+
+  /** Yield the newest view of each symbol for ever, across reconnects; leaving the loop closes. */
+  watch(symbols, options = {}) {
+    return new Watching(this, typeof symbols === "string" ? [symbols] : [...symbols], options).iterate();
+  }
+
+  /** The merged book of one symbol, once. */
+  async orderBook(symbol, options = {}) {
+    const reply = await this.#ask({ type: "get_aggregated_orderbook", symbol, ...options });
+    const view = new View(reply.symbol);
+    view.apply({ ...reply, type: "aggregated_orderbook_update" });
+    return view;
+  }
+
+  /** The exchanges and whether their feeds are live. */
+  async exchanges() {
+    return (await this.#ask({ type: "get_exchanges" })).data;
+  }
+
+  /** The pairs of one exchange, or of all. */
+  async pairs(exchange) {
+    return (await this.#ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) })).data;
+  }
+
+  /** What the key has received of its monthly allowance. */
+  async usage() {
+    const report = await this.#request("GET", `/data-usage/${encodeURIComponent(this.apiKey)}`);
+    const { bytes_used: usedBytes, bytes_limit: limitBytes } = report.data_usage;
+    return {
+      username: report.username, tier: report.billing_tier, active: report.api_key_active,
+      usedBytes, limitBytes, remainingBytes: Math.max(0, limitBytes - usedBytes),
+      exceeded: usedBytes > limitBytes, share: usedBytes / limitBytes,
+      resetsAt: new Date(report.billing_period.reset_date),
+    };
+  }
+
+  /** The health of the service. */
+  health() {
+    return this.#request("GET", "/health");
+  }
+
+  /** Whether the exchange accepts the operator's credentials. */
+  validateCredentials(exchange, { testnet = false } = {}) {
+    return this.#request("POST", "/transactions/validate-credentials", { exchange, testnet }, true);
+  }
+
+  /** Yield every record of an exchange account, newest first, over as many pages as needed. */
+  async *transactions(exchange, types = [], { partialAllowed = false, ...options } = {}) {
+    let last = null;
+    for await (const page of this.transactionPages(exchange, types, options)) {
+      yield* page.records;
+      last = page;
+    }
+    if (last?.missing.length && !partialAllowed) {
+      const { errors, coverage } = last;
+      throw new Refused("incomplete", missingOf(last), { details: { errors, coverage } });
+    }
+  }
+
+  /** The same as pages, each with its coverage and its errors. */
+  async *transactionPages(exchange, types = [], { start, end, pageRecords = PAGE_RECORDS, ...options } = {}) {
+    const request = { exchange, limit: pageRecords, ...options };
+    if (types.length) request.transaction_types = types;
+    if (start !== undefined) request.start_time = Number(start);
+    if (end !== undefined) request.end_time = Number(end);
+    let before = null;
+    for (let idle = 0; ; ) {
+      const answer = await this.#request("POST", "/transactions", request, true);
+      const page = pageOf(answer);
+      yield page;
+      if (page.nextCursor === null) return;
+      const further = page.records.length || JSON.stringify(before?.coverage) !== JSON.stringify(page.coverage);
+      idle = further ? 0 : idle + 1;
+      if (idle >= IDLE_PAGES_MAX) {
+        throw new Unavailable("no_progress", missingOf(page), { details: { errors: page.errors } });
+      }
+      if (idle) await sleep(pauseS(NO_CLOSE_FRAME, idle, null, this.random));
+      request.cursor = page.nextCursor;
+      before = page;
+    }
+  }
+
+  /** One question over a connection of its own. */
+  async #ask(message) {
+    const connection = new Connection(this.WebSocket, this.addresses.websocket, { silenceMaxS: Infinity });
+    try {
+      if (!(await connection.open())) {
+        throw new Unavailable(...(await notOpened(this.addresses, this.fetch, this.place)));
+      }
+      connection.send({ type: "authenticate", api_key: this.apiKey });
+      connection.send({ ...message, id: "1" });
+      return await this.#reply(connection);
+    } finally {
+      connection.close();
+    }
+  }
+
+  async #reply(connection) {
+    const byMs = Date.now() + ANSWER_TIMEOUT_S * 1000;
+    let cause = null;
+    while (true) {
+      const came = await connection.next((byMs - Date.now()) / 1000);
+      if (came === null) {
+        throw new Unavailable("no_answer", `The service did not answer within ${ANSWER_TIMEOUT_S} s.`);
+      }
+      if (typeof came === "object" && "code" in came) {
+        const kind = between(came.code, FINAL_CODES) ? Refused : Unavailable;
+        throw new kind(cause?.code ?? String(came.code), cause?.message ?? (came.reason || "The connection broke."));
+      }
+      const reply = parsed(came);
+      if (ERRORS.has(reply.type)) {
+        cause = { code: reply.error ?? reply.type, message: reply.message };
+        if (reply.id === "1" || reply.type === "authentication_error") {
+          throw errorOf(reply.retry_after === undefined ? Refused : Unavailable, cause.code, cause.message, reply);
+        }
+      } else if (reply.id === "1") return reply;
+    }
+  }
+
+  /** Send a request again while that may help: new session, Retry-After, full jitter. */
+  async #request(method, path, body, session = false) {
+    for (let attempt = 0, renewed = false; ; ) {
+      const token = session ? await this.#session() : null;
+      try {
+        return await this.#answer(method, path, body, token);
+      } catch (error) {
+        if (token && !renewed && ["session_expired", "invalid_session"].includes(error.code)) {
+          renewed = true;
+          if (this.#token === token) this.#token = null;
+          continue;
+        }
+        if (!(error instanceof Unavailable)) throw error;
+        attempt += 1;
+        const waitS = pauseS(NO_CLOSE_FRAME, attempt, error.retryAfterS, this.random);
+        if (attempt >= this.attemptsMax || waitS > RETRY_WAIT_MAX_S) throw error;
+        await sleep(waitS);
+      }
+    }
+  }
+
+  async #session() {
+    if (this.#token) return this.#token;
+    this.#authenticating ??= this.#request("POST", "/authenticate", { api_key: this.apiKey }).finally(
+      () => (this.#authenticating = null),
+    );
+    this.#token = (await this.#authenticating).session_token;
+    return this.#token;
+  }
+
+  async #answer(method, path, body, token) {
+    const headers = { Accept: "application/json" };
+    if (body) headers["Content-Type"] = "application/json";
+    if (token) headers.Authorization = `Bearer ${token}`;
+    let answer, text;
+    try {
+      const signal = AbortSignal.timeout(REQUEST_TIMEOUT_S * 1000);
+      answer = await this.fetch(this.addresses.rest + path, { method, headers, signal, body: body && JSON.stringify(body) });
+      text = await answer.text();
+    } catch (error) {
+      if (error.name === "TimeoutError") throw new Unavailable("timeout", `${this.place} does not answer in time.`);
+      throw new Unavailable(...(await notOpened(this.addresses, this.fetch, this.place)));
+    }
+    let found = null;
+    try {
+      found = JSON.parse(text);
+    } catch {
+      // said below
+    }
+    if (answer.ok && found !== null) return found;
+    const transient = TRANSIENT.has(answer.status) || answer.status >= 500;
+    if (typeof found?.error === "string") {
+      const kind = transient && found.error !== "data_limit_exceeded" ? Unavailable : Refused;
+      const error = errorOf(kind, found.error, found.message, found);
+      const after = answer.headers.get("Retry-After");
+      error.retryAfterS = after === null ? null : Number(after);
+      throw error;
+    }
+    throw new (transient ? Unavailable : Refused)(
+      `http_${answer.status}`,
+      `${this.place} answers HTTP ${answer.status} without the service's JSON: check the address.`,
+    );
+  }
+}
+
+function pageOf(answer) {
+  const { transactions: records, coverage, errors, partial, next_cursor: nextCursor, summary } = answer;
+  const missing = coverage.filter((each) => !each.complete && each.reason !== "older_not_kept");
+  return { records, coverage, errors, partial, nextCursor, summary, missing };
+}
+
+function missingOf(page) {
+  const types = page.missing.map((each) => each.transaction_type).join(", ");
+  const causes = [...new Set(page.errors.map((each) => each.message))].join(" ");
+  return `Not all records could be read (${types}). ${causes}`.trim();
+}

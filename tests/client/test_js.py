@@ -1,0 +1,177 @@
+"""The JavaScript client: its own tests, in Node and in Chromium against a real node."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.server import serve
+
+from client.place import place
+from client.test_watch import HOST, Scripted, update
+from steady import PATIENCE_S
+from web.browser import CHROMIUM, browser
+
+ROOT = Path(__file__).parents[2]
+MODULE = ROOT / "src/onebook/web/client/onebook.js"
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+FOLLOW = """
+import { Onebook } from "MODULE";
+const client = new Onebook(process.env.ONEBOOK_URL, "the key", { random: () => 0 });
+const seen = [];
+try {
+  for await (const view of client.watch("BTC/USDT")) {
+    seen.push([view.live, view.bids[0]?.price ?? view.problem.code]);
+    process.stdout.write("seen\\n");
+  }
+} catch (error) {
+  seen.push([error.constructor.name, error.code]);
+}
+console.log(JSON.stringify(seen));
+"""
+
+
+async def run(source, *arguments, on_line=lambda line: None, **environment):
+    """Run an ES module in Node; the answer is what it prints last, as JSON."""
+    assert NODE is not None
+    program = source.replace("MODULE", MODULE.as_uri())
+    process = await asyncio.create_subprocess_exec(
+        NODE, "--no-warnings", "--experimental-websocket", "--input-type=module", "-e", program,
+        env={"PATH": os.environ["PATH"], **environment}, limit=1 << 24,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    line = b""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            async for line in process.stdout:
+                on_line(line)
+            errors = (await process.stderr.read()).decode()
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, errors
+    return json.loads(line)
+
+
+@needs_node
+async def test_its_own_tests_pass_and_the_package_is_whole(tmp_path):
+    package = tmp_path / "clients/js"
+    shutil.copytree(ROOT / "clients/js", package, ignore=shutil.ignore_patterns("onebook.js"))
+    (tmp_path / "src/onebook/web/client").mkdir(parents=True)
+    shutil.copy(MODULE, tmp_path / "src/onebook/web/client")
+    shutil.copy(MODULE, package)
+    done = await asyncio.create_subprocess_exec(
+        NODE, "--test", "test/", cwd=package,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    async with asyncio.timeout(PATIENCE_S):
+        out, _ = await done.communicate()
+    assert done.returncode == 0, out.decode()
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed")
+    (package / "onebook.js").unlink()
+    packing = await asyncio.create_subprocess_exec(
+        npm, "pack", "--dry-run", "--json", "--silent", cwd=package,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(PATIENCE_S):
+        out, _ = await packing.communicate()
+    files = {each["path"] for each in json.loads(out)[0]["files"]}
+    assert files == {"package.json", "README.md", "onebook.js", "onebook.d.ts"}
+
+
+def test_every_export_has_its_type():
+    exported = {
+        line.split()[position].partition("(")[0]
+        for line in MODULE.read_text().splitlines()
+        if line.startswith("export ")
+        for position in [2]
+    }
+    types = (ROOT / "clients/js/onebook.d.ts").read_text()
+    assert {"Onebook", "View", "Refused", "Unavailable", "ServiceError"} <= exported
+    assert [name for name in exported if f" {name}" not in types] == []
+
+
+@needs_node
+async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        dead = f"http://{HOST}:{unused.getsockname()[1]}"
+        async with place(tmp_path) as house:
+            source = (Path(__file__).parent / "use.js").read_text()
+            seen = await run(source, ONEBOOK_URL=house.url, ONEBOOK_KEY=house.key, DEAD_URL=dead)
+    assert seen["problems"] == []
+    assert 0 < len(seen["view"]["bids"]) <= 5
+    assert [each["exchanges"] for each in seen["book"]["bids"]] == [["okx"]] * 3
+    assert [each["size"] for each in seen["fill"]["buy"]] == ["0.5"]
+    assert {"okx", "kraken"} <= set(seen["exchanges"])
+    assert "BTC/USDT" in seen["pairs"]
+    assert seen["usage"]["tier"] == "premium"
+    assert seen["valid"] is True
+    assert len(seen["records"]) == len(set(seen["records"])) > 80
+    errors = seen["errors"]
+    assert errors["exchange"][:2] == ["Refused", "invalid_exchange"]
+    assert errors["symbol"][:2] == ["Refused", "invalid_symbol"]
+    assert errors["option"][:2] == ["Refused", "invalid_parameters"]
+    assert errors["key"][:2] == ["Refused", "api_key_not_found"]
+    assert errors["keyOfBooks"][:2] == ["Refused", "invalid_api_key"]
+    nothing = ["Unavailable", "unreachable", f"Nothing listens at {dead[7:]}."]
+    assert errors["dead"] == errors["deadBooks"] == nothing
+    assert errors["path"][:2] == ["Refused", "http_404"]
+
+
+@needs_node
+async def test_in_node_it_reconnects_resyncs_and_ends_at_a_final_code():
+    hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
+    wrong = {**hole, "previous_update_number": 5, "checksum": 1}
+    script = Scripted(
+        ["hear", "hear", update(1, 10), "seen", hole, "seen", "hear", update(5, 12), "seen", 1011],
+        ["hear", "hear", update(5, 13), "seen", wrong, "seen", 1011],
+        ["hear", "hear", 4002],
+    )
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        seen = await run(
+            FOLLOW,
+            on_line=lambda line: script.seen.release(),
+            ONEBOOK_URL=f"http://{HOST}:{port}",
+        )
+    assert seen == [
+        [True, "10"], [False, "gap"], [True, "12"], [False, "1011"],
+        [True, "13"], [False, "gap"], [False, "1011"], ["Refused", "4002"],
+    ]  # fmt: skip
+    heard = [message["type"] for message in script.heard]
+    assert heard[:3] == ["authenticate", "subscribe_aggregated", "resync"]
+
+
+@needs_chromium
+async def test_in_chromium_it_follows_deltas_of_the_node_that_serves_it(tmp_path):
+    async with place(tmp_path) as house, browser(tmp_path / "profile") as page:
+        await page.open(f"{house.url}/docs")
+        seen = await page.run(
+            f"""(async () => {{
+              const {{ Onebook }} = await import("/web/client/onebook.js");
+              const client = new Onebook(location.origin, "{house.key}");
+              let count = 0;
+              const options = {{ depth: 5, mode: "delta", interval_ms: 10 }};
+              for await (const view of client.watch("BTC/USDT", options)) {{
+                if (view.problem) return [view.problem.message];
+                if (view.live && ++count === 20) {{
+                  const usage = await client.usage();
+                  return [view.bids.length, usage.tier, view.checksum()];
+                }}
+              }}
+            }})()"""
+        )
+        assert seen[:2] == [5, "premium"], seen
+        assert page.complaints == []
