@@ -74,8 +74,6 @@ def test_a_verdict_comes_after_any_end():
 
 def test_only_a_connection_without_a_key_is_counted_as_an_offender():
     counted = {
-        state
-        for (state, event), row in TRANSITIONS.items()
-        if Action.COUNT_OFFENCE in row.actions
+        state for (state, event), row in TRANSITIONS.items() if Action.COUNT_OFFENCE in row.actions
     }
     assert counted == {S.UNAUTHENTICATED, S.VERIFYING}
