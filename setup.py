@@ -49,7 +49,6 @@ def extensions() -> list[Extension]:
     last_step = Extension(
         "onebook.gateway._direct",
         [f"{GATEWAY}/_direct.pyx"],
-        depends=[f"{GATEWAY}/_uring.h"],
         extra_compile_args=COMPILE,
         extra_link_args=LINK,
     )

@@ -5,9 +5,7 @@ arrives. What counts is the node's CPU time, kernel included, per delivered mess
 bytes must arrive is taken from the product's own meter, so that each run also proves the meter:
 everything that it counted arrived, and nothing else did.
 
-    fanout.py --clients 1000 --size 12 [--streams 5] [--packed] [--rest] [--hub] [--calls]
-
-With `--calls` each client costs a system call of its own: io_uring is not allowed.
+    fanout.py --clients 1000 --size 12 [--streams 5] [--packed] [--rest] [--hub]
 """
 
 import argparse
@@ -89,7 +87,7 @@ async def measure(words: argparse.Namespace) -> None:
     symbols = SYMBOLS[: words.streams]
     options = {"exchanges": exchanges, "interval_ms": INTERVAL_MS, **view}
     subscriptions = [[{"symbol": symbol, **options} for symbol in symbols]]
-    async with product.running(words.clients, io_uring_allowed=not words.calls) as node:
+    async with product.running(words.clients) as node:
         keys = await product.keys_for(node, words.clients)
         hellos = product.hellos(keys, subscriptions)
         port = node.address[1]
@@ -113,7 +111,7 @@ async def _report(node: app.Node, ticks: Ticks, words: argparse.Namespace) -> No
     whole = await _blocks(ticks.tick, count, count * words.clients * words.streams)
     assert not node.gateway.fanout.conflated_total
     row = f"fan-out {words.size} KB to {words.clients} clients, {words.streams} a tick"
-    name = "onebook" + ", compressed" * words.packed + ", a call each" * words.calls
+    name = "onebook" + ", compressed" * words.packed
     report(row, {name: whole}, "us a message")
     facts = {
         "wire bytes": ticks.wire_bytes / words.streams,
@@ -181,7 +179,6 @@ def main() -> None:
     parser.add_argument("--packed", action="store_true")
     parser.add_argument("--rest", action="store_true")
     parser.add_argument("--hub", action="store_true")
-    parser.add_argument("--calls", action="store_true")
     words = parser.parse_args()
     load.settle_on(0)
     try:

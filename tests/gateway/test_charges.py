@@ -2,7 +2,6 @@
 
 from gateway.rig import SYMBOL, gateway, settled
 from onebook.gateway import frames
-from onebook.gateway.batch import Batch
 
 
 async def test_payload_bytes_are_counted_as_sent_after_compression(node, key):
@@ -52,7 +51,7 @@ async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_withi
         before = connection.sent + connection.total
         first, second = (frames.text_frame(each) for each in (b"x" * 500, b"y" * 70_000))
         connection.sent += 500 + 70_000
-        connection.out = Batch((first,), len(first)).followed_by(second)
+        connection.out = (first, second)
         connection.end(4200, "test")
         assert connection.sent + connection.total == before
         assert await client.closed() == 4200

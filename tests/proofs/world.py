@@ -43,7 +43,7 @@ LISTING = sorted(
 )
 SETTINGS = FeedSettings(retry_offline_s=5.0, resync_max_s=4.0, stable_s=5.0)
 
-GATEWAY = GatewaySettings(io_uring_allowed=False)
+GATEWAY = GatewaySettings()
 NO_DATABASE = "sqlite+aiosqlite:///no/such/file"  # nothing here asks it
 
 

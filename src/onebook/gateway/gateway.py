@@ -56,7 +56,7 @@ class Gateway:
         self.fanout = Fanout(
             join_bytes_max=settings.write_buffer_bytes_max,
             monotonic=monotonic,
-            write_each=direct.writer(io_uring_allowed=settings.io_uring_allowed),
+            write_each=direct.write_each,
         )
         self.streams = Streams(
             books=books,

@@ -79,7 +79,7 @@ class Subscriber(Peer):
         self._last_bytes = last_bytes
         if self.out is not None:
             # What this tick brought is not written after a close frame.
-            self.sent -= min(self.sent, self.out.payload_bytes)
+            self.sent -= min(self.sent, sum(map(frames.payload_length, self.out)))
             self.out = None
 
     def _half_close(self) -> None:
