@@ -1,6 +1,7 @@
 """Every numeric setting has two bounds; within them a node can be built, outside them none is."""
 
 import math
+import os
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ BROKEN = {
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch, tmp_path):
-    for name in list(config.os.environ):
+    for name in list(os.environ):
         if name.startswith("ONEBOOK_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

@@ -49,21 +49,19 @@ from onebook.books import Books
 from onebook.clock import SystemClock
 from onebook.config import ExchangeSettings, FeedSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
-from onebook.feeds import listener as feed_listener
 from onebook.gateway import direct
 from onebook.gateway.directory import ACTIVE
 from onebook.metrics import BUILD
 from onebook.rest import Rest
 from onebook.store import Store
-from onebook.transactions.bybit import Bybit
 from onebook.transactions.credentials import Vault, master_keys
+from onebook.transactions.registry import adapters_of
 from onebook.transactions.service import Transactions
 
 log = logging.getLogger("onebook.app")
 
 COMPILABLE: Final[Mapping[str, Any]] = {
     "core": core,
-    "first step of frames": feed_listener,
     "last step to clients": direct,
 }
 SHOWN_SETTINGS = ("accounts.", "gateway.")  # on the public page: limits, no paths and addresses
@@ -306,7 +304,7 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
     ours = settings.transactions
     vault = Vault(store, master_keys(ours))
     return Transactions(
-        [Bybit(ours)],
+        adapters_of(ours),
         vault,
         cursor_secret=hmac.digest(pepper, b"transaction cursors", "sha256"),
         settings=ours,

@@ -177,7 +177,7 @@ def test_equal_price_steps_are_one_stream(alice, sent, shortest):
 
 def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(alice):
     options = {"depth": 7, "levels": "array", "split": True, "group": "0.5"}
-    options |= {"ages": True, "coverage": True}
+    options |= {"ages": True, "coverage": True, "fill": {"amounts": ["1"]}}
     _, opened = alice.says(
         type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["okx"], mode="delta", **options
     )
@@ -190,3 +190,10 @@ def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(ali
     assert everywhere.key.exchanges != opened.key.exchanges
     (other,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USD")
     assert (other.key.depth, other.key.levels) == (20, "object")
+
+
+def test_the_sizes_of_fills_are_one_stream_in_whatever_form_they_come(alice):
+    fill = {"amounts": ["2", "0.50", "2.0"], "notionals": ["10000"]}
+    response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", fill=fill)
+    assert response["options"]["fill"] == {"amounts": ["0.5", "2"], "notionals": ["10000"]}
+    assert opened.key.fill == (("0.5", "2"), ("10000",))

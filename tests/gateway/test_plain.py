@@ -26,6 +26,15 @@ from onebook.gateway.plain import must_be
         ({"levels": None}, 'levels: must be "object" or "array".'),
         ({"split": 1}, "split: must be true or false."),
         ({"group": 0.5}, 'group: must be a price step as decimal text, such as "0.5".'),
+        (
+            {"fill": ["1"]},
+            'fill: must be an object with lists of decimal text in "amounts", "notionals" or both.',
+        ),
+        ({"fill": {}}, "fill: name 1 to 8 amounts and notionals, not 0."),
+        (
+            {"fill": {"amounts": ["1e3"]}},
+            'fill: amounts must be positive decimal text, such as "0.5", not "1e3".',
+        ),
         ({"more": 1}, 'There is no field "more".'),
         ({"id": [1]}, "id: must be text or a number."),
         ({"symbol": 7}, 'symbol: must be a pair such as "BTC/USDT", of at most 64 characters.'),

@@ -90,6 +90,7 @@ def test_subscribe_answers_with_what_was_accepted_and_opens_the_stream(alice):
             "group": None,
             "ages": False,
             "coverage": False,
+            "fill": None,
         },
         "expected_gb_per_30_days": None,  # a new view has no rate yet
     }

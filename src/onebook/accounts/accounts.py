@@ -431,7 +431,8 @@ class Accounts:
         # Not as long as `_fresh`: the watch does not hear when another node ends a session.
         if opened is not None and 0 <= now_ms - opened.loaded_at_ms < CACHE_TTL_MS:
             return opened.session
-        row = await self._settled(lambda: self._store.session(token_digest))
+        rows = await self._settled(lambda: self._store.sessions([token_digest]))
+        row = rows.get(token_digest)
         if row is not None:
             _put(self._sessions, token_digest, _Opened(row, now_ms))
         return row

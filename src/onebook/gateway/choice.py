@@ -12,6 +12,7 @@ from onebook.gateway.directory import Directory
 from onebook.gateway.effects import CommandRefused
 from onebook.gateway.plain import shown
 from onebook.streams import StreamKey
+from onebook.streams.fill import FillSizes, fill_sizes
 
 GROUP_DIGITS_MAX: Final = 18
 ALL: Final = "all"
@@ -35,6 +36,7 @@ def stream_key(
         group=group,
         ages=body.ages,
         coverage=body.coverage,
+        fill=_sizes(body.fill),
     )
     return key, rejected
 
@@ -46,7 +48,11 @@ def completed(
     chosen: dict[str, Any] = {}
     if subscribed is not None:
         chosen = subscribed._asdict()
-        chosen |= {"exchanges": list(subscribed.exchanges), "group": subscribed.group or None}
+        chosen |= {
+            "exchanges": list(subscribed.exchanges),
+            "group": subscribed.group or None,
+            "fill": _fill_option(subscribed),
+        }
     sent = ((name, getattr(body, name)) for name in body.__struct_fields__)
     return commands.Chosen(**chosen | {name: value for name, value in sent if value is not UNSET})
 
@@ -174,7 +180,26 @@ def options_of(key: StreamKey) -> replies.Options:
         group=key.group or None,
         ages=key.ages,
         coverage=key.coverage,
+        fill=_fill_option(key),
     )
+
+
+def _sizes(option: commands.FillOption | None) -> FillSizes | None:
+    """Read the option `fill`.
+
+    Raises:
+        CommandRefused: It names no size, too many, or what is none.
+    """
+    if option is None:
+        return None
+    try:
+        return fill_sizes(option.amounts, option.notionals)
+    except ValueError as error:
+        raise _bad(f"fill: {error}") from None
+
+
+def _fill_option(key: StreamKey) -> commands.FillOption | None:
+    return None if key.fill is None else commands.FillOption(*key.fill)
 
 
 def _bad(message: str) -> CommandRefused:

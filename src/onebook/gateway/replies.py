@@ -10,6 +10,7 @@ from onebook.gateway.commands import (
     Ages,
     Coverage,
     Depth,
+    Fill,
     Group,
     IntervalMs,
     Levels,
@@ -93,6 +94,7 @@ class Options(Struct, frozen=True):
     group: Group
     ages: Ages
     coverage: Coverage
+    fill: Fill
 
 
 class SubscriptionResponse(Struct, tag="aggregated_subscription_response", frozen=True):

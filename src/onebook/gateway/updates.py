@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from onebook.gateway.commands import Symbol, about
 from onebook.gateway.fields import SubscriptionId, Timestamp, UpdateNumber
 from onebook.model import Reason
+from onebook.streams.fill import AVERAGE_DIGITS, FILL_LEVELS_MAX
 
 REASON_MEANINGS: Final = " ".join(f"`{each}`: {each.meaning}" for each in Reason)
 
@@ -95,6 +96,57 @@ class Covered(Struct, frozen=True):
     ]
 
 
+class FilledPart(Struct, frozen=True):
+    """What one exchange contributes to a fill."""
+
+    exchange: str
+    amount: float
+    notional: Annotated[float, about("What that amount costs, exact.")]
+
+
+class Filled(Struct, frozen=True):
+    """The cost of one size, over whole books: neither `depth` nor `group` changes it. Without fees.
+
+    A level that is only partly needed is taken from the exchange with the largest amount first.
+    """
+
+    by: Literal["amount", "notional"]
+    size: Annotated[float, about("As it was asked for.", 0.5)]
+    amount: Annotated[
+        float,
+        about("How much of the base currency; cut to 18 decimals with `by: notional`.", 0.5),
+    ]
+    notional: Annotated[float, about("What `amount` costs or brings, exact.", 48655.2)]
+    average: Annotated[
+        float | None,
+        about(
+            f"notional / amount, rounded to {AVERAGE_DIGITS} digits; null where nothing is filled.",
+            97310.4,
+        ),
+    ]
+    worst: Annotated[float | None, about("The last price that is needed.", 97312)]
+    levels: Annotated[int, about(f"Prices that are needed; {FILL_LEVELS_MAX} are looked at.", 3)]
+    complete: Annotated[
+        bool, about("Whether these books hold the size; if not, all that they hold is told.")
+    ]
+    uncovered: Annotated[
+        list[str],
+        about(
+            "Exchanges whose book is not known as far as `worst` (where it is not complete: to its "
+            "end). They may have more, so that the real cost may be lower.",
+            [],
+        ),
+    ]
+    split: Annotated[list[FilledPart], about("By exchange, the largest amount first.")]
+
+
+class Fills(Struct, frozen=True):
+    """The cost of each size of the option `fill`: amounts, then notionals, smallest first."""
+
+    buy: list[Filled]
+    sell: list[Filled]
+
+
 class BookData(Struct, frozen=True):
     """A merged book: only exchanges whose book is live, and of the same coin, are in it."""
 
@@ -130,6 +182,10 @@ class BookData(Struct, frozen=True):
             "amounts there are without it.",
             {"okx": {"bids": 99.5, "asks": None}},
         ),
+    ] = UNSET
+    fill: Annotated[
+        Fills | UnsetType,
+        about("With fill: what each size would cost to buy and to sell, as of this update."),
     ] = UNSET
 
 

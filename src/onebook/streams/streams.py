@@ -118,7 +118,7 @@ class Streams:
         if stream.users:
             return
         del self._open[stream.key]
-        stream.due = stream.view = None
+        stream.due = stream.view = stream.fills = None
         for instrument in stream.members.instruments:
             if instrument is not None:
                 self._clean[instrument].discard(stream)
