@@ -7,7 +7,7 @@ from onebook.config import GatewaySettings, TierSettings
 from onebook.exchanges import NAMES
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import (
-    Now,
+    MessageTime,
     SendText,
 )
 from onebook.gateway.processor import CommandProcessor
@@ -77,7 +77,7 @@ class Conversation:
 
     @property
     def now(self):
-        return Now(self.now_s, 1_763_632_800_000_000)
+        return MessageTime(self.now_s, 1_763_632_800_000_000)
 
     def says(self, text=None, **message):
         """What follows: messages as dicts, the rest as it is."""

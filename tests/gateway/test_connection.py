@@ -145,3 +145,33 @@ async def test_uvicorns_own_shutdown_closes_who_is_left(tmp_path):
             await server.shutdown()
             assert await client.closed() == 4200
         assert not server.server_state.connections
+
+
+class Stuck:
+    """A transport whose peer reads nothing."""
+
+    aborted = False
+
+    def get_write_buffer_size(self):
+        return 1_000
+
+    def is_closing(self):
+        return self.aborted
+
+    def pause_reading(self):
+        pass
+
+    def abort(self):
+        self.aborted = True
+
+
+async def test_a_peer_that_reads_nothing_before_the_upgrade_is_cut(node):
+    connection = node.gateway.protocol(None, node.server_state, {})
+    connection.connection_made(Stuck())
+    connection.pause_writing()
+    node.later(9)
+    assert not connection.transport.aborted
+    node.later(1.1)
+    assert connection.transport.aborted
+    connection.connection_lost(None)
+    assert connection.lost

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from onebook.gateway import counters
-from onebook.gateway.counters import GatewayReport, Totals
+from onebook.gateway.counters import GatewayReport, GatewayTotals
 
 
 class Open:
@@ -22,7 +22,7 @@ def value(metric, *labels):
 
 
 def test_counts_are_published_once():
-    totals, fanout = Totals(), SimpleNamespace(conflated_total=5)
+    totals, fanout = GatewayTotals(), SimpleNamespace(conflated_total=5)
     slow, ending = (
         SimpleNamespace(behind=True, ended=False),
         SimpleNamespace(behind=True, ended=True),
