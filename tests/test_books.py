@@ -24,9 +24,11 @@ class Heard:
         self.books = Books()
         self.changed: list[str] = []
         self.moves: list[tuple[str, Health, Health, str]] = []
-        self.books.on_changed = lambda book: self.changed.append(book.instrument.symbol)
-        self.books.on_health = lambda book, previous: self.moves.append(
-            (book.instrument.symbol, previous, book.health, book.reason)
+        self.books.subscribe(on_changed=lambda book: self.changed.append(book.instrument.symbol))
+        self.books.subscribe(
+            on_health=lambda book, previous: self.moves.append(
+                (book.instrument.symbol, previous, book.health, book.reason)
+            )
         )
         for instrument in instruments:
             self.books.open(instrument, levels_max=100)
@@ -296,3 +298,17 @@ def test_b1_a_book_equals_the_reference_or_is_not_live_and_is_never_crossed(step
             assert not (bids and asks) or bids[0][0] <= asks[0][0]
         else:
             assert book.core.best() == (None, None)
+
+
+def test_any_number_may_subscribe_and_are_called_in_order():
+    books, heard = Books(), []
+    for name in ("first", "second", "third"):
+        books.subscribe(
+            on_changed=lambda book, name=name: heard.append((name, "changed")),
+            on_health=lambda book, previous, name=name: heard.append((name, previous)),
+        )
+    books.open(BTC)
+    assert books.fill(Snapshot(BTC, Raw(b'[["1","1"]]'), Raw(b"[]")), 1.0) is None
+    moves = [(name, Health.SYNCING) for name in ("first", "second", "third")]
+    changes = [(name, "changed") for name in ("first", "second", "third")]
+    assert heard == moves + changes

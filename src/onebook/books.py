@@ -9,7 +9,7 @@ work, merging and publishing is the work of `streams`.
 
 from collections.abc import Callable, Collection, Iterator
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, ParamSpec
 
 from onebook.core import Book
 from onebook.core.types import (
@@ -120,26 +120,49 @@ class LiveBook:
         return self.core.horizon(self.window)
 
 
-def ignore_change(book: LiveBook) -> None:
-    """Stand in until `streams` listens."""
+P = ParamSpec("P")
 
 
-def ignore_health(book: LiveBook, previous: Health) -> None:
-    """Stand in until `streams` listens."""
+def ignore(*_: object, **__: object) -> None:
+    """Stand in for a callback that was not given."""
+
+
+def chain(first: Callable[P, None], then: Callable[P, None]) -> Callable[P, None]:
+    """Both callbacks as one; the only one there is as it is, so that the hot path pays no more."""
+    if first is ignore:
+        return then
+
+    def both(*arguments: P.args, **named: P.kwargs) -> None:
+        first(*arguments, **named)
+        then(*arguments, **named)
+
+    return both
 
 
 class Books:
     """Every open book by its instrument.
 
-    `on_changed` hears of each change applied to a live book, `on_health` of each move of health
-    with the previous one; both are set once, before the first book is opened.
+    Who subscribes hears of each change applied to a live book, and of each move of health with
+    the previous one.
     """
 
     def __init__(self) -> None:
         self._books: dict[Instrument, LiveBook] = {}
         self._by_symbol: dict[str, dict[Instrument, LiveBook]] = {}
-        self.on_changed: Callable[[LiveBook], None] = ignore_change
-        self.on_health: Callable[[LiveBook, Health], None] = ignore_health
+        self._on_changed: Callable[[LiveBook], None] = ignore
+        self._on_health: Callable[[LiveBook, Health], None] = ignore
+
+    def subscribe(
+        self,
+        *,
+        on_changed: Callable[[LiveBook], None] | None = None,
+        on_health: Callable[[LiveBook, Health], None] | None = None,
+    ) -> None:
+        """Call these too, from now on, in the order of subscription."""
+        if on_changed is not None:
+            self._on_changed = chain(self._on_changed, on_changed)
+        if on_health is not None:
+            self._on_health = chain(self._on_health, on_health)
 
     def open(
         self, instrument: Instrument, *, levels_max: int = LEVELS_MAX, window: int = 0
@@ -196,7 +219,7 @@ class Books:
         if reason is not None:
             return self._doubt(book, Reason(reason), now)
         book.updated_at = now
-        on_changed = self.on_changed  # a local, as in `Session.received`
+        on_changed = self._on_changed  # a local, as in `Session.received`
         on_changed(book)
         return None
 
@@ -247,7 +270,7 @@ class Books:
             book.frozen_top = None
         book.updated_at = now
         self._move(book, Event.FILLED, None, now)
-        self.on_changed(book)
+        self._on_changed(book)
         return None
 
     def verify(self, verify: Verify, now: float) -> Reason | None:
@@ -276,4 +299,4 @@ class Books:
         book.reason = reason
         book.detail = detail
         book.changed_at = now
-        self.on_health(book, previous)
+        self._on_health(book, previous)

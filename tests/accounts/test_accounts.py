@@ -357,7 +357,7 @@ async def test_a_watch_that_works_keeps_the_cache_fresh(house: House) -> None:
 
 async def test_a_suspension_is_told_with_the_next_poll(house: House) -> None:
     told: list[str] = []
-    house.accounts.on_disabled = told.append
+    house.accounts.on_disabled.subscribe(told.append)
     await verify(house)
     await house.accounts.poll(START_MS)
     assert told == []
@@ -373,7 +373,7 @@ async def test_a_key_whose_date_comes_is_told_once(house: House) -> None:
         "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + 1_000
     )
     told: list[str] = []
-    house.accounts.on_disabled = told.append
+    house.accounts.on_disabled.subscribe(told.append)
     await verify(house, made.text)
     for after_ms in (0, 999, 1_000, 1_001):
         await house.accounts.poll(START_MS + after_ms)
@@ -623,7 +623,7 @@ async def test_a_running_node_hears_of_a_suspension_within_two_seconds(house: Ho
     settings = AccountsSettings(poll_interval_s=0.01, flush_interval_s=0.01)
     async with Accounts(house.store, PEPPER, settings=settings) as accounts:
         told = asyncio.Event()
-        accounts.on_disabled = lambda key_id: told.set()
+        accounts.on_disabled.subscribe(lambda key_id: told.set())
         await accounts.verify_key(house.text, START_MS)
         accounts.meter.add(house.key_id, 3)
         await house.admin.move_key(house.key_id, "suspend", house.change())

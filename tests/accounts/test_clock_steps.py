@@ -172,7 +172,7 @@ async def test_a_key_that_expires_after_the_clock_was_ahead_is_told_when_it_does
         "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + HOUR_MS
     )
     told: list[str] = []
-    house.accounts.on_disabled = told.append
+    house.accounts.on_disabled.subscribe(told.append)
     await house.accounts.poll(START_MS)
     await house.accounts.verify_key(made.text, START_MS)
     await house.accounts.poll(START_MS + DAY_MS)  # its connections are closed: it seems expired

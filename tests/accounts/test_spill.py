@@ -162,7 +162,7 @@ async def test_each_round_without_the_store_reaches_the_file(
     meter = Meter(away, house.clock, file=file)  # type: ignore[arg-type]
     await meter.open(key)
     unsettled = [3, 4, 5]
-    meter.collect = lambda: meter.add(key.key_id, unsettled.pop()) if unsettled else None
+    meter.collect.subscribe(lambda: meter.add(key.key_id, unsettled.pop()) if unsettled else None)
     for _ in range(3):
         if how == "fails":
             with pytest.raises(DatabaseUnavailable):

@@ -227,7 +227,7 @@ async def test_a_reset_exactly_at_the_boundary_loses_and_doubles_no_byte(
 
 async def test_over_the_limit_on_over_is_called_once(meter: Meter, key: Key) -> None:
     told: list[str] = []
-    meter.on_over = told.append
+    meter.on_over.subscribe(told.append)
     meter.add(key.key_id, 1_000)
     await meter.flush()
     assert (meter.over(key.key_id), told) == (False, [])
@@ -243,7 +243,7 @@ async def test_on_warning_is_called_once_per_period_with_the_report(
     meter: Meter, house: House, key: Key
 ) -> None:
     told: list[tuple[str, UsageReport]] = []
-    meter.on_warning = lambda key_id, report: told.append((key_id, report))
+    meter.on_warning.subscribe(lambda key_id, report: told.append((key_id, report)))
     for _ in range(2):
         meter.add(key.key_id, 400)
         await meter.flush()
@@ -274,8 +274,8 @@ async def test_after_a_restart_nobody_is_told_again(meter: Meter, house: House, 
     await meter.flush()
     told: list[str] = []
     again = Meter(house.store, house.clock, allowance_bytes=1_000)
-    again.on_over = told.append
-    again.on_warning = lambda key_id, report: told.append(key_id)
+    again.on_over.subscribe(told.append)
+    again.on_warning.subscribe(lambda key_id, report: told.append(key_id))
     await again.open(key, warned)
     for each in (key, warned):
         again.add(each.key_id, 1)
@@ -287,7 +287,7 @@ async def test_the_limit_holds_while_the_store_is_away(house: House, key: Key) -
     faults = Faults(house.store)
     meter = Meter(faults, house.clock, allowance_bytes=1_000)  # type: ignore[arg-type]
     told: list[str] = []
-    meter.on_over = told.append
+    meter.on_over.subscribe(told.append)
     await meter.open(key)
     meter.add(key.key_id, 1_001)
     faults.before = 1

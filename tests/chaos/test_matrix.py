@@ -109,8 +109,8 @@ class Watcher:
         self._shown: dict[Instrument, int] = {}
         self._now = 0
         self._due: set[LiveBook] = set()
-        books.on_changed = self._soon
-        books.on_health = self._moved
+        books.subscribe(on_changed=self._soon)
+        books.subscribe(on_health=self._moved)
 
     def record(self, instruments: list[Instrument]) -> None:
         """Remember what the exchange has now."""

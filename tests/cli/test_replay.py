@@ -46,7 +46,7 @@ async def test_the_normal_feeds_bring_every_replayed_book_to_life(samples: Path)
                 if set(health) == set(wanted):
                     all_live.set()
 
-            books.on_changed = changed
+            books.subscribe(on_changed=changed)
             assert await catalogue.first_read()
             for name, symbol in wanted.items():
                 instrument = catalogue.instrument(name, symbol)

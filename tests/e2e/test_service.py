@@ -135,13 +135,7 @@ async def test_a_killed_exchange_leaves_the_book_and_returns_with_a_fresh_snapsh
 async def test_it_leaves_the_book_within_100_ms_of_detection(client, exchanges, node):
     await subscribed(client, exchanges)
     detected = []
-    on_health = node.books.on_health
-
-    def noting(book, previous):
-        detected.append(own_s())
-        on_health(book, previous)
-
-    node.books.on_health = noting
+    node.books.subscribe(on_health=lambda book, previous: detected.append(own_s()))
     exchanges["kraken"].corrupt_next(SYMBOL, "checksum")
     exchanges.step()
     await client.until(

@@ -373,8 +373,8 @@ async def test_the_classic_channel_is_chosen_connected_and_repaired_over_sockets
         }
         books, moves = Books(), list[Health]()
         stirred = asyncio.Event()
-        books.on_changed = lambda book: stirred.set()
-        books.on_health = lambda book, previous: (moves.append(book.health), stirred.set())
+        books.subscribe(on_changed=lambda book: stirred.set())
+        books.subscribe(on_health=lambda book, previous: (moves.append(book.health), stirred.set()))
         async with (
             Catalogue(exchanges, rest=rest, settings=settings) as catalogue,
             Supervisor(

@@ -173,8 +173,8 @@ async def test_every_market_gets_a_connection_of_its_own() -> None:
         at_once = (Limit(6_000, 60.0, Scope.ADDRESS),)
         exchanges = {"p2b": limited(simulated.exchanges()["p2b"], connects=at_once)}
         books, changed = Books(), asyncio.Event()
-        books.on_changed = lambda book: changed.set()
-        books.on_health = lambda book, previous: changed.set()
+        books.subscribe(on_changed=lambda book: changed.set())
+        books.subscribe(on_health=lambda book, previous: changed.set())
         async with (
             Catalogue(exchanges, rest=rest, settings=settings) as catalogue,
             Supervisor(

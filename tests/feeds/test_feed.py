@@ -106,8 +106,10 @@ class Rig:
     ) -> None:
         self.moves: asyncio.Queue[tuple[str, Health, Reason | None]] = asyncio.Queue()
         self.books = Books()
-        self.books.on_health = lambda book, previous: self.moves.put_nowait(
-            (book.instrument.native, book.health, book.reason)
+        self.books.subscribe(
+            on_health=lambda book, previous: self.moves.put_nowait(
+                (book.instrument.native, book.health, book.reason)
+            )
         )
         for instrument in (A, B, C):
             self.books.open(instrument)
@@ -763,7 +765,9 @@ async def test_an_exchange_of_one_market_per_socket_has_a_socket_for_each_book(s
     settings = FeedSettings()
     moves: asyncio.Queue[tuple[Instrument, Health]] = asyncio.Queue()
     books = Books()
-    books.on_health = lambda book, previous: moves.put_nowait((book.instrument, book.health))
+    books.subscribe(
+        on_health=lambda book, previous: moves.put_nowait((book.instrument, book.health))
+    )
     rest = Rest(httpx.AsyncClient(transport=httpx.MockTransport(lambda request: None)))
     supervisor = Supervisor(
         exchanges,

@@ -937,7 +937,7 @@ def test_b1_whatever_comes_a_book_is_live_only_with_its_snapshot_and_nothing_esc
     talk = Talk(A, B)
     talk.open()
     moves: list[tuple[Health, Health]] = []
-    talk.books.on_health = lambda book, previous: moves.append((previous, book.health))
+    talk.books.subscribe(on_health=lambda book, previous: moves.append((previous, book.health)))
     for step in steps:
         before = len(moves)
         if isinstance(step, bytes):

@@ -129,7 +129,7 @@ async def test_wants_are_counted_and_the_last_book_lingers(rig):
     rig.supervisor.unwant(one)
     rig.now += SETTINGS.linger_s
     gone: list[str] = []
-    rig.books.on_health = lambda book, previous: gone.append(book.reason)
+    rig.books.subscribe(on_health=lambda book, previous: gone.append(book.reason))
     rig.supervisor.sweep(rig.now)
     assert rig.packed() == [["1"]]
     assert rig.health(one) is None

@@ -51,7 +51,9 @@ class Rig:
         self.supervisor = supervisor
         self.books = books
         self.moves: list[tuple[Health, Reason | None]] = []
-        books.on_health = lambda book, previous: self.moves.append((book.health, book.reason))
+        books.subscribe(
+            on_health=lambda book, previous: self.moves.append((book.health, book.reason))
+        )
 
     def book(self, instrument: Instrument) -> LiveBook:
         book = self.books.get(instrument)
@@ -190,8 +192,8 @@ async def test_one_frozen_pair_goes_stale_beside_neighbours_that_move(rig):
     await live(rig, other)
     await speaking(rig)
     moves: list[tuple[Instrument, Health, Reason | None]] = []
-    rig.books.on_health = lambda book, previous: moves.append(
-        (book.instrument, book.health, book.reason)
+    rig.books.subscribe(
+        on_health=lambda book, previous: moves.append((book.instrument, book.health, book.reason))
     )
     exchange.kill_stream(instrument.symbol)
     await rig.until(lambda: (instrument, Health.STALE, Reason.QUIET) in moves)

@@ -1,5 +1,6 @@
 import pytest
 
+from gateway.conversation import Conversation
 from gateway.rig import gateway
 
 
@@ -14,3 +15,13 @@ async def node(tmp_path):
 async def key(node):
     """The text of a basic key."""
     return await node.key()
+
+
+@pytest.fixture
+def stranger():
+    return Conversation()
+
+
+@pytest.fixture
+def alice():
+    return Conversation().authenticated()

@@ -15,8 +15,8 @@ from onebook.config import GatewaySettings
 from onebook.gateway import direct, frames
 from onebook.gateway.authentication import Authenticator
 from onebook.gateway.charges import Charges
-from onebook.gateway.connection import Connection, ConnectionParts
-from onebook.gateway.counters import Totals
+from onebook.gateway.connection import ClientConnection, ConnectionParts
+from onebook.gateway.counters import GatewayTotals
 from onebook.gateway.door import Door
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.lifecycle import ConnectionEvent, ConnectionState
@@ -61,7 +61,7 @@ def echoing(settings=OPEN_WIDE):
         ),
         subscriptions=SubscriptionManager(streams=None, fanout=fanout, views=None),
         fanout=fanout,
-        totals=Totals(),
+        totals=GatewayTotals(),
         make_processor=lambda: CommandProcessor(
             settings=settings, tiers=None, directory=None, limits=None, views=None
         ),
@@ -69,7 +69,7 @@ def echoing(settings=OPEN_WIDE):
     return partial(Echo, parts)
 
 
-class Echo(Connection):
+class Echo(ClientConnection):
     """Says back what it hears, as text or as bytes."""
 
     __slots__ = ()

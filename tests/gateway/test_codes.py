@@ -153,3 +153,14 @@ async def test_a_close_code_of_the_documents_is_sent(tmp_path, code):
 
 def test_no_close_code_of_the_documents_is_without_a_row():
     assert set(CLOSES) == set(CLOSE_CODES)
+
+
+def test_every_error_has_types_and_a_sentence():
+    for types, sentence in ERRORS.values():
+        assert types
+        assert sentence.endswith(".")
+
+
+def test_close_codes_tell_what_to_do():
+    ours = {4001, 4002, 4003, 4004, 4108, 4113, 4129, 4200, 1002, 1003, 1007, 1009}
+    assert set(CLOSE_CODES) == ours

@@ -229,9 +229,9 @@ import sys
 sys.modules["onebook.gateway._direct"] = None
 import pytest
 from onebook.gateway import direct
-from onebook.gateway.connection import Connection
+from onebook.gateway.connection import ClientConnection
 assert not direct.COMPILED
-assert issubclass(Connection, direct.PurePeer)
+assert issubclass(ClientConnection, direct.PurePeer)
 words = ["-k", "overtake and transport", "--no-cov", "-p", "no:cacheprovider"]
 # anyio is a plugin of pytest and is imported here before it.
 words += ["-W", "ignore:Module already imported"]

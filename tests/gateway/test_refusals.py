@@ -5,7 +5,7 @@ import json
 import pytest
 
 from onebook.config import GatewaySettings
-from onebook.gateway.effects import CommandRefused, EndConnection, Now, SendText
+from onebook.gateway.effects import CommandRefused, EndConnection, MessageTime, SendText
 from onebook.gateway.refusals import (
     attempts_limit,
     authentication_timeout,
@@ -15,7 +15,7 @@ from onebook.gateway.refusals import (
     keys_unavailable,
 )
 
-NOW = Now(100.0, 1_763_632_800_000_000)
+NOW = MessageTime(100.0, 1_763_632_800_000_000)
 
 
 def shown(effects):

@@ -24,7 +24,7 @@ class Loop:
         return log
 
 
-class Reader:
+class TurnReader:
     def __init__(self, loop, name, frames, cost_s=0.0):
         self.loop, self.name, self.frames, self.cost_s = loop, name, frames, cost_s
         self.queued = False
@@ -42,7 +42,7 @@ class Reader:
 
 def test_what_is_done_at_once_is_not_queued():
     loop = Loop()
-    one = Reader(loop, "one", 1)
+    one = TurnReader(loop, "one", 1)
     loop.turns.read(one)
     assert loop.turn() == ["one"]
     assert (one.queued, one.paced) == (False, 0)
@@ -52,7 +52,7 @@ def test_what_is_done_at_once_is_not_queued():
 
 def test_each_connection_has_one_share_of_a_turn_and_reads_again_when_it_is_done():
     loop = Loop()
-    one, two = Reader(loop, "one", 3), Reader(loop, "two", 2)
+    one, two = TurnReader(loop, "one", 3), TurnReader(loop, "two", 2)
     for each in (one, two, one, two):
         loop.turns.read(each)
     assert loop.turn() == ["one", "two", "one", "two"]
@@ -63,7 +63,7 @@ def test_each_connection_has_one_share_of_a_turn_and_reads_again_when_it_is_done
 
 def test_a_turn_ends_with_its_time_and_the_next_begins_with_whoever_waited():
     loop = Loop(turn_s=1.0)
-    readers = [Reader(loop, name, 4, cost_s=0.6) for name in "abc"]
+    readers = [TurnReader(loop, name, 4, cost_s=0.6) for name in "abc"]
     for each in readers:
         loop.turns.read(each)
     assert loop.log == ["a", "b"]
@@ -73,7 +73,7 @@ def test_a_turn_ends_with_its_time_and_the_next_begins_with_whoever_waited():
 
 def test_what_costs_a_turn_leaves_the_rest_to_the_next():
     loop = Loop()
-    one, two = Reader(loop, "one", 1), Reader(loop, "two", 1)
+    one, two = TurnReader(loop, "one", 1), TurnReader(loop, "two", 1)
     loop.turns.read(one)
     loop.turns.spend()
     loop.turns.read(two)
@@ -84,7 +84,7 @@ def test_what_costs_a_turn_leaves_the_rest_to_the_next():
 
 def test_one_that_is_gone_has_no_turn():
     loop = Loop()
-    one = Reader(loop, "one", 5)
+    one = TurnReader(loop, "one", 5)
     loop.turns.read(one)
     loop.turns.forget(one)
     loop.turns.forget(one)

@@ -116,8 +116,8 @@ class Bench:
         self._instrument = instrument
         self._levels = judge.levels
         self._stirred = asyncio.Event()
-        books.on_changed = lambda book: self._stirred.set()
-        books.on_health = lambda book, previous: self._stirred.set()
+        books.subscribe(on_changed=lambda book: self._stirred.set())
+        books.subscribe(on_health=lambda book, previous: self._stirred.set())
         self.watched = Watched(
             judge,
             simulated.urls[name],

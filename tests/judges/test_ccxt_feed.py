@@ -44,8 +44,10 @@ class House:
         self.known = enabled(EXCHANGES, settings)
         self.books = Books()
         self.moves: list[tuple[str, Health, Reason | None]] = []
-        self.books.on_health = lambda book, previous: self.moves.append(
-            (book.instrument.symbol, book.health, book.reason)
+        self.books.subscribe(
+            on_health=lambda book, previous: self.moves.append(
+                (book.instrument.symbol, book.health, book.reason)
+            )
         )
         self._stack = AsyncExitStack()
 

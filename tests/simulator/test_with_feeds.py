@@ -41,8 +41,8 @@ class House:
         self.books = Books()
         self.healths: list[tuple[str, Health]] = []
         self._stirred = asyncio.Event()
-        self.books.on_changed = self._changed
-        self.books.on_health = self._moved
+        self.books.subscribe(on_changed=self._changed)
+        self.books.subscribe(on_health=self._moved)
 
     def _changed(self, book: LiveBook) -> None:
         self._stirred.set()

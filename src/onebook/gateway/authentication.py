@@ -25,7 +25,7 @@ from onebook.gateway import counters, liveness, refusals
 from onebook.gateway.charges import Charged, Charges
 from onebook.gateway.codes import CloseCode
 from onebook.gateway.commands import Id
-from onebook.gateway.effects import Effects, Now, VerifyKey
+from onebook.gateway.effects import Effects, MessageTime, VerifyKey
 from onebook.gateway.liveness import Probed
 from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.reference import AuthenticationSuccess, success_of
@@ -242,8 +242,8 @@ class Authenticator:
     def _connections_max(self, key: Key) -> int:
         return self._accounts.settings.tiers.of(key.tier).connections_max
 
-    def _now(self) -> Now:
-        return Now(self._clock.monotonic(), self._clock.wall_us())
+    def _now(self) -> MessageTime:
+        return MessageTime(self._clock.monotonic(), self._clock.wall_us())
 
 
 def _tier(key: Key | None) -> str:

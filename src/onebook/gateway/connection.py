@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-from onebook import sockets
 from onebook.config import GatewaySettings
 from onebook.gateway import counters, frames
 from onebook.gateway.action_runner import ActionRunner
@@ -25,7 +24,7 @@ from onebook.gateway.effects import (
     Effects,
     EndConnection,
     FetchBook,
-    Now,
+    MessageTime,
     OpenView,
     ResendBook,
     RunAction,
@@ -34,6 +33,7 @@ from onebook.gateway.effects import (
 )
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.lifecycle import (
+    BEFORE_OPEN,
     Action,
     ConnectionEvent,
     ConnectionState,
@@ -50,7 +50,6 @@ from onebook.gateway.turns import Turns
 from onebook.gateway.upgrade import Handshake, UpgradeAnswer, Upgrader
 from onebook.streams import Clock
 
-IPPROTO_TCP: Final = 6
 ABNORMAL: Final = 1006
 NEVER: Final = float("inf")
 
@@ -79,15 +78,15 @@ class ConnectionParts:
     subscriptions: SubscriptionManager
     actions: ActionRunner | None = None  # none: the node has no transaction interface
     fanout: Fanout
-    totals: counters.Totals
+    totals: counters.GatewayTotals
     make_processor: Callable[[], CommandProcessor]
 
-    def now(self) -> Now:
+    def now(self) -> MessageTime:
         """The time of a message."""
-        return Now(self.clock.monotonic(), self.clock.wall_us())
+        return MessageTime(self.clock.monotonic(), self.clock.wall_us())
 
 
-class Connection(FrameReader):
+class ClientConnection(FrameReader):
     """A connected peer; `state` is changed by `_move` alone."""
 
     __slots__ = (
@@ -284,7 +283,11 @@ class Connection(FrameReader):
         unread = self.transport.get_write_buffer_size()
         if unread < self._unread:
             self._unread, self._progress_at = unread, now_s
-        elif now_s - self._progress_at >= self._settings.slow_timeout_s:
+        elif now_s - self._progress_at < self._settings.slow_timeout_s:
+            return
+        elif self.state in BEFORE_OPEN:
+            self.abort()  # the peer reads no HTTP answer either
+        else:
             self.end(CloseCode.SLOW, "nothing was read")
 
     def _ping_or_end(self, now_s: float) -> None:
@@ -423,20 +426,8 @@ class Connection(FrameReader):
             self._move(ConnectionEvent.UPGRADE_REFUSED)
             return
         self.packed = answer.packed
-        self._tune_socket()
+        self._tune_socket(self._settings)
         self._move(ConnectionEvent.UPGRADE_ACCEPTED, answer)
-
-    def _tune_socket(self) -> None:
-        settings = self._settings
-        self.transport.set_write_buffer_limits(high=settings.write_buffer_bytes_max)
-        sock = self.transport.get_extra_info("socket")
-        if sock is not None:
-            self._fd = sock.fileno()
-            # What the kernel has not sent yet is as stale as what we hold: keep it short.
-            sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
-            encrypted = self.transport.get_extra_info("sslcontext") is not None
-            if settings.direct_send_allowed and not encrypted:
-                self.direct_fd = self._fd
 
     def _peer(self) -> str:
         """The address at the other end of the socket."""
@@ -444,30 +435,30 @@ class Connection(FrameReader):
         return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
-ACTIONS: Final[dict[Action, Callable[[Connection, Any], None]]] = {
-    Action.REGISTER: Connection._register,
-    Action.HOLD_INPUT: Connection._hold_input,
-    Action.RESUME_INPUT: Connection._resume_input,
-    Action.APPLY_VERDICT: Connection._apply_verdict,
-    Action.DROP_DEADLINE: Connection._drop_deadline,
-    Action.REFUSE_LATE: Connection._refuse_late,
-    Action.SEND_GOING: Connection._send_going,
-    Action.COUNT_OFFENCE: Connection._count_offence,
-    Action.RELEASE: Connection._release,
-    Action.AWAIT_CLOSE: Connection._start_close_timeout,
-    Action.CLOSE_SOCKET: Connection._close_socket,
-    Action.ABORT: Connection._abort,
-    Action.UNREGISTER: Connection._unregister,
+ACTIONS: Final[dict[Action, Callable[[ClientConnection, Any], None]]] = {
+    Action.REGISTER: ClientConnection._register,
+    Action.HOLD_INPUT: ClientConnection._hold_input,
+    Action.RESUME_INPUT: ClientConnection._resume_input,
+    Action.APPLY_VERDICT: ClientConnection._apply_verdict,
+    Action.DROP_DEADLINE: ClientConnection._drop_deadline,
+    Action.REFUSE_LATE: ClientConnection._refuse_late,
+    Action.SEND_GOING: ClientConnection._send_going,
+    Action.COUNT_OFFENCE: ClientConnection._count_offence,
+    Action.RELEASE: ClientConnection._release,
+    Action.AWAIT_CLOSE: ClientConnection._start_close_timeout,
+    Action.CLOSE_SOCKET: ClientConnection._close_socket,
+    Action.ABORT: ClientConnection._abort,
+    Action.UNREGISTER: ClientConnection._unregister,
 }
 
-EFFECTS: Final[dict[type, Callable[[Connection, Any], None]]] = {
+EFFECTS: Final[dict[type, Callable[[ClientConnection, Any], None]]] = {
     SendText: lambda connection, effect: connection.say(effect.payload),
-    VerifyKey: Connection._verify_key,
-    OpenView: Connection._change_views,
-    CloseView: Connection._change_views,
-    FetchBook: Connection._serve,
-    ResendBook: Connection._serve,
-    RunAction: Connection._run_action,
+    VerifyKey: ClientConnection._verify_key,
+    OpenView: ClientConnection._change_views,
+    CloseView: ClientConnection._change_views,
+    FetchBook: ClientConnection._serve,
+    ResendBook: ClientConnection._serve,
+    RunAction: ClientConnection._run_action,
     EndConnection: lambda connection, effect: connection.end(effect.code, effect.reason),
 }
 

@@ -59,7 +59,7 @@ def count_close(code: int) -> None:
     CLOSES.labels(str(code) if code in USUAL_CODES else OTHER_CODE).inc()
 
 
-class Totals:
+class GatewayTotals:
     """Counts of the hot path, which `GatewayReport` publishes."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class GatewayReport:
         connections: Collection[Lagging],
         streams: Published,
         fanout: Conflating,
-        totals: Totals,
+        totals: GatewayTotals,
     ) -> None:
         self._connections = connections
         self._streams = streams

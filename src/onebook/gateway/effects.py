@@ -9,7 +9,7 @@ from onebook.gateway.commands import Id
 from onebook.streams import StreamKey
 
 
-class Now(Struct, frozen=True):
+class MessageTime(Struct, frozen=True):
     """The time of a message: monotonic seconds and microseconds since 1970."""
 
     s: float

@@ -14,8 +14,8 @@ from onebook.gateway import direct
 from onebook.gateway.action_runner import ActionRunner
 from onebook.gateway.authentication import Authenticator
 from onebook.gateway.charges import Charges
-from onebook.gateway.connection import Connection, ConnectionParts
-from onebook.gateway.counters import GatewayReport, Totals
+from onebook.gateway.connection import ClientConnection, ConnectionParts
+from onebook.gateway.counters import GatewayReport, GatewayTotals
 from onebook.gateway.directory import Directory
 from onebook.gateway.door import Door
 from onebook.gateway.drain import Drain
@@ -55,7 +55,7 @@ class Gateway:
     ) -> None:
         monotonic = clock.monotonic
         self.connections: ConnectionRegistry[Any] = ConnectionRegistry()
-        self.totals = Totals()
+        self.totals = GatewayTotals()
         self.views = KeyViews()
         self.fanout = Fanout(
             join_bytes_max=settings.write_buffer_bytes_max,
@@ -141,7 +141,7 @@ class Gateway:
                 views=self.views,
             ),
         )
-        self.protocol = partial(Connection, self.parts)
+        self.protocol = partial(ClientConnection, self.parts)
         events = KeyEvents(connections=self.connections, charges=self.charges, now=self.parts.now)
         accounts.on_disabled.subscribe(events.key_disabled)
         accounts.on_changed.subscribe(events.key_changed)

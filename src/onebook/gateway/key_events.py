@@ -6,7 +6,7 @@ from typing import Protocol
 from onebook.accounts import Key, UsageReport
 from onebook.errors import ApiKeyDisabled, InvalidApiKey
 from onebook.gateway.charges import Charged, Charges
-from onebook.gateway.effects import Effects, Now, SendText
+from onebook.gateway.effects import Effects, MessageTime, SendText
 from onebook.gateway.refusals import key_refused
 from onebook.gateway.registry import ConnectionRegistry
 
@@ -26,7 +26,7 @@ class KeyEvents:
         *,
         connections: ConnectionRegistry[Keyed],
         charges: Charges,
-        now: Callable[[], Now],
+        now: Callable[[], MessageTime],
     ) -> None:
         self._connections = connections
         self._charges = charges

@@ -23,7 +23,7 @@ from onebook.gateway.effects import (
     CommandRefused,
     Effects,
     FetchBook,
-    Now,
+    MessageTime,
     OpenView,
     ResendBook,
     RunAction,
@@ -113,7 +113,7 @@ class CommandProcessor:
         """With `reference_compatible`: the first welcome has waited long enough."""
         return () if self.greeting is None else tuple(map(SendText, self.greeting.due()))
 
-    def received(self, text: str, *, now: Now, latency_ms: float = 0.0) -> Effects:
+    def received(self, text: str, *, now: MessageTime, latency_ms: float = 0.0) -> Effects:
         """Act on one text message."""
         head, broken = _head(text)
         try:
@@ -178,7 +178,7 @@ class CommandProcessor:
 
     # Before a handler
 
-    def _count(self, now: Now) -> Effects:
+    def _count(self, now: MessageTime) -> Effects:
         """Count a message under the rate limit.
 
         Raises:
@@ -223,7 +223,7 @@ class CommandProcessor:
             body = messages.CLIENT_MESSAGES[head.type]
             raise CommandRefused("invalid_parameters", sentence(error, body)) from None
 
-    def _refuse(self, refusal: CommandRefused, head: commands.Head, now: Now) -> Effects:
+    def _refuse(self, refusal: CommandRefused, head: commands.Head, now: MessageTime) -> Effects:
         subscribing = head.type == SUBSCRIBE and refusal.error in SUBSCRIPTION_ERRORS
         kind: ErrorType = "subscription_error" if subscribing else "error"
         payload = error_payload(refusal, head.id, now, kind=kind)
@@ -250,7 +250,7 @@ class CommandProcessor:
 
     # Handlers
 
-    def _act(self, text: str, head: commands.Head, now: Now) -> Effects:
+    def _act(self, text: str, head: commands.Head, now: MessageTime) -> Effects:
         """Read a message of the transaction interface: it has an action instead of a type."""
         assert head.action is not None
         try:
@@ -263,7 +263,7 @@ class CommandProcessor:
             return ending(CloseCode.FLOOD, "message flood", payload)
         return (SendText(payload),)
 
-    def _count_authentication(self, now: Now) -> None:
+    def _count_authentication(self, now: MessageTime) -> None:
         """Count a repeated `authenticate` of this connection.
 
         Raises:
@@ -282,14 +282,14 @@ class CommandProcessor:
             )
         self._authentications_until_s = until_s
 
-    def _authenticate(self, body: commands.Authenticate, now: Now, _: float) -> Effects:
+    def _authenticate(self, body: commands.Authenticate, now: MessageTime, _: float) -> Effects:
         if self.key is not None:
             self._count_authentication(now)
         elif self.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood")
         return (VerifyKey(body.api_key, body.id),)
 
-    def _ping(self, body: commands.Ping, now: Now, latency_ms: float) -> Effects:
+    def _ping(self, body: commands.Ping, now: MessageTime, latency_ms: float) -> Effects:
         if self.key is None and self.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood")
         time = self.stamp(now.wall_us)
@@ -301,7 +301,7 @@ class CommandProcessor:
         )
         return (SendText(encode(pong, body.id)),)
 
-    def _subscribe(self, body: commands.SubscribeAggregated, _: Now, __: float) -> Effects:
+    def _subscribe(self, body: commands.SubscribeAggregated, _: MessageTime, __: float) -> Effects:
         key, rejected = stream_key(self.directory, body)
         previous = self.subscriptions.get(key.symbol)
         if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
@@ -327,7 +327,9 @@ class CommandProcessor:
         )
         return (SendText(masked(encode(response), body.id)), OpenView(key, previous))
 
-    def _unsubscribe(self, body: commands.UnsubscribeAggregated, _: Now, __: float) -> Effects:
+    def _unsubscribe(
+        self, body: commands.UnsubscribeAggregated, _: MessageTime, __: float
+    ) -> Effects:
         key = self._subscribed(body.symbol)
         del self.subscriptions[body.symbol]
         response = replies.UnsubscribeResponse(
@@ -335,7 +337,9 @@ class CommandProcessor:
         )
         return (CloseView(key), SendText(encode(response, body.id)))
 
-    def _fetch_book(self, body: commands.GetAggregatedOrderbook, _: Now, __: float) -> Effects:
+    def _fetch_book(
+        self, body: commands.GetAggregatedOrderbook, _: MessageTime, __: float
+    ) -> Effects:
         if self.fetching >= self.settings.looks_max:
             raise CommandRefused(
                 "subscription_limit_exceeded",
@@ -345,10 +349,12 @@ class CommandProcessor:
         chosen = completed(body, self.subscriptions.get(body.symbol))
         return (FetchBook(stream_key(self.directory, chosen)[0], body.id),)
 
-    def _resync(self, body: commands.Resync, _: Now, __: float) -> Effects:
+    def _resync(self, body: commands.Resync, _: MessageTime, __: float) -> Effects:
         return (ResendBook(self._subscribed(body.symbol), body.id),)
 
-    def _get_subscriptions(self, body: commands.GetSubscriptions, now: Now, _: float) -> Effects:
+    def _get_subscriptions(
+        self, body: commands.GetSubscriptions, now: MessageTime, _: float
+    ) -> Effects:
         listed = [
             replies.Subscription(
                 symbol=key.symbol,
@@ -365,12 +371,12 @@ class CommandProcessor:
         )
         return (SendText(encode(reply, body.id)),)
 
-    def _get_exchanges(self, body: commands.GetExchanges, now: Now, _: float) -> Effects:
+    def _get_exchanges(self, body: commands.GetExchanges, now: MessageTime, _: float) -> Effects:
         data = Raw(self.directory.exchanges_json())
         reply = replies.ExchangesData(data=data, timestamp=self.stamp(now.wall_us))
         return (SendText(encode(reply, body.id)),)
 
-    def _get_pairs(self, body: commands.GetPairs, now: Now, _: float) -> Effects:
+    def _get_pairs(self, body: commands.GetPairs, now: MessageTime, _: float) -> Effects:
         exchange = None if body.exchange is None else self.directory.resolve(body.exchange)
         if exchange is None and body.exchange is not None:
             raise CommandRefused(
@@ -410,7 +416,7 @@ WELCOME: Final = SendText(
     encode(replies.Welcome(message="Connected to Onebook; authenticate with your API key."))
 )
 
-Handler = Callable[[CommandProcessor, Any, Now, float], Effects]
+Handler = Callable[[CommandProcessor, Any, MessageTime, float], Effects]
 
 HANDLERS: Final[dict[str, Handler]] = {
     "authenticate": CommandProcessor._authenticate,
@@ -443,7 +449,7 @@ def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
     return head, None
 
 
-def _rate_warning(decision: Decision, used: int, now: Now) -> replies.RateLimitWarning:
+def _rate_warning(decision: Decision, used: int, now: MessageTime) -> replies.RateLimitWarning:
     return replies.RateLimitWarning(
         message=f"{used} of {decision.limit} messages of this minute are used.",
         current_rate=used,

@@ -3,7 +3,7 @@
 from onebook.config import GatewaySettings
 from onebook.gateway.codes import CloseCode, ErrorType
 from onebook.gateway.commands import Id
-from onebook.gateway.effects import CommandRefused, Effects, EndConnection, Now, SendText
+from onebook.gateway.effects import CommandRefused, Effects, EndConnection, MessageTime, SendText
 from onebook.gateway.messages import encode, with_id
 from onebook.gateway.replies import Error
 from onebook.logs import redact
@@ -15,14 +15,14 @@ def ending(code: int, reason: str, *payloads: bytes) -> Effects:
     return (*map(SendText, payloads), EndConnection(code, reason))
 
 
-def key_refused(error: str, message: str, *, now: Now, message_id: Id = None) -> Effects:
+def key_refused(error: str, message: str, *, now: MessageTime, message_id: Id = None) -> Effects:
     """The key is not valid, or not any more."""
     refusal = CommandRefused(error, message, code=CloseCode.AUTHENTICATION_TIMEOUT)
     payload = error_payload(refusal, message_id, now, kind="authentication_error")
     return ending(CloseCode.INVALID_KEY, error, payload)
 
 
-def connection_limit(connections_max: int, *, now: Now, message_id: Id = None) -> Effects:
+def connection_limit(connections_max: int, *, now: MessageTime, message_id: Id = None) -> Effects:
     """The key is valid, but has all the connections of its tier."""
     refusal = CommandRefused(
         "connection_limit_exceeded",
@@ -33,7 +33,7 @@ def connection_limit(connections_max: int, *, now: Now, message_id: Id = None) -
     return ending(CloseCode.CONNECTION_LIMIT, refusal.error, payload)
 
 
-def keys_unavailable(*, now: Now, message_id: Id = None) -> Effects:
+def keys_unavailable(*, now: MessageTime, message_id: Id = None) -> Effects:
     """The database that knows the keys does not answer."""
     refusal = CommandRefused(
         "service_unavailable", "Keys cannot be verified now; try again shortly."
@@ -43,7 +43,7 @@ def keys_unavailable(*, now: Now, message_id: Id = None) -> Effects:
 
 
 def attempts_limit(
-    message: str, retry_after_s: float, *, now: Now, message_id: Id = None
+    message: str, retry_after_s: float, *, now: MessageTime, message_id: Id = None
 ) -> Effects:
     """Too many keys from this address were wrong."""
     refusal = CommandRefused(
@@ -53,7 +53,7 @@ def attempts_limit(
     return ending(CloseCode.FLOOD, refusal.error, payload)
 
 
-def authentication_timeout(settings: GatewaySettings, *, now: Now) -> Effects:
+def authentication_timeout(settings: GatewaySettings, *, now: MessageTime) -> Effects:
     """No key came in time."""
     seconds = settings.authentication_timeout_s
     refusal = CommandRefused(
@@ -66,7 +66,7 @@ def authentication_timeout(settings: GatewaySettings, *, now: Now) -> Effects:
 
 
 def error_payload(
-    refusal: CommandRefused, message_id: Id, now: Now, *, kind: ErrorType = "error"
+    refusal: CommandRefused, message_id: Id, now: MessageTime, *, kind: ErrorType = "error"
 ) -> bytes:
     """The error message of a refusal."""
     error = Error(

@@ -1,11 +1,15 @@
 """The outgoing side of a client: frames are written, and what it got is counted."""
 
 from collections.abc import Callable
+from typing import Final
 
 from onebook import sockets
+from onebook.config import GatewaySettings
 from onebook.gateway import frames
 from onebook.gateway.direct import Peer
 from onebook.gateway.processor import CommandProcessor
+
+IPPROTO_TCP: Final = 6
 
 
 class Subscriber(Peer):
@@ -66,6 +70,19 @@ class Subscriber(Peer):
         self.sent -= delivered
         self.total += delivered
         return delivered
+
+    def _tune_socket(self, settings: GatewaySettings) -> None:
+        """The connection is open: bound what its buffers hold, and send directly where allowed."""
+        self.transport.set_write_buffer_limits(high=settings.write_buffer_bytes_max)
+        sock = self.transport.get_extra_info("socket")
+        if sock is None:
+            return
+        self._fd = sock.fileno()
+        # What the kernel has not sent yet is as stale as what we hold: keep it short.
+        sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
+        encrypted = self.transport.get_extra_info("sslcontext") is not None
+        if settings.direct_send_allowed and not encrypted:
+            self.direct_fd = self._fd
 
     def _write_ended(self, *, failed: bool) -> None:
         """The socket is closed: fix what did not reach the peer."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
-class Reader(Protocol):
+class TurnReader(Protocol):
     """A connection with input to act on."""
 
     queued: bool
@@ -42,14 +42,14 @@ class Turns:
         self._turn_s = turn_s
         self._monotonic = monotonic
         self._call_soon = call_soon
-        self._waiting: deque[Reader] = deque()
+        self._waiting: deque[TurnReader] = deque()
         self._armed = False  # the end of this turn is known
         self._ends_at = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def read(self, reader: Reader) -> None:
+    def read(self, reader: TurnReader) -> None:
         """Act on a connection's input now, if this turn has time left; else in a later one."""
         if reader.queued:
             return
@@ -64,7 +64,7 @@ class Turns:
         """Something that costs as much as a turn was done: what is left waits for the next."""
         self._ends_at = self._monotonic()
 
-    def forget(self, reader: Reader) -> None:
+    def forget(self, reader: TurnReader) -> None:
         """A connection is gone."""
         if reader.queued:
             reader.queued = False

@@ -32,8 +32,7 @@ class Wiring:
         self._on_judged = on_judged
         self._sources: dict[Instrument, tuple[BookSource, ...]] = {}
         self._guard = Guard(books, clock=clock, settings=streams, on_marked=self._judged)
-        books.on_changed = self._changed
-        books.on_health = self._moved
+        books.subscribe(on_changed=self._changed, on_health=self._moved)
 
     def attach(self, source: BookSource, instrument: Instrument) -> None:
         """Take an instrument, whose book is open, into a source."""

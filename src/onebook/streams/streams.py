@@ -76,8 +76,7 @@ class Streams:
         self._guard = Guard(
             books, clock=clock, settings=settings or StreamSettings(), on_marked=self._judged
         )
-        books.on_changed = self.on_changed
-        books.on_health = self.on_health
+        books.subscribe(on_changed=self.on_changed, on_health=self.on_health)
 
     def __len__(self) -> int:
         return len(self._open)

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.attack import frame, raw
 from gateway.rig import SYMBOL, gateway, settled
-from onebook.gateway.connection import Connection
+from onebook.gateway.connection import ClientConnection
 from onebook.gateway.reader import CLOSING_BYTES_MAX, PIECE_PAUSE_S, PIECES_MAX
 from steady import PATIENCE_S
 
@@ -34,13 +34,13 @@ FLOODS = {
 def taken(node, monkeypatch):
     """Bytes that the event loop handed to connections of the node."""
     total = []
-    received = Connection.data_received
+    received = ClientConnection.data_received
 
     def counting(connection, data):
         total.append(len(data))
         received(connection, data)
 
-    monkeypatch.setattr(Connection, "data_received", counting)
+    monkeypatch.setattr(ClientConnection, "data_received", counting)
     return total
 
 
@@ -90,14 +90,14 @@ async def test_others_are_served_between_the_frames_of_a_flood(tmp_path, monkeyp
     # A burst so large that the flood is not closed: what counts is whose turn it is.
     async with gateway(tmp_path, flood_burst=1_000_000) as node:
         acted = 0
-        received = Connection.useless_frame
+        received = ClientConnection.useless_frame
 
         def counting(connection):
             nonlocal acted
             acted += 1
             received(connection)
 
-        monkeypatch.setattr(Connection, "useless_frame", counting)
+        monkeypatch.setattr(ClientConnection, "useless_frame", counting)
         async with raw(node) as peer, node.client() as other:
             await other.next()
             flood = 10_000

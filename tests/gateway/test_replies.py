@@ -1,0 +1,58 @@
+"""Replies say what the contract says they do."""
+
+import pytest
+
+from gateway.conversation import KEY, shown
+
+
+def test_on_open_the_server_sends_welcome_with_exactly_the_four_commands(stranger):
+    (welcome,) = shown(stranger.client.opened())
+    assert welcome["type"] == "welcome"
+    assert welcome["available_commands"] == [
+        "authenticate",
+        "subscribe_aggregated",
+        "get_exchanges",
+        "get_pairs",
+    ]
+    assert "session_id" not in welcome
+
+
+def test_success_is_a_second_welcome_with_session_user_tier_and_limits(stranger):
+    (welcome,) = shown(stranger.client.authenticated(KEY, session_id="s1", message_id=1))
+    assert welcome == {
+        "type": "welcome",
+        "message": "Authenticated as basic user.",
+        "session_id": "s1",
+        "user_id": KEY.account_id,
+        "user_tier": "basic",
+        "authentication": {"api_key": "ob_live_...", "status": "authenticated"},
+        "limits": {
+            "requests_per_minute": 600,
+            "connections_max": 5,
+            "subscriptions_max": 128,
+            "message_bytes_max": 65_536,
+        },
+        "id": 1,
+    }
+    assert stranger.client.key is KEY
+
+
+def test_one_exchange_is_said_in_the_singular(alice):
+    response = alice.says(type="subscribe_aggregated", symbol="DOGE/USDT")[0]
+    assert response["message"] == "Subscribed to DOGE/USDT on 1 exchange."
+
+
+@pytest.mark.parametrize("client_time", [1, "x", None, {"a": [1]}])
+def test_ping_echoes_client_time_and_tells_the_last_round_trip(stranger, client_time):
+    (pong,) = stranger.says(type="ping", client_time=client_time)
+    assert pong == {
+        "type": "pong",
+        "timestamp": "2025-11-20T10:00:00.000000Z",
+        "server_time": "2025-11-20T10:00:00.000000Z",
+        "latency_ms": 2.5,
+        "client_time": client_time,
+    }
+
+
+def test_ping_without_client_time(stranger):
+    assert "client_time" not in stranger.says(type="ping")[0]

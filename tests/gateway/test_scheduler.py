@@ -1,0 +1,136 @@
+"""The scheduler calls what is due, once a tick, and nothing that was forgotten."""
+
+import asyncio
+
+import pytest
+
+from onebook.gateway.scheduler import STALE_ENTRIES_MAX, TICK_S, Scheduler
+from steady import PATIENCE_S
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self):
+        self.now_s = 100.0
+        self.calls = []
+
+    def monotonic(self):
+        return self.now_s
+
+    def call_at(self, when, callback):
+        self.calls.append((when, callback))
+
+
+class Target:
+    """Notes when it is called, and asks for the next time as it was told."""
+
+    def __init__(self, *following):
+        self.called = []
+        self.following = list(following)
+
+    def on_time(self, now_s):
+        self.called.append(now_s)
+        return self.following.pop(0) if self.following else None
+
+
+@pytest.fixture
+def hands():
+    return Hands()
+
+
+@pytest.fixture
+def scheduler(hands):
+    return Scheduler(hands, on_tick=lambda: None)
+
+
+def test_a_target_is_called_in_the_first_tick_after_its_time(hands, scheduler):
+    target = Target()
+    scheduler.call_by(target, 102.5)
+    for now_s in (101.0, 102.0, 103.0, 104.0):
+        hands.now_s = now_s
+        scheduler.tick()
+    assert target.called == [103.0]
+    assert not len(scheduler)
+
+
+def test_the_earliest_time_counts(hands, scheduler):
+    target = Target()
+    for at_s in (110.0, 101.0, 120.0):
+        scheduler.call_by(target, at_s)
+    hands.now_s = 101.0
+    scheduler.tick()
+    hands.now_s = 130.0
+    scheduler.tick()
+    assert target.called == [101.0]
+
+
+def test_a_target_says_when_it_is_next_called_and_at_most_once_a_tick(hands, scheduler):
+    target = Target(100.0, 105.0)  # the first is past already
+    scheduler.call_by(target, 100.0)
+    for now_s in (100.0, 101.0, 104.0, 105.0):
+        hands.now_s = now_s
+        scheduler.tick()
+    assert target.called == [100.0, 101.0, 105.0]
+
+
+def test_a_forgotten_target_is_not_called_also_within_the_tick(hands, scheduler):
+    first, second = Target(), Target()
+    first.on_time = lambda now_s: scheduler.forget(second)
+    scheduler.call_by(first, 100.0)
+    scheduler.call_by(second, 100.5)
+    hands.now_s = 101.0
+    scheduler.tick()
+    assert second.called == []
+    assert not len(scheduler)
+
+
+def test_one_that_fails_keeps_nobody_from_its_time_and_is_tried_again(hands, scheduler, caplog):
+    failing, other = Target(), Target()
+
+    def fail(now_s):
+        failing.called.append(now_s)
+        raise RuntimeError("a defect")
+
+    failing.on_time = fail
+    scheduler.call_by(failing, 100.0)
+    scheduler.call_by(other, 100.0)
+    scheduler.tick()
+    hands.now_s += TICK_S
+    scheduler.tick()
+    assert failing.called == [100.0, 101.0]
+    assert other.called == [100.0]
+    assert caplog.text.count("A timer of a connection failed.") == 2
+
+
+def test_obsolete_entries_are_dropped(hands, scheduler):
+    target = Target()
+    for step in range(3 * STALE_ENTRIES_MAX):
+        scheduler.call_by(target, 10_000.0 - step)
+    assert len(scheduler) == 1
+    assert len(scheduler._queue) <= STALE_ENTRIES_MAX + 3
+    hands.now_s = 10_000.0
+    scheduler.tick()
+    assert target.called == [10_000.0]
+
+
+def test_short_delays_are_callbacks_of_the_loop(hands, scheduler):
+    scheduler.after(0.01, print)
+    assert hands.calls == [(100.01, print)]
+
+
+async def test_it_ticks_once_a_second_also_after_a_tick_that_failed(hands):
+    ticks, slept = asyncio.Semaphore(0), []
+
+    def fail():
+        ticks.release()
+        raise RuntimeError("a defect")
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        await asyncio.sleep(0)
+
+    async with Scheduler(hands, on_tick=fail, sleep=sleep), asyncio.timeout(PATIENCE_S):
+        for _ in range(3):
+            await ticks.acquire()
+    assert set(slept) == {TICK_S}
