@@ -21,8 +21,13 @@ from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw
 from onebook import app, metrics
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey
-from onebook.simulator.bybit_account.serving import serving
+from onebook.simulator.account.serving import serving
+from onebook.simulator.bybit_account import (
+    Account,
+    History,
+    SimulatedBybit,
+    SimulatedKey,
+)
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.server import SimulatedExchanges
 from onebook.streams import streams

@@ -20,12 +20,12 @@ from onebook.api import (
 from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
 from onebook.model import DAY_MS, Tier
+from onebook.simulator.account.transport import SimulatedTransport
 from onebook.simulator.bybit_account import (
     Account,
     History,
     SimulatedBybit,
     SimulatedKey,
-    SimulatedTransport,
 )
 from onebook.store import Change, Store
 from onebook.transactions import clock as clocks

@@ -14,14 +14,14 @@ from msgspec import json
 
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
+from onebook.simulator.account.faults import AccountFaults
+from onebook.simulator.account.serving import serving
+from onebook.simulator.account.transport import SimulatedTransport
 from onebook.simulator.bybit_account import (
     Account,
-    Faults,
     History,
     SimulatedBybit,
     SimulatedKey,
-    SimulatedTransport,
-    serving,
 )
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.bybit import Bybit
@@ -243,4 +243,4 @@ def samples_dir() -> Path | None:
     return folder / "bybit" if (folder / "bybit").is_dir() else None
 
 
-__all__ = ["Account", "Faults", "History", "World", "httpx", "run", "simulated"]
+__all__ = ["Account", "AccountFaults", "History", "World", "httpx", "run", "simulated"]

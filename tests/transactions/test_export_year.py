@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from onebook.model import DAY_MS
+from onebook.simulator.account.amounts import shown
 from onebook.simulator.bybit_account import Account, History
-from onebook.simulator.bybit_account.amounts import shown
 from onebook.transactions.export import writer
 from onebook.transactions.record import Record
 from onebook.transactions.request import TransactionsRequest

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from onebook.errors import ExchangeFailed
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, Faults, History
+from onebook.simulator.account.faults import AccountFaults
+from onebook.simulator.bybit_account import Account, History
 from onebook.simulator.bybit_account.endpoints import LISTINGS
 from onebook.simulator.bybit_account.keys import Refused
 from transactions.bybit_support import NOW_MS, World, run, simulated
@@ -325,7 +326,7 @@ def test_nothing_is_lost_while_everything_goes_wrong() -> None:
     kinds = ("10000", "10016", "10006", "429", "502", "truncated", "reset", "string_ext")
     types = ("spot_orders", "futures", "ledger")
     calm, _ = asked(UTA_1, *types)
-    stormy, _ = asked(UTA_1, *types, faults=Faults(rate=0.03, kinds=kinds, seed=8))
+    stormy, _ = asked(UTA_1, *types, faults=AccountFaults(rate=0.03, kinds=kinds, seed=8))
     assert stormy["transactions"] == calm["transactions"]
     assert stormy["coverage"] == calm["coverage"]
 

@@ -16,8 +16,8 @@ from msgspec import json
 from api.conftest import NOW_MS, bearer
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
+from onebook.simulator.account.serving import LOOPBACK, LoopbackServer
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
-from onebook.simulator.bybit_account.serving import LOOPBACK, _Server
 from onebook.store import Store
 from onebook.transactions.bybit import Bybit
 from onebook.transactions.clock import REAL
@@ -37,7 +37,7 @@ async def served(node: Node) -> AsyncIterator[int]:
     listener = socket.create_server((LOOPBACK, 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
     config = uvicorn.Config(node.app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
-    server = _Server(config)
+    server = LoopbackServer(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield listener.getsockname()[1]

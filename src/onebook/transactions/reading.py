@@ -111,7 +111,8 @@ class WindowStream:
             except CursorGone:
                 if self.asked or not cursor:
                     raise _refused_cursor() from None
-                cursor = ""  # that of an earlier answer: the window is read from its beginning
+                # It was that of an earlier answer: the window is read from its beginning.
+                cursor, seen = "", {""}
                 continue
             await self.pages.put(ReadPage(page, Bookmark(*window, cursor)))
             unread_ms = min([unread_ms, *(r.timestamp + 1 for r in page.records)])

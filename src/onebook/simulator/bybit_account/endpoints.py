@@ -4,20 +4,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from onebook.model import DAY_MS
+from onebook.simulator.account.tables import CursorCodec, Entry, HistoryTable
 from onebook.simulator.bybit_account import rows
+from onebook.simulator.bybit_account.cursors import CURSOR_ID, IDS, NUMBER, PAIRS, TOKEN
 from onebook.simulator.bybit_account.history import Account
 from onebook.simulator.bybit_account.keys import Refused
 from onebook.simulator.bybit_account.modes import UTA_2
-from onebook.simulator.bybit_account.tables import (
-    CURSOR_ID,
-    IDS,
-    NUMBER,
-    PAIRS,
-    TOKEN,
-    Codec,
-    Entry,
-    Table,
-)
 
 WEEK_MS: Final = 7 * DAY_MS
 MONTH_MS: Final = 30 * DAY_MS
@@ -35,12 +27,12 @@ Query = dict[str, str]
 class Listing(NamedTuple):
     """One endpoint that lists rows by time."""
 
-    table: Callable[[Account, Query], Table]
+    table: Callable[[Account, Query], HistoryTable]
     row: Callable[[Entry, Account], rows.Row]
     window_ms: int
     limit: int
     limit_max: int
-    codec: Codec
+    codec: CursorCodec
     default_ms: int = 0  # where no times are given; 0: the window
     strictly: bool = False  # the window must be shorter than window_ms, not as long
     grain_ms: int = 1
@@ -55,28 +47,28 @@ class Listing(NamedTuple):
     shows_ms: int | None = None  # older rows are left out without a word
 
 
-def _by_category(tables: str) -> Callable[[Account, Query], Table]:
-    def table(account: Account, query: Query) -> Table:
+def _by_category(tables: str) -> Callable[[Account, Query], HistoryTable]:
+    def table(account: Account, query: Query) -> HistoryTable:
         category = query.get("category", "")
         found = getattr(account, tables).get(category)
         if found is None:
             raise Refused(181001, "category only support linear, inverse or spot")
-        assert isinstance(found, Table)
+        assert isinstance(found, HistoryTable)
         return found
 
     return table
 
 
-def _plain(name: str) -> Callable[[Account, Query], Table]:
-    def table(account: Account, query: Query) -> Table:
+def _plain(name: str) -> Callable[[Account, Query], HistoryTable]:
+    def table(account: Account, query: Query) -> HistoryTable:
         found = getattr(account, name)
-        assert isinstance(found, Table)
+        assert isinstance(found, HistoryTable)
         return found
 
     return table
 
 
-def _book_apart(account: Account, query: Query) -> Table:
+def _book_apart(account: Account, query: Query) -> HistoryTable:
     """In UTA 2.0 there is no wallet of inverse contracts, and its book is gone."""
     if account.status == UTA_2:
         raise Refused(100028, "The API endpoint is not available for unified accounts.")

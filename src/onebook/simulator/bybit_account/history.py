@@ -9,7 +9,7 @@ millisecond, deliberately.
 
 import hashlib
 import heapq
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +19,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account.amounts import UNIT, product, quotient
+from onebook.simulator.account.amounts import UNIT, product, quotient
+from onebook.simulator.account.ledger import WalletBalances
+from onebook.simulator.account.tables import HistoryTable
 from onebook.simulator.bybit_account.books import UID, Books
 from onebook.simulator.bybit_account.facts import (
     Closed,
@@ -33,7 +35,6 @@ from onebook.simulator.bybit_account.facts import (
     Withdrawal,
 )
 from onebook.simulator.bybit_account.modes import CONTRACT, UNIFIED, USDC, Modes, split
-from onebook.simulator.bybit_account.tables import Table
 
 HOUR_MS: Final = 3_600_000
 FUNDING_MS: Final = 8 * HOUR_MS
@@ -112,30 +113,31 @@ class Account:
     def __init__(self, history: History) -> None:
         self.history = history
         self.uid = UID
-        self.executions = {name: Table() for name in ("spot", "linear", "inverse")}
-        self.orders = {name: Table() for name in ("spot", "linear", "inverse")}
-        self.closed = {name: Table() for name in ("linear", "inverse")}
-        self.deliveries = {name: Table() for name in ("linear", "inverse")}
-        self.sessions = Table()
-        self.former_executions: dict[str, Table] = {}
-        self.former_orders: dict[str, Table] = {}
-        self.former_closed: dict[str, Table] = {}
-        self.former_sessions = Table()
-        self.former_deliveries = Table()  # of options, which it never traded
+        self.executions = {name: HistoryTable() for name in ("spot", "linear", "inverse")}
+        self.orders = {name: HistoryTable() for name in ("spot", "linear", "inverse")}
+        self.closed = {name: HistoryTable() for name in ("linear", "inverse")}
+        self.deliveries = {name: HistoryTable() for name in ("linear", "inverse")}
+        self.sessions = HistoryTable()
+        self.former_executions: dict[str, HistoryTable] = {}
+        self.former_orders: dict[str, HistoryTable] = {}
+        self.former_closed: dict[str, HistoryTable] = {}
+        self.former_sessions = HistoryTable()
+        self.former_deliveries = HistoryTable()  # of options, which it never traded
         self.modes = Modes(history.unified_ms, history.merged_ms)
         self.books = Books(self.modes)
         self.ledger = self.books.tables[UNIFIED]
         self.contract_ledger = self.books.tables[CONTRACT]
         self.usdc_ledger = self.books.tables[USDC]
-        self.fund_ledger = Table()
-        self.deposits = Table()
-        self.internal_deposits = Table()
-        self.withdrawals = Table()
-        self.transfers = Table()
-        self.universal = Table()
-        self.token_orders = Table()
-        self.unified = self.books.held[UNIFIED]
-        self.fund: Counter[str] = Counter()
+        self.fund_ledger = HistoryTable()
+        self.deposits = HistoryTable()
+        self.internal_deposits = HistoryTable()
+        self.withdrawals = HistoryTable()
+        self.transfers = HistoryTable()
+        self.universal = HistoryTable()
+        self.token_orders = HistoryTable()
+        self.unified = self.books.held(UNIFIED)
+        self._fund = WalletBalances()
+        self.fund = self._fund.held
         self.inserted: set[str] = set()
         self._random = Random(history.seed)  # noqa: S311  # a simulation
         self._seq = 1_000_000
@@ -551,9 +553,8 @@ class Account:
         )
 
     def _book_fund(self, at_ms: int, coin: str, change: int, kind: str, text: str) -> None:
-        self.fund[coin] += change
         at_ms = at_ms // 1_000 * 1_000
-        line = FundLine(coin, change, self.fund[coin], kind, text)
+        line = FundLine(coin, change, self._fund.book(coin, change), kind, text)
         self.fund_ledger.append(at_ms, self._next(), line)
 
     def _odd(self, at_ms: int, kind: str) -> None:
@@ -574,7 +575,7 @@ class Account:
 
     def _odd_token(self, at_ms: int, kind: str, amount: int) -> None:
         bought = kind == "TOKENS_SUBSCRIPTION"
-        held = self.books.held[self.modes.wallet(at_ms, None)]["BTC3L"]
+        held = self.books.held(self.modes.wallet(at_ms, None))["BTC3L"]
         amount = amount if bought else min(amount, held)
         if amount:
             sign = 1 if bought else -1

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from onebook.simulator.account.clock import in_time
+
 AHEAD_MS_MAX: Final = 1_000
 RECV_WINDOW_MS: Final = 5_000
 ALL_PERMISSIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -87,7 +89,7 @@ def authenticate(
 
 
 def _check_time(stamp_ms: int, window_ms: int, now_ms: int) -> None:
-    if not now_ms - window_ms <= stamp_ms < now_ms + AHEAD_MS_MAX:
+    if not in_time(stamp_ms, now_ms, behind_ms=window_ms, ahead_ms=AHEAD_MS_MAX):
         raise Refused(
             10002,
             "invalid request, please check your server timestamp or recv_window param. "

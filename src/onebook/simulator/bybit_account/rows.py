@@ -7,7 +7,8 @@ https://bybit-exchange.github.io/docs/v5/.
 from base64 import b64encode
 from typing import Any
 
-from onebook.simulator.bybit_account.amounts import UNIT, shown
+from onebook.simulator.account.amounts import UNIT, shown
+from onebook.simulator.account.tables import Entry
 from onebook.simulator.bybit_account.facts import (
     Closed,
     Delivered,
@@ -20,7 +21,6 @@ from onebook.simulator.bybit_account.facts import (
     Order,
     Withdrawal,
 )
-from onebook.simulator.bybit_account.tables import Entry
 
 Row = dict[str, Any]
 
