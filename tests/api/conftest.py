@@ -29,7 +29,7 @@ from onebook.simulator.bybit_account import (
 )
 from onebook.store import Change, Store
 from onebook.transactions import clock as clocks
-from onebook.transactions.bybit import Bybit
+from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.service import Transactions
 
@@ -144,7 +144,7 @@ def make_transactions(
 ) -> Transactions:
     """The transaction service with Bybit, which is simulated where there is a transport."""
     vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
-    adapter = Bybit(clock=clock, transport=transport)
+    adapter = BybitAdapter(clock=clock, transport=transport)
     return Transactions([adapter], vault, cursor_secret=b"c" * 32, clock=clock)
 
 

@@ -18,7 +18,7 @@ from onebook.simulator.account.transport import SimulatedTransport
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
 from onebook.store import Store
 from onebook.transactions import clock as clocks
-from onebook.transactions.bybit import Bybit
+from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import KEY, MASTER_KEY
@@ -50,7 +50,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
     vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
     service = Transactions(
         [
-            Bybit(
+            BybitAdapter(
                 clock=clocks.Clock(clock.now_ms, clock.now_s, sleep),
                 transport=transport,
                 random=Random(1),

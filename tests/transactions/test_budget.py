@@ -13,9 +13,9 @@ from onebook.transactions.budget import (
     RETRIES_MAX,
     RETRIES_START,
     Circuit,
-    Limit,
     Rate,
     Retries,
+    SharedLimit,
     Waits,
 )
 from onebook.transactions.fairness import Slots
@@ -24,7 +24,7 @@ from transactions.bybit_support import CLOCK, loop_s, run
 
 def times_of(rate: Rate, count: int, *, gaps: list[float] | None = None) -> list[float]:
     async def story() -> list[float]:
-        limit, times = Limit(rate, CLOCK), []
+        limit, times = SharedLimit(rate, CLOCK), []
         for index in range(count):
             await limit.take()
             times.append(loop_s())
@@ -48,7 +48,7 @@ def test_the_limit_is_used_up_to_the_margin() -> None:
 
 def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
     async def story() -> tuple[float, float]:
-        limit = Limit(Rate(50, 1.0, start=10), CLOCK)
+        limit = SharedLimit(Rate(50, 1.0, start=10), CLOCK)
         for _ in range(21):
             await limit.take()
         slow = loop_s()
@@ -64,7 +64,7 @@ def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
 
 def test_a_limit_by_the_minute_is_not_read_as_one_by_the_second() -> None:
     async def story() -> float:
-        limit = Limit(Rate(60, 60.0), CLOCK)
+        limit = SharedLimit(Rate(60, 60.0), CLOCK)
         limit.told(1)
         for _ in range(60):
             await limit.take()
@@ -75,7 +75,7 @@ def test_a_limit_by_the_minute_is_not_read_as_one_by_the_second() -> None:
 
 def test_a_block_voids_the_turns_of_those_who_wait() -> None:
     async def story() -> list[float]:
-        limit, times = Limit(Rate(2, 1.0), CLOCK), []
+        limit, times = SharedLimit(Rate(2, 1.0), CLOCK), []
 
         async def ask() -> None:
             await limit.take()
@@ -94,7 +94,7 @@ def test_a_block_voids_the_turns_of_those_who_wait() -> None:
 
 def test_a_block_is_data_and_has_a_limit() -> None:
     async def story() -> float:
-        limit = Limit(Rate(5, 1.0), CLOCK)
+        limit = SharedLimit(Rate(5, 1.0), CLOCK)
         limit.block(10**9)
         limit.block(-5)
         await limit.take()
@@ -138,7 +138,7 @@ def test_backoff_grows_with_jitter_and_has_a_limit(attempt: int, seed: int) -> N
 def test_it_is_known_how_long_everything_only_waits() -> None:
     async def story() -> list[float]:
         waits, found = Waits(CLOCK), []
-        slow, slower = Limit(Rate(1, 10.0), CLOCK), Limit(Rate(1, 60.0), CLOCK)
+        slow, slower = SharedLimit(Rate(1, 10.0), CLOCK), SharedLimit(Rate(1, 60.0), CLOCK)
         for limit in (slow, slower):
             await limit.take(waits)
         found.append(waits.left_s)  # both had their turn at once
@@ -158,7 +158,7 @@ def test_it_is_known_how_long_everything_only_waits() -> None:
 
 def test_a_key_waits_for_one_turn_of_each_other_key() -> None:
     async def story() -> tuple[float, float]:
-        limit = Limit(Rate(10, 1.0), CLOCK)
+        limit = SharedLimit(Rate(10, 1.0), CLOCK)
         greedy = [asyncio.create_task(limit.take(key="greedy")) for _ in range(500)]
         await asyncio.sleep(0.5)
         began_s = loop_s()
@@ -175,7 +175,7 @@ def test_a_key_waits_for_one_turn_of_each_other_key() -> None:
 
 def test_a_part_of_a_minute_is_left_to_other_keys() -> None:
     async def story() -> tuple[int, list[float]]:
-        limit, times = Limit(Rate(60, 60.0), CLOCK, reserve=0.2), []
+        limit, times = SharedLimit(Rate(60, 60.0), CLOCK, reserve=0.2), []
         greedy = [asyncio.create_task(limit.take(key="greedy")) for _ in range(500)]
         await asyncio.sleep(1.0)
         taken = sum(task.done() for task in greedy)
@@ -195,7 +195,7 @@ def test_a_part_of_a_minute_is_left_to_other_keys() -> None:
 
 def test_waits_that_are_cancelled_use_nothing_up() -> None:
     async def story() -> float:
-        limit = Limit(Rate(10, 10.0), CLOCK)
+        limit = SharedLimit(Rate(10, 10.0), CLOCK)
         for _ in range(10):
             await limit.take(key="stays")
         for turn in range(50):

@@ -19,7 +19,7 @@ from onebook.transactions.bybit.paths import EXECUTIONS
 from onebook.transactions.bybit.signing import signature, signed
 from onebook.transactions.client import ExchangeClient
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import Reason, SourceFailed, TooOld
+from onebook.transactions.failures import FailureReason, SourceFailed, TooOld
 from onebook.transactions.host import ClockOffset, ExchangeHost
 from onebook.transactions.upstream import Call, Reply
 from transactions.bybit_support import CLOCK, KEY, NOW_MS, loop_now_ms, loop_s, run, samples_dir
@@ -170,7 +170,7 @@ def test_what_may_pass_is_asked_again(answer: Any) -> None:
 
 def test_retries_have_an_end() -> None:
     failure, here = refused(httpx.Response(502))
-    assert failure.reason is Reason.EXCHANGE_ERROR
+    assert failure.reason is FailureReason.EXCHANGE_ERROR
     assert failure.retryable
     assert len(here.requests) == ATTEMPTS_MAX
 
@@ -182,7 +182,7 @@ def test_retries_of_a_whole_request_have_a_budget() -> None:
             for _ in range(100):
                 with pytest.raises(SourceFailed) as caught:
                     await here.get(retries=retries)
-                if caught.value.reason is Reason.BUDGET_SPENT:
+                if caught.value.reason is FailureReason.BUDGET_SPENT:
                     return caught.value, len(here.requests)
         raise AssertionError
 
@@ -194,22 +194,24 @@ def test_retries_of_a_whole_request_have_a_budget() -> None:
 @pytest.mark.parametrize(
     ("code", "reason", "fatal"),
     [
-        (10003, Reason.AUTHENTICATION_FAILED, True),
-        (10004, Reason.AUTHENTICATION_FAILED, True),
-        (10007, Reason.AUTHENTICATION_FAILED, True),
-        (10010, Reason.AUTHENTICATION_FAILED, True),
-        (33004, Reason.AUTHENTICATION_FAILED, True),
-        (-2015, Reason.AUTHENTICATION_FAILED, True),
-        (10024, Reason.AUTHENTICATION_FAILED, True),
-        (10005, Reason.PERMISSION_DENIED, False),
-        (10017, Reason.NOT_OFFERED, False),
-        (100028, Reason.NOT_OFFERED, False),
-        (10001, Reason.EXCHANGE_ERROR, False),
-        (181010, Reason.EXCHANGE_ERROR, False),
-        (987654, Reason.EXCHANGE_ERROR, False),
+        (10003, FailureReason.AUTHENTICATION_FAILED, True),
+        (10004, FailureReason.AUTHENTICATION_FAILED, True),
+        (10007, FailureReason.AUTHENTICATION_FAILED, True),
+        (10010, FailureReason.AUTHENTICATION_FAILED, True),
+        (33004, FailureReason.AUTHENTICATION_FAILED, True),
+        (-2015, FailureReason.AUTHENTICATION_FAILED, True),
+        (10024, FailureReason.AUTHENTICATION_FAILED, True),
+        (10005, FailureReason.PERMISSION_DENIED, False),
+        (10017, FailureReason.NOT_OFFERED, False),
+        (100028, FailureReason.NOT_OFFERED, False),
+        (10001, FailureReason.EXCHANGE_ERROR, False),
+        (181010, FailureReason.EXCHANGE_ERROR, False),
+        (987654, FailureReason.EXCHANGE_ERROR, False),
     ],
 )
-def test_codes_that_asking_again_does_not_cure(code: int, reason: Reason, fatal: bool) -> None:
+def test_codes_that_asking_again_does_not_cure(
+    code: int, reason: FailureReason, fatal: bool
+) -> None:
     failure, here = refused(body(code, f"secret {MINE.api_key}", None))
     assert (failure.reason, failure.fatal, failure.exchange_code) == (reason, fatal, code)
     assert len(here.requests) == 1
@@ -219,13 +221,13 @@ def test_codes_that_asking_again_does_not_cure(code: int, reason: Reason, fatal:
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (400, Reason.EXCHANGE_ERROR),
-        (401, Reason.AUTHENTICATION_FAILED),
-        (404, Reason.NOT_OFFERED),
-        (302, Reason.EXCHANGE_ERROR),
+        (400, FailureReason.EXCHANGE_ERROR),
+        (401, FailureReason.AUTHENTICATION_FAILED),
+        (404, FailureReason.NOT_OFFERED),
+        (302, FailureReason.EXCHANGE_ERROR),
     ],
 )
-def test_http_statuses(status: int, reason: Reason) -> None:
+def test_http_statuses(status: int, reason: FailureReason) -> None:
     failure, here = refused(httpx.Response(status, headers={"location": "http://elsewhere"}))
     assert failure.reason is reason
     assert len(here.requests) == 1  # no redirect is followed
@@ -267,7 +269,7 @@ def test_a_403_stops_everything_for_ten_minutes() -> None:
             assert caught.value.retry_after_s == 600.0
             with pytest.raises(SourceFailed) as again:
                 await here.get()
-            assert again.value.reason is Reason.CIRCUIT_OPEN
+            assert again.value.reason is FailureReason.CIRCUIT_OPEN
             assert len(here.requests) == 1
             await CLOCK.sleep(600.0)
             await here.get()
@@ -288,7 +290,7 @@ def test_a_403_of_the_country_is_not_a_rate_limit() -> None:
             with pytest.raises(SourceFailed) as caught:
                 await here.get()
             failure = caught.value
-            assert (failure.reason, failure.fatal) == (Reason.LOCATION_REFUSED, True)
+            assert (failure.reason, failure.fatal) == (FailureReason.LOCATION_REFUSED, True)
             assert (failure.retryable, failure.retry_after_s) == (False, None)
             await here.get()  # nothing is blocked
 
@@ -297,7 +299,7 @@ def test_a_403_of_the_country_is_not_a_rate_limit() -> None:
 
 def test_the_older_code_of_the_same_stops_everything_too() -> None:
     failure, _ = refused(body(10018))
-    assert failure.reason is Reason.CIRCUIT_OPEN
+    assert failure.reason is FailureReason.CIRCUIT_OPEN
 
 
 def test_a_used_up_limit_waits_for_the_time_it_was_told() -> None:
@@ -386,7 +388,7 @@ class TestClock:
 def test_an_answer_larger_than_believable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BybitApi, "facts", replace(BybitApi.facts, body_bytes_max=10))
     failure, _ = refused(ok({"a": "b" * 100}))
-    assert failure.reason is Reason.UNREADABLE
+    assert failure.reason is FailureReason.UNREADABLE
 
 
 def test_no_secret_in_any_log(caplog: pytest.LogCaptureFixture) -> None:

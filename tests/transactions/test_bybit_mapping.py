@@ -16,7 +16,7 @@ from onebook.transactions.bybit.reader import unavailable_types
 from onebook.transactions.bybit.rows import Context, ms
 from onebook.transactions.failures import SourceFailed
 from onebook.transactions.markets import GUESSES_MAX
-from onebook.transactions.record import Direction, Holder, Status, View
+from onebook.transactions.record import Direction, Holder, RecordView, Status
 from transactions.bybit_support import samples_dir
 from transactions.test_samples import names
 from transactions.test_samples import rows_of as sample_rows
@@ -194,7 +194,7 @@ class TestOrders:
         record = trades.order(order(orderStatus=native, cumExecQty=quantity), SPOT)
         assert record.status is status
         assert record.native_status == native
-        assert record.view is View.SUMMARY
+        assert record.view is RecordView.SUMMARY
 
     def test_the_quantity_is_what_was_filled(self) -> None:
         assert trades.order(order(), SPOT).quantity == "2"
@@ -244,7 +244,7 @@ class TestSummaries:
             "closedPnl": "99", "updatedTime": "5", "cumEntryValue": "7", "cumExitValue": "10",
         }  # fmt: skip
         record = closings.closed_pnl(row, context)
-        assert record.view is View.PRIMARY
+        assert record.view is RecordView.PRIMARY
         found = [
             getattr(m, "amount_str", None) for m in (record.receivedCurrency, record.sentCurrency)
         ]
@@ -261,7 +261,7 @@ class TestSummaries:
             "symbol": "BTCPERP", "orderId": "o", "side": "Sell", "closedPnl": "9",
             "execType": native, "cumEntryValue": "7", "cumExitValue": "10",
         }  # fmt: skip
-        assert closings.closed_pnl(row, LINEAR).view is View.SUMMARY
+        assert closings.closed_pnl(row, LINEAR).view is RecordView.SUMMARY
 
     def test_a_delivery_with_a_loss_and_a_fee(self) -> None:
         row = {
@@ -270,7 +270,7 @@ class TestSummaries:
         }  # fmt: skip
         record = closings.delivery(row, LINEAR)
         assert record.sentCurrency.amount_str == "2"  # type: ignore[union-attr]
-        assert record.view is View.PRIMARY
+        assert record.view is RecordView.PRIMARY
         assert record.fees == ()  # the fill of the delivery pays it
         assert record.position is not None
         assert record.position.close_fee == "0.1"
@@ -282,7 +282,7 @@ class TestSummaries:
         record = closings.settlement(row, LINEAR)
         assert record.position is not None
         assert (record.quantity, record.position.size_after) == ("0.5", "-0.5")
-        assert (record.view, record.receivedCurrency.amount_str) == (View.PRIMARY, "2")  # type: ignore[union-attr]
+        assert (record.view, record.receivedCurrency.amount_str) == (RecordView.PRIMARY, "2")  # type: ignore[union-attr]
 
     def test_a_session_of_an_unknown_symbol(self) -> None:
         record = closings.settlement({"symbol": "?", "createdTime": "5"}, LINEAR)
@@ -405,7 +405,7 @@ class TestFunds:
         assert (record.label, record.status) == ("Sell", Status.FAILED)
         assert record.sentCurrency.currency == "BTC3L"  # type: ignore[union-attr]
         assert record.fees[0].currency == "USDT"
-        assert record.view is View.SUMMARY  # the ledger's lines of it are the ones to sum
+        assert record.view is RecordView.SUMMARY  # the ledger's lines of it are the ones to sum
 
     def test_a_balance_below_zero_keeps_its_sign_in_the_total(self) -> None:
         record = funds.unified_balance({"coin": "USDC", "walletBalance": "-5.50"}, SPOT)
@@ -493,25 +493,31 @@ class TestLedger:
     @pytest.mark.parametrize(
         ("native", "category", "view"),
         [
-            ("TRADE", "spot", View.LEDGER), ("SETTLEMENT", "linear", View.LEDGER),
-            ("DELIVERY", "inverse", View.LEDGER), ("TRANSFER_IN", "", View.LEDGER),
-            ("TOKENS_REDEMPTION", "", View.LEDGER), ("TRADE", "option", View.PRIMARY),
-            ("DELIVERY", "option", View.PRIMARY), ("INTEREST", "", View.PRIMARY),
-            ("AIRDROP", "", View.PRIMARY), ("CONVERT", "", View.PRIMARY),
-            ("TYPE_OF_NEXT_YEAR", "", View.PRIMARY),
+            ("TRADE", "spot", RecordView.LEDGER), ("SETTLEMENT", "linear", RecordView.LEDGER),
+            ("DELIVERY", "inverse", RecordView.LEDGER), ("TRANSFER_IN", "", RecordView.LEDGER),
+            ("TOKENS_REDEMPTION", "", RecordView.LEDGER), ("TRADE", "option", RecordView.PRIMARY),
+            ("DELIVERY", "option", RecordView.PRIMARY), ("INTEREST", "", RecordView.PRIMARY),
+            ("AIRDROP", "", RecordView.PRIMARY), ("CONVERT", "", RecordView.PRIMARY),
+            ("TYPE_OF_NEXT_YEAR", "", RecordView.PRIMARY),
         ],
     )  # fmt: skip
     def test_a_line_is_primary_where_no_other_list_has_its_event(
-        self, native: str, category: str, view: View
+        self, native: str, category: str, view: RecordView
     ) -> None:
         assert ledger.ledger(line(type=native, category=category), SPOT).view is view
 
     @pytest.mark.parametrize(
         ("words", "view"),
-        [("Deposit", View.LEDGER), ("Withdraw", View.LEDGER), ("Transfer in", View.LEDGER),
-         ("Earn", View.PRIMARY), ("Fiat", View.PRIMARY), ("Convert", View.PRIMARY)],
-    )  # fmt: skip
-    def test_so_is_a_line_of_the_funding_wallet(self, words: str, view: View) -> None:
+        [
+            ("Deposit", RecordView.LEDGER),
+            ("Withdraw", RecordView.LEDGER),
+            ("Transfer in", RecordView.LEDGER),
+            ("Earn", RecordView.PRIMARY),
+            ("Fiat", RecordView.PRIMARY),
+            ("Convert", RecordView.PRIMARY),
+        ],
+    )
+    def test_so_is_a_line_of_the_funding_wallet(self, words: str, view: RecordView) -> None:
         assert ledger.funding_line(fund_row(showBusiTypeEn=words), SPOT).view is view
 
     def test_money_is_before_fees_and_taxes(self) -> None:
@@ -598,7 +604,7 @@ class TestLedger:
         row = line(type="TOKENS_REDEMPTION", currency="BTC3L", change="-4", category="")
         record, booked = ledger.token_line(row, SPOT), ledger.ledger(row, SPOT)
         assert (record.type, record.side, record.view) == (
-            "leverage_token_trades", "sell", View.PRIMARY,
+            "leverage_token_trades", "sell", RecordView.PRIMARY,
         )  # fmt: skip
         assert record.related == (booked.transactionId,)
         assert record.transactionId != booked.transactionId

@@ -12,7 +12,7 @@ from onebook.model import DAY_MS
 from onebook.simulator.account.faults import AccountFaults
 from onebook.simulator.bybit_account import Account, History
 from onebook.simulator.bybit_account.endpoints import LISTINGS
-from onebook.simulator.bybit_account.keys import Refused
+from onebook.simulator.bybit_account.keys import AccountRefused
 from transactions.bybit_support import NOW_MS, World, run, simulated
 
 DAYS = 100
@@ -246,7 +246,7 @@ def test_a_path_of_another_kind_of_account_is_not_a_failure(path: str, code: int
     def refuse(query: Any, key: Any) -> Any:
         if code == 404:
             raise LookupError(path)
-        raise Refused(code, "no")
+        raise AccountRefused(code, "no")
 
     def refusing(exchange: Any) -> None:
         exchange._answers[path] = refuse
@@ -263,7 +263,7 @@ def test_a_path_of_another_kind_of_account_is_not_a_failure(path: str, code: int
 @pytest.mark.parametrize("path", FORMER_PATHS)
 def test_a_refusal_is_never_taken_for_completeness(path: str, code: int) -> None:
     def refuse(query: Any, key: Any) -> Any:
-        raise Refused(code, "no")
+        raise AccountRefused(code, "no")
 
     def refusing(exchange: Any) -> None:
         exchange._answers[path] = refuse
@@ -284,7 +284,7 @@ def test_a_refusal_is_never_taken_for_completeness(path: str, code: int) -> None
 @pytest.mark.parametrize("kind", ["ledger", "trades", "futures", "spot_orders"])
 def test_what_is_not_asked_does_not_make_failure_a_success(kind: str) -> None:
     def refuse(query: Any, key: Any) -> Any:
-        raise Refused(10005, "no")
+        raise AccountRefused(10005, "no")
 
     def refusing(exchange: Any) -> None:
         exchange._answers |= dict.fromkeys(LISTINGS, refuse)

@@ -13,12 +13,12 @@ from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
 from onebook.simulator.account.faults import AccountFaults
 from onebook.simulator.bybit_account import Account, History, SimulatedKey
-from onebook.simulator.bybit_account.keys import Refused
+from onebook.simulator.bybit_account.keys import AccountRefused
 from onebook.transactions.bybit.endpoints import ENDPOINTS
 from onebook.transactions.bybit.paths import RATES
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.standing import Standing
+from onebook.transactions.standing import ExchangeStanding
 from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated
 
 MONTH = History(NOW_MS - 30 * DAY_MS, NOW_MS, executions=400)
@@ -309,7 +309,7 @@ def test_a_deadline_without_any_answer_is_an_error() -> None:
     assert error.message == "Bybit cannot be reached."
     assert error.details["reason"] == "exchange_unreachable"
     assert spent_s == pytest.approx(100.0, abs=0.1)
-    assert standings == {"bybit": Standing.UNREACHABLE}
+    assert standings == {"bybit": ExchangeStanding.UNREACHABLE}
 
 
 def test_an_empty_page_before_the_deadline_goes_on_further_back() -> None:
@@ -543,7 +543,7 @@ def test_related_records_of_a_type_that_was_not_asked_are_marked_with_it() -> No
 def test_without_a_user_id_a_transfer_between_users_says_that_its_side_is_unknown() -> None:
     async def work(world: World) -> Any:
         def refused(query: Any, key: Any) -> Any:
-            raise Refused(10005, "Permission denied")
+            raise AccountRefused(10005, "Permission denied")
 
         world.exchange._answers["/v5/user/query-api"] = refused
         return await world.fetch("transfers", limit=10_000)
@@ -685,8 +685,8 @@ def test_what_can_be_asked_is_told_as_it_is() -> None:
         return found
 
     assert story(work) == [
-        Standing.OPERATIONAL,
-        Standing.OPERATIONAL,
-        Standing.REFUSED,
-        Standing.MISSING,
+        ExchangeStanding.OPERATIONAL,
+        ExchangeStanding.OPERATIONAL,
+        ExchangeStanding.REFUSED,
+        ExchangeStanding.MISSING,
     ]

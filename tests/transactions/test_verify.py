@@ -9,7 +9,7 @@ import pytest
 from onebook.core import show
 from onebook.transactions.bybit import ENTRY
 from onebook.transactions.pairs import Closings, Moves
-from onebook.transactions.record import Balance, Holder, Ids, Record, View
+from onebook.transactions.record import Balance, Holder, Ids, Record, RecordView
 from onebook.transactions.verify import Verifier
 from transactions.test_record import record
 
@@ -23,7 +23,7 @@ def line(at_ms: int, change: str, after: str, coin: str = "BTC", name: str = "")
         timestamp=at_ms,
         type="ledger",
         kind="trade",
-        view=View.LEDGER,
+        view=RecordView.LEDGER,
         account=WALLET,
         asset=coin,
         balance=Balance(before=before, after=after, change=change),
@@ -48,7 +48,7 @@ def order(at_ms: int, order_id: str, quantity: str, value: str, *, updated: int 
         timestamp=at_ms,
         type="spot_orders",
         kind="order",
-        view=View.SUMMARY,
+        view=RecordView.SUMMARY,
         quantity=quantity,
         value=value,
         updated_at=updated or at_ms,
@@ -160,7 +160,7 @@ def test_an_answer_cut_in_an_instant_proves_nothing_of_it() -> None:
 
 
 def test_a_line_without_a_balance_is_left_out() -> None:
-    assert report(record(type="ledger", view=View.LEDGER, balance=None)).ledger == ()
+    assert report(record(type="ledger", view=RecordView.LEDGER, balance=None)).ledger == ()
 
 
 def test_breaks_named_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_what_was_borrowed_may_be_in_a_holding() -> None:
         verifier.heard(
             record(
                 type="holdings", timestamp=100, account=WALLET, asset="BTC",
-                balance=Balance(total=total, borrowed=borrowed), view=View.SNAPSHOT,
+                balance=Balance(total=total, borrowed=borrowed), view=RecordView.SNAPSHOT,
             )
         )  # fmt: skip
         for one in (CHAIN[0], CHAIN[1], CHAIN[3]):

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onebook.transactions.adapter import Page, Source, Window
-from onebook.transactions.failures import Reason, SourceFailed, TooOld
+from onebook.transactions.failures import FailureReason, SourceFailed, TooOld
 from onebook.transactions.merge import merged
 from onebook.transactions.ordering import Range
 from onebook.transactions.reading import is_last
-from onebook.transactions.record import FIRST, Key, Record
+from onebook.transactions.record import FIRST, Record, RecordKey
 from onebook.transactions.walk import Walker
 from transactions.bybit_support import run
 from transactions.test_record import record
@@ -64,7 +64,7 @@ def walked(
     from_ms: int,
     to_ms: int,
     *,
-    after: Key = FIRST,
+    after: RecordKey = FIRST,
     now_ms: int = 10**6,
 ) -> tuple[list[Record], Walker]:
     async def story() -> tuple[list[Record], Walker]:
@@ -119,7 +119,7 @@ def test_resumed_at_any_record_the_rest_is_the_same(times: list[int], at: int) -
     whole, _ = walked(simple(*times), source(), 0, 600)
     stop = whole[at % len(whole)]
     rest, _ = walked(
-        simple(*times), source(), 0, 600, after=Key(-stop.timestamp, stop.transactionId)
+        simple(*times), source(), 0, 600, after=RecordKey(-stop.timestamp, stop.transactionId)
     )
     assert whole[at % len(whole) + 1 :] == rest
 
@@ -166,17 +166,17 @@ def test_a_window_without_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> N
     book.answers = lambda window, cursor: Page([], 3, cursor + "x")
     _, walker = walked(book, source(), 0, 99)
     assert walker.failure is not None
-    assert walker.failure.reason is Reason.EXCHANGE_ERROR
+    assert walker.failure.reason is FailureReason.EXCHANGE_ERROR
 
 
 def test_a_failure_keeps_what_came_before_and_says_how_far() -> None:
     book = simple(*range(0, 300, 10))
-    failure = SourceFailed(Reason.RATE_LIMITED, "no", retryable=True)
+    failure = SourceFailed(FailureReason.RATE_LIMITED, "no", retryable=True)
     book.answers = lambda window, cursor: failure if window.to_ms <= 200 else None
     found, walker = walked(book, source(), 0, 299)
     assert [r.timestamp for r in found] == list(range(290, 190, -10))
     assert walker.failure is failure
-    assert walker.delivered == Key(-200, event(200).transactionId)
+    assert walker.delivered == RecordKey(-200, event(200).transactionId)
     rest, _ = walked(simple(*range(0, 300, 10)), source(), 0, 299, after=walker.delivered)
     assert [r.timestamp for r in rest] == list(range(190, -10, -10))
 
@@ -299,7 +299,7 @@ def test_many_sources_become_one_sequence_cut_at_the_limit(
 ) -> None:
     """The first `limit` of the whole, whatever the pace of each source; equal ids once."""
 
-    async def story() -> list[Key]:
+    async def story() -> list[RecordKey]:
         progress, random = asyncio.Event(), Random(limit)
         walkers = []
         for index, times in enumerate(lists):

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from onebook.transactions.adapter import Page, Source, Window
-from onebook.transactions.failures import CursorGone, Reason, SourceFailed, TooOld
+from onebook.transactions.failures import CursorGone, FailureReason, SourceFailed, TooOld
 from onebook.transactions.record import Record
 
 PAGES_AHEAD: Final = 2
@@ -178,12 +178,12 @@ class WindowStream:
 
 
 def _endless() -> SourceFailed:
-    return SourceFailed(Reason.EXCHANGE_ERROR, "A window has more pages than believable.")
+    return SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than believable.")
 
 
 def _refused_cursor() -> SourceFailed:
     return SourceFailed(
-        Reason.EXCHANGE_ERROR, "The exchange does not accept its own cursor.", retryable=True
+        FailureReason.EXCHANGE_ERROR, "The exchange does not accept its own cursor.", retryable=True
     )
 
 

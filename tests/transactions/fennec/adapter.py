@@ -16,19 +16,19 @@ from onebook.transactions.adapter import (
     PASSPHRASE_FIELD,
     SECRET_FIELD,
     AccountInfo,
+    AdapterEntry,
     Environment,
-    ExchangeEntry,
     Page,
+    RequestVerdict,
     Source,
-    Verdict,
     Window,
 )
 from onebook.transactions.bookkeeping import Bookkeeping
 from onebook.transactions.budget import Rate, Retries
 from onebook.transactions.client import ExchangeClient
-from onebook.transactions.clock import REAL, Clock
+from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.host import ExchangeHost
 from onebook.transactions.markets import InstrumentRow, MarketCache, Markets
 from onebook.transactions.record import (
@@ -38,10 +38,10 @@ from onebook.transactions.record import (
     Fee,
     Holder,
     Ids,
-    Market,
     Money,
     Record,
-    View,
+    RecordView,
+    TradedMarket,
     money,
 )
 from onebook.transactions.upstream import ApiFacts, Call, Outcome, Reply, Then
@@ -64,7 +64,7 @@ SOURCES: Final = {
     )
 }  # fmt: skip
 TYPES: Final = ("holdings", "deposits", "withdrawals", "trades", "ledger")
-ENTRY: Final = ExchangeEntry(
+ENTRY: Final = AdapterEntry(
     name="fennec",
     display="Fennec",
     types=TYPES,
@@ -75,18 +75,22 @@ ENTRY: Final = ExchangeEntry(
     fields=(KEY_FIELD, SECRET_FIELD, PASSPHRASE_FIELD),
     testnet_available=False,
 )
-_BUSY = Outcome(Reason.EXCHANGE_ERROR, "Fennec could not answer in time.", retryable=True)
+_BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "Fennec could not answer in time.", retryable=True)
 _ERRORS: Final[Mapping[str, Outcome]] = {
-    "key": Outcome(Reason.AUTHENTICATION_FAILED, "Fennec does not know the key.", fatal=True),
-    "sign": Outcome(Reason.AUTHENTICATION_FAILED, "Fennec refused the signature.", fatal=True),
-    "passphrase": Outcome(
-        Reason.AUTHENTICATION_FAILED, "Fennec refused the passphrase.", fatal=True
+    "key": Outcome(
+        FailureReason.AUTHENTICATION_FAILED, "Fennec does not know the key.", fatal=True
     ),
-    "nonce": Outcome(Reason.EXCHANGE_ERROR, "Fennec wants a higher nonce.", retryable=True),
-    "limit": Outcome(Reason.RATE_LIMITED, "Fennec's rate limit is used up.", retryable=True),
-    "cursor": Outcome(Reason.EXCHANGE_ERROR, "Fennec does not know the cursor."),
+    "sign": Outcome(
+        FailureReason.AUTHENTICATION_FAILED, "Fennec refused the signature.", fatal=True
+    ),
+    "passphrase": Outcome(
+        FailureReason.AUTHENTICATION_FAILED, "Fennec refused the passphrase.", fatal=True
+    ),
+    "nonce": Outcome(FailureReason.EXCHANGE_ERROR, "Fennec wants a higher nonce.", retryable=True),
+    "limit": Outcome(FailureReason.RATE_LIMITED, "Fennec's rate limit is used up.", retryable=True),
+    "cursor": Outcome(FailureReason.EXCHANGE_ERROR, "Fennec does not know the cursor."),
 }
-_REFUSED = Outcome(Reason.EXCHANGE_ERROR, "Fennec refused the request.")
+_REFUSED = Outcome(FailureReason.EXCHANGE_ERROR, "Fennec refused the request.")
 
 
 class FennecApi:
@@ -133,11 +137,11 @@ class FennecApi:
 class Fennec:
     """The adapter, over the neutral client."""
 
-    def __init__(self, url: str, *, clock: Clock = REAL) -> None:
+    def __init__(self, url: str, *, clock: ServiceClock = REAL) -> None:
         self._client = ExchangeClient(FennecApi(), clock)
         self._hosts = {environment: self._client.host(url) for environment in Environment}
         pages = partial(self._pairs, self._hosts[Environment.MAINNET])
-        markets = Markets(_listed, lambda c, s: Market(s, c, None, None, None, None, None))
+        markets = Markets(_listed, lambda c, s: TradedMarket(s, c, None, None, None, None, None))
         self._cache = MarketCache(markets, pages, clock=clock, display="Fennec")
 
     async def _pairs(
@@ -147,7 +151,7 @@ class Fennec:
         yield (await self._client.ask(host, call, credentials=None, retries=retries)).value
 
     @property
-    def entry(self) -> ExchangeEntry:
+    def entry(self) -> AdapterEntry:
         return ENTRY
 
     @property
@@ -172,7 +176,7 @@ class Fennec:
             ask, self._cache, environment, retries, now_ms=self._client.clock.now_ms
         )
 
-    def verdict(self, environment: Environment) -> Verdict | None:
+    def verdict(self, environment: Environment) -> RequestVerdict | None:
         return self._hosts[environment].verdict
 
     async def close(self) -> None:
@@ -239,7 +243,7 @@ class FennecReader:
 
     def _balances(self, row: dict[str, Any]) -> Record:
         return self._record(
-            row | {"id": row["coin"]}, "holdings", "balance", "Balance", view=View.SNAPSHOT,
+            row | {"id": row["coin"]}, "holdings", "balance", "Balance", view=RecordView.SNAPSHOT,
             asset=row["coin"], balance=Balance(total=canonical(row["total"])),
         )  # fmt: skip
 
@@ -270,7 +274,7 @@ class FennecReader:
 
     def _orders(self, row: dict[str, Any]) -> Record:
         return self._record(
-            row, "trades", "order", "Order", view=View.SUMMARY, side=row["side"],
+            row, "trades", "order", "Order", view=RecordView.SUMMARY, side=row["side"],
             quantity=row["size"], value=row["value"],
             instrument=self._cache.markets.find("spot", row["pair"]),
             ids=Ids(native=row["id"], order_id=row["id"]),
@@ -279,7 +283,7 @@ class FennecReader:
     def _ledger(self, row: dict[str, Any]) -> Record:
         of_fill = bool(row["fill"])
         return self._record(
-            row, "ledger", row["kind"], "Ledger", view=View.LEDGER, asset=row["coin"],
+            row, "ledger", row["kind"], "Ledger", view=RecordView.LEDGER, asset=row["coin"],
             amount=row["change"].removeprefix("-"), fees=_fees(row["coin"], row["fee"]),
             balance=Balance(
                 after=row["balance"], change=row["change"], cash_flow=row["flow"],
@@ -301,5 +305,5 @@ def _fees(coin: str, amount: str) -> tuple[Fee, ...]:
     return () if amount == "0" else (Fee(coin, amount, None, "trading", "fee"),)
 
 
-def _listed(category: str, row: Mapping[str, Any]) -> Market:
-    return Market(row["pair"], category, None, row["base"], row["quote"], None, None)
+def _listed(category: str, row: Mapping[str, Any]) -> TradedMarket:
+    return TradedMarket(row["pair"], category, None, row["base"], row["quote"], None, None)

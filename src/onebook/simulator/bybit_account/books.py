@@ -8,14 +8,14 @@ from typing import Final
 
 from onebook.simulator.account.ledger import WalletBalances
 from onebook.simulator.account.tables import HistoryTable
-from onebook.simulator.bybit_account.facts import Fill, Line
+from onebook.simulator.bybit_account.facts import Fill, LedgerLine
 from onebook.simulator.bybit_account.modes import CONTRACT, SPOT, UNIFIED, USDC, Modes
 
 UID: Final = "7654321"
 WALLETS: Final = (UNIFIED, CONTRACT, SPOT, USDC)
 
 
-class Books:
+class AccountBooks:
     """A table of lines and what is held, for each wallet."""
 
     def __init__(self, modes: Modes) -> None:
@@ -47,13 +47,13 @@ class Books:
         change = cash + (funding or 0) - fee - tax
         balance = self._balances[wallet].book(coin, change)
         if fill is None:
-            line = Line(
+            line = LedgerLine(
                 f"L-{seq}", "", "", "None", kind, 0, 0, coin, 0, 0, fee, cash, change,
                 balance, "0", "", "", "",
             )  # fmt: skip
         else:
             spot = fill.market.category == "spot"
-            line = Line(
+            line = LedgerLine(
                 f"{UID}_{fill.market.symbol}_{seq}", fill.market.symbol, fill.market.category,
                 fill.side, kind or ("SETTLEMENT" if funding is not None else "TRADE"),
                 cash if spot else fill.quantity, size, coin, fill.price, funding, fee, cash,

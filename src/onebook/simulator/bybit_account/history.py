@@ -22,16 +22,16 @@ from onebook.model import DAY_MS
 from onebook.simulator.account.amounts import UNIT, product, quotient
 from onebook.simulator.account.ledger import WalletBalances
 from onebook.simulator.account.tables import HistoryTable
-from onebook.simulator.bybit_account.books import UID, Books
+from onebook.simulator.bybit_account.books import UID, AccountBooks
 from onebook.simulator.bybit_account.facts import (
     Closed,
     Delivered,
     Deposit,
     Fill,
     FundLine,
-    Market,
     Moved,
     Order,
+    SimulatedMarket,
     Withdrawal,
 )
 from onebook.simulator.bybit_account.modes import CONTRACT, UNIFIED, USDC, Modes, split
@@ -52,14 +52,14 @@ TENTH, CENT, MILLI, MICRO = UNIT // 10, UNIT // 100, UNIT // 1_000, UNIT // 1_00
 TEN_THOUSANDTH, HUNDRED_THOUSANDTH = UNIT // 10_000, UNIT // 100_000
 
 MARKETS: Final = (
-    Market("spot", "BTCUSDT", "BTC", "USDT", "", 60_000 * UNIT, CENT, HUNDRED_THOUSANDTH),
-    Market("spot", "ETHUSDT", "ETH", "USDT", "", 3_000 * UNIT, CENT, HUNDRED_THOUSANDTH),
-    Market("spot", "ETHBTC", "ETH", "BTC", "", UNIT // 20, MICRO, MILLI),
-    Market("spot", "XRPUSDT", "XRP", "USDT", "", UNIT // 2, TEN_THOUSANDTH, CENT),
-    Market("linear", "BTCUSDT", "BTC", "USDT", "USDT", 60_000 * UNIT, TENTH, MILLI),
-    Market("linear", "ETHUSDT", "ETH", "USDT", "USDT", 3_000 * UNIT, CENT, CENT),
-    Market("linear", "BTCPERP", "BTC", "USDC", "USDC", 60_000 * UNIT, TENTH, MILLI),
-    Market("inverse", "BTCUSD", "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
+    SimulatedMarket("spot", "BTCUSDT", "BTC", "USDT", "", 60_000 * UNIT, CENT, HUNDRED_THOUSANDTH),
+    SimulatedMarket("spot", "ETHUSDT", "ETH", "USDT", "", 3_000 * UNIT, CENT, HUNDRED_THOUSANDTH),
+    SimulatedMarket("spot", "ETHBTC", "ETH", "BTC", "", UNIT // 20, MICRO, MILLI),
+    SimulatedMarket("spot", "XRPUSDT", "XRP", "USDT", "", UNIT // 2, TEN_THOUSANDTH, CENT),
+    SimulatedMarket("linear", "BTCUSDT", "BTC", "USDT", "USDT", 60_000 * UNIT, TENTH, MILLI),
+    SimulatedMarket("linear", "ETHUSDT", "ETH", "USDT", "USDT", 3_000 * UNIT, CENT, CENT),
+    SimulatedMarket("linear", "BTCPERP", "BTC", "USDC", "USDC", 60_000 * UNIT, TENTH, MILLI),
+    SimulatedMarket("inverse", "BTCUSD", "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
 )
 FUND_TEXTS: Final = {
     "Earn": "Easy Earn | Flexible Interest Distribution",
@@ -124,7 +124,7 @@ class Account:
         self.former_sessions = HistoryTable()
         self.former_deliveries = HistoryTable()  # of options, which it never traded
         self.modes = Modes(history.unified_ms, history.merged_ms)
-        self.books = Books(self.modes)
+        self.books = AccountBooks(self.modes)
         self.ledger = self.books.tables[UNIFIED]
         self.contract_ledger = self.books.tables[CONTRACT]
         self.usdc_ledger = self.books.tables[USDC]
@@ -142,7 +142,7 @@ class Account:
         self._random = Random(history.seed)  # noqa: S311  # a simulation
         self._seq = 1_000_000
         self._prices = {market: market.price for market in MARKETS}
-        self._holdings: dict[Market, Holding] = defaultdict(Holding)
+        self._holdings: dict[SimulatedMarket, Holding] = defaultdict(Holding)
         self._queue: list[tuple[int, int, Callable[[int], None]]] = []
         self._fills = 0
         self._closed: set[str] = set()
@@ -242,7 +242,7 @@ class Account:
 
     # Trading --------------------------------------------------------------------------
 
-    def _order(self, at_ms: int, market: Market) -> None:
+    def _order(self, at_ms: int, market: SimulatedMarket) -> None:
         random, seq = self._random, self._next()
         quantity = random.randrange(1, 400) * market.size_step
         order_id = str(1_500_000_000_000_000_000 + seq) if market.category == "spot" else _uuid(seq)
@@ -311,13 +311,13 @@ class Account:
         if ended:
             self._close(at_ms, order)
 
-    def _walk(self, market: Market) -> int:
+    def _walk(self, market: SimulatedMarket) -> int:
         moved = int(self._prices[market] * (1 + self._random.uniform(-0.002, 0.002)))
         low, high = market.price // 2, market.price * 2
         self._prices[market] = min(high, max(low, moved)) // market.price_step * market.price_step
         return self._prices[market]
 
-    def _tax(self, at_ms: int, market: Market, fee: int, *, due: bool) -> int:
+    def _tax(self, at_ms: int, market: SimulatedMarket, fee: int, *, due: bool) -> int:
         """What is taken on a fee; the former modes knew no taxes."""
         taxed = due and fee > 0 and self.modes.wallet(at_ms, market) == UNIFIED
         return product(fee, GST) if taxed else 0
@@ -464,7 +464,13 @@ class Account:
             self._book(at_ms, market.settle, session, fill=fill, size=holding.size, funding=-paid)
 
     def _session(
-        self, at_ms: int, market: Market, holding: Holding, side: str, price: int, value: int
+        self,
+        at_ms: int,
+        market: SimulatedMarket,
+        holding: Holding,
+        side: str,
+        price: int,
+        value: int,
     ) -> int:
         """Settle a session of a contract in USDC: its position goes on at today's price."""
         if market.settle != "USDC":
@@ -485,7 +491,7 @@ class Account:
             deliver = partial(self._deliver, market=market, bought=bought)
             self._at(at_ms + DAY_MS, deliver)
 
-    def _deliver(self, at_ms: int, market: Market, bought: Fill) -> None:
+    def _deliver(self, at_ms: int, market: SimulatedMarket, bought: Fill) -> None:
         kind = "Settle" if market.category == "inverse" else "Delivery"
         price = market.price + market.price // 100
         sold = self._dated_fill(at_ms, market, "Sell", kind, bought.quantity, price)
@@ -496,7 +502,7 @@ class Account:
         self.deliveries[market.category].append(at_ms, self._next(), facts)
 
     def _dated_fill(
-        self, at_ms: int, market: Market, side: str, kind: str, size: int, price: int
+        self, at_ms: int, market: SimulatedMarket, side: str, kind: str, size: int, price: int
     ) -> Fill:
         seq = self._next()
         value = quotient(size, price) if market.category == "inverse" else product(price, size)
@@ -684,14 +690,14 @@ class Account:
         return deposit
 
 
-def _dated(expires_ms: int) -> tuple[Market, Market]:
+def _dated(expires_ms: int) -> tuple[SimulatedMarket, SimulatedMarket]:
     """A linear and an inverse contract of a date."""
     day = datetime.fromtimestamp(expires_ms / 1_000, UTC)
     linear = f"ETHUSDT-{day:%d%b%y}".upper()
     inverse = f"BTCUSD{'FGHJKMNQUVXZ'[day.month - 1]}{day:%y}"
     return (
-        Market("linear", linear, "ETH", "USDT", "USDT", 3_000 * UNIT, CENT, CENT),
-        Market("inverse", inverse, "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
+        SimulatedMarket("linear", linear, "ETH", "USDT", "USDT", 3_000 * UNIT, CENT, CENT),
+        SimulatedMarket("inverse", inverse, "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
     )
 
 

@@ -9,7 +9,7 @@ https://bybit-exchange.github.io/docs/v5/acct-mode
 from typing import Final, NamedTuple
 
 from onebook.simulator.account.tables import Entry, HistoryTable
-from onebook.simulator.bybit_account.facts import Closed, Market
+from onebook.simulator.bybit_account.facts import Closed, SimulatedMarket
 
 UNIFIED, CONTRACT, SPOT, USDC = "UNIFIED", "CONTRACT", "SPOT", "OPTION"
 UTA_1, UTA_2 = 3, 5  # unifiedMarginStatus
@@ -26,7 +26,7 @@ class Modes(NamedTuple):
     unified_ms: int
     merged_ms: int
 
-    def wallet(self, at_ms: int, market: Market | None) -> str:
+    def wallet(self, at_ms: int, market: SimulatedMarket | None) -> str:
         """Whose book an event is in; without a market it is a transfer or the like."""
         classic = at_ms < self.unified_ms
         if market is None or market.category == "spot":

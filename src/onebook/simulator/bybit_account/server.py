@@ -28,7 +28,7 @@ from onebook.simulator.bybit_account.endpoints import (
     page_rows,
 )
 from onebook.simulator.bybit_account.history import COINS, MARKETS, Account
-from onebook.simulator.bybit_account.keys import Refused, SimulatedKey, authenticate
+from onebook.simulator.bybit_account.keys import AccountRefused, SimulatedKey, authenticate
 
 RETIRED: Final = "/v5/spot-lever-token/order-record"
 JSON: Final = "application/json; charset=utf-8"
@@ -133,9 +133,9 @@ class SimulatedBybit:
         headers: dict[str, str] = {}
         try:
             if fault in BUSY:
-                raise Refused(int(fault), BUSY[fault])
+                raise AccountRefused(int(fault), BUSY[fault])
             result = self._result(request, path, address, headers, fault)
-        except Refused as refused:
+        except AccountRefused as refused:
             return self._envelope(refused.code, refused.message, {}, headers)
         except LookupError:
             return Response("404 page not found", 404, media_type="text/plain")
@@ -203,7 +203,7 @@ class SimulatedBybit:
         self, path: str, listing: Listing, query: dict[str, str], key: SimulatedKey
     ) -> dict[str, Any]:
         if not key.grants(listing.permission or _permission(query)):
-            raise Refused(10005, NO_PERMISSION)
+            raise AccountRefused(10005, NO_PERMISSION)
         if self.before_page is not None:
             self.before_page(path)
         now_ms = self._now_ms()
@@ -222,7 +222,7 @@ class SimulatedBybit:
                 wanted=None if wanted is None else lambda entry: wanted(entry, query, now_ms),
             )
         except BadCursor:
-            raise Refused(10001, "params error: cursor") from None
+            raise AccountRefused(10001, "params error: cursor") from None
         found = {listing.rows: [listing.row(entry, self.account) for entry in entries]}
         if path == RETIRED:  # no pages there
             return found if self._retired == "rows" else {"list": []}
@@ -244,13 +244,13 @@ class SimulatedBybit:
         headers["X-Bapi-Limit-Status"] = str(left)
         headers["X-Bapi-Limit-Reset-Timestamp"] = str(reset_ms)
         if not passed and (self._limited or forced):
-            raise Refused(10006, TOO_MANY)
+            raise AccountRefused(10006, TOO_MANY)
 
     # Snapshots ------------------------------------------------------------------------
 
     def _wallet(self, query: dict[str, str], key: SimulatedKey) -> Any:
         if query.get("accountType") != "UNIFIED":
-            raise Refused(10001, "accountType only support UNIFIED.")
+            raise AccountRefused(10001, "accountType only support UNIFIED.")
         coins = [
             rows.unified_coin(*item) for item in sorted(self.account.unified.items()) if item[1]
         ]
@@ -258,9 +258,9 @@ class SimulatedBybit:
 
     def _fund_wallet(self, query: dict[str, str], key: SimulatedKey) -> Any:
         if not key.grants(("AccountTransfer",)):
-            raise Refused(10005, NO_PERMISSION)
+            raise AccountRefused(10005, NO_PERMISSION)
         if query.get("accountType") != "FUND":
-            raise Refused(131002, "coin is required")
+            raise AccountRefused(131002, "coin is required")
         coins = [rows.funding_coin(coin, self.account.fund[coin]) for coin in (*COINS, "EUR")]
         return {"memberId": self.account.uid, "accountType": "FUND", "balance": coins}
 

@@ -60,10 +60,10 @@ from onebook.transactions.record import (
     Fee,
     Holder,
     Ids,
-    Market,
     Position,
     Record,
-    View,
+    RecordView,
+    TradedMarket,
 )
 
 FUND_WALLET: Final = "FUND"
@@ -196,7 +196,7 @@ def _line_pattern(
     coin: str,
     category: str | None,
     native_side: str | None,
-    market: Market | None,
+    market: TradedMarket | None,
     direction: Direction,
     session: bool,
 ) -> Record:
@@ -212,7 +212,7 @@ def _line_pattern(
         account=UNIFIED_WALLET,
         side=side,
         instrument=market,
-        view=View.LEDGER if _covered(kind, category) else View.PRIMARY,
+        view=RecordView.LEDGER if _covered(kind, category) else RecordView.PRIMARY,
         quantity_unit=unit_of(category) if category else None,
     )
 
@@ -249,7 +249,7 @@ def _book_pattern(
         type="ledger",
         kind=kind,
         native_type=native or None,
-        view=View.LEDGER if kind in COVERED_MOVES else View.PRIMARY,
+        view=RecordView.LEDGER if kind in COVERED_MOVES else RecordView.PRIMARY,
         direction=direction,
         asset=coin,
     )

@@ -39,12 +39,12 @@ from onebook.transactions.record import (
     Fee,
     Holder,
     Ids,
-    Market,
     Money,
     Position,
     Record,
+    RecordView,
     Status,
-    View,
+    TradedMarket,
 )
 
 UNIFIED_WALLET: Final = Holder("UNIFIED", None)
@@ -102,7 +102,7 @@ def execution(row: Row, context: Context) -> Record:
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
-def _fill_pattern(environment: str, market: Market, side: str, native: str) -> Record:
+def _fill_pattern(environment: str, market: TradedMarket, side: str, native: str) -> Record:
     kind, category = EXECUTION_KINDS.get(native, OTHER), market.category
     spot = category == "spot"
     return replace(
@@ -117,7 +117,7 @@ def _fill_pattern(environment: str, market: Market, side: str, native: str) -> R
     )
 
 
-def _pattern(environment: str, market: Market, side: str) -> Record:
+def _pattern(environment: str, market: TradedMarket, side: str) -> Record:
     """What executions and orders have in common."""
     category = market.category
     return replace(
@@ -182,7 +182,9 @@ def _touched(closed: str | None, mark: str | None) -> Position:
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
-def _funding_pattern(environment: str, market: Market, side: str, direction: Direction) -> Record:
+def _funding_pattern(
+    environment: str, market: TradedMarket, side: str, direction: Direction
+) -> Record:
     return replace(
         _pattern(environment, market, side),
         label="Funding",
@@ -194,7 +196,7 @@ def _funding_pattern(environment: str, market: Market, side: str, direction: Dir
     )
 
 
-def _funding(row: Row, context: Context, market: Market) -> Record:
+def _funding(row: Row, context: Context, market: TradedMarket) -> Record:
     """A funding payment: `execFee` above zero was paid, below zero received."""
     at_ms, paid = int(row["execTime"]), digits(row, "execFee") or "0"
     moved = as_money(market.settle, paid) or UNSET
@@ -251,7 +253,7 @@ def charged_of(row: Row, category: str) -> Any:
 
 
 def execution_fees(
-    row: Row, market: Market, charged: str | None, rate: str | None
+    row: Row, market: TradedMarket, charged: str | None, rate: str | None
 ) -> tuple[Fee, ...]:
     """The trading fee first, then taxes and whatever else was charged."""
     fees: tuple[Fee, ...] = ()
@@ -262,13 +264,13 @@ def execution_fees(
     return (*fees, *extra_fees(extra)) if extra else fees
 
 
-def _fee_currency(row: Row, market: Market, charged: str) -> str | None:
+def _fee_currency(row: Row, market: TradedMarket, charged: str) -> str | None:
     if market.category != "spot":
         return market.settle
     return spot_fee_currency(market, row["side"], charged, maker=bool(row.get("isMaker")))
 
 
-def spot_fee_currency(market: Market, side: str, charged: str, *, maker: bool) -> str | None:
+def spot_fee_currency(market: TradedMarket, side: str, charged: str, *, maker: bool) -> str | None:
     """Where `feeCurrency` is empty: what is bought pays the fee; a maker's rebate comes in the
     other coin. https://bybit-exchange.github.io/docs/v5/enum#spot-fee-currency-instruction
     """
@@ -299,7 +301,7 @@ def extra_fees(extra: Any) -> tuple[Fee, ...]:
 
 
 def _exchanged(
-    market: Market, side: str, quantity: str | None, value: str | None
+    market: TradedMarket, side: str, quantity: str | None, value: str | None
 ) -> tuple[Money | UnsetType, Money | UnsetType]:
     """What left and what arrived in a spot trade, before fees."""
     base = as_money(market.base, quantity) or UNSET
@@ -357,7 +359,7 @@ def order(row: Row, context: Context) -> Record:
 @lru_cache(maxsize=PATTERNS_MAX)
 def _order_pattern(
     environment: str,
-    market: Market,
+    market: TradedMarket,
     side: str,
     native_type: str | None,
     native_status: str | None,
@@ -373,7 +375,7 @@ def _order_pattern(
         native_type=native_type,
         status=order_status(native_status or "", filled=filled),
         native_status=native_status,
-        view=View.SUMMARY,
+        view=RecordView.SUMMARY,
         direction=_DIRECTIONS.get(side, Direction.NONE) if spot and filled else Direction.NONE,
         asset=market.base,
         incomplete=("instrument",) if market.base is None else (),
@@ -386,7 +388,7 @@ def order_status(native: str, *, filled: bool) -> Status:
     return Status.COMPLETED if filled and status in ENDED_WITHOUT_REST else status
 
 
-def _order_fees(row: Row, market: Market, *, spot: bool) -> tuple[Fee, ...]:
+def _order_fees(row: Row, market: TradedMarket, *, spot: bool) -> tuple[Fee, ...]:
     detail = row.get("cumFeeDetail")
     if isinstance(detail, dict) and detail:
         return tuple(
@@ -417,7 +419,7 @@ def unit_of(category: str) -> str:
     return "contracts" if category == "inverse" else "base"
 
 
-def _unit_name(market: Market) -> str:
+def _unit_name(market: TradedMarket) -> str:
     """What a quantity counts: the base coin, or US dollars of an inverse contract."""
     return "USD" if market.category == "inverse" else market.base or market.symbol
 
