@@ -132,14 +132,14 @@ def make_world(store: Store) -> World:
     account = Account(History(NOW_MS - DAY_MS, NOW_MS, executions=1))
     exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
     transactions = make_transactions(
-        store, clocks.Clock(clock.now_ms, clock.now_s, sleep), SimulatedTransport(exchange)
+        store, clocks.ServiceClock(clock.now_ms, clock.now_s, sleep), SimulatedTransport(exchange)
     )
     return World(clock, store, accounts, Admin(store, PEPPER), transactions, exchange)
 
 
 def make_transactions(
     store: Store,
-    clock: clocks.Clock = clocks.REAL,
+    clock: clocks.ServiceClock = clocks.REAL,
     transport: SimulatedTransport | None = None,
 ) -> Transactions:
     """The transaction service with Bybit, which is simulated where there is a transport."""

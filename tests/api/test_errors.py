@@ -141,7 +141,7 @@ async def exchange_down(one: Caller, label: str) -> None:
         node.clock.pass_ms(round(seconds * 1_000))
         await asyncio.sleep(0)
 
-    clock = clocks.Clock(node.clock.now_ms, node.clock.now_s, sleep)
+    clock = clocks.ServiceClock(node.clock.now_ms, node.clock.now_s, sleep)
     nowhere = TransactionSettings(bybit_mainnet_url="http://127.0.0.1:1")
     adapter = BybitAdapter(nowhere, clock=clock)
     node.transactions = Transactions([adapter], node.vault, cursor_secret=b"c" * 32, clock=clock)

@@ -51,7 +51,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
     service = Transactions(
         [
             BybitAdapter(
-                clock=clocks.Clock(clock.now_ms, clock.now_s, sleep),
+                clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
                 transport=transport,
                 random=Random(1),
             )
@@ -59,7 +59,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
         vault,
         cursor_secret=b"c" * 32,
         settings=settings,
-        clock=clocks.Clock(clock.now_ms, clock.now_s, sleep),
+        clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
     )
     accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
     node = Node(clock, store, accounts, Admin(store, PEPPER), service, exchange)
