@@ -7,6 +7,7 @@ from typing import Any
 from onebook.transactions.adapter import Page, Source, Window
 from onebook.transactions.merge import merged
 from onebook.transactions.ordering import Range
+from onebook.transactions.reading import Bookmark
 from onebook.transactions.record import FIRST, Record, RecordKey
 from onebook.transactions.walk import Walker
 from transactions.bybit_support import run
@@ -25,7 +26,7 @@ def source(**fields: Any) -> Source:
 
 
 class Book:
-    """A reader over a list of (filter time, record), newest first, paged by offset."""
+    """A reader over a list of (filter time, record), paged by offset in the source's direction."""
 
     def __init__(self, *events: tuple[int, Record]) -> None:
         self.events = sorted(events, key=lambda one: (-one[0], one[1].transactionId))
@@ -41,7 +42,11 @@ class Book:
             raise given
         if given is not None:
             return given
-        inside = [r for at, r in self.events if window.from_ms <= at < window.to_ms]
+        inside = [
+            r for at, r in self.events if not source.ranged or window.from_ms <= at < window.to_ms
+        ]
+        if source.oldest_first:
+            inside.reverse()
         start = int(cursor or 0)
         rows = inside[start : start + source.page_rows]
         following = str(start + len(rows)) if rows else ""
@@ -59,6 +64,7 @@ def walked(
     *,
     after: RecordKey = FIRST,
     now_ms: int = 10**6,
+    begin: Bookmark | None = None,
 ) -> tuple[list[Record], Walker]:
     async def story() -> tuple[list[Record], Walker]:
         progress = asyncio.Event()
@@ -68,6 +74,7 @@ def walked(
             Range(from_ms, to_ms, after=after),
             now_ms=lambda: now_ms,
             progress=progress,
+            begin=begin,
         )
         found = [r async for batch in merged([walker], progress, limit=None) for _, r in batch]
         await walker.close()

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from onebook.transactions.bybit.instruments import guess, listed, new_markets
-from onebook.transactions.markets import GUESSES_MAX
 
 
 class TestInstruments:
@@ -52,10 +51,3 @@ class TestInstruments:
                                       "deliveryTime": "9"})  # fmt: skip
         assert perpetual.expiry is None
         assert listed("option", {"symbol": "X"}).contract_type == "Option"
-
-    def test_guesses_are_kept_up_to_a_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert GUESSES_MAX > 3_000
-        monkeypatch.setattr("onebook.transactions.markets.GUESSES_MAX", 1)
-        markets = new_markets()
-        assert markets.find("spot", "AUSDT") is markets.find("spot", "AUSDT")
-        assert markets.find("spot", "BUSDT") is not markets.find("spot", "BUSDT")
