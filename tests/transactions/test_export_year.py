@@ -73,8 +73,8 @@ def held_before(account: Account, at_ms: int) -> Balances:
 
 def held_now(account: Account) -> Balances:
     held = Counter(account.fund)
-    for wallet in account.books.held.values():
-        held.update(wallet)
+    for wallet in account.books.tables:
+        held.update(account.books.held(wallet))
     return {coin: Decimal(shown(units)) for coin, units in held.items() if units}
 
 

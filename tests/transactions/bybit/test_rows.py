@@ -38,7 +38,7 @@ class TestPatterns:
 
     def test_a_record_is_the_same_whatever_was_mapped_before(self) -> None:
         contexts = [Context(name, new_markets(), "spot", 7) for name in ("mainnet", "testnet")]
-        kept = [(trades, "_fill_pattern"), (trades, "_funding_pattern"), (trades, "_order_pattern"),
+        kept = [(trades, "_fill_pattern"), (trades, "_funding_pattern"),
                 (ledger, "_line_pattern"), (ledger, "_book_pattern")]  # fmt: skip
         after_others = [mapper(row, each) for each in contexts for mapper, row in self.ROWS]
         alone = []

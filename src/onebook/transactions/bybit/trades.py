@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from onebook.core import canonical, canonicals, iso, show, texts
 from onebook.transactions.bybit.rows import (
     BLANK,
+    EXCHANGE,
     ORDER,
     PATTERNS_MAX,
     Context,
@@ -118,7 +119,7 @@ def _fill_pattern(environment: str, market: TradedMarket, side: str, native: str
 
 
 def _pattern(environment: str, market: TradedMarket, side: str) -> Record:
-    """What executions and orders have in common."""
+    """What all executions have in common."""
     category = market.category
     return replace(
         BLANK,
@@ -322,29 +323,41 @@ def order(row: Row, context: Context) -> Record:
     native_type, native_status, client_order_id, block_trade_id = texts(
         row, "orderType", "orderStatus", "orderLinkId", "blockTradeId"
     )
-    pattern = _order_pattern(
-        context.environment, market, side, native_type, native_status, filled=filled
-    )
     spot, order_id = category == "spot", row["orderId"]
     fees = _order_fees(row, market, spot=spot)
     sent, received = _exchanged(market, side, quantity, value) if spot and filled else NOTHING
     what = f"{side} {quantity} {_unit_name(market)}"
-    return replace(
-        pattern,
+    return Record(
         transactionId=make_id(context, ORDER, f"{category}:{order_id}"),
         timestamp=at_ms,
+        label=side if spot and side in SIDES else "Trade",
         sentCurrency=sent,
         receivedCurrency=received,
         fee=first_fee(fees),
         description=Description(
-            pattern.description.title,
+            "Bybit Spot Order" if spot else "Bybit Futures Order",
             f"{what} at {average} {market.quote or ''}".rstrip() if average else what,
         ),
         datetime=iso(at_ms),
         updated_at=ms(row, "updatedTime"),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=TYPES.get(category, category),
+        unified_type=UNIFIED_TYPES.get(category),
+        kind="order",
+        native_type=native_type,
+        status=order_status(native_status or "", filled=filled),
+        native_status=native_status,
+        view=RecordView.SUMMARY,
+        account=UNIFIED_WALLET,
+        direction=_DIRECTIONS.get(side, Direction.NONE) if spot and filled else Direction.NONE,
+        side=SIDES.get(side),
+        asset=market.base,
         amount=value if category == "inverse" else quantity,
+        instrument=market,
         price=average,
         quantity=quantity,
+        quantity_unit=unit_of(category),
         value=value,
         fees=fees,
         ids=Ids(
@@ -353,31 +366,6 @@ def order(row: Row, context: Context) -> Record:
             client_order_id=client_order_id,
             block_trade_id=block_trade_id,
         ),
-    )
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def _order_pattern(
-    environment: str,
-    market: TradedMarket,
-    side: str,
-    native_type: str | None,
-    native_status: str | None,
-    *,
-    filled: bool,
-) -> Record:
-    spot = market.category == "spot"
-    return replace(
-        _pattern(environment, market, side),
-        label=side if spot and side in SIDES else "Trade",
-        description=Description("Bybit Spot Order" if spot else "Bybit Futures Order", ""),
-        kind="order",
-        native_type=native_type,
-        status=order_status(native_status or "", filled=filled),
-        native_status=native_status,
-        view=RecordView.SUMMARY,
-        direction=_DIRECTIONS.get(side, Direction.NONE) if spot and filled else Direction.NONE,
-        asset=market.base,
         incomplete=("instrument",) if market.base is None else (),
     )
 
