@@ -49,7 +49,6 @@ from onebook.books import Books
 from onebook.clock import SystemClock
 from onebook.config import ExchangeSettings, FeedSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
-from onebook.feeds import listener as feed_listener
 from onebook.gateway import direct
 from onebook.gateway.directory import ACTIVE
 from onebook.metrics import BUILD
@@ -63,7 +62,6 @@ log = logging.getLogger("onebook.app")
 
 COMPILABLE: Final[Mapping[str, Any]] = {
     "core": core,
-    "first step of frames": feed_listener,
     "last step to clients": direct,
 }
 SHOWN_SETTINGS = ("accounts.", "gateway.")  # on the public page: limits, no paths and addresses
@@ -340,8 +338,8 @@ def _http(
         _application(node, clock),
         listener,
         websocket=node.gateway.protocol,
-        turns=node.gateway.hub.turns,
-        door=node.gateway.hub.door,
+        turns=node.gateway.turns,
+        door=node.gateway.door,
         connections_max=limits.connections_max,
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
@@ -394,7 +392,7 @@ def _health(node: Node, now_ms: int) -> api.HealthFacts:
         problems.append(f"The database has taken no usage for {age_s:.0f} s.")
     return api.HealthFacts(
         ready=reachable and writable,
-        draining=node.gateway.hub.draining,
+        draining=node.gateway.draining,
         active_exchanges=sum(state == ACTIVE for state in states.values()),
         problems=tuple(problems),
     )
