@@ -21,8 +21,13 @@ from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw
 from onebook import app, metrics
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey
-from onebook.simulator.bybit_account.serving import serving
+from onebook.simulator.account.serving import serving
+from onebook.simulator.bybit_account import (
+    Account,
+    History,
+    SimulatedBybit,
+    SimulatedKey,
+)
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.server import SimulatedExchanges
 from onebook.streams import streams
@@ -394,7 +399,7 @@ async def test_a_node_that_is_asked_for_too_much_at_once(tmp_path):
 @fires("OnebookTransactionsRateLimited")
 async def test_an_exchange_that_blocks_the_transaction_interface(tmp_path):
     async with transactions_of(tmp_path) as (exchange, ask, alerts):
-        exchange._banned["127.0.0.1"] = time.time_ns() // 1_000_000 + 600_000
+        exchange.bans.ban("127.0.0.1", time.time_ns() // 1_000_000)
         await ask(1)
         await alerts.fires("OnebookTransactionsRateLimited")
 

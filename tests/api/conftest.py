@@ -20,16 +20,16 @@ from onebook.api import (
 from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
 from onebook.model import DAY_MS, Tier
+from onebook.simulator.account.transport import SimulatedTransport
 from onebook.simulator.bybit_account import (
     Account,
     History,
     SimulatedBybit,
     SimulatedKey,
-    SimulatedTransport,
 )
 from onebook.store import Change, Store
 from onebook.transactions import clock as clocks
-from onebook.transactions.bybit import Bybit
+from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.service import Transactions
 
@@ -132,19 +132,19 @@ def make_world(store: Store) -> World:
     account = Account(History(NOW_MS - DAY_MS, NOW_MS, executions=1))
     exchange = SimulatedBybit(account, [KEY], now_ms=clock.now_ms, sleep=sleep)
     transactions = make_transactions(
-        store, clocks.Clock(clock.now_ms, clock.now_s, sleep), SimulatedTransport(exchange)
+        store, clocks.ServiceClock(clock.now_ms, clock.now_s, sleep), SimulatedTransport(exchange)
     )
     return World(clock, store, accounts, Admin(store, PEPPER), transactions, exchange)
 
 
 def make_transactions(
     store: Store,
-    clock: clocks.Clock = clocks.REAL,
+    clock: clocks.ServiceClock = clocks.REAL,
     transport: SimulatedTransport | None = None,
 ) -> Transactions:
     """The transaction service with Bybit, which is simulated where there is a transport."""
     vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
-    adapter = Bybit(clock=clock, transport=transport)
+    adapter = BybitAdapter(clock=clock, transport=transport)
     return Transactions([adapter], vault, cursor_secret=b"c" * 32, clock=clock)
 
 

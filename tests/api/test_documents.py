@@ -19,7 +19,7 @@ from onebook.api import create_app
 from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
 from onebook.model import Tier
-from onebook.simulator.bybit_account.serving import serving
+from onebook.simulator.account.serving import serving
 from onebook.store import Store
 from transactions.conftest import CREDENTIALS, make_node
 

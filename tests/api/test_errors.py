@@ -17,7 +17,7 @@ from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.store import Store
 from onebook.transactions import clock as clocks
-from onebook.transactions.bybit import Bybit
+from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.service import Transactions
 from transactions.conftest import CREDENTIALS, PEPPER, Node, make_node
 
@@ -141,9 +141,9 @@ async def exchange_down(one: Caller, label: str) -> None:
         node.clock.pass_ms(round(seconds * 1_000))
         await asyncio.sleep(0)
 
-    clock = clocks.Clock(node.clock.now_ms, node.clock.now_s, sleep)
+    clock = clocks.ServiceClock(node.clock.now_ms, node.clock.now_s, sleep)
     nowhere = TransactionSettings(bybit_mainnet_url="http://127.0.0.1:1")
-    adapter = Bybit(nowhere, clock=clock)
+    adapter = BybitAdapter(nowhere, clock=clock)
     node.transactions = Transactions([adapter], node.vault, cursor_secret=b"c" * 32, clock=clock)
     node.app = create_app(node.services())
 

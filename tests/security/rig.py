@@ -13,13 +13,13 @@ import httpx
 from e2e.house import key_of, node_on
 from onebook.app import Node
 from onebook.model import DAY_MS, Tier
+from onebook.simulator.account.serving import serving
 from onebook.simulator.bybit_account import (
     Account,
     History,
     SimulatedBybit,
     SimulatedKey,
 )
-from onebook.simulator.bybit_account.serving import serving
 from onebook.simulator.server import SimulatedExchanges
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 

@@ -22,13 +22,13 @@ from websockets.exceptions import WebSocketException
 from onebook.accounts import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import DAY_MS, Tier
+from onebook.simulator.account.serving import serving
 from onebook.simulator.bybit_account import (
     Account,
     History,
     SimulatedBybit,
     SimulatedKey,
 )
-from onebook.simulator.bybit_account.serving import serving
 from onebook.simulator.server import SimulatedExchanges
 from onebook.store import Change, Store
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault

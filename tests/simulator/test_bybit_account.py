@@ -13,17 +13,17 @@ import pytest
 from msgspec import json
 
 from onebook.model import DAY_MS
+from onebook.simulator.account.amounts import UNIT, product, quotient, shown
+from onebook.simulator.account.faults import AccountFaults
+from onebook.simulator.account.serving import serving
+from onebook.simulator.account.transport import SimulatedTransport
 from onebook.simulator.bybit_account import (
     Account,
-    Faults,
     History,
     SimulatedBybit,
     SimulatedKey,
-    SimulatedTransport,
     demo,
-    serving,
 )
-from onebook.simulator.bybit_account.amounts import UNIT, product, quotient, shown
 from onebook.simulator.bybit_account.endpoints import TOO_OLD
 
 NOW_MS = 1_763_000_000_000
@@ -487,7 +487,7 @@ class TestFaults:
         async def sleep(seconds: float) -> None:
             waited.append(seconds)
 
-        simulated = exchange(sleep=sleep, faults=Faults(slow_s=3.0))
+        simulated = exchange(sleep=sleep, faults=AccountFaults(slow_s=3.0))
         asker = Asker(simulated)
         simulated.faults.queue("/v5/market/time", "truncated", "reset", "slow")
         with pytest.raises(ValueError, match=r"JSON|Expect|Unterminated|delimiter"):
@@ -499,7 +499,7 @@ class TestFaults:
 
     async def test_a_share_of_all_at_random_and_the_same_for_a_seed(self) -> None:
         def drawn() -> list[str]:
-            faults = Faults(rate=0.3, kinds=("429", "502"), seed=9)
+            faults = AccountFaults(rate=0.3, kinds=("429", "502"), seed=9)
             return [faults.next("/x") for _ in range(200)]
 
         found = drawn()

@@ -40,14 +40,14 @@ def test_the_balances_of_every_wallet_chain(account: Account) -> None:
             assert line.change == line.cash + (line.funding or 0) - line.fee - line.tax
             balances[line.coin] += line.change
             assert line.balance == balances[line.coin]
-        assert balances == account.books.held[wallet]
+        assert balances == account.books.held(wallet)
 
 
 def test_wallets_that_are_gone_hold_nothing() -> None:
     for wallet in (CONTRACT, SPOT, USDC):
-        assert not any(UTA_2.books.held[wallet].values())
-    assert UTA_1.books.held[CONTRACT]["BTC"]
-    assert not UTA_1.books.held[CONTRACT]["USDT"]
+        assert not any(UTA_2.books.held(wallet).values())
+    assert UTA_1.books.held(CONTRACT)["BTC"]
+    assert not UTA_1.books.held(CONTRACT)["USDT"]
 
 
 def test_a_mode_has_its_wallets() -> None:

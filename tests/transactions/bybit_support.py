@@ -14,18 +14,18 @@ from msgspec import json
 
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
+from onebook.simulator.account.faults import AccountFaults
+from onebook.simulator.account.serving import serving
+from onebook.simulator.account.transport import SimulatedTransport
 from onebook.simulator.bybit_account import (
     Account,
-    Faults,
     History,
     SimulatedBybit,
     SimulatedKey,
-    SimulatedTransport,
-    serving,
 )
 from onebook.store.rows import CredentialsRow
-from onebook.transactions.bybit import Bybit
-from onebook.transactions.clock import Clock
+from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
@@ -96,7 +96,7 @@ def loop_now_ms() -> int:
     return NOW_MS + round(loop_s() * 1_000)
 
 
-CLOCK = Clock(now_ms=loop_now_ms, now_s=loop_s, sleep=asyncio.sleep)
+CLOCK = ServiceClock(now_ms=loop_now_ms, now_s=loop_s, sleep=asyncio.sleep)
 
 
 class MemoryStore:
@@ -149,7 +149,7 @@ class World:
         latency_s: float = 0.05,
         key: SimulatedKey = KEY,
         settings: TransactionSettings | None = None,
-        clock: Clock = CLOCK,
+        clock: ServiceClock = CLOCK,
         with_credentials: bool = True,
         around: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport] | None = None,
     ) -> None:
@@ -158,7 +158,7 @@ class World:
         self.transport = SimulatedTransport(exchange, latency_s=latency_s)
         self.store = MemoryStore()
         self.vault = Vault(self.store, MasterKeys(None, value=MASTER_KEY))
-        self.adapter = Bybit(
+        self.adapter = BybitAdapter(
             TransactionSettings(
                 bybit_mainnet_url="http://mainnet.simulated",
                 bybit_testnet_url="http://testnet.simulated",
@@ -243,4 +243,4 @@ def samples_dir() -> Path | None:
     return folder / "bybit" if (folder / "bybit").is_dir() else None
 
 
-__all__ = ["Account", "Faults", "History", "World", "httpx", "run", "simulated"]
+__all__ = ["Account", "AccountFaults", "History", "World", "httpx", "run", "simulated"]

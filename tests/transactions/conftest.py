@@ -14,15 +14,11 @@ from onebook.accounts import Accounts, Admin
 from onebook.api import create_app
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.bybit_account import (
-    Account,
-    History,
-    SimulatedBybit,
-    SimulatedTransport,
-)
+from onebook.simulator.account.transport import SimulatedTransport
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit
 from onebook.store import Store
 from onebook.transactions import clock as clocks
-from onebook.transactions.bybit import Bybit
+from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import KEY, MASTER_KEY
@@ -54,8 +50,8 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
     vault = Vault(store, MasterKeys(None, value=MASTER_KEY))
     service = Transactions(
         [
-            Bybit(
-                clock=clocks.Clock(clock.now_ms, clock.now_s, sleep),
+            BybitAdapter(
+                clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
                 transport=transport,
                 random=Random(1),
             )
@@ -63,7 +59,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
         vault,
         cursor_secret=b"c" * 32,
         settings=settings,
-        clock=clocks.Clock(clock.now_ms, clock.now_s, sleep),
+        clock=clocks.ServiceClock(clock.now_ms, clock.now_s, sleep),
     )
     accounts = Accounts(store, PEPPER, clock_ms=clock.now_ms)
     node = Node(clock, store, accounts, Admin(store, PEPPER), service, exchange)

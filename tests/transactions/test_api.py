@@ -13,9 +13,7 @@ from msgspec import json
 from api.conftest import NOW_MS, bearer, client_of
 from onebook.api.transactions import inlined
 from onebook.model import DAY_MS, Tier
-from onebook.simulator.bybit_account import (
-    SimulatedKey,
-)
+from onebook.simulator.bybit_account import SimulatedKey
 from onebook.transactions.credentials import Credentials
 from transactions.conftest import PATH, Node
 

@@ -21,7 +21,7 @@ from transactions.bybit_support import (
     NOW_MS,
     SETTINGS,
     Account,
-    Faults,
+    AccountFaults,
     History,
     World,
     loop_s,
@@ -84,7 +84,7 @@ class Meddler:
 def world(account: Account, meddler: Meddler) -> World:
     exchange = simulated(
         account,
-        faults=Faults(rate=0.02, kinds=FAULTS, seed=5),
+        faults=AccountFaults(rate=0.02, kinds=FAULTS, seed=5),
         by_offset=True,
     )
     exchange.before_page = meddler

@@ -12,8 +12,8 @@ from msgspec import json
 
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History
+from transactions.bybit.test_former import NEVER, UPGRADED, UTA_1
 from transactions.bybit_support import NOW_MS, World, run, simulated
-from transactions.test_former import NEVER, UPGRADED, UTA_1
 
 DAYS = 60
 FROM_MS = NOW_MS - DAYS * DAY_MS

@@ -1,4 +1,4 @@
-"""Limits, the circuit and retries, on a clock that only moves when somebody waits."""
+"""How much may be asked of an exchange, and when."""
 
 import asyncio
 from random import Random
@@ -13,25 +13,13 @@ from onebook.transactions.budget import (
     RETRIES_MAX,
     RETRIES_START,
     Circuit,
-    Limit,
     Rate,
     Retries,
+    SharedLimit,
     Waits,
 )
-from onebook.transactions.fairness import Slots
+from transactions.budgets import times_of
 from transactions.bybit_support import CLOCK, loop_s, run
-
-
-def times_of(rate: Rate, count: int, *, gaps: list[float] | None = None) -> list[float]:
-    async def story() -> list[float]:
-        limit, times = Limit(rate, CLOCK), []
-        for index in range(count):
-            await limit.take()
-            times.append(loop_s())
-            await asyncio.sleep((gaps or [0.0])[index % len(gaps or [0.0])])
-        return times
-
-    return run(story())
 
 
 @given(st.integers(1, 20), st.lists(st.floats(0, 2), min_size=1, max_size=9))
@@ -48,7 +36,7 @@ def test_the_limit_is_used_up_to_the_margin() -> None:
 
 def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
     async def story() -> tuple[float, float]:
-        limit = Limit(Rate(50, 1.0, start=10), CLOCK)
+        limit = SharedLimit(Rate(50, 1.0, start=10), CLOCK)
         for _ in range(21):
             await limit.take()
         slow = loop_s()
@@ -64,7 +52,7 @@ def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
 
 def test_a_limit_by_the_minute_is_not_read_as_one_by_the_second() -> None:
     async def story() -> float:
-        limit = Limit(Rate(60, 60.0), CLOCK)
+        limit = SharedLimit(Rate(60, 60.0), CLOCK)
         limit.told(1)
         for _ in range(60):
             await limit.take()
@@ -75,7 +63,7 @@ def test_a_limit_by_the_minute_is_not_read_as_one_by_the_second() -> None:
 
 def test_a_block_voids_the_turns_of_those_who_wait() -> None:
     async def story() -> list[float]:
-        limit, times = Limit(Rate(2, 1.0), CLOCK), []
+        limit, times = SharedLimit(Rate(2, 1.0), CLOCK), []
 
         async def ask() -> None:
             await limit.take()
@@ -94,7 +82,7 @@ def test_a_block_voids_the_turns_of_those_who_wait() -> None:
 
 def test_a_block_is_data_and_has_a_limit() -> None:
     async def story() -> float:
-        limit = Limit(Rate(5, 1.0), CLOCK)
+        limit = SharedLimit(Rate(5, 1.0), CLOCK)
         limit.block(10**9)
         limit.block(-5)
         await limit.take()
@@ -138,7 +126,7 @@ def test_backoff_grows_with_jitter_and_has_a_limit(attempt: int, seed: int) -> N
 def test_it_is_known_how_long_everything_only_waits() -> None:
     async def story() -> list[float]:
         waits, found = Waits(CLOCK), []
-        slow, slower = Limit(Rate(1, 10.0), CLOCK), Limit(Rate(1, 60.0), CLOCK)
+        slow, slower = SharedLimit(Rate(1, 10.0), CLOCK), SharedLimit(Rate(1, 60.0), CLOCK)
         for limit in (slow, slower):
             await limit.take(waits)
         found.append(waits.left_s)  # both had their turn at once
@@ -158,7 +146,7 @@ def test_it_is_known_how_long_everything_only_waits() -> None:
 
 def test_a_key_waits_for_one_turn_of_each_other_key() -> None:
     async def story() -> tuple[float, float]:
-        limit = Limit(Rate(10, 1.0), CLOCK)
+        limit = SharedLimit(Rate(10, 1.0), CLOCK)
         greedy = [asyncio.create_task(limit.take(key="greedy")) for _ in range(500)]
         await asyncio.sleep(0.5)
         began_s = loop_s()
@@ -175,7 +163,7 @@ def test_a_key_waits_for_one_turn_of_each_other_key() -> None:
 
 def test_a_part_of_a_minute_is_left_to_other_keys() -> None:
     async def story() -> tuple[int, list[float]]:
-        limit, times = Limit(Rate(60, 60.0), CLOCK, reserve=0.2), []
+        limit, times = SharedLimit(Rate(60, 60.0), CLOCK, reserve=0.2), []
         greedy = [asyncio.create_task(limit.take(key="greedy")) for _ in range(500)]
         await asyncio.sleep(1.0)
         taken = sum(task.done() for task in greedy)
@@ -195,7 +183,7 @@ def test_a_part_of_a_minute_is_left_to_other_keys() -> None:
 
 def test_waits_that_are_cancelled_use_nothing_up() -> None:
     async def story() -> float:
-        limit = Limit(Rate(10, 10.0), CLOCK)
+        limit = SharedLimit(Rate(10, 10.0), CLOCK)
         for _ in range(10):
             await limit.take(key="stays")
         for turn in range(50):
@@ -208,53 +196,3 @@ def test_waits_that_are_cancelled_use_nothing_up() -> None:
         return loop_s()
 
     assert run(story()) == pytest.approx(10.5, abs=0.01)
-
-
-def test_a_key_holds_its_share_of_slots_and_leaves_one_free() -> None:
-    async def story() -> list[int]:
-        slots, found = Slots(20), []
-        held: dict[str, int] = {}
-        leave = asyncio.Event()
-
-        async def hold(key: str) -> None:
-            async with slots.slot(key):
-                held[key] = held.get(key, 0) + 1
-                await leave.wait()
-
-        async with asyncio.TaskGroup() as tasks:
-            for key in ("first", "second", "third"):
-                for _ in range(30):
-                    tasks.create_task(hold(key))
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                found.append(held[key])
-            leave.set()
-        assert slots.held == 0
-        return [*found, *held.values()]
-
-    assert run(story()) == [10, 6, 4, 30, 30, 30]
-
-
-def test_a_slot_given_to_a_caller_that_left_goes_to_the_next() -> None:
-    async def story() -> tuple[int, int]:
-        slots = Slots(1, spare=False)
-        served = 0
-
-        async def hold() -> None:
-            nonlocal served
-            async with slots.slot("key"):
-                served += 1
-                await asyncio.sleep(0)
-
-        for turns in range(30):
-            tasks = [asyncio.create_task(hold()) for _ in range(6)]
-            for _ in range(turns % 10):
-                await asyncio.sleep(0)
-            for task in tasks[::2]:
-                task.cancel()
-            await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
-        return slots.held, served
-
-    held, served = run(story())
-    assert held == 0
-    assert served >= 90

@@ -19,7 +19,7 @@ from onebook.transactions.budget import Retries
 from onebook.transactions.bybit.answers import BybitApi
 from onebook.transactions.bybit.paths import EXECUTIONS
 from onebook.transactions.client import ExchangeClient
-from onebook.transactions.clock import REAL, Clock
+from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.upstream import CONNECTIONS_MAX, Call
 from transactions.bybit_support import KEY, Served
@@ -52,7 +52,7 @@ async def cancelled_everywhere(ask: Callable[[], Awaitable[object]]) -> int:
 
 
 async def test_a_cancelled_request_to_bybit_gives_its_connection_back(url: str) -> None:
-    clock = Clock(REAL.now_ms, lambda: 1e9 * asyncio.get_running_loop().time())
+    clock = ServiceClock(REAL.now_ms, lambda: 1e9 * asyncio.get_running_loop().time())
     client = ExchangeClient(BybitApi(), clock)
     host, credentials = client.host(url), Credentials(KEY.api_key, KEY.secret)
 

@@ -18,7 +18,7 @@ from onebook.errors import InvalidRequest
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
 from onebook.transactions.chains import Break
-from onebook.transactions.proof import Check, OrderReport, State, Unproven, Verification
+from onebook.transactions.proof import CheckState, OrderReport, ProofCheck, Unproven, Verification
 from transactions.bybit_support import KEY, Served
 
 app = typer.Typer()
@@ -277,9 +277,9 @@ def test_a_bar_that_only_waits_says_so() -> None:
 def test_a_proof_is_put_in_words() -> None:
     broken = Break("0x1", "1", "2", "-1", "its price is not the ledger's")
     checks = (
-        Check("ledger_chain", State.HOLDS, 1_500, 0, 0, ()),
-        Check("spot_fills", State.BROKEN, 9, 2, 1, (broken,), "Bybit also books others."),
-        Check("holdings", State.NOT_CHECKED, 0, 0, 0, (), "The range ends before now."),
+        ProofCheck("ledger_chain", CheckState.HOLDS, 1_500, 0, 0, ()),
+        ProofCheck("spot_fills", CheckState.BROKEN, 9, 2, 1, (broken,), "Bybit also books others."),
+        ProofCheck("holdings", CheckState.NOT_CHECKED, 0, 0, 0, (), "The range ends before now."),
     )
     orders = OrderReport(3, holds=True, breaks=(), fills_without_order=0)
     unproven = (Unproven("the opening balances", "Bybit never says."),)

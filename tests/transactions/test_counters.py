@@ -65,7 +65,7 @@ async def test_a_403_says_until_when_nothing_is_asked(
     node: Node, client: httpx.AsyncClient
 ) -> None:
     address = "127.0.0.1"
-    node.exchange._banned[address] = NOW_MS + 600_000
+    node.exchange.bans.ban(address, NOW_MS)
     added = await counted(client, "deposits", "withdrawals")
     assert added["circuit_trips_total", "bybit"] >= 1
     assert added["requests_total", "bybit", "circuit_open"] == sum(node.exchange.requests.values())

@@ -12,7 +12,7 @@ from onebook.transactions.cursor import (
     FIRST_PLACE,
     GIVEN_UP,
     Cursors,
-    State,
+    CursorState,
     as_key,
     key_digest,
 )
@@ -21,7 +21,7 @@ from onebook.transactions.record import FIRST
 SECRET = b"a secret"
 
 
-def state(**fields: object) -> State:
+def state(**fields: object) -> CursorState:
     base: dict[str, object] = {
         "digest": "d" * 16,
         "key": key_digest("key-1"),
@@ -31,7 +31,7 @@ def state(**fields: object) -> State:
         "after": (-2, "0xabc"),
         "others": {"one": DONE, "two": GIVEN_UP, "three": (-5, "0xdef")},
     }
-    return State(**(base | fields))  # type: ignore[arg-type]
+    return CursorState(**(base | fields))  # type: ignore[arg-type]
 
 
 def test_a_cursor_survives_a_restart_and_keeps_every_place() -> None:

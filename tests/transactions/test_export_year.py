@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from onebook.model import DAY_MS
+from onebook.simulator.account.amounts import shown
 from onebook.simulator.bybit_account import Account, History
-from onebook.simulator.bybit_account.amounts import shown
 from onebook.transactions.export import writer
 from onebook.transactions.record import Record
 from onebook.transactions.request import TransactionsRequest
@@ -73,8 +73,8 @@ def held_before(account: Account, at_ms: int) -> Balances:
 
 def held_now(account: Account) -> Balances:
     held = Counter(account.fund)
-    for wallet in account.books.held.values():
-        held.update(wallet)
+    for wallet in account.books.tables:
+        held.update(account.books.held(wallet))
     return {coin: Decimal(shown(units)) for coin, units in held.items() if units}
 
 

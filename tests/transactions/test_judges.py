@@ -15,8 +15,13 @@ from msgspec import json
 
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey
-from onebook.transactions.bybit import Bybit
+from onebook.simulator.bybit_account import (
+    Account,
+    History,
+    SimulatedBybit,
+    SimulatedKey,
+)
+from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
@@ -113,7 +118,11 @@ def fetched(site: Site) -> list[Record]:
         credentials = Credentials(KEY.api_key, KEY.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=site.now_ms)
         service = Transactions(
-            [Bybit(TransactionSettings(bybit_mainnet_url=site.url, bybit_testnet_url=site.url))],
+            [
+                BybitAdapter(
+                    TransactionSettings(bybit_mainnet_url=site.url, bybit_testnet_url=site.url)
+                )
+            ],
             vault,
             cursor_secret=b"secret",
         )

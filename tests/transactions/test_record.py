@@ -6,8 +6,8 @@ from onebook.core import iso
 from onebook.transactions.record import (
     Description,
     Ids,
-    Key,
     Record,
+    RecordKey,
     encode,
     key_of,
     money,
@@ -47,4 +47,4 @@ def test_an_amount_is_printed_from_the_same_decimal_as_its_text() -> None:
 def test_newest_first_then_by_id() -> None:
     newer, older = record(timestamp=2), record(timestamp=1)
     assert key_of(newer) < key_of(older)
-    assert key_of(record()) == Key(-1_700_000_000_123, "0x" + "a" * 40)
+    assert key_of(record()) == RecordKey(-1_700_000_000_123, "0x" + "a" * 40)

@@ -58,12 +58,12 @@ OTHERS = {
     "asset_exchange_order-record.docs.json": "conversions: the ledger has them",
     "asset_exchange_query-convert-history.docs.json": "conversions: the ledger has them",
     "asset_transfer_query-account-coin-balance.docs.json": "one coin of the list we ask for",
-    "errors.collected.json": "errors, see test_bybit_client",
+    "errors.collected.json": "errors, see bybit/test_answers",
     "market_time.docs.json": "the exchange's clock",
     "position_list.docs.json": "open positions",
     "position_list_open-time.nautilus.json": "open positions",
     "spot-lever-token_info.docs.json": "tokens, not trades of them",
-    "user_query-api.docs.json": "the key's permissions, see test_bybit_adapter",
+    "user_query-api.docs.json": "the key's permissions, see bybit/test_key",
 }
 # Bodies of the API before v5 (ret_code): they must be refused, not read by half.
 BEFORE_V5 = {

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from onebook.config import TransactionSettings
 from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, Faults, History, SimulatedKey
-from onebook.simulator.bybit_account.keys import Refused
+from onebook.simulator.account.faults import AccountFaults
+from onebook.simulator.bybit_account import Account, History, SimulatedKey
+from onebook.simulator.bybit_account.keys import AccountRefused
 from onebook.transactions.bybit.endpoints import ENDPOINTS
 from onebook.transactions.bybit.paths import RATES
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.request import TransactionsRequest
-from onebook.transactions.standing import Standing
+from onebook.transactions.standing import ExchangeStanding
 from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated
 
 MONTH = History(NOW_MS - 30 * DAY_MS, NOW_MS, executions=400)
@@ -220,7 +221,7 @@ def test_all_failing_is_an_error_without_the_exchanges_words() -> None:
     with pytest.raises(ExchangeFailed) as caught:
         story(
             lambda w: w.fetch("deposits", "trades"),
-            faults=Faults(rate=1.0, kinds=("10016",)),
+            faults=AccountFaults(rate=1.0, kinds=("10016",)),
         )
     assert "Server Timeout" not in caught.value.message
     assert caught.value.details["exchange_code"] == 10016
@@ -249,7 +250,8 @@ def test_a_403_in_the_middle_says_when_to_come_back() -> None:
 
     async def told() -> Any:
         async with World(exchange) as world:
-            exchange._banned[""] = exchange._banned["127.0.0.1"] = NOW_MS + 60_000
+            for address in ("", "127.0.0.1"):
+                exchange.bans.ban(address, NOW_MS)
             return await work(world)
 
     error = run(told())
@@ -275,7 +277,7 @@ def test_the_deadline_gives_what_there_is_and_a_cursor() -> None:
                 assert page["transactions"] or page["next_cursor"] != cursor
         return pages
 
-    faults = Faults(rate=0.2, kinds=("slow",), slow_s=0.9)
+    faults = AccountFaults(rate=0.2, kinds=("slow",), slow_s=0.9)
     pages = story(work, settings=settings, faults=faults)
     assert len(pages) > 1
     for page in pages[:-1]:
@@ -300,14 +302,14 @@ def test_a_deadline_without_any_answer_is_an_error() -> None:
             await world.fetch("deposits", "trades", **fields)
         return caught.value, await world.service.standings.all(), loop_s()
 
-    faults = Faults(rate=1.0, kinds=("slow",))
+    faults = AccountFaults(rate=1.0, kinds=("slow",))
     settings = TransactionSettings(deadline_s=100.0)
     error, standings, spent_s = story(work, settings=settings, faults=faults)
     assert error.code == "exchange_error"
     assert error.message == "Bybit cannot be reached."
     assert error.details["reason"] == "exchange_unreachable"
     assert spent_s == pytest.approx(100.0, abs=0.1)
-    assert standings == {"bybit": Standing.UNREACHABLE}
+    assert standings == {"bybit": ExchangeStanding.UNREACHABLE}
 
 
 def test_an_empty_page_before_the_deadline_goes_on_further_back() -> None:
@@ -390,7 +392,7 @@ def _with_nonsense() -> Account:
 
 
 def test_values_from_the_future_pass() -> None:
-    faults = Faults(rate=1.0, kinds=("unknown_enum",))
+    faults = AccountFaults(rate=1.0, kinds=("unknown_enum",))
     answer = story(lambda w: w.fetch("ledger", "trades", limit=9_999), faults=faults)
     assert answer["partial"] is False
     assert {record["kind"] for record in answer["transactions"]} >= {"other"}
@@ -541,7 +543,7 @@ def test_related_records_of_a_type_that_was_not_asked_are_marked_with_it() -> No
 def test_without_a_user_id_a_transfer_between_users_says_that_its_side_is_unknown() -> None:
     async def work(world: World) -> Any:
         def refused(query: Any, key: Any) -> Any:
-            raise Refused(10005, "Permission denied")
+            raise AccountRefused(10005, "Permission denied")
 
         world.exchange._answers["/v5/user/query-api"] = refused
         return await world.fetch("transfers", limit=10_000)
@@ -683,8 +685,8 @@ def test_what_can_be_asked_is_told_as_it_is() -> None:
         return found
 
     assert story(work) == [
-        Standing.OPERATIONAL,
-        Standing.OPERATIONAL,
-        Standing.REFUSED,
-        Standing.MISSING,
+        ExchangeStanding.OPERATIONAL,
+        ExchangeStanding.OPERATIONAL,
+        ExchangeStanding.REFUSED,
+        ExchangeStanding.MISSING,
     ]

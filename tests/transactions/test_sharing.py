@@ -16,10 +16,10 @@ from msgspec import json
 from api.conftest import NOW_MS, bearer
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
+from onebook.simulator.account.serving import LOOPBACK, LoopbackServer
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
-from onebook.simulator.bybit_account.serving import LOOPBACK, _Server
 from onebook.store import Store
-from onebook.transactions.bybit import Bybit
+from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.clock import REAL
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from onebook.transactions.request import TransactionsRequest
@@ -37,7 +37,7 @@ async def served(node: Node) -> AsyncIterator[int]:
     listener = socket.create_server((LOOPBACK, 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
     config = uvicorn.Config(node.app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
-    server = _Server(config)
+    server = LoopbackServer(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield listener.getsockname()[1]
@@ -114,7 +114,7 @@ async def test_a_key_that_asks_for_everything_delays_another_by_no_more_than_its
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         credentials = Credentials(KEY.api_key, KEY.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
-        bybit = Bybit(TransactionSettings(bybit_mainnet_url=url, bybit_testnet_url=url))
+        bybit = BybitAdapter(TransactionSettings(bybit_mainnet_url=url, bybit_testnet_url=url))
         service = Transactions([bybit], vault, cursor_secret=b"c" * 32)
 
         async def asked(key_id: str, **fields: Any) -> float:
@@ -150,7 +150,7 @@ async def test_the_service_still_answers_after_hundreds_of_clients_that_left() -
         vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
         credentials = Credentials(KEY.api_key, KEY.secret)
         await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
-        bybit = Bybit(TransactionSettings(bybit_mainnet_url=url, bybit_testnet_url=url))
+        bybit = BybitAdapter(TransactionSettings(bybit_mainnet_url=url, bybit_testnet_url=url))
         service = Transactions([bybit], vault, cursor_secret=b"c" * 32)
         query = service.plan(
             TransactionsRequest(exchange="bybit", transaction_types=("ledger", "holdings")),

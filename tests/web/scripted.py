@@ -20,7 +20,7 @@ from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
 from onebook.config import ApiSettings
 from onebook.gateway import codes, messages
-from onebook.transactions.bybit import Bybit
+from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import MasterKeys, Vault
 from onebook.transactions.service import Transactions
 from onebook.web import Limit, Site, TransactionSection, pages
@@ -190,7 +190,9 @@ def site() -> Site:
     """The real documents, of an API that nobody asks."""
     services = Services(
         accounts=Any,
-        transactions=Transactions([Bybit()], Vault(Any, MasterKeys(None)), cursor_secret=b"c" * 32),
+        transactions=Transactions(
+            [BybitAdapter()], Vault(Any, MasterKeys(None)), cursor_secret=b"c" * 32
+        ),
         health=lambda: HealthFacts(ready=True),
         websocket=WebSocketFacts(messages.MESSAGES, codes.ERRORS, codes.CLOSE_CODES),
         settings=ApiSettings(),

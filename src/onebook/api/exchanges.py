@@ -12,10 +12,12 @@ from onebook.api.bodies import (
 from onebook.api.context import ByAddress, Parts
 from onebook.errors import InternalError, RateLimitExceeded
 from onebook.transactions.service import UNIFIED_TYPES
-from onebook.transactions.standing import Standing
+from onebook.transactions.standing import ExchangeStanding
 
 # Credentials that are there, whether or not the exchange likes them.
-HELD = frozenset((Standing.OPERATIONAL, Standing.REFUSED, Standing.UNREACHABLE))
+HELD = frozenset(
+    (ExchangeStanding.OPERATIONAL, ExchangeStanding.REFUSED, ExchangeStanding.UNREACHABLE)
+)
 
 router = APIRouter(
     tags=["exchanges"], dependencies=[ByAddress], responses=errors(RateLimitExceeded, InternalError)
@@ -46,7 +48,7 @@ async def credentials(parts: Parts) -> CredentialAvailability:
             name: CredentialFacts(
                 has_internal_credentials=name in held,
                 requires_user_credentials=False,
-                can_use_without_api_keys=standing is Standing.OPERATIONAL,
+                can_use_without_api_keys=standing is ExchangeStanding.OPERATIONAL,
                 testnet_available=False,
             )
             for name, standing in standings.items()

@@ -13,7 +13,7 @@ from onebook.api.context import ByAddress, Parts
 from onebook.api.problems import iso
 from onebook.api.services import HealthFacts, Services
 from onebook.errors import InternalError, RateLimitExceeded, UpgradeRequired
-from onebook.transactions.standing import Standing
+from onebook.transactions.standing import ExchangeStanding
 
 WEBSOCKET_PATH = "/api/v1/ws"
 FEATURES = (
@@ -32,9 +32,9 @@ UPGRADE_HEADERS = {
     "Sec-WebSocket-Version": "13",  # RFC 6455 section 4.4
 }
 _SAID = {
-    Standing.REFUSED: "the exchange refused the credentials.",
-    Standing.UNREACHABLE: "the exchange could not be reached.",
-    Standing.UNKNOWN: "the credentials cannot be read.",
+    ExchangeStanding.REFUSED: "the exchange refused the credentials.",
+    ExchangeStanding.UNREACHABLE: "the exchange could not be reached.",
+    ExchangeStanding.UNKNOWN: "the credentials cannot be read.",
 }
 
 router = APIRouter(tags=["service"])
@@ -54,7 +54,9 @@ async def facts_of(parts: Services) -> tuple[HealthFacts, list[str]]:
         for name, standing in standings.items()
         if standing in _SAID
     ]
-    able = [name for name, standing in standings.items() if standing is Standing.OPERATIONAL]
+    able = [
+        name for name, standing in standings.items() if standing is ExchangeStanding.OPERATIONAL
+    ]
     return replace(facts, problems=(*facts.problems, *problems)), able
 
 

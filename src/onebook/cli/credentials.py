@@ -14,7 +14,7 @@ from onebook.cli.operator import ConfigFile, now_ms
 from onebook.core import iso
 from onebook.errors import InvalidRequest
 from onebook.store import Store
-from onebook.transactions.adapter import CredentialField, ExchangeEntry
+from onebook.transactions.adapter import AdapterEntry, CredentialField
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
 from onebook.transactions.registry import ADAPTERS, adapters_of
 from onebook.transactions.service import Transactions, Validation
@@ -179,7 +179,7 @@ def _field(field: CredentialField, file: Path | None) -> str:
     return file.read_text() if file is not None and field.from_file else _asked(field.label)
 
 
-def _known(exchange: str) -> ExchangeEntry:
+def _known(exchange: str) -> AdapterEntry:
     found = ADAPTERS.get(exchange)
     if found is None:
         raise InvalidRequest(

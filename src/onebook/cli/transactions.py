@@ -19,7 +19,7 @@ from onebook.errors import InvalidRequest
 from onebook.model import MINUTE_MS
 from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.export import ENDINGS, FORMS, Writer, writer
-from onebook.transactions.proof import Check, State, Verification
+from onebook.transactions.proof import CheckState, ProofCheck, Verification
 from onebook.transactions.query import Query
 from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.run import Run
@@ -37,7 +37,7 @@ transactions_app = typer.Typer(
 )
 
 
-class Outcome:
+class FetchOutcome:
     """What a fetch came to."""
 
     def __init__(self, run: Run, *, rows: int) -> None:
@@ -107,7 +107,7 @@ def fetch(
 
 async def _fetch(
     request: TransactionsRequest, output: Path, form: str, config: Path | None
-) -> Outcome:
+) -> FetchOutcome:
     part = output.with_name(output.name + ".part")
     async with safe(config) as opened:
         service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
@@ -125,7 +125,7 @@ async def _fetch(
                     file.close()
                 run.raise_if_nothing()
                 part.replace(output)
-                return Outcome(run, rows=file.rows)
+                return FetchOutcome(run, rows=file.rows)
         finally:
             part.unlink(missing_ok=True)
             await service.close()
@@ -175,7 +175,7 @@ def _doing(exchange: str, waiting_s: float) -> str:
     return f"waiting for {exchange}'s limit, {math.ceil(waiting_s)} s"
 
 
-def _show(outcome: Outcome, output: Path) -> None:
+def _show(outcome: FetchOutcome, output: Path) -> None:
     rows = (
         (
             entry.transaction_type,
@@ -218,11 +218,11 @@ def _proof(found: Verification | None) -> list[str]:
     return sentences
 
 
-def _sentence(check: Check) -> str:
+def _sentence(check: ProofCheck) -> str:
     name, count = check.name.replace("_", " "), f"{check.checked:,} compared"
-    if check.state is State.NOT_CHECKED:
+    if check.state is CheckState.NOT_CHECKED:
         return f"{name}: not checked. {check.reason}"
-    if check.state is State.HOLDS:
+    if check.state is CheckState.HOLDS:
         return f"{name}: holds, {count}."
     counts = [("broken", check.broken), ("open", check.open)]
     words = ", ".join(f"{number:,} {word}" for word, number in counts if number)

@@ -43,7 +43,7 @@ SECRET_FIELD: Final = CredentialField("secret", "API secret")
 PASSPHRASE_FIELD: Final = CredentialField("passphrase", "API passphrase")
 
 
-class ExchangeEntry(Struct, frozen=True):
+class AdapterEntry(Struct, frozen=True):
     """What the public lists say of an exchange.
 
     Args:
@@ -178,7 +178,7 @@ class AccountInfo(Struct, frozen=True):
     expires_at: int | None = None
 
 
-class Verdict(Struct, frozen=True):
+class RequestVerdict(Struct, frozen=True):
     """What became of the last signed request to an environment of an exchange.
 
     Args:
@@ -192,7 +192,7 @@ class Verdict(Struct, frozen=True):
     message: str | None = None
 
 
-class Reader(Protocol):
+class AccountReader(Protocol):
     """Reads one account: bound to its credentials, for one request of ours."""
 
     @property
@@ -219,7 +219,7 @@ class Adapter(Protocol):
     """An exchange of the transaction interface."""
 
     @property
-    def entry(self) -> ExchangeEntry:
+    def entry(self) -> AdapterEntry:
         """What the public lists say of it."""
         ...
 
@@ -240,11 +240,11 @@ class Adapter(Protocol):
         *,
         include_raw: bool,
         key_id: str,
-    ) -> Reader:
+    ) -> AccountReader:
         """Bind an account, for a request of one of our API keys."""
         ...
 
-    def verdict(self, environment: Environment) -> Verdict | None:
+    def verdict(self, environment: Environment) -> RequestVerdict | None:
         """What became of the last signed request; None before the first."""
         ...
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from onebook.transactions.adapter import Source
 from onebook.transactions.failures import SourceFailed
 from onebook.transactions.query import Query
-from onebook.transactions.record import Key, Record
+from onebook.transactions.record import Record, RecordKey
 from onebook.transactions.walk import Walker
 
 LIMIT_REACHED: Final = "limit_reached"
@@ -119,7 +119,7 @@ def filters_of(query: Query) -> dict[str, Any]:
     }
 
 
-class Part(Struct, frozen=True):
+class SourcePart(Struct, frozen=True):
     """How far one source came.
 
     Args:
@@ -139,7 +139,7 @@ class Part(Struct, frozen=True):
 
 
 def coverage_of(
-    query: Query, parts: list[Part], *, last: Key, stopped: str, top_ms: int
+    query: Query, parts: list[SourcePart], *, last: RecordKey, stopped: str, top_ms: int
 ) -> list[Coverage]:
     """One entry for each type, as good as the worst of its sources."""
     found: dict[str, Coverage] = {}
@@ -150,7 +150,9 @@ def coverage_of(
     return list(found.values())
 
 
-def _entry(query: Query, part: Part, *, last: Key, stopped: str, top_ms: int) -> Coverage:
+def _entry(
+    query: Query, part: SourcePart, *, last: RecordKey, stopped: str, top_ms: int
+) -> Coverage:
     source, walker = part.source, part.walker
     floor = None if walker is None or source.keeps_ms is None else walker.floor_ms
     reached: tuple[int | None, str | None] = (query.from_ms, None)
@@ -165,7 +167,7 @@ def _entry(query: Query, part: Part, *, last: Key, stopped: str, top_ms: int) ->
 
 
 def _reached(
-    query: Query, walker: Walker, *, last: Key, stopped: str
+    query: Query, walker: Walker, *, last: RecordKey, stopped: str
 ) -> tuple[int | None, str | None]:
     """The oldest time from which on everything was delivered, and why not from the start."""
     if walker.failure is not None:
@@ -180,7 +182,7 @@ def _reached(
     return query.from_ms, None
 
 
-def _time_of(place: Key, query: Query) -> int | None:
+def _time_of(place: RecordKey, query: Query) -> int | None:
     """The oldest time of which nothing is missing at a place; None before the first."""
     # A place without an id stands before the records of its time.
     at_ms = -place.negative_ms + (not place.record_id)
@@ -196,7 +198,7 @@ def _worse(left: Coverage, right: Coverage) -> Coverage:
 
 
 def errors_of(
-    parts: list[Part], *, cut_off: bool = False, trouble: SourceFailed | None = None
+    parts: list[SourcePart], *, cut_off: bool = False, trouble: SourceFailed | None = None
 ) -> list[ErrorEntry]:
     """What went wrong, once for each type and reason.
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from onebook.transactions.clock import Clock
+from onebook.transactions.clock import ServiceClock
 from onebook.transactions.failures import SourceFailed
 
 BACKOFF_S: Final = 0.25
@@ -49,7 +49,7 @@ class Rate(Struct, frozen=True):
         return 0.03 if self.period_s <= 5 else 0.5
 
 
-class Limit:
+class SharedLimit:
     """A rolling-window limit that is shared fairly: a caller waits for its turn.
 
     Keys take turns. In a long window a key that was first could still use up all of it, so the
@@ -60,7 +60,7 @@ class Limit:
         reserve: Share of a long window (`RESERVED_FROM_S`) that one key leaves to others, 0 to 1.
     """
 
-    def __init__(self, rate: Rate, clock: Clock, *, reserve: float = 0.0) -> None:
+    def __init__(self, rate: Rate, clock: ServiceClock, *, reserve: float = 0.0) -> None:
         self._rate = rate
         self._clock = clock
         self._count = rate.start or rate.count
@@ -147,7 +147,7 @@ class Limit:
 class Circuit:
     """Open after a breach: the exchange must not hear from this address at all."""
 
-    def __init__(self, open_s: float, clock: Clock) -> None:
+    def __init__(self, open_s: float, clock: ServiceClock) -> None:
         self._open_s = open_s
         self._clock = clock
         self._until_s = 0.0
@@ -199,7 +199,7 @@ class Retries:
 class Waits:
     """Which requests wait for their turn, and whether any is under way meanwhile."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: ServiceClock) -> None:
         self._clock = clock
         self._turns_s: list[float] = []
         self._asking = 0

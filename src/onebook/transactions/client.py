@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from onebook.rest import Answer, BodyTooLarge, Wire
 from onebook.transactions import counters
-from onebook.transactions.adapter import Verdict
-from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Limit, Retries, Waits
-from onebook.transactions.clock import Clock
+from onebook.transactions.adapter import RequestVerdict
+from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Retries, SharedLimit, Waits
+from onebook.transactions.clock import ServiceClock
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import CursorGone, Reason, SourceFailed, TooOld
+from onebook.transactions.failures import CursorGone, FailureReason, SourceFailed, TooOld
 from onebook.transactions.fairness import Slots
 from onebook.transactions.host import ExchangeHost
 from onebook.transactions.upstream import Call, ExchangeApi, Reply, Then
@@ -53,7 +53,7 @@ class ExchangeClient:
     def __init__(
         self,
         api: ExchangeApi,
-        clock: Clock,
+        clock: ServiceClock,
         *,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
@@ -67,7 +67,7 @@ class ExchangeClient:
         self._facts = facts
         self._circuit = Circuit(facts.circuit_s, clock)
         self._stopped_by: SourceFailed | None = None
-        self._address_limit = Limit(facts.address_rate, clock)
+        self._address_limit = SharedLimit(facts.address_rate, clock)
         self._slots = Slots(facts.connections_max, spare=spare)
         self._log = logging.getLogger(f"onebook.transactions.{facts.name}")
         self._http = httpx.AsyncClient(
@@ -140,11 +140,11 @@ class ExchangeClient:
                 return reply
         raise AssertionError("the last attempt returns or raises")
 
-    def _verdict(self, failure: SourceFailed | None = None) -> Verdict:
+    def _verdict(self, failure: SourceFailed | None = None) -> RequestVerdict:
         at_ms = self.clock.now_ms()
         if failure is None:
-            return Verdict(at_ms)
-        return Verdict(at_ms, failure.reason.value, failure.message)
+            return RequestVerdict(at_ms)
+        return RequestVerdict(at_ms, failure.reason.value, failure.message)
 
     async def _attempt(
         self, host: ExchangeHost, call: Call, credentials: Credentials | None, *, key: str
@@ -163,7 +163,7 @@ class ExchangeClient:
                         return await self._ask(host, call, credentials, limit=limit)
 
     async def _ask(
-        self, host: ExchangeHost, call: Call, credentials: Credentials | None, *, limit: Limit
+        self, host: ExchangeHost, call: Call, credentials: Credentials | None, *, limit: SharedLimit
     ) -> Reply:
         clock = self.clock
         sent_ms, sent_s = clock.now_ms(), clock.now_s()
@@ -202,10 +202,10 @@ class ExchangeClient:
         except (httpx.TransportError, httpx.DecodingError, TimeoutError) as error:
             self._log.debug("%s: %s", request.url.path, type(error).__name__)
             message = f"{facts.display} cannot be reached."
-            raise Retry(SourceFailed(Reason.UNREACHABLE, message, retryable=True)) from None
+            raise Retry(SourceFailed(FailureReason.UNREACHABLE, message, retryable=True)) from None
         except BodyTooLarge:
             message = f"{facts.display}'s answer is larger than believable."
-            raise SourceFailed(Reason.UNREADABLE, message) from None
+            raise SourceFailed(FailureReason.UNREADABLE, message) from None
 
     def _raise(self, failure: SourceFailed, then: Then) -> None:
         """Do what an answer asks for; `Then` names every way."""
@@ -238,7 +238,7 @@ class ExchangeClient:
         if left_s <= 0 or failure is None:
             return
         raise SourceFailed(
-            Reason.CIRCUIT_OPEN,
+            FailureReason.CIRCUIT_OPEN,
             failure.message,
             exchange_code=failure.exchange_code,
             retryable=True,
@@ -274,7 +274,7 @@ def _url(host: ExchangeHost, call: Call) -> httpx.URL:
 
 def _spent(failure: SourceFailed) -> SourceFailed:
     return SourceFailed(
-        Reason.BUDGET_SPENT,
+        FailureReason.BUDGET_SPENT,
         f"{failure.message} Too many retries were needed; ask again later.",
         exchange_code=failure.exchange_code,
         retryable=True,

@@ -12,7 +12,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Clock(Struct, frozen=True):
+class ServiceClock(Struct, frozen=True):
     """Wall clock in Unix ms, monotonic seconds, and waiting."""
 
     now_ms: Callable[[], int] = _now_ms
@@ -20,4 +20,4 @@ class Clock(Struct, frozen=True):
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-REAL: Final = Clock()
+REAL: Final = ServiceClock()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onebook.errors import InvalidRequest
 from onebook.transactions.reading import Bookmark
-from onebook.transactions.record import FIRST, Key
+from onebook.transactions.record import FIRST, RecordKey
 
 VERSION: Final = 1
 MAC_BYTES: Final = 16
@@ -27,7 +27,7 @@ DONE: Final[Place] = (1 << 62, "")  # nothing is left
 GIVEN_UP: Final[Place] = (1 << 62, "!")  # it failed in a way that asking again does not cure
 
 
-class State(Struct, frozen=True, array_like=True, kw_only=True):
+class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
     """Where a query stands between two pages.
 
     Args:
@@ -63,16 +63,16 @@ class Cursors:
     def __init__(self, secret: bytes) -> None:
         self._secret = hashlib.sha256(b"onebook cursor v1 " + secret).digest()
 
-    def seal(self, state: State) -> str:
+    def seal(self, state: CursorState) -> str:
         """The text of a cursor; without the exchange's where they would make it too long."""
         text = self._sealed(state)
         return text if len(text) <= CHARS_MAX else self._sealed(replace(state, bookmarks={}))
 
-    def _sealed(self, state: State) -> str:
+    def _sealed(self, state: CursorState) -> str:
         body = msgpack.encode(state)
         return urlsafe_b64encode(self._mac(body) + body).decode().rstrip("=")
 
-    def open(self, text: str, *, digest: str, key_id: str) -> State:
+    def open(self, text: str, *, digest: str, key_id: str) -> CursorState:
         """Where a cursor points.
 
         Raises:
@@ -88,7 +88,7 @@ class Cursors:
             )
         return state
 
-    def _read(self, text: str) -> State:
+    def _read(self, text: str) -> CursorState:
         try:
             if len(text) > CHARS_MAX:
                 raise ValueError
@@ -96,7 +96,7 @@ class Cursors:
             mac, body = whole[:MAC_BYTES], whole[MAC_BYTES:]
             if not hmac.compare_digest(mac, self._mac(body)):
                 raise ValueError
-            return msgpack.decode(body, type=State)
+            return msgpack.decode(body, type=CursorState)
         except (ValueError, MsgspecError):
             raise InvalidRequest("Field cursor is not a cursor of this service.") from None
 
@@ -109,9 +109,9 @@ def key_digest(key_id: str) -> str:
     return hashlib.sha256(key_id.encode()).hexdigest()[:16]
 
 
-def as_key(place: Place) -> Key:
+def as_key(place: Place) -> RecordKey:
     """A place as a walker takes it."""
-    return Key(*place)
+    return RecordKey(*place)
 
 
 FIRST_PLACE: Final[Place] = (FIRST.negative_ms, FIRST.record_id)

@@ -7,7 +7,7 @@ key.
 from enum import StrEnum
 
 
-class Reason(StrEnum):
+class FailureReason(StrEnum):
     """Why, as a code for machines."""
 
     AUTHENTICATION_FAILED = "authentication_failed"
@@ -37,7 +37,7 @@ class SourceFailed(Exception):
 
     def __init__(
         self,
-        reason: Reason,
+        reason: FailureReason,
         message: str,
         *,
         exchange_code: int | None = None,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from onebook.transactions.adapter import Page, Window
-from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.record import Record
 
 SYMBOL_PAGES_MAX: Final = 500  # of one window
@@ -34,7 +34,7 @@ async def pages_along(
         if cursor in seen or not page.rows:
             return
         seen.add(cursor)
-    raise SourceFailed(Reason.EXCHANGE_ERROR, "A window has more pages than believable.")
+    raise SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than believable.")
 
 
 class SymbolFanOut:

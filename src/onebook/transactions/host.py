@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from onebook.transactions.adapter import Verdict
-from onebook.transactions.budget import Limit
-from onebook.transactions.clock import Clock
+from onebook.transactions.adapter import RequestVerdict
+from onebook.transactions.budget import SharedLimit
+from onebook.transactions.clock import ServiceClock
 from onebook.transactions.fairness import Slots
 from onebook.transactions.upstream import ApiFacts, Call
 
@@ -43,24 +43,26 @@ class ExchangeHost:
     """
 
     def __init__(
-        self, base_url: str, facts: ApiFacts, *, clock: Clock, reserve: float = 0.0
+        self, base_url: str, facts: ApiFacts, *, clock: ServiceClock, reserve: float = 0.0
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.offset = ClockOffset()
-        self.verdict: Verdict | None = None
+        self.verdict: RequestVerdict | None = None
         self._facts = facts
         self._clock = clock
         self._reserve = reserve
-        self._limits: dict[tuple[str, str], Limit] = {}
+        self._limits: dict[tuple[str, str], SharedLimit] = {}
         self._orders: dict[str, Slots] = {}
         self._stamps: dict[str, int] = {}
 
-    def limit(self, call: Call, account: str) -> Limit:
+    def limit(self, call: Call, account: str) -> SharedLimit:
         """The limit of a call: exchanges count by user, we by the operator's key."""
         name = call.rate or call.path
         key = (name, account)
         if key not in self._limits:
-            self._limits[key] = Limit(self._facts.rates[name], self._clock, reserve=self._reserve)
+            self._limits[key] = SharedLimit(
+                self._facts.rates[name], self._clock, reserve=self._reserve
+            )
         return self._limits[key]
 
     @asynccontextmanager

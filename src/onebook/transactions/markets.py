@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from onebook.model import MINUTE_MS
 from onebook.transactions.budget import Retries
-from onebook.transactions.clock import Clock
-from onebook.transactions.failures import Reason, SourceFailed
-from onebook.transactions.record import Market
+from onebook.transactions.clock import ServiceClock
+from onebook.transactions.failures import FailureReason, SourceFailed
+from onebook.transactions.record import TradedMarket
 
 GUESSES_MAX: Final = 20_000  # symbols read from their names
 MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS
@@ -32,13 +32,13 @@ class Markets:
 
     def __init__(
         self,
-        listed: Callable[[str, InstrumentRow], Market],
-        guess: Callable[[str, str], Market],
+        listed: Callable[[str, InstrumentRow], TradedMarket],
+        guess: Callable[[str, str], TradedMarket],
     ) -> None:
         self._listed = listed
         self._guess = guess
-        self._known: dict[tuple[str, str], Market] = {}
-        self._guessed: dict[tuple[str, str], Market] = {}
+        self._known: dict[tuple[str, str], TradedMarket] = {}
+        self._guessed: dict[tuple[str, str], TradedMarket] = {}
 
     def load(self, category: str, rows: Iterable[InstrumentRow]) -> None:
         """Take rows of an instrument list in."""
@@ -46,7 +46,7 @@ class Markets:
             market = self._listed(category, row)
             self._known[category, market.symbol] = market
 
-    def find(self, category: str, symbol: str) -> Market:
+    def find(self, category: str, symbol: str) -> TradedMarket:
         """The market of a symbol; coins are None where even its name does not tell."""
         key = (category, symbol)
         market = self._known.get(key) or self._guessed.get(key)
@@ -71,7 +71,7 @@ class MarketCache:
         markets: Markets,
         pages: Callable[[str, Retries], AsyncGenerator[list[InstrumentRow]]],
         *,
-        clock: Clock,
+        clock: ServiceClock,
         display: str,
     ) -> None:
         self.markets = markets
@@ -110,4 +110,4 @@ def _why(error: Exception) -> str:
     """The reason of a failure for the log; a foreign exception's text could hold anything."""
     if isinstance(error, SourceFailed):
         return f"{error.reason.value}: {error.message}"
-    return f"{Reason.UNREADABLE.value}: the answer does not have the documented form."
+    return f"{FailureReason.UNREADABLE.value}: the answer does not have the documented form."

@@ -5,11 +5,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
-from onebook.transactions.record import FIRST, Key, Record, key_of
+from onebook.transactions.record import FIRST, Record, RecordKey, key_of
 
 RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
 
-Keyed = tuple[Key, Record]
+Keyed = tuple[RecordKey, Record]
 
 
 class Range:
@@ -23,7 +23,7 @@ class Range:
 
     __slots__ = ("after", "from_ms", "to_ms")
 
-    def __init__(self, from_ms: int, to_ms: int, *, after: Key = FIRST) -> None:
+    def __init__(self, from_ms: int, to_ms: int, *, after: RecordKey = FIRST) -> None:
         self.from_ms = from_ms
         self.to_ms = to_ms
         self.after = after
@@ -52,11 +52,11 @@ class Sorter:
             self._seen[record.transactionId] = None
             heapq.heappush(self._held, (key, record))
 
-    def _in_range(self, key: Key) -> bool:
+    def _in_range(self, key: RecordKey) -> bool:
         wanted = self._wanted
         return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
 
-    def _snapshot_wanted(self, key: Key) -> bool:
+    def _snapshot_wanted(self, key: RecordKey) -> bool:
         """Every page takes a snapshot of its own time, so what was given out goes by id."""
         return key.record_id > self._wanted.after.record_id
 

@@ -45,7 +45,7 @@ CHECKS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """What a check came to."""
 
     HOLDS = "holds"
@@ -54,7 +54,7 @@ class State(StrEnum):
     NOT_CHECKED = "not_checked"
 
 
-class Check(Struct, frozen=True):
+class ProofCheck(Struct, frozen=True):
     """One check.
 
     Args:
@@ -65,7 +65,7 @@ class Check(Struct, frozen=True):
     """
 
     name: str
-    state: State
+    state: CheckState
     checked: int
     broken: int
     open: int
@@ -91,7 +91,7 @@ class Verification(Struct, frozen=True):
     """
 
     holds: bool | None
-    checks: tuple[Check, ...]
+    checks: tuple[ProofCheck, ...]
     unproven: tuple[Unproven, ...]
     ledger: tuple[ChainReport, ...]
     orders: OrderReport
@@ -124,10 +124,10 @@ def opening_unproven(display: str) -> Unproven:
 
 def judged(
     name: str, checked: int, left: list[Left], reason: str = "", *, overflowed: bool = False
-) -> Check:
+) -> ProofCheck:
     """A check from what is left over."""
     if overflowed:
-        return Check(name, State.OPEN, checked, 0, 0, (), OVERFLOWED)
+        return ProofCheck(name, CheckState.OPEN, checked, 0, 0, (), OVERFLOWED)
     unsure = [one for one in left if not one.sure]
     breaks = [
         Break(o.record.transactionId, o.expected, o.found, _difference(o), o.what)
@@ -137,7 +137,7 @@ def judged(
     if not unsure:
         return found
     broken = len(left) - len(unsure)
-    state = State.BROKEN if broken else State.OPEN
+    state = CheckState.BROKEN if broken else CheckState.OPEN
     return replace(found, state=state, broken=broken, open=len(unsure), reason=reason)
 
 
@@ -148,18 +148,18 @@ def _difference(left: Left) -> str:
         return ""
 
 
-def settled(name: str, checked: int, breaks: list[Break]) -> Check:
+def settled(name: str, checked: int, breaks: list[Break]) -> ProofCheck:
     """A check from its breaks alone."""
     if not checked:
         reason = "There was nothing to compare."
-        return Check(name, State.NOT_CHECKED, 0, 0, 0, (), reason)
-    state = State.BROKEN if breaks else State.HOLDS
-    return Check(name, state, checked, len(breaks), 0, tuple(breaks[:BREAKS_MAX]))
+        return ProofCheck(name, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
+    state = CheckState.BROKEN if breaks else CheckState.HOLDS
+    return ProofCheck(name, state, checked, len(breaks), 0, tuple(breaks[:BREAKS_MAX]))
 
 
-def verdict(checks: Iterable[Check]) -> bool | None:
+def verdict(checks: Iterable[ProofCheck]) -> bool | None:
     """Whether all of it holds: null where nothing was compared, or something stays open."""
     states = {check.state for check in checks}
-    if State.BROKEN in states:
+    if CheckState.BROKEN in states:
         return False
-    return True if State.OPEN not in states and State.HOLDS in states else None
+    return True if CheckState.OPEN not in states and CheckState.HOLDS in states else None

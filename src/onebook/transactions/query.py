@@ -14,7 +14,7 @@ from onebook.errors import (
 )
 from onebook.model import DAY_MS
 from onebook.transactions.adapter import Adapter, Environment
-from onebook.transactions.cursor import Cursors, State
+from onebook.transactions.cursor import Cursors, CursorState
 from onebook.transactions.request import LIMIT_MAX, TIME_MS_MAX, TransactionsRequest
 from onebook.transactions.windows import floor_ms
 
@@ -48,7 +48,7 @@ class Query(Struct, frozen=True, kw_only=True):
     from_ms: int
     to_ms: int
     limit: int | None
-    state: State | None
+    state: CursorState | None
     digest: str
 
 

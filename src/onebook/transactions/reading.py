@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from onebook.transactions.adapter import Page, Source, Window
-from onebook.transactions.failures import CursorGone, Reason, SourceFailed, TooOld
+from onebook.transactions.failures import CursorGone, FailureReason, SourceFailed, TooOld
 from onebook.transactions.record import Record
 
 PAGES_AHEAD: Final = 2
@@ -111,7 +111,8 @@ class WindowStream:
             except CursorGone:
                 if self.asked or not cursor:
                     raise _refused_cursor() from None
-                cursor = ""  # that of an earlier answer: the window is read from its beginning
+                # It was that of an earlier answer: the window is read from its beginning.
+                cursor, seen = "", {""}
                 continue
             await self.pages.put(ReadPage(page, Bookmark(*window, cursor)))
             unread_ms = min([unread_ms, *(r.timestamp + 1 for r in page.records)])
@@ -177,12 +178,12 @@ class WindowStream:
 
 
 def _endless() -> SourceFailed:
-    return SourceFailed(Reason.EXCHANGE_ERROR, "A window has more pages than believable.")
+    return SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than believable.")
 
 
 def _refused_cursor() -> SourceFailed:
     return SourceFailed(
-        Reason.EXCHANGE_ERROR, "The exchange does not accept its own cursor.", retryable=True
+        FailureReason.EXCHANGE_ERROR, "The exchange does not accept its own cursor.", retryable=True
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET, Raw, Struct, UnsetType, field, json
 
 
-class View(StrEnum):
+class RecordView(StrEnum):
     """Which records may be summed: completed records of `PRIMARY`, each event once.
 
     Per currency, received less sent less every fee is what the account's balance changed by. The
@@ -90,7 +90,7 @@ class Holder(Struct, frozen=True, gc=False):
     uid: str | None
 
 
-class Market(Struct, frozen=True, gc=False):
+class TradedMarket(Struct, frozen=True, gc=False):
     """What was traded."""
 
     symbol: str
@@ -135,7 +135,7 @@ class Balance(Struct, frozen=True, gc=False, kw_only=True):
     usd_value: str | None = None
 
 
-class Chain(Struct, frozen=True, gc=False, kw_only=True):
+class OnChain(Struct, frozen=True, gc=False, kw_only=True):
     """Where a deposit or withdrawal stands on its blockchain."""
 
     network: str | None = None
@@ -193,13 +193,13 @@ class Record(Struct, frozen=True, gc=False, kw_only=True):
     native_type: str | None = None
     status: Status = Status.COMPLETED
     native_status: str | None = None
-    view: View = View.PRIMARY
+    view: RecordView = RecordView.PRIMARY
     account: Holder | None = None
     direction: Direction = Direction.NONE
     side: str | None = None
     asset: str | None = None
     amount: str | None = None
-    instrument: Market | None = None
+    instrument: TradedMarket | None = None
     price: str | None = None
     quantity: str | None = None
     quantity_unit: str | None = None
@@ -207,7 +207,7 @@ class Record(Struct, frozen=True, gc=False, kw_only=True):
     fees: tuple[Fee, ...] = ()
     position: Position | None = None
     balance: Balance | None = None
-    chain: Chain | None = None
+    chain: OnChain | None = None
     transfer: Transfer | None = None
     ids: Ids
     related: tuple[str, ...] = ()
@@ -216,19 +216,19 @@ class Record(Struct, frozen=True, gc=False, kw_only=True):
     raw: dict[str, Any] | UnsetType = field(default=UNSET)
 
 
-class Key(NamedTuple):
+class RecordKey(NamedTuple):
     """Where a record stands among all: newest first, ties by id. Smaller keys come first."""
 
     negative_ms: int
     record_id: str
 
 
-FIRST: Final = Key(-(1 << 62), "")
+FIRST: Final = RecordKey(-(1 << 62), "")
 
 
-def key_of(record: Record) -> Key:
+def key_of(record: Record) -> RecordKey:
     """The place of a record in an answer."""
-    return Key(-record.timestamp, record.transactionId)
+    return RecordKey(-record.timestamp, record.transactionId)
 
 
 def money(currency: str, text: str) -> Money:

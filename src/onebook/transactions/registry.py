@@ -7,18 +7,18 @@ from msgspec import Struct
 
 from onebook.config import TransactionSettings
 from onebook.transactions import bybit
-from onebook.transactions.adapter import Adapter, ExchangeEntry
+from onebook.transactions.adapter import Adapter, AdapterEntry
 
 
 class Registration(Struct, frozen=True):
     """An exchange with transactions: its facts, and what makes its adapter from the settings."""
 
-    entry: ExchangeEntry
+    entry: AdapterEntry
     make: Callable[[TransactionSettings], Adapter]
 
 
 ADAPTERS: Final[dict[str, Registration]] = {
-    each.entry.name: each for each in (Registration(bybit.ENTRY, bybit.Bybit),)
+    each.entry.name: each for each in (Registration(bybit.ENTRY, bybit.BybitAdapter),)
 }
 
 

@@ -10,22 +10,22 @@ from contextlib import aclosing
 from typing import Final
 
 from onebook.errors import ExchangeFailed
-from onebook.transactions.adapter import Adapter, Reader
+from onebook.transactions.adapter import AccountReader, Adapter
 from onebook.transactions.answer import (
     DEADLINE,
     LIMIT_REACHED,
     Coverage,
     ErrorEntry,
-    Part,
+    SourcePart,
     Totals,
     coverage_of,
     errors_of,
 )
-from onebook.transactions.clock import Clock
+from onebook.transactions.clock import ServiceClock
 from onebook.transactions.counters import RECORDS
-from onebook.transactions.cursor import DONE, GIVEN_UP, Place, State, as_key, key_digest
+from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.demand import Demand
-from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.merge import merged
 from onebook.transactions.ordering import Range
 from onebook.transactions.proof import Verification
@@ -41,7 +41,9 @@ LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 class Run:
     """One query being carried out."""
 
-    def __init__(self, query: Query, adapter: Adapter, reader: Reader, clock: Clock) -> None:
+    def __init__(
+        self, query: Query, adapter: Adapter, reader: AccountReader, clock: ServiceClock
+    ) -> None:
         self.query = query
         self.totals = Totals(adapter.entry.singular)
         self.verifier: Verifier | None = None
@@ -77,12 +79,14 @@ class Run:
         state = self.query.state
         return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
 
-    def _part(self, name: str, reader: Reader) -> Part:
+    def _part(self, name: str, reader: AccountReader) -> SourcePart:
         source, state = fitted(self._adapter.sources[name], self.query.limit), self.query.state
         place = self._begun_at(name)
         lost_before_ms = state.kept.get(name) if state else None
         if place in (DONE, GIVEN_UP):
-            return Part(source, None, given_up=place == GIVEN_UP, lost_before_ms=lost_before_ms)
+            return SourcePart(
+                source, None, given_up=place == GIVEN_UP, lost_before_ms=lost_before_ms
+            )
         wanted = Range(self.query.from_ms, self.query.to_ms, after=as_key(place))
         limit = self.query.limit
         walker = Walker(
@@ -96,7 +100,7 @@ class Run:
             lost_before_ms=lost_before_ms,
             begin=state.bookmarks.get(name) if state else None,
         )
-        return Part(source, walker)
+        return SourcePart(source, walker)
 
     def _begun_at(self, name: str) -> Place:
         """Where this page of a source begins."""
@@ -160,7 +164,7 @@ class Run:
             return failures[0]
         if self.cut_off and not self.totals.count and not self._came_further():
             return self._reader.trouble or SourceFailed(
-                Reason.UNREACHABLE,
+                FailureReason.UNREACHABLE,
                 f"{self.display} gave nothing within the time of one answer.",
                 retryable=True,
             )
@@ -214,7 +218,7 @@ class Run:
             covered={entry.transaction_type: entry.from_ms for entry in self.coverage()},
         )
 
-    def state(self, key_id: str) -> State | None:
+    def state(self, key_id: str) -> CursorState | None:
         """Where the next page begins; None when every source has come to its end."""
         places = {part.source.name: self._place(part) for part in self._parts}
         if all(place in (DONE, GIVEN_UP) for place in places.values()):
@@ -222,7 +226,7 @@ class Run:
         before = self.query.state
         last = max(self._last, as_key(before.after)) if before else self._last
         after = (last.negative_ms, last.record_id)
-        return State(
+        return CursorState(
             digest=self.query.digest,
             key=key_digest(key_id),
             now_ms=self.query.now_ms,
@@ -246,7 +250,7 @@ class Run:
                 found[part.source.name] = bookmark
         return found
 
-    def _place(self, part: Part) -> Place:
+    def _place(self, part: SourcePart) -> Place:
         """How far a source has come: everything before its place has been delivered."""
         walker = part.walker
         if walker is None:

@@ -21,21 +21,21 @@ from onebook.errors import (
 )
 from onebook.transactions.adapter import (
     AccountInfo,
+    AccountReader,
     Adapter,
+    AdapterEntry,
     Environment,
-    ExchangeEntry,
-    Reader,
 )
 from onebook.transactions.answer import (
     FAILED_BEFORE,
     filters_of,
     message_of,
 )
-from onebook.transactions.clock import REAL, Clock
+from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.counters import KEY, NODE, REFUSED, RUNNING
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
-from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.query import Query, expand, find, plan, reach_ms
 from onebook.transactions.record import encode
 from onebook.transactions.request import TransactionsRequest
@@ -95,7 +95,7 @@ class Transactions:
         *,
         cursor_secret: bytes,
         settings: TransactionSettings | None = None,
-        clock: Clock = REAL,
+        clock: ServiceClock = REAL,
     ) -> None:
         self._adapters = {adapter.entry.name: adapter for adapter in adapters}
         self._vault = vault
@@ -106,7 +106,7 @@ class Transactions:
         self.standings = Standings(self._adapters, vault.get, clock.now_s)
 
     @property
-    def exchanges(self) -> tuple[ExchangeEntry, ...]:
+    def exchanges(self) -> tuple[AdapterEntry, ...]:
         """What endpoints 4, 5 and 7 are answered from."""
         return tuple(adapter.entry for adapter in self._adapters.values())
 
@@ -168,7 +168,7 @@ class Transactions:
             reader = adapter.reader(environment, credentials, include_raw=False, key_id=key_id)
             info = await reader.account()
         except SourceFailed as failure:
-            if failure.reason is Reason.AUTHENTICATION_FAILED:
+            if failure.reason is FailureReason.AUTHENTICATION_FAILED:
                 return Validation(exchange, failure.message, None)
             raise exchange_failed(failure) from None
         return Validation(exchange, "The internal credentials are valid.", info)
@@ -213,7 +213,7 @@ class Transactions:
                 retry_after_s=BUSY_RETRY_S,
             )
 
-    async def _reader(self, query: Query, key_id: str) -> Reader:
+    async def _reader(self, query: Query, key_id: str) -> AccountReader:
         adapter = self._adapters[query.request.exchange]
         credentials = await self._vault.get(query.request.exchange, query.environment)
         message = _unusable(adapter.entry, query.environment, credentials)
@@ -309,7 +309,7 @@ def _environment(*, testnet: bool) -> Environment:
 
 
 def _unusable(
-    entry: ExchangeEntry, environment: Environment, credentials: Credentials | None
+    entry: AdapterEntry, environment: Environment, credentials: Credentials | None
 ) -> str:
     """Why the operator's credentials cannot be used; "" where they can."""
     if credentials is None:

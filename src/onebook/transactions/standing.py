@@ -10,12 +10,12 @@ from typing import Final
 
 from onebook.errors import ConfigError, OnebookError
 from onebook.transactions.adapter import Adapter, Environment
-from onebook.transactions.failures import Reason
+from onebook.transactions.failures import FailureReason
 
 KEPT_S: Final = 5.0
 
 
-class Standing(StrEnum):
+class ExchangeStanding(StrEnum):
     """Whether an exchange can be asked for transactions."""
 
     OPERATIONAL = "operational"
@@ -27,9 +27,9 @@ class Standing(StrEnum):
 
 # Failures of the last signed request that say something of the whole interface.
 _FAILURES: Final = {
-    Reason.AUTHENTICATION_FAILED.value: Standing.REFUSED,
-    Reason.UNREACHABLE.value: Standing.UNREACHABLE,
-    Reason.CIRCUIT_OPEN.value: Standing.UNREACHABLE,
+    FailureReason.AUTHENTICATION_FAILED.value: ExchangeStanding.REFUSED,
+    FailureReason.UNREACHABLE.value: ExchangeStanding.UNREACHABLE,
+    FailureReason.CIRCUIT_OPEN.value: ExchangeStanding.UNREACHABLE,
 }
 
 
@@ -51,30 +51,30 @@ class Standings:
         self._adapters = adapters
         self._stored = stored
         self._now_s = now_s
-        self._found: dict[str, Standing] = {}
+        self._found: dict[str, ExchangeStanding] = {}
         self._found_at_s = float("-inf")
 
-    async def all(self) -> dict[str, Standing]:
+    async def all(self) -> dict[str, ExchangeStanding]:
         """The standing of every exchange now."""
         now_s = self._now_s()
         if now_s - self._found_at_s >= KEPT_S:
             self._found = {name: await self._look(name) for name in self._adapters}
             self._found_at_s = now_s
         return {
-            name: self._answered(name) if found is Standing.OPERATIONAL else found
+            name: self._answered(name) if found is ExchangeStanding.OPERATIONAL else found
             for name, found in self._found.items()
         }
 
-    def _answered(self, exchange: str) -> Standing:
+    def _answered(self, exchange: str) -> ExchangeStanding:
         verdict = self._adapters[exchange].verdict(Environment.MAINNET)
         failure = verdict.failure if verdict is not None else None
-        return _FAILURES.get(failure or "", Standing.OPERATIONAL)
+        return _FAILURES.get(failure or "", ExchangeStanding.OPERATIONAL)
 
-    async def _look(self, exchange: str) -> Standing:
+    async def _look(self, exchange: str) -> ExchangeStanding:
         try:
             found = await self._stored(exchange, Environment.MAINNET)
         except ConfigError:  # there, but under a master key that is not
             found = None
         except OnebookError:
-            return Standing.UNKNOWN
-        return Standing.MISSING if found is None else Standing.OPERATIONAL
+            return ExchangeStanding.UNKNOWN
+        return ExchangeStanding.MISSING if found is None else ExchangeStanding.OPERATIONAL

@@ -26,7 +26,7 @@ from msgspec import UNSET, UnsetType
 
 from onebook.core import show
 from onebook.transactions.decimals import ZERO, add, subtract
-from onebook.transactions.record import Direction, Money, Record, Status, View
+from onebook.transactions.record import Direction, Money, Record, RecordView, Status
 
 KOINLY: Final = (
     "Date", "Sent Amount", "Sent Currency", "Received Amount", "Received Currency", "Fee Amount",
@@ -98,7 +98,7 @@ class Taxed(NamedTuple):
 
 def taxed(record: Record) -> Taxed | None:
     """What a tool must count of a record; None where that is nothing."""
-    if record.view is not View.PRIMARY or record.status is not Status.COMPLETED:
+    if record.view is not RecordView.PRIMARY or record.status is not Status.COMPLETED:
         return None
     if record.kind == "transfer" and record.direction is Direction.BOTH:
         return None

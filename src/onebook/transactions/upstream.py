@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from onebook.transactions.budget import Rate
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.failures import FailureReason, SourceFailed
 
 CONNECTIONS_MAX: Final = 20
 BODY_BYTES_MAX: Final = 8 * 1024 * 1024  # an instrument list of one category is about 1 MB
@@ -126,7 +126,7 @@ class Outcome(Struct, frozen=True):
         fatal: Whether nothing of this account can be read.
     """
 
-    reason: Reason
+    reason: FailureReason
     message: str
     retryable: bool = False
     fatal: bool = False

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onebook.core import show
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
 from onebook.transactions import bookkeeping as books
-from onebook.transactions.adapter import ExchangeEntry
+from onebook.transactions.adapter import AdapterEntry
 from onebook.transactions.bookkeeping import Unproven
 from onebook.transactions.chains import BREAKS_MAX, Break, ChainReport, WalletChains, place_of
 from onebook.transactions.decimals import ZERO, add, subtract
@@ -39,16 +39,16 @@ from onebook.transactions.proof import (
     SPOT_FILLS,
     TRANSFERS,
     WITHDRAWALS,
-    Check,
+    CheckState,
     OrderReport,
-    State,
+    ProofCheck,
     Verification,
     judged,
     opening_unproven,
     settled,
     verdict,
 )
-from onebook.transactions.record import Record, Status, View
+from onebook.transactions.record import Record, RecordView, Status
 
 WRONG_LINES_MAX: Final = 100_000
 GIVEN_UP_MAX: Final = 100_000
@@ -86,7 +86,7 @@ class Verifier:
 
     def __init__(
         self,
-        entry: ExchangeEntry,
+        entry: AdapterEntry,
         *,
         below_ms: int,
         asked: Iterable[str] = (),
@@ -186,7 +186,7 @@ class Verifier:
             for key in legs_of(record):
                 self._transfers.event(key, record)
         elif kind == "leverage_token":
-            if record.view is View.PRIMARY:
+            if record.view is RecordView.PRIMARY:
                 for related in record.related:
                     self._tokens.event((related,), record)
         elif record.status is not Status.COMPLETED:
@@ -200,7 +200,7 @@ class Verifier:
     def _contract_event(self, record: Record) -> None:
         symbol = record.instrument.symbol if record.instrument else ""
         if record.kind == "closed_pnl":
-            if record.view is View.PRIMARY:
+            if record.view is RecordView.PRIMARY:
                 self._closings.event(record)
         elif record.ids.trade_id is not None:
             self._futures.event(record)
@@ -222,9 +222,11 @@ class Verifier:
         checks = tuple(self._results(chains, orders))
         return Verification(verdict(checks), checks, self._unproven(), chains, orders)
 
-    def _results(self, chains: tuple[ChainReport, ...], orders: OrderReport) -> Iterable[Check]:
+    def _results(
+        self, chains: tuple[ChainReport, ...], orders: OrderReport
+    ) -> Iterable[ProofCheck]:
         known = frozenset(self._entry.types)
-        makers: dict[str, Callable[[], Check]] = {
+        makers: dict[str, Callable[[], ProofCheck]] = {
             LEDGER_ARITHMETIC: lambda: judged(LEDGER_ARITHMETIC, self._lines, self._wrong_lines),
             LEDGER_CHAIN: lambda: _chain_check(chains),
             HOLDINGS: lambda: self._holdings_check(chains),
@@ -245,7 +247,7 @@ class Verifier:
             if missing and self._asked:
                 words = " and ".join(self._books.word(each) for each in needed)
                 reason = f"It needs {words} in one request."
-                yield Check(name, State.NOT_CHECKED, 0, 0, 0, (), reason)
+                yield ProofCheck(name, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
             else:
                 yield makers[name]()
 
@@ -271,10 +273,10 @@ class Verifier:
             kind = (self._books.type_of(market.category) if market else "") or kind
         return self._span(books.LEDGER, kind)
 
-    def _order_check(self, orders: OrderReport) -> Check:
+    def _order_check(self, orders: OrderReport) -> ProofCheck:
         if not self._orders_asked:
             reason = f"It needs {self._books.trades}, not trades alone."
-            return Check(ORDERS, State.NOT_CHECKED, 0, 0, 0, (), reason)
+            return ProofCheck(ORDERS, CheckState.NOT_CHECKED, 0, 0, 0, (), reason)
         span = self._span(*([self._books.trades] if self._asked else []))
         opened = [
             Left(fill, "its order is not in the range", "1", "0", sure=False)
@@ -286,9 +288,9 @@ class Verifier:
         if not orders.breaks:
             return found
         breaks = (*orders.breaks, *found.breaks)[:BREAKS_MAX]
-        return replace(found, state=State.BROKEN, broken=len(orders.breaks), breaks=breaks)
+        return replace(found, state=CheckState.BROKEN, broken=len(orders.breaks), breaks=breaks)
 
-    def _trades_check(self, name: str, trades: Trades) -> Check:
+    def _trades_check(self, name: str, trades: Trades) -> ProofCheck:
         left = self._judged(trades.left())
         reason = self._reason(name)
         return judged(name, trades.checked, left, reason, overflowed=trades.overflowed)
@@ -297,7 +299,7 @@ class Verifier:
         """Why something of a check can be left over that is not lost."""
         return self._books.reasons.get(name, LEFT_OVER)
 
-    def _closings_check(self) -> Check:
+    def _closings_check(self) -> ProofCheck:
         closings = self._closings
         left = self._judged(closings.left())
         reason = "The order began before the range: what it gained there is not in the ledger's."
@@ -306,7 +308,7 @@ class Verifier:
             CLOSED_PNL, checked, [*closings.wrong, *left], reason, overflowed=closings.overflowed
         )
 
-    def _settlements_check(self) -> Check:
+    def _settlements_check(self) -> ProofCheck:
         events, lines = self._settlements.left()
         left = [
             Left(r, "the ledger has no line of this amount", key[-1], "none", r.kind != "delivery")
@@ -321,7 +323,7 @@ class Verifier:
             overflowed=self._settlements.overflowed,
         )  # fmt: skip
 
-    def _transfers_check(self) -> Check:
+    def _transfers_check(self) -> ProofCheck:
         moves, span = self._transfers, self._span(books.LEDGER, books.TRANSFERS)
         events, lines = moves.left()
         left = [
@@ -334,7 +336,7 @@ class Verifier:
         reason = self._reason(TRANSFERS)
         return judged(TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed)
 
-    def _funds_check(self, name: str, moves: Moves) -> Check:
+    def _funds_check(self, name: str, moves: Moves) -> ProofCheck:
         """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
         kind = self._books.word(CHECKS[name][1])
         span, margin_ms = self._span(books.LEDGER, kind), max(EDGE_MS, moves.tolerance_ms)
@@ -362,10 +364,10 @@ class Verifier:
             return chain
         return replace(chain, held=holding.balance.total)
 
-    def _holdings_check(self, chains: tuple[ChainReport, ...]) -> Check:
+    def _holdings_check(self, chains: tuple[ChainReport, ...]) -> ProofCheck:
         why_not = self._no_holdings()
         if why_not is not None:
-            return Check(HOLDINGS, State.NOT_CHECKED, 0, 0, 0, (), why_not)
+            return ProofCheck(HOLDINGS, CheckState.NOT_CHECKED, 0, 0, 0, (), why_not)
         breaks, checked = [], 0
         for chain in chains:
             if chain.wallet not in self._books.held:
@@ -404,7 +406,7 @@ class Verifier:
         return (*found, *(each for name, each in own.unproven if self._has(name)))
 
 
-def _chain_check(chains: tuple[ChainReport, ...]) -> Check:
+def _chain_check(chains: tuple[ChainReport, ...]) -> ProofCheck:
     breaks = [one for chain in chains for one in chain.breaks]
     return settled(LEDGER_CHAIN, sum(chain.records for chain in chains), breaks)
 

@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from onebook.transactions.adapter import NOT_ASKED, SNAPSHOT, Page, Reader, Source, Window
+from onebook.transactions.adapter import NOT_ASKED, SNAPSHOT, AccountReader, Page, Source, Window
 from onebook.transactions.demand import NOTHING_LEFT_MS, Demand
-from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.ordering import Keyed, Range, Sorter
 from onebook.transactions.reading import Bookmark, ReadPage, WindowStream
-from onebook.transactions.record import FIRST, Key, key_of
+from onebook.transactions.record import FIRST, RecordKey, key_of
 from onebook.transactions.windows import Cutter, floor_ms
 
 WINDOWS_AHEAD: Final = 6
@@ -37,7 +37,7 @@ class Walker:
     def __init__(
         self,
         source: Source,
-        reader: Reader,
+        reader: AccountReader,
         wanted: Range,
         *,
         now_ms: Callable[[], int],
@@ -70,7 +70,7 @@ class Walker:
         self._demand = demand or Demand()
         self._next: Bookmark | None = None
         self._begin_at = begin
-        self._bookmarks: deque[tuple[Key, Bookmark]] = deque()
+        self._bookmarks: deque[tuple[RecordKey, Bookmark]] = deque()
         self._ahead_max = 1
         self._long = long
         self._task = asyncio.create_task(self._run(), name=f"walk {source.name}")
@@ -93,20 +93,20 @@ class Walker:
         return kept if kept > self._wanted.from_ms else None
 
     @property
-    def came_to(self) -> Key:
+    def came_to(self) -> RecordKey:
         """The place before which this source has nothing that was not delivered."""
         if self.ready:
-            return max(self.delivered, Key(self.ready[0][0].negative_ms, ""))
+            return max(self.delivered, RecordKey(self.ready[0][0].negative_ms, ""))
         if self.frontier_ms == NOT_STARTED_MS:
             return self.delivered
-        return max(self.delivered, Key(-self.frontier_ms, ""))
+        return max(self.delivered, RecordKey(-self.frontier_ms, ""))
 
-    def bookmark(self, place: Key) -> Bookmark | None:
+    def bookmark(self, place: RecordKey) -> Bookmark | None:
         """The exchange's page at which records after a place begin; None where time says enough."""
         self._forget_pages(place)
         return self._bookmarks[0][1] if self._bookmarks else None
 
-    def _forget_pages(self, place: Key) -> None:
+    def _forget_pages(self, place: RecordKey) -> None:
         while len(self._bookmarks) > 1 and self._bookmarks[0][0] <= place:
             self._bookmarks.popleft()
 
@@ -257,7 +257,9 @@ class Walker:
         """
         self.floor_ms = max(self.floor_ms, floor_ms(self.source, self._now_ms()))
         if window.from_ms >= self.floor_ms:
-            raise SourceFailed(Reason.EXCHANGE_ERROR, "The exchange keeps less than it documents.")
+            raise SourceFailed(
+                FailureReason.EXCHANGE_ERROR, "The exchange keeps less than it documents."
+            )
         self.cut_short_ms = self.floor_ms
         if window.to_ms <= self.floor_ms:
             return None

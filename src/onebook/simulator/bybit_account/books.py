@@ -6,21 +6,26 @@ Per wallet and coin every balance is the one before plus the change, by construc
 from collections import Counter
 from typing import Final
 
-from onebook.simulator.bybit_account.facts import Fill, Line
+from onebook.simulator.account.ledger import WalletBalances
+from onebook.simulator.account.tables import HistoryTable
+from onebook.simulator.bybit_account.facts import Fill, LedgerLine
 from onebook.simulator.bybit_account.modes import CONTRACT, SPOT, UNIFIED, USDC, Modes
-from onebook.simulator.bybit_account.tables import Table
 
 UID: Final = "7654321"
 WALLETS: Final = (UNIFIED, CONTRACT, SPOT, USDC)
 
 
-class Books:
+class AccountBooks:
     """A table of lines and what is held, for each wallet."""
 
     def __init__(self, modes: Modes) -> None:
-        self.tables = {wallet: Table() for wallet in WALLETS}
-        self.held: dict[str, Counter[str]] = {wallet: Counter() for wallet in WALLETS}
+        self.tables = {wallet: HistoryTable() for wallet in WALLETS}
+        self._balances = {wallet: WalletBalances() for wallet in WALLETS}
         self._modes = modes
+
+    def held(self, wallet: str) -> Counter[str]:
+        """What a wallet holds of each coin."""
+        return self._balances[wallet].held
 
     def add(
         self,
@@ -39,21 +44,20 @@ class Books:
     ) -> None:
         """Book one line, in the wallet that the account's mode has for it."""
         wallet = wallet or self._modes.wallet(at_ms, fill.market if fill else None)
-        held = self.held[wallet]
         change = cash + (funding or 0) - fee - tax
-        held[coin] += change
+        balance = self._balances[wallet].book(coin, change)
         if fill is None:
-            line = Line(
+            line = LedgerLine(
                 f"L-{seq}", "", "", "None", kind, 0, 0, coin, 0, 0, fee, cash, change,
-                held[coin], "0", "", "", "",
+                balance, "0", "", "", "",
             )  # fmt: skip
         else:
             spot = fill.market.category == "spot"
-            line = Line(
+            line = LedgerLine(
                 f"{UID}_{fill.market.symbol}_{seq}", fill.market.symbol, fill.market.category,
                 fill.side, kind or ("SETTLEMENT" if funding is not None else "TRADE"),
                 cash if spot else fill.quantity, size, coin, fill.price, funding, fee, cash,
-                change, held[coin], fill.rate, fill.execution_id, fill.order_id, fill.link_id, tax,
+                change, balance, fill.rate, fill.execution_id, fill.order_id, fill.link_id, tax,
             )  # fmt: skip
         self.tables[wallet].append(at_ms, seq, line)
 
@@ -62,6 +66,6 @@ class Books:
         return [
             (wallet, coin, amount)
             for wallet in WALLETS
-            for coin, amount in self.held[wallet].items()
+            for coin, amount in self.held(wallet).items()
             if amount and not self._modes.keeps(wallet, coin, at_ms)
         ]

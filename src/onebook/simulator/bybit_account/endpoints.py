@@ -4,20 +4,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from onebook.model import DAY_MS
+from onebook.simulator.account.tables import CursorCodec, Entry, HistoryTable
 from onebook.simulator.bybit_account import rows
+from onebook.simulator.bybit_account.cursors import CURSOR_ID, IDS, NUMBER, PAIRS, TOKEN
 from onebook.simulator.bybit_account.history import Account
-from onebook.simulator.bybit_account.keys import Refused
+from onebook.simulator.bybit_account.keys import AccountRefused
 from onebook.simulator.bybit_account.modes import UTA_2
-from onebook.simulator.bybit_account.tables import (
-    CURSOR_ID,
-    IDS,
-    NUMBER,
-    PAIRS,
-    TOKEN,
-    Codec,
-    Entry,
-    Table,
-)
 
 WEEK_MS: Final = 7 * DAY_MS
 MONTH_MS: Final = 30 * DAY_MS
@@ -35,12 +27,12 @@ Query = dict[str, str]
 class Listing(NamedTuple):
     """One endpoint that lists rows by time."""
 
-    table: Callable[[Account, Query], Table]
+    table: Callable[[Account, Query], HistoryTable]
     row: Callable[[Entry, Account], rows.Row]
     window_ms: int
     limit: int
     limit_max: int
-    codec: Codec
+    codec: CursorCodec
     default_ms: int = 0  # where no times are given; 0: the window
     strictly: bool = False  # the window must be shorter than window_ms, not as long
     grain_ms: int = 1
@@ -55,31 +47,31 @@ class Listing(NamedTuple):
     shows_ms: int | None = None  # older rows are left out without a word
 
 
-def _by_category(tables: str) -> Callable[[Account, Query], Table]:
-    def table(account: Account, query: Query) -> Table:
+def _by_category(tables: str) -> Callable[[Account, Query], HistoryTable]:
+    def table(account: Account, query: Query) -> HistoryTable:
         category = query.get("category", "")
         found = getattr(account, tables).get(category)
         if found is None:
-            raise Refused(181001, "category only support linear, inverse or spot")
-        assert isinstance(found, Table)
+            raise AccountRefused(181001, "category only support linear, inverse or spot")
+        assert isinstance(found, HistoryTable)
         return found
 
     return table
 
 
-def _plain(name: str) -> Callable[[Account, Query], Table]:
-    def table(account: Account, query: Query) -> Table:
+def _plain(name: str) -> Callable[[Account, Query], HistoryTable]:
+    def table(account: Account, query: Query) -> HistoryTable:
         found = getattr(account, name)
-        assert isinstance(found, Table)
+        assert isinstance(found, HistoryTable)
         return found
 
     return table
 
 
-def _book_apart(account: Account, query: Query) -> Table:
+def _book_apart(account: Account, query: Query) -> HistoryTable:
     """In UTA 2.0 there is no wallet of inverse contracts, and its book is gone."""
     if account.status == UTA_2:
-        raise Refused(100028, "The API endpoint is not available for unified accounts.")
+        raise AccountRefused(100028, "The API endpoint is not available for unified accounts.")
     return account.contract_ledger
 
 
@@ -260,7 +252,7 @@ def bounds(listing: Listing, query: Query, now_ms: int) -> tuple[int, int]:
         Refused: As the real one would.
     """
     if listing.needs and not query.get(listing.needs):
-        raise Refused(10001, f"params error: {listing.needs} is required")
+        raise AccountRefused(10001, f"params error: {listing.needs} is required")
     start, end = _asked_range(listing, query, now_ms) if listing.ranged else (0, now_ms)
     return start if listing.shows_ms is None else max(start, now_ms - listing.shows_ms), end
 
@@ -275,11 +267,11 @@ def _asked_range(listing: Listing, query: Query, now_ms: int) -> tuple[int, int]
     elif end is None:
         end = min(now_ms, start + window)
     if start > end:
-        raise Refused(10001, "params error: startTime should be before endTime")
+        raise AccountRefused(10001, "params error: startTime should be before endTime")
     if end - start > listing.window_ms or (listing.strictly and end - start >= listing.window_ms):
-        raise Refused(10001, "params error: the time range is too long")
+        raise AccountRefused(10001, "params error: the time range is too long")
     if listing.keeps_ms is not None and start < now_ms - listing.keeps_ms:
-        raise Refused(10001, TOO_OLD)
+        raise AccountRefused(10001, TOO_OLD)
     return start, end
 
 
@@ -288,7 +280,7 @@ def _time(query: Query, name: str, unit_ms: int) -> int | None:
     if not value:
         return None
     if not value.isdigit():
-        raise Refused(181006, f"{name} is not a number")
+        raise AccountRefused(181006, f"{name} is not a number")
     return int(value) * unit_ms
 
 
@@ -296,7 +288,7 @@ def page_rows(listing: Listing, query: Query, *, clamps: bool) -> int:
     """How many rows a page has; over the maximum it is cut or refused, as the mode says."""
     value = query.get("limit") or str(listing.limit)
     if not value.isdigit() or int(value) < 1:
-        raise Refused(181011, "limit is not a number")
+        raise AccountRefused(181011, "limit is not a number")
     if int(value) > listing.limit_max and not clamps:
-        raise Refused(10001, "params error: limit")
+        raise AccountRefused(10001, "params error: limit")
     return min(int(value), listing.limit_max)

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import NamedTuple
 
 
-class Market(NamedTuple):
+class SimulatedMarket(NamedTuple):
     """A market of the simulation and its steps."""
 
     category: str
@@ -20,7 +20,7 @@ class Market(NamedTuple):
 class Fill(NamedTuple):
     """A row of `/v5/execution/list`."""
 
-    market: Market
+    market: SimulatedMarket
     execution_id: str
     order_id: str
     link_id: str
@@ -62,7 +62,13 @@ class Order:
     )  # fmt: skip
 
     def __init__(
-        self, market: Market, order_id: str, link_id: str, side: str, quantity: int, at_ms: int
+        self,
+        market: SimulatedMarket,
+        order_id: str,
+        link_id: str,
+        side: str,
+        quantity: int,
+        at_ms: int,
     ) -> None:
         self.market = market
         self.order_id = order_id
@@ -82,7 +88,7 @@ class Order:
         self.open_fee = 0
 
 
-class Line(NamedTuple):
+class LedgerLine(NamedTuple):
     """A row of `/v5/account/transaction-log`."""
 
     line_id: str
@@ -119,7 +125,7 @@ class FundLine(NamedTuple):
 class Closed(NamedTuple):
     """A row of `/v5/position/closed-pnl`."""
 
-    market: Market
+    market: SimulatedMarket
     order_id: str
     side: str
     quantity: int
@@ -203,7 +209,7 @@ class Moved(NamedTuple):
 class Delivered(NamedTuple):
     """A row of `/v5/asset/delivery-record` or `/v5/asset/settlement-record`."""
 
-    market: Market
+    market: SimulatedMarket
     side: str
     size: int
     price: int

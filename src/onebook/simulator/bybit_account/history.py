@@ -9,7 +9,7 @@ millisecond, deliberately.
 
 import hashlib
 import heapq
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -19,21 +19,22 @@ from typing import Any, Final
 from msgspec import Struct
 
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account.amounts import UNIT, product, quotient
-from onebook.simulator.bybit_account.books import UID, Books
+from onebook.simulator.account.amounts import UNIT, product, quotient
+from onebook.simulator.account.ledger import WalletBalances
+from onebook.simulator.account.tables import HistoryTable
+from onebook.simulator.bybit_account.books import UID, AccountBooks
 from onebook.simulator.bybit_account.facts import (
     Closed,
     Delivered,
     Deposit,
     Fill,
     FundLine,
-    Market,
     Moved,
     Order,
+    SimulatedMarket,
     Withdrawal,
 )
 from onebook.simulator.bybit_account.modes import CONTRACT, UNIFIED, USDC, Modes, split
-from onebook.simulator.bybit_account.tables import Table
 
 HOUR_MS: Final = 3_600_000
 FUNDING_MS: Final = 8 * HOUR_MS
@@ -51,14 +52,14 @@ TENTH, CENT, MILLI, MICRO = UNIT // 10, UNIT // 100, UNIT // 1_000, UNIT // 1_00
 TEN_THOUSANDTH, HUNDRED_THOUSANDTH = UNIT // 10_000, UNIT // 100_000
 
 MARKETS: Final = (
-    Market("spot", "BTCUSDT", "BTC", "USDT", "", 60_000 * UNIT, CENT, HUNDRED_THOUSANDTH),
-    Market("spot", "ETHUSDT", "ETH", "USDT", "", 3_000 * UNIT, CENT, HUNDRED_THOUSANDTH),
-    Market("spot", "ETHBTC", "ETH", "BTC", "", UNIT // 20, MICRO, MILLI),
-    Market("spot", "XRPUSDT", "XRP", "USDT", "", UNIT // 2, TEN_THOUSANDTH, CENT),
-    Market("linear", "BTCUSDT", "BTC", "USDT", "USDT", 60_000 * UNIT, TENTH, MILLI),
-    Market("linear", "ETHUSDT", "ETH", "USDT", "USDT", 3_000 * UNIT, CENT, CENT),
-    Market("linear", "BTCPERP", "BTC", "USDC", "USDC", 60_000 * UNIT, TENTH, MILLI),
-    Market("inverse", "BTCUSD", "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
+    SimulatedMarket("spot", "BTCUSDT", "BTC", "USDT", "", 60_000 * UNIT, CENT, HUNDRED_THOUSANDTH),
+    SimulatedMarket("spot", "ETHUSDT", "ETH", "USDT", "", 3_000 * UNIT, CENT, HUNDRED_THOUSANDTH),
+    SimulatedMarket("spot", "ETHBTC", "ETH", "BTC", "", UNIT // 20, MICRO, MILLI),
+    SimulatedMarket("spot", "XRPUSDT", "XRP", "USDT", "", UNIT // 2, TEN_THOUSANDTH, CENT),
+    SimulatedMarket("linear", "BTCUSDT", "BTC", "USDT", "USDT", 60_000 * UNIT, TENTH, MILLI),
+    SimulatedMarket("linear", "ETHUSDT", "ETH", "USDT", "USDT", 3_000 * UNIT, CENT, CENT),
+    SimulatedMarket("linear", "BTCPERP", "BTC", "USDC", "USDC", 60_000 * UNIT, TENTH, MILLI),
+    SimulatedMarket("inverse", "BTCUSD", "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
 )
 FUND_TEXTS: Final = {
     "Earn": "Easy Earn | Flexible Interest Distribution",
@@ -112,35 +113,36 @@ class Account:
     def __init__(self, history: History) -> None:
         self.history = history
         self.uid = UID
-        self.executions = {name: Table() for name in ("spot", "linear", "inverse")}
-        self.orders = {name: Table() for name in ("spot", "linear", "inverse")}
-        self.closed = {name: Table() for name in ("linear", "inverse")}
-        self.deliveries = {name: Table() for name in ("linear", "inverse")}
-        self.sessions = Table()
-        self.former_executions: dict[str, Table] = {}
-        self.former_orders: dict[str, Table] = {}
-        self.former_closed: dict[str, Table] = {}
-        self.former_sessions = Table()
-        self.former_deliveries = Table()  # of options, which it never traded
+        self.executions = {name: HistoryTable() for name in ("spot", "linear", "inverse")}
+        self.orders = {name: HistoryTable() for name in ("spot", "linear", "inverse")}
+        self.closed = {name: HistoryTable() for name in ("linear", "inverse")}
+        self.deliveries = {name: HistoryTable() for name in ("linear", "inverse")}
+        self.sessions = HistoryTable()
+        self.former_executions: dict[str, HistoryTable] = {}
+        self.former_orders: dict[str, HistoryTable] = {}
+        self.former_closed: dict[str, HistoryTable] = {}
+        self.former_sessions = HistoryTable()
+        self.former_deliveries = HistoryTable()  # of options, which it never traded
         self.modes = Modes(history.unified_ms, history.merged_ms)
-        self.books = Books(self.modes)
+        self.books = AccountBooks(self.modes)
         self.ledger = self.books.tables[UNIFIED]
         self.contract_ledger = self.books.tables[CONTRACT]
         self.usdc_ledger = self.books.tables[USDC]
-        self.fund_ledger = Table()
-        self.deposits = Table()
-        self.internal_deposits = Table()
-        self.withdrawals = Table()
-        self.transfers = Table()
-        self.universal = Table()
-        self.token_orders = Table()
-        self.unified = self.books.held[UNIFIED]
-        self.fund: Counter[str] = Counter()
+        self.fund_ledger = HistoryTable()
+        self.deposits = HistoryTable()
+        self.internal_deposits = HistoryTable()
+        self.withdrawals = HistoryTable()
+        self.transfers = HistoryTable()
+        self.universal = HistoryTable()
+        self.token_orders = HistoryTable()
+        self.unified = self.books.held(UNIFIED)
+        self._fund = WalletBalances()
+        self.fund = self._fund.held
         self.inserted: set[str] = set()
         self._random = Random(history.seed)  # noqa: S311  # a simulation
         self._seq = 1_000_000
         self._prices = {market: market.price for market in MARKETS}
-        self._holdings: dict[Market, Holding] = defaultdict(Holding)
+        self._holdings: dict[SimulatedMarket, Holding] = defaultdict(Holding)
         self._queue: list[tuple[int, int, Callable[[int], None]]] = []
         self._fills = 0
         self._closed: set[str] = set()
@@ -240,7 +242,7 @@ class Account:
 
     # Trading --------------------------------------------------------------------------
 
-    def _order(self, at_ms: int, market: Market) -> None:
+    def _order(self, at_ms: int, market: SimulatedMarket) -> None:
         random, seq = self._random, self._next()
         quantity = random.randrange(1, 400) * market.size_step
         order_id = str(1_500_000_000_000_000_000 + seq) if market.category == "spot" else _uuid(seq)
@@ -309,13 +311,13 @@ class Account:
         if ended:
             self._close(at_ms, order)
 
-    def _walk(self, market: Market) -> int:
+    def _walk(self, market: SimulatedMarket) -> int:
         moved = int(self._prices[market] * (1 + self._random.uniform(-0.002, 0.002)))
         low, high = market.price // 2, market.price * 2
         self._prices[market] = min(high, max(low, moved)) // market.price_step * market.price_step
         return self._prices[market]
 
-    def _tax(self, at_ms: int, market: Market, fee: int, *, due: bool) -> int:
+    def _tax(self, at_ms: int, market: SimulatedMarket, fee: int, *, due: bool) -> int:
         """What is taken on a fee; the former modes knew no taxes."""
         taxed = due and fee > 0 and self.modes.wallet(at_ms, market) == UNIFIED
         return product(fee, GST) if taxed else 0
@@ -462,7 +464,13 @@ class Account:
             self._book(at_ms, market.settle, session, fill=fill, size=holding.size, funding=-paid)
 
     def _session(
-        self, at_ms: int, market: Market, holding: Holding, side: str, price: int, value: int
+        self,
+        at_ms: int,
+        market: SimulatedMarket,
+        holding: Holding,
+        side: str,
+        price: int,
+        value: int,
     ) -> int:
         """Settle a session of a contract in USDC: its position goes on at today's price."""
         if market.settle != "USDC":
@@ -483,7 +491,7 @@ class Account:
             deliver = partial(self._deliver, market=market, bought=bought)
             self._at(at_ms + DAY_MS, deliver)
 
-    def _deliver(self, at_ms: int, market: Market, bought: Fill) -> None:
+    def _deliver(self, at_ms: int, market: SimulatedMarket, bought: Fill) -> None:
         kind = "Settle" if market.category == "inverse" else "Delivery"
         price = market.price + market.price // 100
         sold = self._dated_fill(at_ms, market, "Sell", kind, bought.quantity, price)
@@ -494,7 +502,7 @@ class Account:
         self.deliveries[market.category].append(at_ms, self._next(), facts)
 
     def _dated_fill(
-        self, at_ms: int, market: Market, side: str, kind: str, size: int, price: int
+        self, at_ms: int, market: SimulatedMarket, side: str, kind: str, size: int, price: int
     ) -> Fill:
         seq = self._next()
         value = quotient(size, price) if market.category == "inverse" else product(price, size)
@@ -551,9 +559,8 @@ class Account:
         )
 
     def _book_fund(self, at_ms: int, coin: str, change: int, kind: str, text: str) -> None:
-        self.fund[coin] += change
         at_ms = at_ms // 1_000 * 1_000
-        line = FundLine(coin, change, self.fund[coin], kind, text)
+        line = FundLine(coin, change, self._fund.book(coin, change), kind, text)
         self.fund_ledger.append(at_ms, self._next(), line)
 
     def _odd(self, at_ms: int, kind: str) -> None:
@@ -574,7 +581,7 @@ class Account:
 
     def _odd_token(self, at_ms: int, kind: str, amount: int) -> None:
         bought = kind == "TOKENS_SUBSCRIPTION"
-        held = self.books.held[self.modes.wallet(at_ms, None)]["BTC3L"]
+        held = self.books.held(self.modes.wallet(at_ms, None))["BTC3L"]
         amount = amount if bought else min(amount, held)
         if amount:
             sign = 1 if bought else -1
@@ -683,14 +690,14 @@ class Account:
         return deposit
 
 
-def _dated(expires_ms: int) -> tuple[Market, Market]:
+def _dated(expires_ms: int) -> tuple[SimulatedMarket, SimulatedMarket]:
     """A linear and an inverse contract of a date."""
     day = datetime.fromtimestamp(expires_ms / 1_000, UTC)
     linear = f"ETHUSDT-{day:%d%b%y}".upper()
     inverse = f"BTCUSD{'FGHJKMNQUVXZ'[day.month - 1]}{day:%y}"
     return (
-        Market("linear", linear, "ETH", "USDT", "USDT", 3_000 * UNIT, CENT, CENT),
-        Market("inverse", inverse, "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
+        SimulatedMarket("linear", linear, "ETH", "USDT", "USDT", 3_000 * UNIT, CENT, CENT),
+        SimulatedMarket("inverse", inverse, "BTC", "USD", "BTC", 60_000 * UNIT, TENTH, UNIT),
     )
 
 

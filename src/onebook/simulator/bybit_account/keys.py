@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from onebook.simulator.account.clock import in_time
+
 AHEAD_MS_MAX: Final = 1_000
 RECV_WINDOW_MS: Final = 5_000
 ALL_PERMISSIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -40,7 +42,7 @@ class SimulatedKey:
         )
 
 
-class Refused(Exception):
+class AccountRefused(Exception):
     """An answer other than retCode 0."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -65,7 +67,7 @@ def authenticate(
     api_key, sign = headers.get("x-bapi-api-key", ""), headers.get("x-bapi-sign", "")
     stamp = headers.get("x-bapi-timestamp", "")
     if not (api_key and sign and stamp.isdigit()):
-        raise Refused(
+        raise AccountRefused(
             10001,
             f"empty value: apiTimestamp[{stamp}] apiKey[{api_key}] apiSignature[{sign}]: "
             "openapi sign params error!",
@@ -73,22 +75,22 @@ def authenticate(
     window = headers.get("x-bapi-recv-window") or str(RECV_WINDOW_MS)
     key = keys.get(api_key)
     if key is None:
-        raise Refused(10003, "API key is invalid.")
+        raise AccountRefused(10003, "API key is invalid.")
     _check_time(int(stamp), int(window), now_ms)
     origin = f"{stamp}{api_key}{window}{signed_text}"
     digest = hmac.new(key.secret.encode(), origin.encode(), hashlib.sha256).hexdigest()
     if not hmac.compare_digest(digest, sign):
-        raise Refused(10004, f"error sign! origin_string[{origin}]")
+        raise AccountRefused(10004, f"error sign! origin_string[{origin}]")
     if key.expires_ms is not None and now_ms >= key.expires_ms:
-        raise Refused(33004, "Your api key has expired.")
+        raise AccountRefused(33004, "Your api key has expired.")
     if key.ips and address not in key.ips:
-        raise Refused(10010, "Unmatched IP, please check your API key's bound IP addresses.")
+        raise AccountRefused(10010, "Unmatched IP, please check your API key's bound IP addresses.")
     return key
 
 
 def _check_time(stamp_ms: int, window_ms: int, now_ms: int) -> None:
-    if not now_ms - window_ms <= stamp_ms < now_ms + AHEAD_MS_MAX:
-        raise Refused(
+    if not in_time(stamp_ms, now_ms, behind_ms=window_ms, ahead_ms=AHEAD_MS_MAX):
+        raise AccountRefused(
             10002,
             "invalid request, please check your server timestamp or recv_window param. "
             f"req_timestamp[{stamp_ms}],server_timestamp[{now_ms}],recv_window[{window_ms}]",

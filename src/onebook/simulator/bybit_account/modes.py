@@ -8,8 +8,8 @@ https://bybit-exchange.github.io/docs/v5/acct-mode
 
 from typing import Final, NamedTuple
 
-from onebook.simulator.bybit_account.facts import Closed, Market
-from onebook.simulator.bybit_account.tables import Entry, Table
+from onebook.simulator.account.tables import Entry, HistoryTable
+from onebook.simulator.bybit_account.facts import Closed, SimulatedMarket
 
 UNIFIED, CONTRACT, SPOT, USDC = "UNIFIED", "CONTRACT", "SPOT", "OPTION"
 UTA_1, UTA_2 = 3, 5  # unifiedMarginStatus
@@ -26,7 +26,7 @@ class Modes(NamedTuple):
     unified_ms: int
     merged_ms: int
 
-    def wallet(self, at_ms: int, market: Market | None) -> str:
+    def wallet(self, at_ms: int, market: SimulatedMarket | None) -> str:
         """Whose book an event is in; without a market it is a transfer or the like."""
         classic = at_ms < self.unified_ms
         if market is None or market.category == "spot":
@@ -57,9 +57,9 @@ class Modes(NamedTuple):
 NEVER_CHANGED: Final = Modes(0, 0)
 
 
-def split(table: Table, below_ms: int) -> Table:
+def split(table: HistoryTable, below_ms: int) -> HistoryTable:
     """Take the rows of before a time out of a table, into one of their own."""
-    former = Table()
+    former = HistoryTable()
     kept: list[Entry] = []
     for entry in table.entries:
         # A closed position belongs to the mode in which it closed, whenever its order came.

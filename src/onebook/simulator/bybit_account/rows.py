@@ -7,20 +7,20 @@ https://bybit-exchange.github.io/docs/v5/.
 from base64 import b64encode
 from typing import Any
 
-from onebook.simulator.bybit_account.amounts import UNIT, shown
+from onebook.simulator.account.amounts import UNIT, shown
+from onebook.simulator.account.tables import Entry
 from onebook.simulator.bybit_account.facts import (
     Closed,
     Delivered,
     Deposit,
     Fill,
     FundLine,
-    Line,
-    Market,
+    LedgerLine,
     Moved,
     Order,
+    SimulatedMarket,
     Withdrawal,
 )
-from onebook.simulator.bybit_account.tables import Entry
 
 Row = dict[str, Any]
 
@@ -135,7 +135,7 @@ def closed_pnl(entry: Entry) -> Row:
     }
 
 
-def _average(market: Market, value: int, quantity: int) -> int:
+def _average(market: SimulatedMarket, value: int, quantity: int) -> int:
     if not value or not quantity:
         return 0
     pair = (quantity, value) if market.category == "inverse" else (value, quantity)
@@ -144,7 +144,7 @@ def _average(market: Market, value: int, quantity: int) -> int:
 
 def ledger(entry: Entry) -> Row:
     """A row of `/v5/account/transaction-log`."""
-    line: Line = entry.facts
+    line: LedgerLine = entry.facts
     return {
         "id": line.line_id,
         "symbol": line.symbol,
@@ -173,7 +173,7 @@ def ledger(entry: Entry) -> Row:
 
 def contract_line(entry: Entry) -> Row:
     """A row of `/v5/account/contract-transaction-log`: its funding is what was paid."""
-    line: Line = entry.facts
+    line: LedgerLine = entry.facts
     funding = "" if line.funding is None else shown(-line.funding)
     return _without(ledger(entry) | {"funding": funding}, "transSubType", "extraFees")
 
@@ -390,7 +390,7 @@ def funding_coin(coin: str, units: int) -> Row:
     }
 
 
-def market(one: Market) -> Row:
+def market(one: SimulatedMarket) -> Row:
     """A row of `/v5/market/instruments-info`."""
     tick, lot = shown(one.price_step), shown(one.size_step)
     row: Row = {

@@ -4,8 +4,6 @@ In-process through `SimulatedTransport`, or on a loopback port for other clients
 """
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_plus
@@ -15,6 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from onebook.simulator.account.clock import wall_ms
+from onebook.simulator.account.faults import AccountFaults
+from onebook.simulator.account.limits import AddressBans, RollingCount
+from onebook.simulator.account.tables import BadCursor, Pager
 from onebook.simulator.bybit_account import rows
 from onebook.simulator.bybit_account.endpoints import (
     IP_BAN_S,
@@ -25,10 +27,8 @@ from onebook.simulator.bybit_account.endpoints import (
     bounds,
     page_rows,
 )
-from onebook.simulator.bybit_account.faults import Faults
 from onebook.simulator.bybit_account.history import COINS, MARKETS, Account
-from onebook.simulator.bybit_account.keys import Refused, SimulatedKey, authenticate
-from onebook.simulator.bybit_account.tables import Pager
+from onebook.simulator.bybit_account.keys import AccountRefused, SimulatedKey, authenticate
 
 RETIRED: Final = "/v5/spot-lever-token/order-record"
 JSON: Final = "application/json; charset=utf-8"
@@ -40,29 +40,23 @@ COUNTRY_PAGE: Final = (
     "<h1>403 ERROR</h1>The Amazon CloudFront distribution is configured to block access from your "
     "country.</body></html>"
 )
+# What `AccountFaults` may draw.
+FAULTS: Final = (
+    "10000",  # server timeout, HTTP 200
+    "10016",  # server error, HTTP 200
+    "-1",  # "request expired", HTTP 200
+    "10006",  # the limit of the path, HTTP 200
+    "429",  # system-level protection
+    "403",  # the country of the address is refused, an HTML page of the edge
+    "404",  # the account's mode does not have the path
+    "502",  # the edge, with an HTML body
+    "truncated",  # half of the body
+    "reset",  # the connection is gone
+    "slow",  # the answer takes its time
+    "string_ext",  # retExtInfo as a string
+    "unknown_enum",  # a status and a type nobody has heard of
+)
 GATEWAY_PAGE: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class Window:
-    """How many requests came in a rolling window."""
-
-    def __init__(self, count: int, period_s: float) -> None:
-        self.count = count
-        self.period_ms = round(period_s * 1_000)
-        self._times: deque[int] = deque()
-
-    def take(self, now_ms: int) -> tuple[bool, int, int]:
-        """Count a request: whether it may pass, how many are left, when one more frees up."""
-        while self._times and self._times[0] <= now_ms - self.period_ms:
-            self._times.popleft()
-        if len(self._times) >= self.count:
-            return False, 0, self._times[0] + self.period_ms
-        self._times.append(now_ms)
-        return True, self.count - len(self._times), now_ms
 
 
 class SimulatedBybit:
@@ -84,9 +78,9 @@ class SimulatedBybit:
         account: Account,
         keys: Iterable[SimulatedKey],
         *,
-        now_ms: Callable[[], int] = _now_ms,
+        now_ms: Callable[[], int] = wall_ms,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        faults: Faults | None = None,
+        faults: AccountFaults | None = None,
         retired: str = "missing",
         by_offset: bool = False,
         clamps_limits: bool = True,
@@ -94,7 +88,7 @@ class SimulatedBybit:
         ip_ban_s: float = IP_BAN_S,
     ) -> None:
         self.account = account
-        self.faults = faults or Faults()
+        self.faults = faults or AccountFaults()
         self.requests: dict[str, int] = {}
         self.page_rows_max: dict[str, int] = {}
         self.before_page: Callable[[str], None] | None = None
@@ -105,10 +99,8 @@ class SimulatedBybit:
         self._pager = Pager(by_offset=by_offset)
         self._clamps_limits = clamps_limits
         self._limited = limited
-        self._limits: dict[tuple[str, str], Window] = {}
-        self._ips: dict[str, Window] = {}
-        self._ip_ban_ms = round(ip_ban_s * 1_000)
-        self._banned: dict[str, int] = {}
+        self._limits: dict[tuple[str, str], RollingCount] = {}
+        self.bans = AddressBans(*IP_LIMIT, ban_s=ip_ban_s)
         self._answers: dict[str, Callable[[dict[str, str], SimulatedKey], Any]] = {
             "/v5/account/wallet-balance": self._wallet,
             "/v5/account/info": self._account_info,
@@ -130,7 +122,7 @@ class SimulatedBybit:
         path, now_ms = request.url.path, self._now_ms()
         self.requests[path] = self.requests.get(path, 0) + 1
         address = request.client.host if request.client else ""
-        if self._ip_limited(address, now_ms):
+        if self._limited and self.bans.refuses(address, now_ms):
             return Response("access too frequent", 403, media_type="text/plain")
         fault = self.faults.next(path)
         if fault == "slow":
@@ -141,9 +133,9 @@ class SimulatedBybit:
         headers: dict[str, str] = {}
         try:
             if fault in BUSY:
-                raise Refused(int(fault), BUSY[fault])
+                raise AccountRefused(int(fault), BUSY[fault])
             result = self._result(request, path, address, headers, fault)
-        except Refused as refused:
+        except AccountRefused as refused:
             return self._envelope(refused.code, refused.message, {}, headers)
         except LookupError:
             return Response("404 page not found", 404, media_type="text/plain")
@@ -211,7 +203,7 @@ class SimulatedBybit:
         self, path: str, listing: Listing, query: dict[str, str], key: SimulatedKey
     ) -> dict[str, Any]:
         if not key.grants(listing.permission or _permission(query)):
-            raise Refused(10005, NO_PERMISSION)
+            raise AccountRefused(10005, NO_PERMISSION)
         if self.before_page is not None:
             self.before_page(path)
         now_ms = self._now_ms()
@@ -219,15 +211,18 @@ class SimulatedBybit:
         start_ms, end_ms = bounds(listing, query, now_ms)
         limit = page_rows(listing, query, clamps=self._clamps_limits)
         wanted = listing.wanted
-        entries, cursor = self._pager.page(
-            table,
-            table.between(start_ms, end_ms, listing.grain_ms),
-            query=path + str(sorted((n, v) for n, v in query.items() if n != "cursor")),
-            cursor=query.get("cursor", ""),
-            limit=limit,
-            codec=listing.codec,
-            wanted=None if wanted is None else lambda entry: wanted(entry, query, now_ms),
-        )
+        try:
+            entries, cursor = self._pager.page(
+                table,
+                table.between(start_ms, end_ms, listing.grain_ms),
+                query=path + str(sorted((n, v) for n, v in query.items() if n != "cursor")),
+                cursor=query.get("cursor", ""),
+                limit=limit,
+                codec=listing.codec,
+                wanted=None if wanted is None else lambda entry: wanted(entry, query, now_ms),
+            )
+        except BadCursor:
+            raise AccountRefused(10001, "params error: cursor") from None
         found = {listing.rows: [listing.row(entry, self.account) for entry in entries]}
         if path == RETIRED:  # no pages there
             return found if self._retired == "rows" else {"list": []}
@@ -237,22 +232,11 @@ class SimulatedBybit:
 
     # Limits ---------------------------------------------------------------------------
 
-    def _ip_limited(self, address: str, now_ms: int) -> bool:
-        if not self._limited:
-            return False
-        if self._banned.get(address, 0) > now_ms:
-            return True
-        window = self._ips.setdefault(address, Window(*IP_LIMIT))
-        passed, _, _ = window.take(now_ms)
-        if not passed:
-            self._banned[address] = now_ms + self._ip_ban_ms
-        return not passed
-
     def _count(self, path: str, api_key: str, headers: dict[str, str], *, forced: bool) -> None:
         if path not in LIMITS:
             return
         now_ms = self._now_ms()
-        window = self._limits.setdefault((path, api_key), Window(*LIMITS[path]))
+        window = self._limits.setdefault((path, api_key), RollingCount(*LIMITS[path]))
         passed, left, reset_ms = window.take(now_ms)
         if forced:
             passed, left, reset_ms = False, 0, now_ms + 1_000
@@ -260,13 +244,13 @@ class SimulatedBybit:
         headers["X-Bapi-Limit-Status"] = str(left)
         headers["X-Bapi-Limit-Reset-Timestamp"] = str(reset_ms)
         if not passed and (self._limited or forced):
-            raise Refused(10006, TOO_MANY)
+            raise AccountRefused(10006, TOO_MANY)
 
     # Snapshots ------------------------------------------------------------------------
 
     def _wallet(self, query: dict[str, str], key: SimulatedKey) -> Any:
         if query.get("accountType") != "UNIFIED":
-            raise Refused(10001, "accountType only support UNIFIED.")
+            raise AccountRefused(10001, "accountType only support UNIFIED.")
         coins = [
             rows.unified_coin(*item) for item in sorted(self.account.unified.items()) if item[1]
         ]
@@ -274,9 +258,9 @@ class SimulatedBybit:
 
     def _fund_wallet(self, query: dict[str, str], key: SimulatedKey) -> Any:
         if not key.grants(("AccountTransfer",)):
-            raise Refused(10005, NO_PERMISSION)
+            raise AccountRefused(10005, NO_PERMISSION)
         if query.get("accountType") != "FUND":
-            raise Refused(131002, "coin is required")
+            raise AccountRefused(131002, "coin is required")
         coins = [rows.funding_coin(coin, self.account.fund[coin]) for coin in (*COINS, "EUR")]
         return {"memberId": self.account.uid, "accountType": "FUND", "balance": coins}
 

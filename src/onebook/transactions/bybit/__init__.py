@@ -5,7 +5,7 @@ path, `client` signs and asks, `instruments` knows the markets, `trades`, `closi
 `ledger` map rows to records, `adapter` puts them behind the protocol of `transactions.adapter`.
 """
 
-from onebook.transactions.bybit.adapter import Bybit
+from onebook.transactions.bybit.adapter import BybitAdapter
 from onebook.transactions.bybit.endpoints import ENTRY
 
-__all__ = ["ENTRY", "Bybit"]
+__all__ = ["ENTRY", "BybitAdapter"]

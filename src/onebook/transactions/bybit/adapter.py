@@ -7,7 +7,7 @@ from typing import Final
 import httpx
 
 from onebook.config import TransactionSettings
-from onebook.transactions.adapter import Environment, ExchangeEntry, Source, Verdict
+from onebook.transactions.adapter import AdapterEntry, Environment, RequestVerdict, Source
 from onebook.transactions.budget import Retries
 from onebook.transactions.bybit.answers import DISPLAY, BybitApi
 from onebook.transactions.bybit.endpoints import ENTRY, SOURCES
@@ -16,7 +16,7 @@ from onebook.transactions.bybit.pages import cursor_parameter
 from onebook.transactions.bybit.paths import INSTRUMENTS
 from onebook.transactions.bybit.reader import BybitReader, Environs
 from onebook.transactions.client import ExchangeClient
-from onebook.transactions.clock import REAL, Clock
+from onebook.transactions.clock import REAL, ServiceClock
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.host import ExchangeHost
 from onebook.transactions.markets import InstrumentRow, MarketCache
@@ -25,14 +25,14 @@ from onebook.transactions.upstream import Call
 MARKET_PAGES_MAX: Final = 20
 
 
-class Bybit:
+class BybitAdapter:
     """The adapter of Bybit v5 (unified trading accounts)."""
 
     def __init__(
         self,
         settings: TransactionSettings | None = None,
         *,
-        clock: Clock = REAL,
+        clock: ServiceClock = REAL,
         transport: httpx.AsyncBaseTransport | None = None,
         random: Random | None = None,
     ) -> None:
@@ -67,7 +67,7 @@ class Bybit:
         return Environs(environment, host, markets)
 
     @property
-    def entry(self) -> ExchangeEntry:
+    def entry(self) -> AdapterEntry:
         """What the public lists say of Bybit."""
         return ENTRY
 
@@ -98,7 +98,7 @@ class Bybit:
             key_id=key_id,
         )
 
-    def verdict(self, environment: Environment) -> Verdict | None:
+    def verdict(self, environment: Environment) -> RequestVerdict | None:
         """What became of the last signed request; None before the first."""
         return self._environs[environment].host.verdict
 

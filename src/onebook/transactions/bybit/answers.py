@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onebook.transactions.bybit.paths import IP_RATE, RATES
 from onebook.transactions.bybit.signing import signed
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import Reason
+from onebook.transactions.failures import FailureReason
 from onebook.transactions.upstream import ApiFacts, Call, Outcome, Reply, Then
 
 DISPLAY: Final = "Bybit"
@@ -34,26 +34,34 @@ class Envelope(Struct, frozen=True):
     time: int = 0
 
 
-_BAD_KEY = Outcome(Reason.AUTHENTICATION_FAILED, "Bybit does not know the API key.", fatal=True)
-_BUSY = Outcome(Reason.EXCHANGE_ERROR, "Bybit could not answer in time.", retryable=True)
-_REGION = Outcome(
-    Reason.AUTHENTICATION_FAILED, "Bybit does not serve this account from here.", fatal=True
+_BAD_KEY = Outcome(
+    FailureReason.AUTHENTICATION_FAILED, "Bybit does not know the API key.", fatal=True
 )
-_EXPIRED = Outcome(Reason.AUTHENTICATION_FAILED, "The API key has expired at Bybit.", fatal=True)
-_REFUSED = Outcome(Reason.EXCHANGE_ERROR, "Bybit refused the request.")
-_WRONG_MODE = Outcome(Reason.EXCHANGE_ERROR, "Bybit does not offer this to the account's mode.")
-_NOT_OFFERED = Outcome(Reason.NOT_OFFERED, "Bybit does not offer this to this kind of account.")
+_BUSY = Outcome(FailureReason.EXCHANGE_ERROR, "Bybit could not answer in time.", retryable=True)
+_REGION = Outcome(
+    FailureReason.AUTHENTICATION_FAILED, "Bybit does not serve this account from here.", fatal=True
+)
+_EXPIRED = Outcome(
+    FailureReason.AUTHENTICATION_FAILED, "The API key has expired at Bybit.", fatal=True
+)
+_REFUSED = Outcome(FailureReason.EXCHANGE_ERROR, "Bybit refused the request.")
+_WRONG_MODE = Outcome(
+    FailureReason.EXCHANGE_ERROR, "Bybit does not offer this to the account's mode."
+)
+_NOT_OFFERED = Outcome(
+    FailureReason.NOT_OFFERED, "Bybit does not offer this to this kind of account."
+)
 _LOCATION = Outcome(
-    Reason.LOCATION_REFUSED,
+    FailureReason.LOCATION_REFUSED,
     "Bybit does not serve the country that this server's address is in.",
     fatal=True,
 )
 _CLOCK_OFF = Outcome(
-    Reason.EXCHANGE_ERROR, "Bybit did not accept the time of the request.", retryable=True
+    FailureReason.EXCHANGE_ERROR, "Bybit did not accept the time of the request.", retryable=True
 )
-_NOT_JSON = Outcome(Reason.UNREADABLE, "Bybit's answer is not JSON.", retryable=True)
+_NOT_JSON = Outcome(FailureReason.UNREADABLE, "Bybit's answer is not JSON.", retryable=True)
 _STOP = Outcome(
-    Reason.CIRCUIT_OPEN,
+    FailureReason.CIRCUIT_OPEN,
     "Bybit has had enough requests from this address; nothing is asked for ten minutes.",
     retryable=True,
 )
@@ -74,20 +82,22 @@ REFUSALS: Final[Mapping[int, Outcome]] = {
     131230: _BUSY,
     CLOCK_OFF: _CLOCK_OFF,
     REQUEST_EXPIRED: _CLOCK_OFF,
-    LIMITED: Outcome(Reason.RATE_LIMITED, "Bybit's rate limit is used up.", retryable=True),
+    LIMITED: Outcome(FailureReason.RATE_LIMITED, "Bybit's rate limit is used up.", retryable=True),
     10003: _BAD_KEY,
-    10004: Outcome(Reason.AUTHENTICATION_FAILED, "Bybit did not accept the signature.", fatal=True),
+    10004: Outcome(
+        FailureReason.AUTHENTICATION_FAILED, "Bybit did not accept the signature.", fatal=True
+    ),
     10007: _BAD_KEY,
     10008: _REGION,
     10009: _REGION,
     10024: _REGION,
     10027: _REGION,
     10010: Outcome(
-        Reason.AUTHENTICATION_FAILED,
+        FailureReason.AUTHENTICATION_FAILED,
         "The API key is bound to other addresses; the operator must add this one.",
         fatal=True,
     ),
-    10005: Outcome(Reason.PERMISSION_DENIED, "The API key has no permission for this."),
+    10005: Outcome(FailureReason.PERMISSION_DENIED, "The API key has no permission for this."),
     10017: _NOT_OFFERED,
     10020: _WRONG_MODE,
     10028: _WRONG_MODE,

@@ -43,7 +43,7 @@ from onebook.transactions.record import (
     Money,
     Position,
     Record,
-    View,
+    RecordView,
 )
 
 # `execType` of closed positions that have a record of their own in another list.
@@ -78,7 +78,7 @@ def closed_pnl(row: Row, context: Context) -> Record:
         unified_type=UNIFIED_TYPES.get(context.category),
         kind="closed_pnl",
         native_type=native_type,
-        view=View.SUMMARY if native_type in LISTED_APART else View.PRIMARY,
+        view=RecordView.SUMMARY if native_type in LISTED_APART else RecordView.PRIMARY,
         account=UNIFIED_WALLET,
         direction=direction_of(gross or "0"),
         side=SIDES.get(plain(row, "side")),

@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from onebook.model import SECOND_MS
-from onebook.transactions.adapter import KEY_FIELD, SECRET_FIELD, ExchangeEntry, Source
+from onebook.transactions.adapter import KEY_FIELD, SECRET_FIELD, AdapterEntry, Source
 from onebook.transactions.bybit import closings, funds, ledger, trades
 from onebook.transactions.bybit.books import BOOKS
 from onebook.transactions.bybit.former import FORMER
@@ -261,7 +261,7 @@ WORDS: Final = {kind: _of(kind) for kind in TYPES} | {
     "derivatives": _FUTURES,
     "balances": _of("holdings"),
 }
-ENTRY: Final = ExchangeEntry(
+ENTRY: Final = AdapterEntry(
     name=EXCHANGE,
     display="Bybit",
     types=TYPES,

@@ -38,17 +38,17 @@ from onebook.transactions.bybit.rows import (
 from onebook.transactions.decimals import unsigned
 from onebook.transactions.record import (
     Balance,
-    Chain,
     Description,
     Direction,
     Fee,
     Holder,
     Ids,
+    OnChain,
     Record,
+    RecordView,
     Sender,
     Status,
     Transfer,
-    View,
 )
 
 DEPOSIT_STATUSES: Final = {
@@ -124,7 +124,7 @@ def deposit(row: Row, context: Context) -> Record:
         datetime=iso(at_ms),
         updated_at=credited_ms,
         amount=amount,
-        chain=Chain(
+        chain=OnChain(
             network=NETWORKS.get(chain or ""),
             network_native=chain,
             tx_hash=tx_hash,
@@ -253,7 +253,7 @@ def withdrawal(row: Row, context: Context) -> Record:
         amount=amount,
         chain=None
         if off_chain
-        else Chain(
+        else OnChain(
             network=NETWORKS.get(chain or ""),
             network_native=chain,
             tx_hash=tx_hash,
@@ -366,7 +366,7 @@ def leverage_token(row: Row, context: Context) -> Record:
         native_type=plain(row, "ltOrderType"),
         status=TOKEN_STATUSES.get(plain(row, "ltOrderStatus"), Status.UNKNOWN),
         native_status=text(row, "ltOrderStatus"),
-        view=View.SUMMARY,
+        view=RecordView.SUMMARY,
         direction=Direction.IN if bought else Direction.OUT,
         side=word.lower(),
         asset=token,
@@ -422,7 +422,7 @@ def _balance(row: Row, context: Context, *, wallet: str, balance: Balance) -> Re
         type="holdings",
         unified_type="balances",
         kind="balance",
-        view=View.SNAPSHOT,
+        view=RecordView.SNAPSHOT,
         account=Holder(wallet, None),
         asset=coin,
         amount=None if balance.total is None else unsigned(balance.total),

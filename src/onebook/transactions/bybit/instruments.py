@@ -11,7 +11,7 @@ from time import strptime
 from typing import Any, Final
 
 from onebook.transactions.markets import Markets
-from onebook.transactions.record import Market
+from onebook.transactions.record import TradedMarket
 
 # Quote coins of spot, longest first where one ends in another.
 QUOTES: Final = (
@@ -32,12 +32,12 @@ def new_markets() -> Markets:
     return Markets(listed, guess)
 
 
-def listed(category: str, row: Mapping[str, Any]) -> Market:
+def listed(category: str, row: Mapping[str, Any]) -> TradedMarket:
     """A row of `instruments-info` as a market."""
     expiry = int(row.get("deliveryTime") or 0)
     contract = row.get("contractType") or ("Option" if category == "option" else None)
     perpetual = contract is not None and contract.endswith("Perpetual")
-    return Market(
+    return TradedMarket(
         symbol=row["symbol"],
         category=category,
         contract_type=contract,
@@ -48,53 +48,53 @@ def listed(category: str, row: Mapping[str, Any]) -> Market:
     )
 
 
-def guess(category: str, symbol: str) -> Market:
+def guess(category: str, symbol: str) -> TradedMarket:
     """A market from nothing but its name."""
     found = _READERS.get(category, _nothing)(symbol)
-    return found or Market(symbol, category, None, None, None, None, None)
+    return found or TradedMarket(symbol, category, None, None, None, None, None)
 
 
-def _nothing(_symbol: str) -> Market | None:
+def _nothing(_symbol: str) -> TradedMarket | None:
     return None
 
 
-def _spot(symbol: str) -> Market | None:
+def _spot(symbol: str) -> TradedMarket | None:
     for quote in QUOTES:
         base = symbol.removesuffix(quote)
         if base and base != symbol:
-            return Market(symbol, "spot", None, base, quote, None, None)
+            return TradedMarket(symbol, "spot", None, base, quote, None, None)
     return None
 
 
-def _linear(symbol: str) -> Market | None:
+def _linear(symbol: str) -> TradedMarket | None:
     if dated := _DATED.fullmatch(symbol):
         pair, expiry = dated["pair"], _expiry(dated["date"])
         base = pair.removesuffix("USDT")
         coin = "USDC" if base == pair else "USDT"
-        return Market(symbol, "linear", "LinearFutures", base, coin, coin, expiry)
+        return TradedMarket(symbol, "linear", "LinearFutures", base, coin, coin, expiry)
     for suffix, coin in (("USDT", "USDT"), ("PERP", "USDC"), ("USDC", "USDC")):
         base = symbol.removesuffix(suffix)
         if base and base != symbol:
-            return Market(symbol, "linear", "LinearPerpetual", base, coin, coin, None)
+            return TradedMarket(symbol, "linear", "LinearPerpetual", base, coin, coin, None)
     return None
 
 
-def _inverse(symbol: str) -> Market | None:
+def _inverse(symbol: str) -> TradedMarket | None:
     found = _INVERSE.fullmatch(symbol)
     if found is None:
         return None
     # The month letter does not say the day: an expired future keeps its expiry unknown.
     contract = "InverseFutures" if found["month"] else "InversePerpetual"
-    return Market(symbol, "inverse", contract, found["base"], "USD", found["base"], None)
+    return TradedMarket(symbol, "inverse", contract, found["base"], "USD", found["base"], None)
 
 
-def _option(symbol: str) -> Market | None:
+def _option(symbol: str) -> TradedMarket | None:
     found = _OPTION.fullmatch(symbol)
     if found is None:
         return None
     coin = found["settle"] or "USDC"
     expiry = _expiry(found["date"])
-    return Market(symbol, "option", "Option", found["base"], coin, coin, expiry)
+    return TradedMarket(symbol, "option", "Option", found["base"], coin, coin, expiry)
 
 
 def _expiry(date: str) -> int | None:

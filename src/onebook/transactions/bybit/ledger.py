@@ -60,10 +60,10 @@ from onebook.transactions.record import (
     Fee,
     Holder,
     Ids,
-    Market,
     Position,
     Record,
-    View,
+    RecordView,
+    TradedMarket,
 )
 
 FUND_WALLET: Final = "FUND"
@@ -159,9 +159,8 @@ def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Re
             client_order_id=client_order_id,
             trade_id=trade_id,
         ),
+        fees=fees,
     )
-    if fees:
-        line = replace(line, fee=first_fee(fees), fees=fees)
     if category is None:
         return line
     related: tuple[str, ...] = ()
@@ -196,7 +195,7 @@ def _line_pattern(
     coin: str,
     category: str | None,
     native_side: str | None,
-    market: Market | None,
+    market: TradedMarket | None,
     direction: Direction,
     session: bool,
 ) -> Record:
@@ -212,7 +211,7 @@ def _line_pattern(
         account=UNIFIED_WALLET,
         side=side,
         instrument=market,
-        view=View.LEDGER if _covered(kind, category) else View.PRIMARY,
+        view=RecordView.LEDGER if _covered(kind, category) else RecordView.PRIMARY,
         quantity_unit=unit_of(category) if category else None,
     )
 
@@ -249,7 +248,7 @@ def _book_pattern(
         type="ledger",
         kind=kind,
         native_type=native or None,
-        view=View.LEDGER if kind in COVERED_MOVES else View.PRIMARY,
+        view=RecordView.LEDGER if kind in COVERED_MOVES else RecordView.PRIMARY,
         direction=direction,
         asset=coin,
     )
@@ -296,6 +295,7 @@ def _booked(
     after: str | None,
     desc: str,
     ids: Ids,
+    fees: tuple[Fee, ...] = (),
 ) -> Record:
     """A line of either book: what moved before fees, and the balance around it."""
     money = (as_money(pattern.asset, moved) or UNSET) if moved != "0" else UNSET
@@ -306,12 +306,14 @@ def _booked(
         timestamp=at_ms,
         sentCurrency=money if outgoing else UNSET,
         receivedCurrency=UNSET if outgoing else money,
+        fee=first_fee(fees),
         description=Description(TITLE, desc),
         datetime=iso(at_ms),
         amount=unsigned(change),
         balance=Balance(
             before=_before(after, change), after=after, change=change, cash_flow=cash_flow
         ),
+        fees=fees,
         ids=ids,
         incomplete=() if after is not None else ("balance",),
     )

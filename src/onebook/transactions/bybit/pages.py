@@ -11,7 +11,7 @@ from onebook.core import NumberError, canonical, iso
 from onebook.transactions.adapter import Page, Window
 from onebook.transactions.bybit.paths import Endpoint
 from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id
-from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.record import Description, Holder, Ids, Record, Status
 
 
@@ -115,4 +115,6 @@ def witnessed(page: Page) -> Page:
 
 def undocumented() -> SourceFailed:
     """An answer that is not shaped as its page says."""
-    return SourceFailed(Reason.UNREADABLE, "Bybit's answer does not have the documented form.")
+    return SourceFailed(
+        FailureReason.UNREADABLE, "Bybit's answer does not have the documented form."
+    )

@@ -38,7 +38,7 @@ from onebook.transactions.bybit.paths import (
 from onebook.transactions.bybit.rows import Context, Row, text
 from onebook.transactions.client import ExchangeClient
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.fanout import SymbolFanOut, pages_along
 from onebook.transactions.host import ExchangeHost
 from onebook.transactions.markets import MarketCache
@@ -101,7 +101,7 @@ class BybitReader:
             return await self._asked(endpoint, window, cursor, rows=source.page_rows)
         except SourceFailed as failure:
             # A path of a mode that the account was never in is refused, not empty.
-            of_another_mode = endpoint.not_in and failure.reason is Reason.NOT_OFFERED
+            of_another_mode = endpoint.not_in and failure.reason is FailureReason.NOT_OFFERED
             if not (endpoint.optional or of_another_mode) or failure.fatal or failure.retryable:
                 raise
             self._absent.add(source.name)

@@ -9,9 +9,9 @@ cached function; a row's record is the pattern with what is the row's own replac
 
 - What a pattern says follows from the arguments of its function alone. They are its key in the
   cache, so a pattern cannot be out of date: a market that was loaded anew is another argument.
-- One `replace` names at most 14 fields. A call with more than 30 values (a name counts as one) is
-  made by CPython through a dict, and costs five times as much: so does `Record(...)` in full,
-  which is how the rare rows are still written.
+- One `replace` names at most 14 fields: CPython makes a call with more than 30 values (a name
+  counts as one) through a dict, at five times the cost. Where `Record(...)` in full is fast enough,
+  as of orders and of all rare rows, it is written so.
 """
 
 from collections.abc import Callable

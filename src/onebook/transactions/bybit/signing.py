@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.failures import FailureReason, SourceFailed
 
 RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clock
 
@@ -37,6 +37,8 @@ def signature(secret: str, text: bytes) -> str:
     key = load_pem_private_key(secret.encode(), password=None)
     if not isinstance(key, RSAPrivateKey):
         raise SourceFailed(
-            Reason.AUTHENTICATION_FAILED, "The stored secret is no RSA private key.", fatal=True
+            FailureReason.AUTHENTICATION_FAILED,
+            "The stored secret is no RSA private key.",
+            fatal=True,
         )
     return b64encode(key.sign(text, PKCS1v15(), hashes.SHA256())).decode()

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from onebook.core import canonical, canonicals, iso, show, texts
 from onebook.transactions.bybit.rows import (
     BLANK,
+    EXCHANGE,
     ORDER,
     PATTERNS_MAX,
     Context,
@@ -39,12 +40,12 @@ from onebook.transactions.record import (
     Fee,
     Holder,
     Ids,
-    Market,
     Money,
     Position,
     Record,
+    RecordView,
     Status,
-    View,
+    TradedMarket,
 )
 
 UNIFIED_WALLET: Final = Holder("UNIFIED", None)
@@ -102,7 +103,7 @@ def execution(row: Row, context: Context) -> Record:
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
-def _fill_pattern(environment: str, market: Market, side: str, native: str) -> Record:
+def _fill_pattern(environment: str, market: TradedMarket, side: str, native: str) -> Record:
     kind, category = EXECUTION_KINDS.get(native, OTHER), market.category
     spot = category == "spot"
     return replace(
@@ -117,8 +118,8 @@ def _fill_pattern(environment: str, market: Market, side: str, native: str) -> R
     )
 
 
-def _pattern(environment: str, market: Market, side: str) -> Record:
-    """What executions and orders have in common."""
+def _pattern(environment: str, market: TradedMarket, side: str) -> Record:
+    """What all executions have in common."""
     category = market.category
     return replace(
         BLANK,
@@ -182,7 +183,9 @@ def _touched(closed: str | None, mark: str | None) -> Position:
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
-def _funding_pattern(environment: str, market: Market, side: str, direction: Direction) -> Record:
+def _funding_pattern(
+    environment: str, market: TradedMarket, side: str, direction: Direction
+) -> Record:
     return replace(
         _pattern(environment, market, side),
         label="Funding",
@@ -194,7 +197,7 @@ def _funding_pattern(environment: str, market: Market, side: str, direction: Dir
     )
 
 
-def _funding(row: Row, context: Context, market: Market) -> Record:
+def _funding(row: Row, context: Context, market: TradedMarket) -> Record:
     """A funding payment: `execFee` above zero was paid, below zero received."""
     at_ms, paid = int(row["execTime"]), digits(row, "execFee") or "0"
     moved = as_money(market.settle, paid) or UNSET
@@ -251,7 +254,7 @@ def charged_of(row: Row, category: str) -> Any:
 
 
 def execution_fees(
-    row: Row, market: Market, charged: str | None, rate: str | None
+    row: Row, market: TradedMarket, charged: str | None, rate: str | None
 ) -> tuple[Fee, ...]:
     """The trading fee first, then taxes and whatever else was charged."""
     fees: tuple[Fee, ...] = ()
@@ -262,13 +265,13 @@ def execution_fees(
     return (*fees, *extra_fees(extra)) if extra else fees
 
 
-def _fee_currency(row: Row, market: Market, charged: str) -> str | None:
+def _fee_currency(row: Row, market: TradedMarket, charged: str) -> str | None:
     if market.category != "spot":
         return market.settle
     return spot_fee_currency(market, row["side"], charged, maker=bool(row.get("isMaker")))
 
 
-def spot_fee_currency(market: Market, side: str, charged: str, *, maker: bool) -> str | None:
+def spot_fee_currency(market: TradedMarket, side: str, charged: str, *, maker: bool) -> str | None:
     """Where `feeCurrency` is empty: what is bought pays the fee; a maker's rebate comes in the
     other coin. https://bybit-exchange.github.io/docs/v5/enum#spot-fee-currency-instruction
     """
@@ -299,7 +302,7 @@ def extra_fees(extra: Any) -> tuple[Fee, ...]:
 
 
 def _exchanged(
-    market: Market, side: str, quantity: str | None, value: str | None
+    market: TradedMarket, side: str, quantity: str | None, value: str | None
 ) -> tuple[Money | UnsetType, Money | UnsetType]:
     """What left and what arrived in a spot trade, before fees."""
     base = as_money(market.base, quantity) or UNSET
@@ -320,29 +323,41 @@ def order(row: Row, context: Context) -> Record:
     native_type, native_status, client_order_id, block_trade_id = texts(
         row, "orderType", "orderStatus", "orderLinkId", "blockTradeId"
     )
-    pattern = _order_pattern(
-        context.environment, market, side, native_type, native_status, filled=filled
-    )
     spot, order_id = category == "spot", row["orderId"]
     fees = _order_fees(row, market, spot=spot)
     sent, received = _exchanged(market, side, quantity, value) if spot and filled else NOTHING
     what = f"{side} {quantity} {_unit_name(market)}"
-    return replace(
-        pattern,
+    return Record(
         transactionId=make_id(context, ORDER, f"{category}:{order_id}"),
         timestamp=at_ms,
+        label=side if spot and side in SIDES else "Trade",
         sentCurrency=sent,
         receivedCurrency=received,
         fee=first_fee(fees),
         description=Description(
-            pattern.description.title,
+            "Bybit Spot Order" if spot else "Bybit Futures Order",
             f"{what} at {average} {market.quote or ''}".rstrip() if average else what,
         ),
         datetime=iso(at_ms),
         updated_at=ms(row, "updatedTime"),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=TYPES.get(category, category),
+        unified_type=UNIFIED_TYPES.get(category),
+        kind="order",
+        native_type=native_type,
+        status=order_status(native_status or "", filled=filled),
+        native_status=native_status,
+        view=RecordView.SUMMARY,
+        account=UNIFIED_WALLET,
+        direction=_DIRECTIONS.get(side, Direction.NONE) if spot and filled else Direction.NONE,
+        side=SIDES.get(side),
+        asset=market.base,
         amount=value if category == "inverse" else quantity,
+        instrument=market,
         price=average,
         quantity=quantity,
+        quantity_unit=unit_of(category),
         value=value,
         fees=fees,
         ids=Ids(
@@ -351,31 +366,6 @@ def order(row: Row, context: Context) -> Record:
             client_order_id=client_order_id,
             block_trade_id=block_trade_id,
         ),
-    )
-
-
-@lru_cache(maxsize=PATTERNS_MAX)
-def _order_pattern(
-    environment: str,
-    market: Market,
-    side: str,
-    native_type: str | None,
-    native_status: str | None,
-    *,
-    filled: bool,
-) -> Record:
-    spot = market.category == "spot"
-    return replace(
-        _pattern(environment, market, side),
-        label=side if spot and side in SIDES else "Trade",
-        description=Description("Bybit Spot Order" if spot else "Bybit Futures Order", ""),
-        kind="order",
-        native_type=native_type,
-        status=order_status(native_status or "", filled=filled),
-        native_status=native_status,
-        view=View.SUMMARY,
-        direction=_DIRECTIONS.get(side, Direction.NONE) if spot and filled else Direction.NONE,
-        asset=market.base,
         incomplete=("instrument",) if market.base is None else (),
     )
 
@@ -386,7 +376,7 @@ def order_status(native: str, *, filled: bool) -> Status:
     return Status.COMPLETED if filled and status in ENDED_WITHOUT_REST else status
 
 
-def _order_fees(row: Row, market: Market, *, spot: bool) -> tuple[Fee, ...]:
+def _order_fees(row: Row, market: TradedMarket, *, spot: bool) -> tuple[Fee, ...]:
     detail = row.get("cumFeeDetail")
     if isinstance(detail, dict) and detail:
         return tuple(
@@ -417,7 +407,7 @@ def unit_of(category: str) -> str:
     return "contracts" if category == "inverse" else "base"
 
 
-def _unit_name(market: Market) -> str:
+def _unit_name(market: TradedMarket) -> str:
     """What a quantity counts: the base coin, or US dollars of an inverse contract."""
     return "USD" if market.category == "inverse" else market.base or market.symbol
 

@@ -1,27 +1,13 @@
-"""What goes wrong on demand or at random: busy answers, broken bodies, resets, strange values."""
+"""What goes wrong at a simulated exchange, on demand or at random: faults by path and kind.
+
+What a kind means is the exchange's.
+"""
 
 from collections import Counter, defaultdict, deque
 from random import Random
-from typing import Final
-
-KINDS: Final = (
-    "10000",  # server timeout, HTTP 200
-    "10016",  # server error, HTTP 200
-    "-1",  # "request expired", HTTP 200
-    "10006",  # the limit of the path, HTTP 200
-    "429",  # system-level protection
-    "403",  # the country of the address is refused, an HTML page of the edge
-    "404",  # the account's mode does not have the path
-    "502",  # the edge, with an HTML body
-    "truncated",  # half of the body
-    "reset",  # the connection is gone
-    "slow",  # the answer takes its time
-    "string_ext",  # retExtInfo as a string
-    "unknown_enum",  # a status and a type nobody has heard of
-)
 
 
-class Faults:
+class AccountFaults:
     """The faults of a simulated exchange.
 
     Args:

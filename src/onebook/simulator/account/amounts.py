@@ -7,7 +7,7 @@ UNIT: Final = 10**SCALE
 
 
 def shown(units: int) -> str:
-    """Units as Bybit writes them: plain decimal text."""
+    """Units as exchanges write them: plain decimal text."""
     sign = "-" if units < 0 else ""
     whole, part = divmod(abs(units), UNIT)
     if not part:
@@ -21,5 +21,5 @@ def product(left: int, right: int) -> int:
 
 
 def quotient(left: int, right: int) -> int:
-    """The quotient, cut to 8 decimals as Bybit's inverse contracts are."""
+    """The quotient, cut to 8 decimals, as contracts that are settled in coins are."""
     return left * UNIT // right // 10_000 * 10_000

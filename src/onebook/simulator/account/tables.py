@@ -1,22 +1,22 @@
-"""One endpoint's history: rows in the order of their time, paged newest first.
+"""One endpoint's history: rows in the order of their time, paged newest or oldest first.
 
-Cursors take the forms that Bybit's do, and are good only for the query they came from.
+Cursors take the form that a codec gives them, and are good only for the query they came from.
 """
 
-from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
-from msgspec import MsgspecError, json
-
-from onebook.simulator.bybit_account.keys import Refused
+from msgspec import MsgspecError
 
 CURSORS_MAX: Final = 100_000
-BAD_CURSOR: Final = "params error: cursor"
+
+
+class BadCursor(Exception):
+    """A cursor of another query, or none at all."""
 
 
 class Entry(NamedTuple):
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     facts: Any
 
 
-class Table:
+class HistoryTable:
     """Rows of one endpoint, oldest first."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def _time(entry: Entry) -> int:
     return entry.at_ms
 
 
-class Codec(NamedTuple):
+class CursorCodec(NamedTuple):
     """A form of cursors: written from the first and last row of a page, read as the last's place.
 
     Places are (time, seq).
@@ -69,84 +69,41 @@ class Codec(NamedTuple):
     read: Callable[[str], tuple[int, int]]
 
 
-def _write_pairs(first: Entry, last: Entry) -> str:
-    return quote(f"{first.at_ms}:{first.seq},{last.at_ms}:{last.seq}", safe="")
-
-
-def _read_pairs(text: str) -> tuple[int, int]:
-    at, _, seq = text.rpartition(",")[2].partition(":")
-    return int(at), int(seq)
-
-
-def _write_ids(first: Entry, last: Entry) -> str:
-    return b64encode(json.encode({"minID": last.seq, "maxID": first.seq})).decode()
-
-
-def _read_ids(text: str) -> tuple[int, int]:
-    return -1, int(json.decode(b64decode(text, validate=True))["minID"])
-
-
-def _write_number(first: Entry, last: Entry) -> str:
-    return b64encode(str(last.seq).encode()).decode()
-
-
-def _read_number(text: str) -> tuple[int, int]:
-    return -1, int(b64decode(text, validate=True))
-
-
-def _write_token(first: Entry, last: Entry) -> str:
-    return quote(f"page_token={last.at_ms}-{last.seq}&", safe="")
-
-
-def _write_cursor_id(first: Entry, last: Entry) -> str:
-    return quote(f"cursor_id={last.at_ms}-{last.seq}&", safe="")
-
-
-def _read_token(text: str) -> tuple[int, int]:
-    at, _, seq = text.partition("=")[2].rstrip("&").partition("-")
-    return int(at), int(seq)
-
-
-TOKEN: Final = Codec(_write_token, _read_token)
-CURSOR_ID: Final = Codec(_write_cursor_id, _read_token)
-PAIRS: Final = Codec(_write_pairs, _read_pairs)
-IDS: Final = Codec(_write_ids, _read_ids)
-NUMBER: Final = Codec(_write_number, _read_number)
-
-
 class Pager:
     """Serves pages of every table and remembers which query each cursor belongs to.
 
     Args:
+        oldest_first: Whether the first page holds the oldest rows.
         by_offset: Whether a cursor means "so many rows from the newest": then rows that come in
             between two pages shift the second, and rows repeat. Bybit's do not; other exchanges'
             do, and a reader must survive both.
     """
 
-    def __init__(self, *, by_offset: bool = False) -> None:
+    def __init__(self, *, by_offset: bool = False, oldest_first: bool = False) -> None:
+        self._oldest_first = oldest_first
         self._by_offset = by_offset
         self._issued: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def page(
         self,
-        table: Table,
+        table: HistoryTable,
         bounds: tuple[int, int],
         *,
         query: str,
         cursor: str,
         limit: int,
-        codec: Codec,
+        codec: CursorCodec,
         wanted: Callable[[Entry], bool] | None = None,
     ) -> tuple[list[Entry], str]:
-        """The rows of a page, newest first, and the cursor of the next.
+        """The rows of a page, in the order of paging, and the cursor of the next.
 
         Raises:
-            Refused: The cursor is of another query, or none at all.
+            BadCursor: It is of another query, or none at all.
         """
         low, high = bounds
         offset = self._offset(query, cursor) if cursor else 0
         if cursor and not self._by_offset:
-            high = self._below(table, cursor, codec, high)
+            low, high = self._beyond(table, cursor, codec, bounds)
         skip = offset if self._by_offset else 0
         rows = self._collect(table, (low, high), wanted, limit=limit, skip=skip)
         if not rows:
@@ -157,7 +114,7 @@ class Pager:
 
     def _collect(
         self,
-        table: Table,
+        table: HistoryTable,
         bounds: tuple[int, int],
         wanted: Callable[[Entry], bool] | None,
         *,
@@ -166,7 +123,8 @@ class Pager:
     ) -> list[Entry]:
         rows: list[Entry] = []
         low, high = bounds
-        for index in range(high - 1, low - 1, -1):
+        indices = range(low, high)
+        for index in indices if self._oldest_first else reversed(indices):
             entry = table.entries[index]
             if wanted is not None and not wanted(entry):
                 continue
@@ -178,19 +136,26 @@ class Pager:
                 break
         return rows
 
-    def _below(self, table: Table, cursor: str, codec: Codec, high: int) -> int:
+    def _beyond(
+        self, table: HistoryTable, cursor: str, codec: CursorCodec, bounds: tuple[int, int]
+    ) -> tuple[int, int]:
+        """What is left of a slice after the page that a cursor came with."""
+        low, high = bounds
         try:
             at_ms, seq = codec.read(unquote(cursor))
         except (ValueError, Base64Error, MsgspecError, LookupError, TypeError):
-            raise Refused(10001, BAD_CURSOR) from None
+            raise BadCursor from None
+        find = bisect_right if self._oldest_first else bisect_left
         if at_ms >= 0:
-            return min(high, bisect_left(table.entries, (at_ms, seq), key=_place))
-        return min(high, bisect_left(table.entries, seq, key=lambda entry: entry.seq))
+            index = find(table.entries, (at_ms, seq), key=_place)
+        else:
+            index = find(table.entries, seq, key=lambda entry: entry.seq)
+        return (max(low, index), high) if self._oldest_first else (low, min(high, index))
 
     def _offset(self, query: str, cursor: str) -> int:
         offset = self._issued.get((query, unquote(cursor)))
         if offset is None:
-            raise Refused(10001, BAD_CURSOR)
+            raise BadCursor
         return offset
 
     def _remember(self, query: str, cursor: str, offset: int) -> None:

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from onebook.errors import ExchangeFailed
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, Faults, History
+from onebook.simulator.account.faults import AccountFaults
+from onebook.simulator.bybit_account import Account, History
 from onebook.simulator.bybit_account.endpoints import LISTINGS
-from onebook.simulator.bybit_account.keys import Refused
+from onebook.simulator.bybit_account.keys import AccountRefused
 from transactions.bybit_support import NOW_MS, World, run, simulated
 
 DAYS = 100
@@ -245,7 +246,7 @@ def test_a_path_of_another_kind_of_account_is_not_a_failure(path: str, code: int
     def refuse(query: Any, key: Any) -> Any:
         if code == 404:
             raise LookupError(path)
-        raise Refused(code, "no")
+        raise AccountRefused(code, "no")
 
     def refusing(exchange: Any) -> None:
         exchange._answers[path] = refuse
@@ -262,7 +263,7 @@ def test_a_path_of_another_kind_of_account_is_not_a_failure(path: str, code: int
 @pytest.mark.parametrize("path", FORMER_PATHS)
 def test_a_refusal_is_never_taken_for_completeness(path: str, code: int) -> None:
     def refuse(query: Any, key: Any) -> Any:
-        raise Refused(code, "no")
+        raise AccountRefused(code, "no")
 
     def refusing(exchange: Any) -> None:
         exchange._answers[path] = refuse
@@ -283,7 +284,7 @@ def test_a_refusal_is_never_taken_for_completeness(path: str, code: int) -> None
 @pytest.mark.parametrize("kind", ["ledger", "trades", "futures", "spot_orders"])
 def test_what_is_not_asked_does_not_make_failure_a_success(kind: str) -> None:
     def refuse(query: Any, key: Any) -> Any:
-        raise Refused(10005, "no")
+        raise AccountRefused(10005, "no")
 
     def refusing(exchange: Any) -> None:
         exchange._answers |= dict.fromkeys(LISTINGS, refuse)
@@ -325,7 +326,7 @@ def test_nothing_is_lost_while_everything_goes_wrong() -> None:
     kinds = ("10000", "10016", "10006", "429", "502", "truncated", "reset", "string_ext")
     types = ("spot_orders", "futures", "ledger")
     calm, _ = asked(UTA_1, *types)
-    stormy, _ = asked(UTA_1, *types, faults=Faults(rate=0.03, kinds=kinds, seed=8))
+    stormy, _ = asked(UTA_1, *types, faults=AccountFaults(rate=0.03, kinds=kinds, seed=8))
     assert stormy["transactions"] == calm["transactions"]
     assert stormy["coverage"] == calm["coverage"]
 

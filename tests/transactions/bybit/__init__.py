@@ -1,0 +1,1 @@
+"""Bybit's half of the transaction interface."""

@@ -1,0 +1,88 @@
+"""A client of Bybit over answers that are written out."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+from msgspec import json
+
+from onebook.transactions.budget import Retries
+from onebook.transactions.bybit.answers import BybitApi
+from onebook.transactions.bybit.paths import EXECUTIONS
+from onebook.transactions.client import ExchangeClient
+from onebook.transactions.credentials import Credentials
+from onebook.transactions.failures import SourceFailed
+from onebook.transactions.host import ExchangeHost
+from onebook.transactions.upstream import Call, Reply
+from transactions.bybit_support import CLOCK, loop_now_ms, loop_s, run
+
+MINE = Credentials("mykey00000000000000", "mysecret0000000000000000000000000000")
+
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+def ok(result: Any = None, **headers: str) -> Answer:
+    return body(0, "OK", result or {}, **headers)
+
+
+def body(code: int, message: str = "", result: Any = None, **headers: str) -> Answer:
+    def answer(request: httpx.Request) -> httpx.Response:
+        content = {"retCode": code, "retMsg": message, "result": result, "time": loop_now_ms()}
+        return httpx.Response(200, content=json.encode(content), headers=headers)
+
+    return answer
+
+
+class Asked:
+    """A client over answers that are written out, and what it sent."""
+
+    def __init__(self, *answers: Answer | httpx.Response | Exception) -> None:
+        self.requests: list[httpx.Request] = []
+        self._answers = list(answers)
+        self.client: ExchangeClient
+        self.host: ExchangeHost
+
+    async def __aenter__(self) -> "Asked":
+        transport = httpx.MockTransport(self._answer)
+        self.client = ExchangeClient(BybitApi(), CLOCK, transport=transport, random=Random(1))
+        self.host = self.client.host("http://exchange.example/")
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.client.close()
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, httpx.Response) else answer(request)
+
+    async def get(self, query: str = "category=spot", retries: Retries | None = None) -> Reply:
+        return await self.client.ask(
+            self.host,
+            Call(EXECUTIONS, query),
+            credentials=MINE,
+            retries=retries or Retries(Random(1)),
+        )
+
+
+def asked(*answers: Any, query: str = "category=spot") -> tuple[Reply, Asked, float]:
+    async def story() -> tuple[Reply, Asked, float]:
+        async with Asked(*answers) as here:
+            return await here.get(query), here, loop_s()
+
+    return run(story())
+
+
+def refused(*answers: Any) -> tuple[SourceFailed, Asked]:
+    async def story() -> tuple[SourceFailed, Asked]:
+        async with Asked(*answers) as here:
+            with pytest.raises(SourceFailed) as caught:
+                await here.get()
+            return caught.value, here
+
+    return run(story())

@@ -1,0 +1,72 @@
+"""Many walkers become one sequence."""
+
+import asyncio
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onebook.transactions.merge import merged
+from onebook.transactions.ordering import Range
+from onebook.transactions.record import RecordKey
+from onebook.transactions.walk import Walker
+from transactions.bybit_support import run
+from transactions.walking import simple, source
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 500), unique=True, max_size=25), min_size=1, max_size=4),
+    st.integers(1, 30),
+)
+def test_many_sources_become_one_sequence_cut_at_the_limit(
+    lists: list[list[int]], limit: int
+) -> None:
+    """The first `limit` of the whole, whatever the pace of each source; equal ids once."""
+
+    async def story() -> list[RecordKey]:
+        progress, random = asyncio.Event(), Random(limit)
+        walkers = []
+        for index, times in enumerate(lists):
+            book = simple(*times)
+            book.latency_s = random.random()
+            walkers.append(
+                Walker(
+                    source(name=f"s{index}"),
+                    book,
+                    Range(0, 500),
+                    now_ms=lambda: 500,
+                    progress=progress,
+                    long=bool(index % 2),
+                )
+            )
+        found = [key async for batch in merged(walkers, progress, limit=limit) for key, _ in batch]
+        for walker in walkers:
+            await walker.close()
+        return found
+
+    everything = sorted({at for times in lists for at in times}, reverse=True)
+    assert [-key.negative_ms for key in run(story())] == everything[:limit]
+
+
+def test_a_sparse_source_does_not_hold_back_a_full_one() -> None:
+    """Its frontier says that nothing newer can come: the limit is reached before its end."""
+
+    async def story() -> tuple[int, int]:
+        progress = asyncio.Event()
+        full, sparse = simple(*range(400, 500)), simple(3)
+        sparse.latency_s = 1.0
+        walkers = [
+            Walker(
+                source(name=name), b, Range(0, 500), now_ms=lambda: 500, progress=progress,
+                long=False,
+            )
+            for name, b in (("full", full), ("sparse", sparse))
+        ]  # fmt: skip
+        found = [key async for batch in merged(walkers, progress, limit=50) for key, _ in batch]
+        for walker in walkers:
+            await walker.close()
+        return len(found), len(sparse.asked)
+
+    found, asked = run(story())
+    assert found == 50
+    assert asked <= 3  # of five windows

@@ -1,0 +1,20 @@
+"""Every exchange with transactions."""
+
+from onebook.config import TransactionSettings
+from onebook.transactions.registry import ADAPTERS, adapters_of
+
+
+async def test_each_registered_exchange_makes_an_adapter_of_its_name() -> None:
+    found = adapters_of(TransactionSettings())
+    assert [adapter.entry.name for adapter in found] == list(ADAPTERS)
+    for adapter in found:
+        assert adapter.entry == ADAPTERS[adapter.entry.name].entry
+        await adapter.close()
+
+
+def test_entries_name_their_sources_and_fields() -> None:
+    for registered in ADAPTERS.values():
+        entry = registered.entry
+        assert {"api_key", "secret"} <= {field.name for field in entry.fields}
+        assert entry.books.types_of("trades") <= set(entry.types)
+        assert set(entry.books.contracts.values()) <= set(entry.types)
