@@ -17,7 +17,7 @@ import anyio
 import httpx
 
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.limits import FETCHES_BURST, Bucket, Limit, Quota, Scope
+from onebook.exchanges.limits import FETCHES_BURST, Limit, Quota, Scope, bucket_within
 
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0  # also for writing, and for a free connection of the pool
@@ -142,7 +142,7 @@ class Host:
 
     def __init__(self, limits: Sequence[Limit], holds: Mapping[int, float] = HOLD_S) -> None:
         self.holds = holds  # seconds by status, where an answer names none
-        self.quota = Quota([Bucket.within(each, FETCHES_BURST) for each in limits])
+        self.quota = Quota([bucket_within(each, FETCHES_BURST) for each in limits])
         self.held_until = 0.0
 
     def wait_s(self, weight: float, now: float) -> float:

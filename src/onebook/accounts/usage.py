@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from onebook.accounts.beat import every
 from onebook.accounts.keys import Key, status_at
-from onebook.accounts.periods import Period, iso_utc, period_after, period_at
+from onebook.accounts.periods import Period, period_after, period_at
 from onebook.accounts.spill import Batch, UsageFile
 from onebook.config import AccountsSettings
 from onebook.errors import OnebookError
@@ -32,6 +32,7 @@ from onebook.metrics import (
 )
 from onebook.model import DAY_MS, GIB_BYTES, KeyStatus
 from onebook.store import Store, UsageCell
+from onebook.times import iso_ms
 
 WARNING_PERCENT: Final = 80
 CLOSE_PAUSE_S: Final = 0.2
@@ -118,16 +119,16 @@ def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int
             bytes_limit=allowance_bytes,
         ),
         billing_period=BillingPeriod(
-            reset_date=iso_utc(period.end_ms),
+            reset_date=iso_ms(period.end_ms),
             days_until_reset=(period.end_ms - now_ms) // DAY_MS,
-            next_reset=iso_utc(period_after(key.created_at_ms, period).end_ms),
+            next_reset=iso_ms(period_after(key.created_at_ms, period).end_ms),
         ),
         status=UsageStatus(
             limit_exceeded=mark is Mark.OVER,
             warning_threshold=mark is not Mark.WITHIN,
             api_key_status=status,
         ),
-        timestamp=iso_utc(now_ms),
+        timestamp=iso_ms(now_ms),
     )
 
 

@@ -5,7 +5,6 @@ here: `error`, `message`, `timestamp`, the error's own details, and the headers 
 for.
 """
 
-from datetime import UTC, datetime
 from http import HTTPStatus
 from math import ceil
 from typing import Any
@@ -25,6 +24,7 @@ from onebook.errors import (
     ServiceUnavailable,
 )
 from onebook.logs import redact
+from onebook.times import iso_ms
 
 # Endpoints whose error bodies say `success: false` too.
 SUCCESS_FALSE_PATHS = frozenset(
@@ -52,18 +52,12 @@ _MUST_BE = (
 )
 
 
-def iso(at_ms: int) -> str:
-    """Unix milliseconds as ISO 8601 UTC with milliseconds and `Z`."""
-    at = datetime.fromtimestamp(at_ms // 1000, UTC).replace(microsecond=at_ms % 1000 * 1000)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def problem(
     error: OnebookError, *, now_ms: int, path: str, headers: dict[str, str] | None = None
 ) -> Response:
     """Write an error as its answer."""
     body: dict[str, Any] = {"success": False} if path in SUCCESS_FALSE_PATHS else {}
-    body |= {"error": error.code, "message": error.message, "timestamp": iso(now_ms)}
+    body |= {"error": error.code, "message": error.message, "timestamp": iso_ms(now_ms)}
     body |= error.details
     # Messages name what was wrong in the client's own words, which may have been a key.
     content = redact(json.encode(body).decode())
