@@ -122,9 +122,9 @@ import sys
 sys.modules["onebook.feeds._listener"] = None
 import pytest
 from onebook.feeds import listener
-from onebook.feeds.feed import Connection
+from onebook.feeds.connection import ExchangeConnection
 assert not listener.COMPILED
-assert issubclass(Connection, listener.PureListener)
+assert issubclass(ExchangeConnection, listener.PureListener)
 words = ["-k", "split or rfc_6455 or limit or ping", "--no-cov", "-p", "no:cacheprovider"]
 # anyio is a plugin of pytest and is imported here before it.
 words += ["-W", "ignore:Module already imported"]

@@ -29,7 +29,8 @@ from onebook.exchanges.limits import Quotas
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.ccxt import CcxtFeed, Library
-from onebook.feeds.feed import Feed, Recorder
+from onebook.feeds.feed import Feed
+from onebook.feeds.ports import FrameRecorder
 from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -99,7 +100,7 @@ class Supervisor:
         rest: Rest,
         catalogue: Catalogue,
         settings: FeedSettings,
-        recorder: Recorder | None = None,
+        recorder: FrameRecorder | None = None,
         library: Library | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
