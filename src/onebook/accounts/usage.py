@@ -36,7 +36,9 @@ from onebook.times import iso_ms
 
 WARNING_PERCENT: Final = 80
 CLOSE_PAUSE_S: Final = 0.2
-SLOW_WRITE_S: Final = 0.25  # a write that takes longer is put into the usage file as well
+# A write that takes longer is put into the usage file as well: a crash loses the interval of
+# flushes, this and the time of one write to that file.
+SLOW_WRITE_S: Final = 0.25
 PROBE_S: Final = 2.0  # an idle meter writes so often, to know whether the store takes writes
 GIB_DECIMALS: Final = 6
 
@@ -182,8 +184,8 @@ class _Count:
 class Meter:
     """Counts bytes per key and period.
 
-    `on_over` and `on_warning` are called from a flush, at most half a second after the byte that
-    crossed the mark, and never from `add`, which runs in the middle of a fan-out. `collect` is
+    `on_over` and `on_warning` are called from a flush, at most the interval of flushes after the
+    byte that crossed the mark, and never from `add`, which runs in the middle of a fan-out. `collect` is
     called at the beginning of each flush, to `add` what connections were given since the last.
 
     Args:
@@ -219,6 +221,7 @@ class Meter:
         self._pending: defaultdict[UsageCell, int] = defaultdict(int)
         self._unconfirmed: Batch | None = None
         self._flushing = asyncio.Lock()
+        self._keeping = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
 
     async def open(self, *keys: Key) -> None:
@@ -288,7 +291,7 @@ class Meter:
             self._unconfirmed = self._next_batch()
             await self._deliver()
             if self._file is not None and self._file.holds_usage:
-                await self._keep([])
+                await self._keep()
 
     def _settle(self) -> None:
         """Collect from the connections, and say who crossed a mark.
@@ -357,11 +360,11 @@ class Meter:
             self._settle()
         done, _ = await asyncio.wait((self._writing,), timeout=SLOW_WRITE_S)
         if not done:
-            await self._keep(self._unwritten())
+            await self._keep()
             return
         writing, self._writing = self._writing, None
         if writing.exception() is not None:
-            await self._keep(self._unwritten())
+            await self._keep()
         writing.result()
 
     async def _write(self) -> None:
@@ -370,12 +373,14 @@ class Meter:
             await self._store.probe(self._clock_ms())
             self._flushed_s = self._monotonic()
 
-    async def _keep(self, batches: list[Batch]) -> bool:
-        """Make the file hold these batches and no others; return whether it does."""
+    async def _keep(self) -> bool:
+        """Make the file hold what the store has not confirmed, and only that; whether it does."""
         if self._file is None:
             return False
         try:
-            await asyncio.to_thread(self._file.put, batches)
+            # One after the other: what was counted later must not be overwritten by an older list.
+            async with self._keeping:
+                await asyncio.to_thread(self._file.put, self._unwritten())
         except OSError as error:
             if not self._file_failing:
                 log.error("The usage file %s cannot be written: %s.", self._file.path, error)
@@ -396,7 +401,7 @@ class Meter:
         try:
             async with asyncio.timeout(timeout_s):
                 while not await self._flushed():
-                    await self._keep(self._unwritten())
+                    await self._keep()
                     await asyncio.sleep(CLOSE_PAUSE_S)
         except TimeoutError:
             pass
@@ -407,7 +412,7 @@ class Meter:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
         left_bytes = self.pending_bytes()
-        kept = not left_bytes or await self._keep(self._unwritten())
+        kept = not left_bytes or await self._keep()
         if kept:
             if left_bytes and self._file is not None:
                 log.error(

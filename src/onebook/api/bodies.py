@@ -205,7 +205,7 @@ _WORDS = {
     401: "Not authenticated, or no longer.",
     404: "There is no such thing.",
     405: "The path does not answer this method.",
-    413: "The body is over 64 KiB.",
+    413: "The body is over the limit, which the message names.",
     429: "Too many requests; Retry-After says when to ask again.",
     500: "Something went wrong on our side or at the exchange.",
     503: "The service cannot answer this now.",
