@@ -185,8 +185,9 @@ class Meter:
     """Counts bytes per key and period.
 
     `on_over` and `on_warning` are called from a flush, at most the interval of flushes after the
-    byte that crossed the mark, and never from `add`, which runs in the middle of a fan-out. `collect` is
-    called at the beginning of each flush, to `add` what connections were given since the last.
+    byte that crossed the mark, and never from `add`, which runs in the middle of a fan-out.
+    `collect` is called at the beginning of each flush, to `add` what connections were given since
+    the last.
 
     Args:
         store: Where usage is written.

@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from onebook.accounts import Meter, Session
 from onebook.api.bodies import NO_SESSION, FailedProblem, errors
 from onebook.api.context import Caller, Parts, body_schema, read_body
+from onebook.api.problems import FailureRoute
 from onebook.api.services import Services
 from onebook.errors import (
     DataLimitExceeded,
@@ -48,7 +49,7 @@ NDJSON: Final = "application/x-ndjson"
 VARY: Final = {"Vary": "Accept"}
 OVER: Final = "The key's monthly data allowance is used up; /api/v1/data-usage says until when."
 
-router = APIRouter(tags=["transactions"])
+router = APIRouter(tags=["transactions"], route_class=FailureRoute)
 log = logging.getLogger("onebook.api")
 
 T = TypeVar("T")
