@@ -39,6 +39,7 @@ from onebook.errors import (
 )
 from onebook.metrics import AUTHENTICATION_FAILURES
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus
+from onebook.signals import Signal
 from onebook.store import KeyRow, Store
 
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
@@ -68,8 +69,8 @@ class Accounts:
         usage_file: UsageFile | None = None,
     ) -> None:
         self.settings = settings or AccountsSettings()
-        self.on_disabled: Callable[[str], None] = lambda key_id: None
-        self.on_changed: Callable[[Key, Collection[bytes]], None] = lambda key, opened_by: None
+        self.on_disabled: Signal[[str]] = Signal()
+        self.on_changed: Signal[[Key, Collection[bytes]]] = Signal()
         self.limits = RateLimiter(self.settings.tiers)
         self.meter = Meter(
             store, clock_ms, allowance_bytes=self.settings.allowance_bytes, file=usage_file

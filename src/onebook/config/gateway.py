@@ -28,8 +28,6 @@ class GatewaySettings(Section):
     """Whether permessage-deflate is offered."""
     direct_send_allowed: bool = True
     """Whether updates may go straight to sockets without TLS, past the event loop's buffers."""
-    io_uring_allowed: bool = True
-    """Whether one system call may send such updates to many clients, where Linux allows it."""
     authentication_timeout_s: float = Field(10.0, ge=0.1, le=300)
     """A connection must have a key after so long."""
     verify_timeout_s: float = Field(5.0, ge=0.1, le=60)

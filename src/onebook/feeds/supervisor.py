@@ -10,7 +10,7 @@ import random
 import ssl
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -172,6 +172,10 @@ class Supervisor:
         else:
             del self._wanted[instrument]
             self._unwanted_at[instrument] = self._clock()
+
+    def in_use(self) -> Collection[str]:
+        """Return the exchanges that the settings switch on."""
+        return self.stats.keys()
 
     def state(self, exchange: str) -> str:
         """Return "active", "maintenance", "limited" or "offline"."""

@@ -2,7 +2,7 @@
 
 from typing import get_args, get_type_hints
 
-from onebook.gateway.messages import REASON_MEANINGS, ExchangeStatus
+from onebook.gateway.updates import REASON_MEANINGS, ExchangeStatus
 from onebook.model import Reason
 
 

@@ -1,4 +1,4 @@
-"""What follows from a client's message, as values: the hub carries them out."""
+"""What follows from a client's command, as values: the connection carries them out."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,62 +16,62 @@ class Now(Struct, frozen=True):
     wall_us: int
 
 
-class Say(Struct, frozen=True):
-    """Send this text."""
+class SendText(Struct, frozen=True):
+    """Send this text message."""
 
     payload: bytes
 
 
-class Verify(Struct, frozen=True):
-    """Verify a key, then call `verified` or `refused`; nothing is heard until then."""
+class VerifyKey(Struct, frozen=True):
+    """Verify an API key; no input is acted on until the verdict is applied."""
 
     api_key: str
     message_id: Id = None
 
     def __repr__(self) -> str:
-        return "Verify(...)"
+        return "VerifyKey(...)"
 
 
-class Subscribe(Struct, frozen=True):
-    """Listen to a stream, instead of `previous` if there was one for the symbol."""
+class OpenView(Struct, frozen=True):
+    """Subscribe to a stream, instead of `previous` if there was one for the symbol."""
 
     key: StreamKey
     previous: StreamKey | None
 
 
-class Unsubscribe(Struct, frozen=True):
-    """Stop listening to a stream."""
+class CloseView(Struct, frozen=True):
+    """Unsubscribe from a stream."""
 
     key: StreamKey
 
 
-class Look(Struct, frozen=True):
+class FetchBook(Struct, frozen=True):
     """Answer once with the book of this key."""
 
     key: StreamKey
     message_id: Id
 
 
-class Resend(Struct, frozen=True):
+class ResendBook(Struct, frozen=True):
     """Send the whole book of this subscription."""
 
     key: StreamKey
     message_id: Id
 
 
-class End(Struct, frozen=True):
-    """Close the connection."""
+class EndConnection(Struct, frozen=True):
+    """Send a close frame."""
 
     code: int
     reason: str
 
 
-Output = Say | Verify | Subscribe | Unsubscribe | Look | Resend | End
-Outputs = Iterable[Output]
+Effect = SendText | VerifyKey | OpenView | CloseView | FetchBook | ResendBook | EndConnection
+Effects = Iterable[Effect]
 
 
-class Refusal(Exception):
-    """A message cannot be served: becomes one error message."""
+class CommandRefused(Exception):
+    """A command cannot be served: becomes one error message."""
 
     def __init__(self, error: str, message: str, **extra: Any) -> None:
         super().__init__(message)

@@ -10,21 +10,21 @@ from onebook.accounts import Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
 from onebook.core import MEMBERS_MAX, View
 from onebook.exchanges import NAMES
-from onebook.gateway.client import NONE_SUBSCRIBED, TABLE, Client, State
 from onebook.gateway.codes import CLOSE_CODES, ERRORS
 from onebook.gateway.directory import Directory
-from onebook.gateway.messages import CLIENT_MESSAGES, MESSAGES
-from onebook.gateway.outputs import (
-    End,
-    Look,
+from onebook.gateway.effects import (
+    CloseView,
+    EndConnection,
+    FetchBook,
     Now,
-    Resend,
-    Say,
-    Subscribe,
-    Unsubscribe,
-    Verify,
+    OpenView,
+    ResendBook,
+    SendText,
+    VerifyKey,
 )
+from onebook.gateway.messages import CLIENT_MESSAGES, MESSAGES
 from onebook.gateway.plain import must_be
+from onebook.gateway.processor import HANDLERS, KEYLESS, NONE_SUBSCRIBED, CommandProcessor
 from onebook.gateway.views import KeyViews
 from onebook.model import KeyStatus, Tier
 from onebook.streams import StreamKey
@@ -76,7 +76,7 @@ class Conversation:
         self.now_s = 100.0
         self.limits = RateLimiter()
         listed = Listed()
-        self.client = Client(
+        self.client = CommandProcessor(
             settings=GatewaySettings(**settings),
             tiers=TierSettings(),
             directory=Directory(listed, listed, monotonic=lambda: self.now_s),
@@ -94,12 +94,12 @@ class Conversation:
         return shown(self.client.received(text, now=self.now, latency_ms=2.5))
 
     def authenticated(self):
-        self.client.verified(KEY, session_id="s1")
+        self.client.authenticated(KEY, session_id="s1")
         return self
 
 
 def shown(outputs):
-    return [json.loads(each.payload) if isinstance(each, Say) else each for each in outputs]
+    return [json.loads(each.payload) if isinstance(each, SendText) else each for each in outputs]
 
 
 @pytest.fixture
@@ -144,12 +144,12 @@ def test_on_open_the_server_sends_welcome_with_exactly_the_four_commands(strange
 
 def test_authenticate_verifies_the_key_and_shows_it_to_nobody(stranger):
     (verify,) = stranger.says(type="authenticate", api_key="ob_live_secret", id=1)
-    assert verify == Verify("ob_live_secret", 1)
+    assert verify == VerifyKey("ob_live_secret", 1)
     assert "secret" not in repr(verify)
 
 
 def test_success_is_a_second_welcome_with_session_user_tier_and_limits(stranger):
-    (welcome,) = shown(stranger.client.verified(KEY, session_id="s1", message_id=1))
+    (welcome,) = shown(stranger.client.authenticated(KEY, session_id="s1", message_id=1))
     assert welcome == {
         "type": "welcome",
         "message": "Authenticated as basic user.",
@@ -165,22 +165,13 @@ def test_success_is_a_second_welcome_with_session_user_tier_and_limits(stranger)
         },
         "id": 1,
     }
-    assert stranger.client.state is State.AUTHENTICATED
-
-
-@pytest.mark.parametrize("code", ["invalid_api_key", "api_key_disabled"])
-def test_failure_is_authentication_error_with_code_4001_then_close_4002(stranger, code):
-    outputs = shown(stranger.client.refused(code, "No.", now=stranger.now, message_id="x"))
-    refusal, end = outputs
-    assert refusal == error(code, "No.", kind="authentication_error", code=4001, id="x")
-    assert end == End(4002, code)
-    assert stranger.says(type="ping") == []
+    assert stranger.client.key is KEY
 
 
 def test_repeated_authenticate_is_answered_and_the_session_stays(alice):
     (verify,) = alice.says(type="authenticate", api_key="k")
-    assert verify == Verify("k")
-    (welcome,) = shown(alice.client.verified(KEY, session_id="s2"))
+    assert verify == VerifyKey("k")
+    (welcome,) = shown(alice.client.authenticated(KEY, session_id="s2"))
     assert welcome["session_id"] == "s1"
 
 
@@ -188,30 +179,6 @@ def test_repeated_authenticate_is_under_the_rate_limit(alice):
     for _ in range(600):
         alice.says(type="authenticate", api_key="k")
     assert alice.says(type="authenticate", api_key="k")[0]["error"] == "rate_limit_exceeded"
-
-
-def test_not_authenticated_in_time_closes_4001(stranger):
-    refusal, end = shown(stranger.client.timed_out(now=stranger.now))
-    assert (refusal["error"], refusal["code"]) == ("authentication_required", 4001)
-    assert "10 seconds" in refusal["message"]
-    assert end.code == 4001
-
-
-def test_over_the_tiers_connections_closes_4004(stranger):
-    refusal, end = shown(stranger.client.crowded(5, now=stranger.now, message_id=2))
-    assert (refusal["error"], refusal["code"]) == ("connection_limit_exceeded", 4004)
-    assert (refusal["id"], end.code) == (2, 4004)
-
-
-def test_a_store_that_does_not_answer_sends_the_client_away_to_come_back(stranger):
-    refusal, end = shown(stranger.client.unverifiable(now=stranger.now))
-    assert (refusal["error"], end.code) == ("service_unavailable", 4129)
-
-
-def test_an_address_with_too_many_wrong_keys_is_sent_away(stranger):
-    outputs = shown(stranger.client.throttled("Too many.", 11.2, now=stranger.now))
-    assert outputs[0]["retry_after"] == 12
-    assert (outputs[0]["error"], outputs[1].code) == ("rate_limit_exceeded", 4113)
 
 
 @pytest.mark.parametrize("kind", sorted({*CLIENT_MESSAGES, "nonsense"} - {"authenticate", "ping"}))
@@ -278,7 +245,7 @@ def test_unknown_type(alice):
 def test_subscribe_answers_with_what_was_accepted_and_opens_the_stream(alice):
     response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", exchanges="all")
     key = StreamKey("BTC/USDT", ("binance", "kraken", "okx"))
-    assert opened == Subscribe(key, None)
+    assert opened == OpenView(key, None)
     assert response == {
         "type": "aggregated_subscription_response",
         "symbol": "BTC/USDT",
@@ -297,6 +264,7 @@ def test_subscribe_answers_with_what_was_accepted_and_opens_the_stream(alice):
             "group": None,
             "ages": False,
             "coverage": False,
+            "fill": None,
         },
         "expected_gb_per_30_days": None,  # a new view has no rate yet
     }
@@ -487,6 +455,15 @@ def test_keys_and_tokens_are_never_repeated(stranger, alice, message, secret):
         ({"levels": None}, 'levels: must be "object" or "array".'),
         ({"split": 1}, "split: must be true or false."),
         ({"group": 0.5}, 'group: must be a price step as decimal text, such as "0.5".'),
+        (
+            {"fill": ["1"]},
+            'fill: must be an object with lists of decimal text in "amounts", "notionals" or both.',
+        ),
+        ({"fill": {}}, "fill: name 1 to 8 amounts and notionals, not 0."),
+        (
+            {"fill": {"amounts": ["1e3"]}},
+            'fill: amounts must be positive decimal text, such as "0.5", not "1e3".',
+        ),
         ({"more": 1}, 'There is no field "more".'),
         ({"id": [1]}, "id: must be text or a number."),
         ({"symbol": 7}, 'symbol: must be a pair such as "BTC/USDT", of at most 64 characters.'),
@@ -531,6 +508,9 @@ def test_every_field_has_words_for_what_it_must_be(body):
         ({"group": ""}, "group"),
         ({"group": "."}, "group"),
         ({"group": "1" * 19}, "group"),
+        ({"fill": {"amounts": [1]}}, "fill"),
+        ({"fill": {"prices": ["1"]}}, "prices"),
+        ({"fill": {"notionals": [str(size) for size in range(1, 10)]}}, "fill"),
         ({"speed": "fast"}, "speed"),
         ({"exchanges": []}, "exchanges"),
         ({"exchanges": ["-okx"]}, "exchanges"),
@@ -581,10 +561,17 @@ def test_equal_price_steps_are_one_stream(alice, sent, shortest):
     assert opened.key.group == response["options"]["group"] == shortest
 
 
+def test_the_sizes_of_fills_are_one_stream_in_whatever_form_they_come(alice):
+    fill = {"amounts": ["2", "0.50", "2.0"], "notionals": ["10000"]}
+    response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", fill=fill)
+    assert response["options"]["fill"] == {"amounts": ["0.5", "2"], "notionals": ["10000"]}
+    assert opened.key.fill == (("0.5", "2"), ("10000",))
+
+
 def test_subscribing_again_to_a_symbol_replaces_its_exchanges_and_options(alice):
     _, first = alice.says(type="subscribe_aggregated", symbol="BTC/USDT")
     _, second = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", depth=5)
-    assert second == Subscribe(first.key._replace(depth=5), first.key)
+    assert second == OpenView(first.key._replace(depth=5), first.key)
     assert list(alice.client.subscriptions.values()) == [second.key]
 
 
@@ -607,7 +594,7 @@ def test_128_subscriptions_a_connection():
 def test_unsubscribe_aggregated(alice):
     _, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT")
     stopped, response = alice.says(type="unsubscribe_aggregated", symbol="BTC/USDT")
-    assert stopped == Unsubscribe(opened.key)
+    assert stopped == CloseView(opened.key)
     assert response == {
         "type": "unsubscribe_response",
         "symbol": "BTC/USDT",
@@ -624,19 +611,19 @@ def test_no_subscription(alice, kind):
 
 def test_resync_sends_a_fresh_full_book_on_that_subscription(alice):
     _, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT")
-    assert alice.says(type="resync", symbol="BTC/USDT", id=9) == [Resend(opened.key, 9)]
+    assert alice.says(type="resync", symbol="BTC/USDT", id=9) == [ResendBook(opened.key, 9)]
 
 
 def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(alice):
     options = {"depth": 7, "levels": "array", "split": True, "group": "0.5"}
-    options |= {"ages": True, "coverage": True}
+    options |= {"ages": True, "coverage": True, "fill": {"amounts": ["1"]}}
     _, opened = alice.says(
         type="subscribe_aggregated", symbol="BTC/USDT", exchanges=["okx"], mode="delta", **options
     )
     ask = {"type": "get_aggregated_orderbook", "symbol": "BTC/USDT"}
-    assert alice.says(**ask) == [Look(opened.key, None)]
+    assert alice.says(**ask) == [FetchBook(opened.key, None)]
     assert alice.says(**ask, depth=9, group=None) == [
-        Look(opened.key._replace(depth=9, group=""), None)
+        FetchBook(opened.key._replace(depth=9, group=""), None)
     ]
     (everywhere,) = alice.says(**ask, exchanges="all")
     assert everywhere.key.exchanges != opened.key.exchanges
@@ -646,7 +633,7 @@ def test_get_aggregated_orderbook_takes_what_is_absent_from_the_subscription(ali
 
 def test_get_aggregated_orderbook_works_without_a_subscription(alice):
     (look,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USD", depth=5, id=1)
-    assert look == Look(StreamKey("BTC/USD", ("coinbase", "kraken"), depth=5), 1)
+    assert look == FetchBook(StreamKey("BTC/USD", ("coinbase", "kraken"), depth=5), 1)
     assert alice.client.subscriptions is NONE_SUBSCRIBED
 
 
@@ -664,7 +651,7 @@ def test_get_aggregated_orderbook_refuses_with_plain_errors(alice, options, code
 
 
 def test_a_connection_waits_for_few_books_at_one_time(alice):
-    alice.client.looking = 8
+    alice.client.fetching = 8
     (refusal,) = alice.says(type="get_aggregated_orderbook", symbol="BTC/USD")
     assert refusal["error"] == "subscription_limit_exceeded"
 
@@ -801,7 +788,7 @@ def test_20_refused_messages_a_second_are_borne(alice):
     for _ in range(200):
         alice.now_s += 0.05
         for answer in alice.says(type="ping"):
-            assert not isinstance(answer, End)
+            assert not isinstance(answer, EndConnection)
 
 
 @pytest.mark.parametrize(
@@ -817,9 +804,8 @@ def test_a_flood_before_authenticating_closes_4113(stranger, message):
 
 
 def test_every_client_message_has_a_handler_and_no_handler_is_without_description():
-    assert set(TABLE[State.AUTHENTICATED]) == set(CLIENT_MESSAGES)
-    assert set(TABLE[State.CONNECTED]) == {"authenticate", "ping"}
-    assert State.CLOSING not in TABLE
+    assert set(HANDLERS) == set(CLIENT_MESSAGES)
+    assert {"authenticate", "ping"} == KEYLESS
 
 
 def test_every_message_and_field_is_described():
