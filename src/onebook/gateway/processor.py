@@ -33,6 +33,7 @@ from onebook.gateway.messages import encode
 from onebook.gateway.plain import sentence, shown
 from onebook.gateway.refusals import ending, error_payload, masked, whole_seconds
 from onebook.gateway.views import KeyViews
+from onebook.ratelimit import TokenBucket
 from onebook.streams import StreamKey, iso_us
 
 RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
@@ -49,8 +50,8 @@ class CommandProcessor:
     """The commands of one connection: its key, its subscriptions and its budgets."""
 
     __slots__ = (
-        "_changes_until_s",
-        "_flood_until_s",
+        "_changes",
+        "_floods",
         "_warned",
         "directory",
         "fetching",
@@ -83,8 +84,10 @@ class CommandProcessor:
         self.session_id = ""
         self.fetching = 0  # unanswered requests for books
         self.subscriptions: dict[str, StreamKey] = NONE_SUBSCRIBED
-        self._flood_until_s = 0.0
-        self._changes_until_s = 0.0  # when the changes of subscriptions are paid for
+        self._floods = TokenBucket.of_rate(settings.flood_per_s, settings.flood_burst)
+        self._changes = TokenBucket.of_rate(
+            settings.subscription_changes_per_s, settings.subscription_changes_burst
+        )
         self._warned = False
 
     @property
@@ -128,21 +131,13 @@ class CommandProcessor:
     def flooded(self, now_s: float) -> bool:
         """Count input that costs us and has no use; whether that is a flood.
 
-        A leaky bucket of `flood_burst` that loses `flood_per_s` each second.
+        `flood_burst` at once and `flood_per_s` sustained are none.
         """
-        step = 1 / self.settings.flood_per_s
-        self._flood_until_s = max(self._flood_until_s, now_s) + step
-        return self._flood_until_s - now_s > self.settings.flood_burst * step
+        return self._floods.take(1, now_s) > 0
 
     def change_wait_s(self, now_s: float) -> float:
-        """Count a change of subscriptions; seconds for which the client has to wait after it.
-
-        A leaky bucket of `subscription_changes_burst`.
-        """
-        step_s = 1 / self.settings.subscription_changes_per_s
-        self._changes_until_s = max(self._changes_until_s, now_s) + step_s
-        burst_s = self.settings.subscription_changes_burst * step_s
-        return max(0.0, self._changes_until_s - now_s - burst_s)
+        """Count a change of subscriptions; seconds for which the client has to wait after it."""
+        return self._changes.take(1, now_s)
 
     # Before a handler
 
