@@ -9,7 +9,7 @@ import pytest
 from onebook.accounts import Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
 from onebook.core import MEMBERS_MAX, View
-from onebook.exchanges import NAMES
+from onebook.exchanges import EXCHANGES, NAMES
 from onebook.gateway.codes import CLOSE_CODES, ERRORS
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import (
@@ -64,6 +64,9 @@ class Listed:
 
     def unread(self):
         return self.unread_names
+
+    def in_use(self):
+        return EXCHANGES
 
     def state(self, exchange):
         return AWAY.get(exchange, "active")
@@ -297,9 +300,9 @@ def many(count):
     names = [f"venue{number:02}" for number in range(count)]
     listed = Listed()
     listed.exchanges = lambda symbol: names
+    listed.in_use = lambda: names
     talk = Conversation().authenticated()
     directory = talk.client.directory = Directory(listed, listed, monotonic=lambda: 0.0)
-    directory.supported = names
     directory.resolve = {name: name for name in names}.get
     return talk
 
