@@ -8,6 +8,8 @@ import threading
 from datetime import UTC, datetime
 from typing import TextIO
 
+from onebook.times import iso_ms
+
 LOGGER = "onebook"
 # `obs_` ends other words too (`jobs_total`): in the middle of one only a whole token is masked.
 _SECRET = re.compile(r"(ob_live_|\bobs_|obs_(?=[0-9a-z]{40}))[0-9a-z]{4,}", re.IGNORECASE)
@@ -46,9 +48,8 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The fields every line has, and the trace of a defect."""
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = {
-            "time": at.replace("+00:00", "Z"),
+            "time": iso_ms(int(record.created * 1_000)),
             "level": record.levelname.lower(),
             "part": record.name,
             "message": record.getMessage(),

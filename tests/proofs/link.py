@@ -11,7 +11,7 @@ from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import Fetch, FrameForm
 from onebook.feeds.actions import Ping, Request, Transmit
-from onebook.feeds.feed import TICK_S
+from onebook.feeds.connection import TICK_S
 from onebook.feeds.inflate import inflated
 from onebook.feeds.session import Session
 from onebook.feeds.stats import ExchangeStats

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onebook.accounts import Decision
-from onebook.api.problems import from_status, problem
+from onebook.api.problems import error_fields, from_status, problem
 from onebook.api.services import Services
 from onebook.errors import InvalidRequest, NotFound, RequestTooLarge
 
@@ -106,7 +106,9 @@ class Edge:
         return port is None or (scope["server"][1] == port) == (scope["path"] == METRICS_PATH)
 
     async def _problem(self, error: Any, scope: Scope, receive: Receive, send: Send) -> None:
-        answer: Response = problem(error, now_ms=self._services.now_ms(), path=scope["path"])
+        answer: Response = problem(
+            error, now_ms=self._services.now_ms(), fields=error_fields(scope)
+        )
         await answer(scope, receive, send)
 
     def _too_large(self) -> RequestTooLarge:

@@ -8,12 +8,11 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from onebook import config
-from onebook.accounts.periods import iso_utc
 from onebook.cli.common import print_table, reported, run
 from onebook.cli.operator import ConfigFile, now_ms
-from onebook.core import iso
 from onebook.errors import InvalidRequest
 from onebook.store import Store
+from onebook.times import iso_ms
 from onebook.transactions.adapter import AdapterEntry, CredentialField
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
 from onebook.transactions.registry import ADAPTERS, adapters_of
@@ -111,7 +110,7 @@ def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = Non
     for warning in found.info.warnings:
         typer.echo(warning)
     if found.info.expires_at is not None:
-        typer.echo(f"The key ends on {iso(found.info.expires_at)[:10]} (UTC).")
+        typer.echo(f"The key ends on {iso_ms(found.info.expires_at)[:10]} (UTC).")
     for kind in found.info.unavailable_types:
         typer.echo(f"The key may not read all of: {kind}.")
 
@@ -129,7 +128,7 @@ def list_credentials(config: ConfigFile = None) -> None:
             return list(await opened.vault.listed())
 
     rows = [
-        (row.exchange, row.environment, row.kek_id, iso_utc(row.created_at_ms))
+        (row.exchange, row.environment, row.kek_id, iso_ms(row.created_at_ms))
         for row in run(work())
     ]
     print_table(("exchange", "environment", "kek_id", "created_at"), rows)

@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -18,7 +17,6 @@ import typer
 from onebook import config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper
-from onebook.accounts.periods import iso_utc
 from onebook.cli.common import print_table
 from onebook.cli.options import AsJson as AsJson
 from onebook.cli.options import ConfigFile as ConfigFile
@@ -26,6 +24,7 @@ from onebook.cli.options import print_json as print_json
 from onebook.errors import InvalidRequest
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
 from onebook.store import AccountRow, Change, KeyRow, Store
+from onebook.times import iso_ms, ms_of_iso
 
 SPAN_UNITS_MS: Final = {"s": SECOND_MS, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": DAY_MS}
 _SPAN = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
@@ -89,12 +88,9 @@ def moment_ms(text: str, since_ms: int) -> int:
     if _SPAN.fullmatch(text):
         return since_ms + span_ms(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return ms_of_iso(text)
     except ValueError:
         raise InvalidRequest(f"{text!r} is no moment; write 90d or 2027-01-31.") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * SECOND_MS)
 
 
 def print_accounts(accounts: Sequence[AccountRow]) -> None:
@@ -133,8 +129,8 @@ def _change(row: AccountRow | KeyRow) -> tuple[str, str]:
 
 
 def _day(at_ms: int | None) -> str:
-    return "" if at_ms is None else iso_utc(at_ms)[:10]
+    return "" if at_ms is None else iso_ms(at_ms)[:10]
 
 
 def _moment(at_ms: int | None) -> str:
-    return "" if at_ms is None else iso_utc(at_ms)[:16].replace("T", " ")
+    return "" if at_ms is None else iso_ms(at_ms)[:16].replace("T", " ")

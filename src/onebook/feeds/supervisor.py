@@ -10,7 +10,7 @@ import random
 import ssl
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -29,7 +29,8 @@ from onebook.exchanges.limits import Quotas
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.ccxt import CcxtFeed, Library
-from onebook.feeds.feed import Feed, Recorder
+from onebook.feeds.feed import Feed
+from onebook.feeds.ports import FrameRecorder
 from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -99,7 +100,7 @@ class Supervisor:
         rest: Rest,
         catalogue: Catalogue,
         settings: FeedSettings,
-        recorder: Recorder | None = None,
+        recorder: FrameRecorder | None = None,
         library: Library | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -171,6 +172,10 @@ class Supervisor:
         else:
             del self._wanted[instrument]
             self._unwanted_at[instrument] = self._clock()
+
+    def in_use(self) -> Collection[str]:
+        """Return the exchanges that the settings switch on."""
+        return self.stats.keys()
 
     def state(self, exchange: str) -> str:
         """Return "active", "maintenance", "limited" or "offline"."""
