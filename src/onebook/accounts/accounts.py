@@ -266,6 +266,12 @@ class Accounts:
         """When a key's allowance is renewed, Unix ms."""
         return period_at(key.created_at_ms, now_ms).end_ms
 
+    def limits_changed(self) -> None:
+        """Take over limits after the settings were changed in place."""
+        self._failures.per_minute = self.settings.failures_per_minute
+        self._unknown_keys.per_minute = self.settings.unknown_keys_per_minute
+        self.meter.change_allowance(self.settings.allowance_bytes)
+
     def reachable(self, now_ms: int) -> bool:
         """Whether the store has answered the watch lately; until it does, caches run out."""
         return now_ms - self._polled_at_ms < CACHE_TTL_MS
@@ -310,6 +316,7 @@ class Accounts:
         for token_digest in [d for d, o in self._sessions.items() if o.session.key_id in changed]:
             del self._sessions[token_digest]
         for key_id, key in changed.items():
+            self.meter.change(key)
             if key_id in self._keys:
                 self._learn(key, now_ms)
             if status_at(key, now_ms) is not KeyStatus.ACTIVE:

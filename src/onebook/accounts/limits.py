@@ -128,40 +128,39 @@ class RateLimiter:
     """The request rate of every key, and of every address that asks without one."""
 
     def __init__(self, tiers: TierSettings | None = None) -> None:
-        tiers = tiers or TierSettings()
-        self._per_minute = {tier: tiers.of(tier).requests_per_minute for tier in Tier}
+        self._tiers = tiers or TierSettings()  # read at each request: a reload changes them
         self._keys = Buckets()
         self._addresses = Buckets()
 
     def take(self, key_id: str, tier: Tier, now_s: float) -> Decision:
         """Count one request, or one WebSocket message, of a key."""
-        return self._keys.take(key_id, now_s, policy=tier.value, per_minute=self._per_minute[tier])
+        per_minute = self._tiers.of(tier).requests_per_minute
+        return self._keys.take(key_id, now_s, policy=tier.value, per_minute=per_minute)
 
     def take_address(self, address: str, now_s: float) -> Decision:
         """Count one public GET of an address, at the basic rate."""
-        return self._addresses.take(
-            network(address), now_s, policy="public", per_minute=self._per_minute[Tier.BASIC]
-        )
+        per_minute = self._tiers.of(Tier.BASIC).requests_per_minute
+        return self._addresses.take(network(address), now_s, policy="public", per_minute=per_minute)
 
 
 class AddressLimit:
     """How often a minute an address may do one thing, such as fail to authenticate."""
 
     def __init__(self, policy: str, per_minute: int) -> None:
+        self.per_minute = per_minute
         self._policy = policy
-        self._per_minute = per_minute
         self._buckets = Buckets()
 
     def take(self, address: str, now_s: float) -> Decision:
         """Count it once."""
         return self._buckets.take(
-            network(address), now_s, policy=self._policy, per_minute=self._per_minute
+            network(address), now_s, policy=self._policy, per_minute=self.per_minute
         )
 
     def peek(self, address: str, now_s: float) -> Decision:
         """Whether once more would be allowed."""
         return self._buckets.peek(
-            network(address), now_s, policy=self._policy, per_minute=self._per_minute
+            network(address), now_s, policy=self._policy, per_minute=self.per_minute
         )
 
 

@@ -55,6 +55,11 @@ class Gateway:
         await self.keeper.__aexit__(*details)
         self.streams.stop()
 
+    def limits_changed(self) -> None:
+        """Take over limits after the settings were changed in place."""
+        settings = self.hub.settings
+        self.hub.door.limit(settings.connects_per_minute, settings.sockets_per_address_max)
+
     async def drain(self) -> None:
         """Send every client away within the settings' drain time, and take no more."""
         await self.keeper.drain()

@@ -492,7 +492,7 @@ class Hub:
         """A key was changed and may be used.
 
         Connections end that are from before a suspension, though it is over, and those that were
-        opened with a text that the key no longer has.
+        opened with a text that the key no longer has. The others get its new tier.
         """
         for connection in tuple(self.groups.get(key.key_id, ())):
             known = connection.client.key
@@ -508,6 +508,10 @@ class Hub:
                     now=self.now(),
                 )
                 self.carry(connection, outputs)
+            elif known is not None:
+                counters.CONNECTIONS.labels(known.tier).dec()
+                counters.CONNECTIONS.labels(key.tier).inc()
+                connection.client.key = key
 
     def over_allowance(self, key_id: str) -> None:
         """A key used up its allowance: its connections end."""

@@ -32,14 +32,15 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from onebook.errors import ConfigError, DatabaseUnavailable, InvalidRequest
-from onebook.model import KeyStatus
-from onebook.store import outage
+from onebook.model import KeyStatus, Tier
+from onebook.store import audit, outage
 from onebook.store.engine import AT_ONCE, BEGIN, WRITES, DatabaseFile, open_engine
 from onebook.store.faults import database_errors
 from onebook.store.outage import Outage
 from onebook.store.rows import (
     AccountRow,
     Change,
+    ChangeRow,
     CredentialsRow,
     KeyRow,
     SecretRow,
@@ -84,6 +85,7 @@ _KEYS = select(
     keys.c.changed_by,
     keys.c.reason,
     (keys.c.suspensions + accounts.c.suspensions).label("suspensions"),
+    keys.c.allowance_bytes,
 ).join_from(keys, accounts)
 
 
@@ -265,6 +267,19 @@ class Store:
             await connection.execute(put)
 
     @_whole
+    async def record_change(self, change: Change, action: str, subject: str) -> None:
+        """Add to the audit trail what was changed in another way than through this store."""
+        async with self._begin(self._writes) as connection:
+            await audit.record(connection, change, action, subject)
+
+    async def changes(
+        self, subject: str | None, *, since_ms: int, until_ms: int, rows_max: int
+    ) -> list[ChangeRow]:
+        """The newest entries of the audit trail in a span of time, newest first."""
+        rows = await self._all(audit.trail(subject, since_ms, until_ms, rows_max))
+        return [_value(row, ChangeRow) for row in rows]
+
+    @_whole
     async def create_account(self, account: AccountRow) -> None:
         """Add an account.
 
@@ -275,6 +290,14 @@ class Store:
         try:
             async with self._begin(self._writes) as connection:
                 await connection.execute(accounts.insert().values(row))
+                change = Change(account.created_at_ms, account.changed_by, account.reason)
+                await audit.record(
+                    connection,
+                    change,
+                    "create_account",
+                    account.account_id,
+                    after=account.username,
+                )
         except IntegrityError:
             raise InvalidRequest(
                 f"There is an account with the username {account.username!r} already."
@@ -312,6 +335,10 @@ class Store:
             if moved_one and following is not KeyStatus.ACTIVE:
                 theirs = select(keys.c.key_id).where(keys.c.account_id == account_id)
                 await connection.execute(_end_sessions(sessions.c.key_id.in_(theirs)))
+            if moved_one:
+                await audit.record(
+                    connection, change, "move_account", account_id, before=status, after=following
+                )
             return moved_one
 
     @_whole
@@ -320,11 +347,11 @@ class Store:
         row = {column.name: getattr(key, column.name) for column in keys.columns}
         secret = {"digest": digest, "key_id": key.key_id, "created_at_ms": key.created_at_ms}
         async with self._begin(self._writes) as connection:
-            row |= await self._stamp(
-                connection, Change(key.changed_at_ms, key.changed_by, key.reason)
-            )
+            change = Change(key.changed_at_ms, key.changed_by, key.reason)
+            row |= await self._stamp(connection, change)
             await connection.execute(keys.insert().values(row))
             await connection.execute(key_secrets.insert().values(secret))
+            await audit.record(connection, change, "create_key", key.key_id, after=key.tier)
 
     async def key(self, key_id: str) -> KeyRow | None:
         """Find a key by its id."""
@@ -384,7 +411,38 @@ class Store:
             moved_one = (await connection.execute(moving_id)).first() is not None
             if moved_one and following is not KeyStatus.ACTIVE:
                 await connection.execute(_end_sessions(sessions.c.key_id == key_id))
+            if moved_one:
+                await audit.record(
+                    connection, change, "move_key", key_id, before=status, after=following
+                )
             return moved_one
+
+    @_whole
+    async def change_key(
+        self, key_id: str, tier: Tier, allowance_bytes: int | None, change: Change
+    ) -> None:
+        """Change what a key may do: its tier, and its own allowance, if it has one."""
+        found = select(keys.c.tier, keys.c.allowance_bytes).where(keys.c.key_id == key_id)
+        async with self._begin(self._writes) as connection:
+            stamp = await self._stamp(connection, change)
+            row = (await connection.execute(found)).one()
+            changing = update(keys).where(keys.c.key_id == key_id)
+            await connection.execute(
+                changing.values(tier=tier, allowance_bytes=allowance_bytes, **stamp)
+            )
+            for action, before, after in (
+                ("change_tier", row.tier, tier.value),
+                ("change_allowance", row.allowance_bytes, allowance_bytes),
+            ):
+                if before != after:
+                    await audit.record(
+                        connection,
+                        change,
+                        action,
+                        key_id,
+                        before=_shown(before),
+                        after=_shown(after),
+                    )
 
     @_whole
     async def rotate_key(
@@ -406,6 +464,7 @@ class Store:
             await connection.execute(
                 update(keys).where(keys.c.key_id == key_id).values(prefix=prefix, **stamp)
             )
+            await audit.record(connection, change, "rotate_key", key_id, after=prefix)
             if retires_at_ms <= change.now_ms:
                 await connection.execute(_end_sessions(sessions.c.key_id == key_id))
 
@@ -510,6 +569,12 @@ class Store:
             totals = (await connection.execute(add, rows)).all() if rows else []
             return {UsageCell(row[0], row[1]): row[2] for row in totals}
 
+    async def usage_between(self, since_ms: int, until_ms: int) -> dict[UsageCell, int]:
+        """The bytes counted for every key in the periods that begin in a span of time."""
+        within = (usage.c.period_start_ms >= since_ms, usage.c.period_start_ms < until_ms)
+        rows = await self._all(select(usage).where(*within))
+        return {UsageCell(row.key_id, row.period_start_ms): row.bytes for row in rows}
+
     async def usage(self, cell: UsageCell) -> int:
         """The bytes counted for a key in a period."""
         return (await self.usage_of([cell])).get(cell, 0)
@@ -598,6 +663,10 @@ async def _newest_stamp(connection: AsyncConnection) -> int:
         for table in (keys, accounts)
     ]
     return max(stamp or 0 for stamp in stamps)
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def _environment(exchange: str, environment: str) -> tuple[ColumnElement[bool], ...]:
