@@ -12,6 +12,7 @@ from onebook.cli.config import config_app
 from onebook.cli.credentials import credentials_app
 from onebook.cli.db import db_app
 from onebook.cli.demo import demo_command
+from onebook.cli.doctor import doctor_command
 from onebook.cli.exchanges import exchanges_app
 from onebook.cli.keys import keys_app
 from onebook.cli.record import record_command
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command("serve")(serve_command)
 app.command("demo")(demo_command)
+app.command("doctor")(doctor_command)
 app.command("watch")(watch_command)
 app.command("replay")(replay_command)
 app.command("record")(record_command)
