@@ -7,6 +7,7 @@ import typer
 from onebook import __version__
 from onebook.cli.accounts import accounts_app
 from onebook.cli.audit import audit_command
+from onebook.cli.backup import backup_command, restore_command
 from onebook.cli.billing import billing_command
 from onebook.cli.config import config_app
 from onebook.cli.credentials import credentials_app
@@ -38,6 +39,8 @@ app.command("record")(record_command)
 app.command("usage")(usage)
 app.command("billing")(billing_command)
 app.command("audit")(audit_command)
+app.command("backup")(backup_command)
+app.command("restore")(restore_command)
 app.add_typer(exchanges_app, name="exchanges")
 app.add_typer(keys_app, name="keys")
 app.add_typer(accounts_app, name="accounts")
