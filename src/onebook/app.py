@@ -203,7 +203,7 @@ async def serve(
     Returns:
         How many bytes of usage could be written nowhere and are lost.
     """
-    logs.configure(settings.log.level, settings.log.format)
+    logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
     logs.capture()
     loop = asyncio.get_running_loop()
     asked, hurried = asyncio.Event(), asyncio.Event()
@@ -257,7 +257,7 @@ def _reload(
         return
     before = _exchanges(settings.feeds, overrides)
     changes = reload.apply(settings, new)
-    logs.configure(settings.log.level, settings.log.format)
+    logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
     node.accounts.limits_changed()
     node.gateway.limits_changed()
     _use(node, before, wanted)

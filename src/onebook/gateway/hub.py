@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from websockets.server import ServerProtocol
 
+from onebook import logs
 from onebook.accounts import Accounts, Key, UsageReport
 from onebook.config import GatewaySettings
 from onebook.errors import (
@@ -62,6 +63,7 @@ OFFENCES: Final = frozenset(
 )
 
 log = logging.getLogger("onebook.gateway")
+access = logging.getLogger(logs.ACCESS)
 
 
 class Hub:
@@ -236,12 +238,14 @@ class Hub:
         self._ungroup(connection)
         counters.CONNECTIONS.labels(key.tier if key is not None else counters.NO_TIER).dec()
         counters.count_close(connection.code)
-        log.info(
-            "A connection ended with %d after %.1f s and %d bytes.",
-            connection.code,
-            self.monotonic() - connection.opened_at,
-            connection.total,
+        fields = logs.fields(
+            client_address=connection.address,
+            key_id=key.key_id if key is not None else None,
+            close_code=connection.code,
+            duration_ms=round((self.monotonic() - connection.opened_at) * 1e3, 1),
+            sent_bytes=connection.total,
         )
+        access.info("WebSocket ended with %d", connection.code, extra=fields)
 
     # What follows from what clients say
 
