@@ -19,6 +19,7 @@ from onebook.cli.keys import keys_app
 from onebook.cli.record import record_command
 from onebook.cli.replay import replay_command
 from onebook.cli.serve import serve_command
+from onebook.cli.top import top_command
 from onebook.cli.transactions import transactions_app
 from onebook.cli.usage import usage
 from onebook.cli.watch import watch_command
@@ -33,6 +34,7 @@ app = typer.Typer(
 app.command("serve")(serve_command)
 app.command("demo")(demo_command)
 app.command("doctor")(doctor_command)
+app.command("top")(top_command)
 app.command("watch")(watch_command)
 app.command("replay")(replay_command)
 app.command("record")(record_command)
