@@ -145,6 +145,19 @@ async def test_a_damaged_backup_is_refused_and_leaves_nothing(
     assert not there.store.pepper_file.exists()
 
 
+async def test_parts_that_do_not_belong_together_are_refused_and_removed(
+    places: Places, tmp_path: Path
+) -> None:
+    here, there = places
+    await made(here)
+    load_pepper(tmp_path / "another")
+    here.store.pepper_file.write_bytes((tmp_path / "another").read_bytes())
+    archive = await backed_up(here, tmp_path / "backups")
+    with pytest.raises(ConfigError, match="pepper file does not belong to this database"):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    assert not any(path.is_file() for path in (tmp_path / "other").rglob("*"))
+
+
 async def test_another_kind_of_database_is_refused(places: Places, tmp_path: Path) -> None:
     here, _ = places
     await made(here)

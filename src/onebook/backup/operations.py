@@ -107,12 +107,12 @@ async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Bac
             for name in placed:
                 if name in members:
                     _place(members[name], targets[name])
-                    undo.callback(targets[name].unlink, missing_ok=True)
+                    undo.callback(_remove, targets[name])
             if kind == POSTGRESQL:
                 url = settings.store.url
                 await asyncio.to_thread(restore_postgresql, url, members[DATABASE], timeout_s)
+            await _check(settings)
             undo.pop_all()
-    await _check(settings)
     return Backup(archive, manifest, _missing(members, settings))
 
 
@@ -175,8 +175,7 @@ def _targets(settings: Settings) -> dict[str, Path]:
 def _require_free(settings: Settings) -> None:
     taken = []
     for path in _targets(settings).values():
-        beside = (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
-        taken += [str(each) for each in beside if each.exists()]
+        taken += [str(each) for each in _with_companions(path) if each.exists()]
     if taken:
         raise ConfigError(
             f"A restore writes nothing over; stop the service and move away: {', '.join(taken)}."
@@ -210,6 +209,16 @@ def _place(source: Path, target: Path) -> None:
         raise ConfigError(f"{target} cannot be written: {error.strerror}.") from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    for each in _with_companions(path):
+        each.unlink(missing_ok=True)
+
+
+def _with_companions(path: Path) -> tuple[Path, ...]:
+    """A file and, of a SQLite database, what SQLite keeps beside it."""
+    return (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
 
 
 async def _check(settings: Settings) -> None:
