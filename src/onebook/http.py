@@ -249,7 +249,7 @@ class HttpConnection(H11Protocol):
         self._heir = self.transport.get_protocol()
         place, self.place = self.place, None
         if place is not None:
-            self._heir.seats += (place,)
+            self._heir.take_seat(place)
 
     def on_response_complete(self) -> None:
         """An answer was written, though perhaps not yet read."""
@@ -441,7 +441,7 @@ async def serving(
     application: Any,
     listener: socket.socket,
     *,
-    websocket: type[asyncio.Protocol],
+    websocket: Callable[..., asyncio.Protocol],
     turns: Turns,
     door: Door,
     connections_max: Callable[[], int],
@@ -474,7 +474,7 @@ async def serving(
     config = uvicorn.Config(
         application,
         http=type("BoundHttpConnection", (HttpConnection,), bound),
-        ws=websocket,
+        ws=websocket,  # type: ignore[arg-type]  # it calls it, as any factory
         lifespan="off",
         log_config=None,
         access_log=False,  # it would show keys in paths

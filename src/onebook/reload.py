@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
-from onebook.config import Section, Settings
+from onebook.config import Settings
+from onebook.config.section import Section
 
 # A name, or the beginning of names where it ends in a dot.
 LIVE: Final = (

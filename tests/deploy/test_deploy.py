@@ -12,7 +12,8 @@ import pytest
 from alerts.promtool import needed, run
 from alerts.test_rules import declared
 from e2e.test_tls import Authority
-from onebook.config import GatewaySettings, ServerSettings, Settings
+from onebook.config import GatewaySettings, ServerSettings, Settings, catalogue
+from onebook.config.settings import ENV_DELIMITER, ENV_PREFIX
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -171,13 +172,11 @@ def test_the_image_gets_all_that_the_build_needs():
 
 @pytest.mark.parametrize("kind", ["nginx/onebook.conf", "caddy/Caddyfile", "docker/Dockerfile"])
 def test_the_examples_name_settings_that_exist(kind):
-    from onebook import config
-
-    known = {each.name for each in config.catalogue()}
+    known = {each.name for each in catalogue()}
     text = (DEPLOY / kind).read_text()
     dotted = set(re.findall(r"\b(?:gateway|server|transactions|accounts)\.[a-z_]+", text))
     variables = {
-        name.removeprefix(config.ENV_PREFIX).lower().replace(config.ENV_DELIMITER, ".")
-        for name in re.findall(rf"{config.ENV_PREFIX}\w+", text)
+        name.removeprefix(ENV_PREFIX).lower().replace(ENV_DELIMITER, ".")
+        for name in re.findall(rf"{ENV_PREFIX}\w+", text)
     }
     assert (dotted | variables) - known == set()

@@ -8,7 +8,7 @@ import typer
 from onebook import backup, config
 from onebook.cli.common import fail, reported, run
 from onebook.cli.operator import ConfigFile, now_ms
-from onebook.config import FILE_NAME
+from onebook.config.sources import FILE_NAME
 
 Timeout = Annotated[
     float,

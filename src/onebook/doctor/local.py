@@ -15,7 +15,6 @@ from onebook import __version__, core, http, preflight
 from onebook.config import Settings
 from onebook.doctor.findings import Finding, fault, ok, warning
 from onebook.errors import ConfigError
-from onebook.feeds import listener as feed_listener
 from onebook.gateway import direct
 from onebook.store import Store
 
@@ -25,7 +24,6 @@ OTHERS: Final = 0o077
 OTHERS_WRITE: Final = 0o022
 COMPILABLE: Final[Mapping[str, Any]] = {
     "core": core,
-    "listener": feed_listener,
     "direct": direct,
 }
 # Packages whose version is worth knowing in a report of a fault.

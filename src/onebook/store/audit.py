@@ -6,10 +6,28 @@ A row is written in the transaction of the change itself, so there is none witho
 from sqlalchemy import Select, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from onebook.store.rows import Change
+from onebook.store.database import Database, value_of, whole
+from onebook.store.rows import Change, ChangeRow
 from onebook.store.tables import changes, keys
 
 COLUMNS = [column for column in changes.columns if column.name != "id"]
+
+
+class AuditStore(Database):
+    """The audit trail."""
+
+    @whole
+    async def record_change(self, change: Change, action: str, subject: str) -> None:
+        """Add what was changed in another way than through the stores of accounts and keys."""
+        async with self._begin(self._writes) as connection:
+            await record(connection, change, action, subject)
+
+    async def changes(
+        self, subject: str | None, *, since_ms: int, until_ms: int, rows_max: int
+    ) -> list[ChangeRow]:
+        """The newest changes in a span of time, newest first; of an account also of its keys."""
+        rows = await self._all(_trail(subject, since_ms, until_ms, rows_max))
+        return [value_of(row, ChangeRow) for row in rows]
 
 
 async def record(
@@ -34,10 +52,9 @@ async def record(
     await connection.execute(changes.insert().values(row))
 
 
-def trail(
+def _trail(
     subject: str | None, since_ms: int, until_ms: int, rows_max: int
 ) -> Select[tuple[object, ...]]:
-    """The newest changes in a span, newest first; of an account also those of its keys."""
     found = select(*COLUMNS).where(
         changes.c.changed_at_ms >= since_ms, changes.c.changed_at_ms < until_ms
     )
