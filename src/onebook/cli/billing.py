@@ -81,6 +81,17 @@ def _print(lines: list[BillingLine], form: Format) -> None:
         writer.writerow(columns)
         writer.writerows(rows)
     elif rows:
-        print_table(columns, rows)
+        _print_table(lines)
     else:
         typer.echo("No billing period of any key begins in this time.")
+
+
+def _print_table(lines: list[BillingLine]) -> None:
+    """What fits a screen: without the account's id, and moments as days."""
+    columns = [name for name in BillingLine.__struct_fields__ if name != "user_id"]
+    print_table(columns, ([_cell(line, name) for name in columns] for line in lines))
+
+
+def _cell(line: BillingLine, name: str) -> str:
+    value = str(getattr(line, name))
+    return value.partition("T")[0] if name in ("period_start", "period_end") else value

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from onebook import config, doctor
@@ -13,7 +14,6 @@ from onebook.doctor import Finding, State
 
 EXIT_FAULT: Final = 1
 STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "bold red"}
-STATE_WIDTH: Final = max(map(len, State))
 
 
 @reported
@@ -49,16 +49,13 @@ def doctor_command(
 
 
 def _print(findings: list[Finding]) -> None:
-    check_width = max(len(each.check) for each in findings)
-    indent = " " * (STATE_WIDTH + check_width + 4)
-    for each in findings:
-        line = Text.assemble(
-            (each.state.ljust(STATE_WIDTH), STYLES[each.state]),
-            f"  {each.check.ljust(check_width)}  {each.message}",
-        )
-        console.print(line, soft_wrap=True, highlight=False)
-        if each.advice:
-            console.print(Text(f"{indent}-> {each.advice}"), soft_wrap=True, highlight=False)
+    if console.is_terminal:
+        console.print(_grid(findings), highlight=False)
+    else:  # one line each, for grep
+        for each in findings:
+            advice = f" -> {each.advice}" if each.advice else ""
+            line = f"{each.state}  {each.check}  {each.message}{advice}"
+            console.print(Text(line), soft_wrap=True, highlight=False)
     counts = [(sum(each.state is state for each in findings), state) for state in State]
     faults, warnings = counts[2][0], counts[1][0]
     console.print(
@@ -66,3 +63,17 @@ def _print(findings: list[Finding]) -> None:
         f"{warnings} warning{'' if warnings == 1 else 's'}.",
         highlight=False,
     )
+
+
+def _grid(findings: list[Finding]) -> Table:
+    """Sentences are wrapped between words under their column."""
+    grid = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for each in findings:
+        text = Text(each.message)
+        if each.advice:
+            text.append(f"\n-> {each.advice}")
+        grid.add_row(Text(each.state, STYLES[each.state]), each.check, text)
+    return grid

@@ -46,9 +46,7 @@ def _absent(settings: Settings, store: Store) -> Finding:
 async def _opened(
     settings: Settings, store: Store, monotonic: Callable[[], float]
 ) -> AsyncIterator[Finding]:
-    began_s = monotonic()
     found, known = await store.revisions()
-    answered_s = monotonic() - began_s
     if found is None:
         yield ok("database", "It answers and is empty; the first start makes its tables.")
         return
@@ -66,6 +64,9 @@ async def _opened(
             "Make a backup (onebook backup), then run onebook db upgrade or start a node.",
         )
         return
+    began_s = monotonic()
+    await store.newest_change()  # the connection is open by now
+    answered_s = monotonic() - began_s
     began_s = monotonic()
     await store.probe(time.time_ns() // 1_000_000)
     written_s = monotonic() - began_s
