@@ -2,8 +2,8 @@
 
 Parts are entered from the bottom up and left from the top down. The node listens at once and reads
 the lists of exchanges meanwhile. SIGTERM drains first: not ready at once, clients told when to
-return, meters flushed; a second signal stops without waiting. SIGHUP reads the certificate and the
-log level again.
+return, meters flushed; a second signal stops without waiting. SIGHUP reads the settings and the TLS
+certificate again: see `onebook.reload`.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from onebook import (
     http,
     logs,
     preflight,
+    reload,
     web,
 )
 from onebook.accounts import Accounts
@@ -49,6 +50,7 @@ from onebook.books import Books
 from onebook.clock import SystemClock
 from onebook.config import ExchangeSettings, FeedSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
+from onebook.exchanges.contract import Exchange
 from onebook.gateway import direct
 from onebook.gateway.directory import ACTIVE
 from onebook.metrics import BUILD
@@ -108,6 +110,7 @@ async def running(
     """
     clock = SystemClock()
     preflight.require(settings)
+    settings = _own(settings, overrides)
     async with AsyncExitStack() as stack:
         server = settings.server
         listener = stack.enter_context(_listener(server.host, server.port))
@@ -131,11 +134,8 @@ async def running(
             )
         )
         rest = await stack.enter_async_context(Rest())
-        wanted = _feed_settings(settings, overrides)
-        pool = exchanges.EXCHANGES
-        if overrides is not None:  # no name means every exchange, but here those alone
-            pool = {name: each for name, each in pool.items() if name in overrides}
-        known = feeds.enabled(pool, wanted)
+        wanted = settings.feeds
+        known = _exchanges(wanted, overrides)
         library = None
         if any(each.via for each in known.values()):
             library = await stack.enter_async_context(feeds.Library(wanted))
@@ -202,7 +202,7 @@ async def serve(
     Returns:
         How many bytes of usage could be written nowhere and are lost.
     """
-    logs.configure(settings.log.level, settings.log.format)
+    logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
     logs.capture()
     loop = asyncio.get_running_loop()
     asked, hurried = asyncio.Event(), asyncio.Event()
@@ -213,7 +213,7 @@ async def serve(
 
     def hung_up() -> None:
         if started:
-            _reload(started[0], reread)
+            _reload(started[0], reread, overrides)
 
     actions = {signal.SIGTERM: signalled, signal.SIGINT: signalled, signal.SIGHUP: hung_up}
     for number, action in actions.items():
@@ -233,18 +233,49 @@ async def serve(
     return node.accounts.lost_bytes
 
 
-def _reload(node: Node, reread: Callable[[], Settings] | None) -> None:
-    """Take over what can change while the node runs: the TLS certificate and the log level."""
+def _reload(
+    node: Node,
+    reread: Callable[[], Settings] | None,
+    overrides: Mapping[str, ExchangeSettings] | None,
+) -> None:
+    """Take over what can change while the node runs, or nothing where there is a fault."""
+    settings = node.settings
     try:
-        settings = node.settings if reread is None else reread()
-        preflight.require(settings)
-        if node.tls is not None and settings.server.tls_cert_file is not None:
-            node.tls.load_cert_chain(settings.server.tls_cert_file, settings.server.tls_key_file)
+        new = settings
+        if reread is not None:
+            new = reread()
+            preflight.require(new)
+            new = _own(new, overrides)
+        ccxt_as_now = {"ccxt": settings.feeds.ccxt}
+        wanted = _exchanges(new.feeds.model_copy(update=ccxt_as_now), overrides)
+        http.reserve_files(settings.server, new.gateway.connections_max)
+        if node.tls is not None and new.server.tls_cert_file is not None:
+            node.tls.load_cert_chain(new.server.tls_cert_file, new.server.tls_key_file)
     except (ConfigError, OSError) as error:
         log.error("SIGHUP: nothing was changed: %s", error)
         return
-    logs.configure(settings.log.level, settings.log.format)
-    log.info("SIGHUP: the TLS certificate and the log level were read again.")
+    before = _exchanges(settings.feeds, overrides)
+    changes = reload.apply(settings, new)
+    logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
+    node.accounts.limits_changed()
+    node.gateway.limits_changed()
+    _use(node, before, wanted)
+    log.info(
+        "SIGHUP: the settings and the TLS certificate were read again; changed: %s.",
+        ", ".join(changes.applied) or "no setting",
+    )
+    if changes.restart:
+        log.warning("SIGHUP: these take effect at a restart: %s.", ", ".join(changes.restart))
+
+
+def _use(node: Node, before: Mapping[str, Exchange], wanted: Mapping[str, Exchange]) -> None:
+    """Drop the exchanges that are not wanted any more, and add those that are new or changed."""
+    for name in [each for each in before if before[each] != wanted.get(each)]:
+        node.catalogue.drop(name)
+        node.supervisor.drop(name)
+    for name in [each for each in wanted if wanted[each] != before.get(each)]:
+        node.supervisor.add(wanted[name])
+        node.catalogue.add(wanted[name])
 
 
 async def _usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile | None:
@@ -312,11 +343,24 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
     )
 
 
-def _feed_settings(
-    settings: Settings, overrides: Mapping[str, ExchangeSettings] | None
-) -> FeedSettings:
-    if overrides is None:
-        return settings.feeds
+def _own(settings: Settings, overrides: Mapping[str, ExchangeSettings] | None) -> Settings:
+    """The settings of one node: a copy, because a reload changes it in place."""
+    update = {} if overrides is None else {"feeds": _simulated(settings, overrides)}
+    return settings.model_copy(update=update).model_copy(deep=True)
+
+
+def _exchanges(
+    settings: FeedSettings, overrides: Mapping[str, ExchangeSettings] | None
+) -> dict[str, Exchange]:
+    """The exchanges in use, by name."""
+    pool = exchanges.EXCHANGES
+    if overrides is not None:  # no name means every exchange, but here those alone
+        pool = {name: each for name, each in pool.items() if name in overrides}
+    return feeds.enabled(pool, settings)
+
+
+def _simulated(settings: Settings, overrides: Mapping[str, ExchangeSettings]) -> FeedSettings:
+    """The settings of feeds for the exchanges in `overrides` alone."""
     wanted = settings.feeds.ccxt.exchanges
     through = tuple(name for name in wanted if name in overrides)
     if absent := sorted(set(wanted) - set(through)):
@@ -341,7 +385,7 @@ def _http(
         websocket=node.gateway.protocol,
         turns=node.gateway.turns,
         door=node.gateway.door,
-        connections_max=limits.connections_max,
+        connections_max=lambda: limits.connections_max,
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
         settings=node.settings.server,

@@ -211,6 +211,12 @@ class Accounts:
         """When a key's allowance is renewed, Unix ms."""
         return period_at(key.created_at_ms, now_ms).end_ms
 
+    def limits_changed(self) -> None:
+        """Take over limits after the settings were changed in place."""
+        self._attempts.failures.per_minute = self.settings.failures_per_minute
+        self._attempts.unknown_keys.per_minute = self.settings.unknown_keys_per_minute
+        self.meter.change_allowance(self.settings.allowance_bytes)
+
     def reachable(self, now_ms: int) -> bool:
         """Whether the store has answered the watch lately; until it does, caches run out."""
         return now_ms - self._keys.polled_at_ms < CACHE_TTL_MS
@@ -255,6 +261,7 @@ class Accounts:
         self._keys.change(changed, now_ms)
         self._sessions.change(changed.keys())
         for key_id, key in changed.items():
+            self.meter.change(key)
             if status_at(key, now_ms) is not KeyStatus.ACTIVE:
                 self.on_disabled(key_id)
             else:

@@ -123,7 +123,7 @@ class RateLimiter:
     """The request rate of every key, and of every address that asks without one."""
 
     def __init__(self, tiers: TierSettings | None = None) -> None:
-        self._tiers = tiers or TierSettings()
+        self._tiers = tiers or TierSettings()  # read at each request: a reload changes them
         self._keys = Buckets()
         self._addresses = Buckets()
 

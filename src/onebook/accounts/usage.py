@@ -104,7 +104,11 @@ def mark_of(used_bytes: int, allowance_bytes: int) -> Mark:
 
 
 def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int) -> UsageReport:
-    """Report what a key has used in the period that holds `now_ms`."""
+    """Report what a key has used in the period that holds `now_ms`.
+
+    `allowance_bytes` is that of keys without one of their own.
+    """
+    allowance_bytes = key.allowance_of(allowance_bytes)
     period = period_at(key.created_at_ms, now_ms)
     status = status_at(key, now_ms)
     mark = mark_of(used_bytes, allowance_bytes)
@@ -236,13 +240,29 @@ class Meter:
             for count in new:
                 self._begin(count, used_bytes.get(count.cell, 0))
         for key in keys:
-            self._counts[key.key_id].key = key
+            self.change(key)
+
+    def change(self, key: Key) -> None:
+        """Take over the facts of a key that was changed; one that is not open is passed over."""
+        count = self._counts.get(key.key_id)
+        if count is not None:
+            count.key = key
+            count.told = min(count.told, self._mark(count))
+
+    def change_allowance(self, allowance_bytes: int) -> None:
+        """Set the allowance of keys without one of their own."""
+        self.allowance_bytes = allowance_bytes
+        for count in self._counts.values():
+            count.told = min(count.told, self._mark(count))
+
+    def _mark(self, count: _Count) -> Mark:
+        return mark_of(count.used_bytes, count.key.allowance_of(self.allowance_bytes))
 
     def _begin(self, count: _Count, used_bytes: int) -> None:
         if self._counts.setdefault(count.key.key_id, count) is count:
             # Who is over, or was warned, before we knew the key is not told again.
             count.used_bytes = used_bytes
-            count.told = mark_of(used_bytes, self.allowance_bytes)
+            count.told = self._mark(count)
 
     def add(self, key_id: str, count_bytes: int) -> None:
         """Count bytes handed to an open key."""
@@ -256,8 +276,7 @@ class Meter:
 
     def over(self, key_id: str) -> bool:
         """Whether an open key has used more than its allowance."""
-        used_bytes = self.used(key_id, self._clock_ms())
-        return mark_of(used_bytes, self.allowance_bytes) is Mark.OVER
+        return self._mark(self._current(key_id, self._clock_ms())) is Mark.OVER
 
     def report(self, key_id: str, now_ms: int) -> UsageReport:
         """What an open key has used, as a client is told."""
@@ -335,7 +354,7 @@ class Meter:
     def _tell(self, cells: Iterable[UsageCell]) -> None:
         for cell in cells:
             count = self._counts[cell.key_id]
-            mark = mark_of(count.used_bytes, self.allowance_bytes)
+            mark = self._mark(count)
             if mark <= count.told:
                 continue
             count.told = mark

@@ -9,7 +9,7 @@ import typer
 
 from onebook import config
 from onebook.cli.common import print_table, reported, run
-from onebook.cli.operator import ConfigFile, now_ms
+from onebook.cli.operator import ConfigFile, change, now_ms
 from onebook.errors import InvalidRequest
 from onebook.store import Store
 from onebook.times import iso_ms
@@ -33,6 +33,7 @@ class Safe(NamedTuple):
 
     vault: Vault
     settings: config.TransactionSettings
+    store: Store
 
 
 @asynccontextmanager
@@ -42,7 +43,7 @@ async def safe(file: Path | None) -> AsyncIterator[Safe]:
     async with Store(settings.store.url) as store:
         await store.upgrade(create=not settings.store.pepper_file.exists())
         masters = master_keys(settings.transactions)
-        yield Safe(Vault(store, masters), settings.transactions)
+        yield Safe(Vault(store, masters), settings.transactions, store)
 
 
 def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
@@ -82,6 +83,8 @@ def set_credentials(
         async with safe(config) as opened:
             credentials = Credentials(**fields)
             await opened.vault.put(exchange, _environment(testnet), credentials, now_ms=now_ms())
+            subject = f"{exchange}/{_environment(testnet)}"
+            await opened.store.record_change(change(""), "set_credentials", subject)
 
     run(work())
     typer.echo(f"The {exchange} {_environment(testnet)} credentials are set.")
@@ -144,7 +147,9 @@ def rotate(config: ConfigFile = None) -> None:
 
     async def work() -> int:
         async with safe(config) as opened:
-            return await opened.vault.rotate()
+            count = await opened.vault.rotate()
+            await opened.store.record_change(change(""), "rotate_master_key", "credentials")
+            return count
 
     count = run(work())
     typer.echo(f"Re-wrapped {count} credential{'' if count == 1 else 's'} under a new master key.")
@@ -160,7 +165,11 @@ def remove(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = No
 
     async def work() -> bool:
         async with safe(config) as opened:
-            return await opened.vault.remove(exchange, _environment(testnet))
+            removed = await opened.vault.remove(exchange, _environment(testnet))
+            if removed:
+                subject = f"{exchange}/{_environment(testnet)}"
+                await opened.store.record_change(change(""), "remove_credentials", subject)
+            return removed
 
     if not run(work()):
         raise InvalidRequest(f"There are no {exchange} {_environment(testnet)} credentials.")

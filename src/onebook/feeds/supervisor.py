@@ -38,6 +38,7 @@ from onebook.rest import Rest
 log = logging.getLogger("onebook.feeds")
 
 CONNECTIONS: Final = "as many connections as the exchange takes from one address"
+MARKS: Final = (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY)
 SWEEP_S: Final = 1.0  # how often unwanted books are looked for and counters published
 
 
@@ -108,7 +109,7 @@ class Supervisor:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.stats = {name: ExchangeStats(name) for name in exchanges}
-        self._exchanges = exchanges
+        self._exchanges = dict(exchanges)
         self._books = books
         self._rest = rest
         self._catalogue = catalogue
@@ -150,6 +151,29 @@ class Supervisor:
             running.clear()
         sweeper.cancel()
         await asyncio.gather(sweeper, *self._stopping, return_exceptions=True)
+
+    def add(self, exchange: Exchange) -> None:
+        """Use one more exchange; the catalogue names its instruments later."""
+        name = exchange.name
+        self._exchanges[name] = exchange
+        self.stats[name] = ExchangeStats(name)
+        # Limits count by address, so one that comes back has used what it used before.
+        self._quotas.setdefault(name, Quotas(exchange.limits))
+        self._surplus.setdefault(name, {})
+        self._running.setdefault(name, [])
+
+    def drop(self, name: str) -> None:
+        """Use an exchange no longer, once the catalogue has dropped its instruments."""
+        for running in self._running[name]:
+            self._stop(running)
+        self._running[name].clear()
+        self._surplus[name].clear()
+        del self._exchanges[name]
+        self.stats.pop(name).forget()
+        for health in Health:
+            metrics.BOOKS.labels(name, health).set(0)
+        for reason in MARKS:
+            metrics.BOOKS_MARKED.labels(name, reason).set(0)
 
     def want(self, instrument: Instrument) -> None:
         """Count one more who wants the book of `instrument`; the first opens it."""
@@ -211,7 +235,7 @@ class Supervisor:
             (book.instrument.exchange, book.mark[0]) for book in self._books if book.mark
         )
         for name in self.stats:
-            for reason in (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY):
+            for reason in MARKS:
                 metrics.BOOKS_MARKED.labels(name, reason).set(marks[name, reason])
 
     async def _keep_sweeping(self) -> None:

@@ -172,6 +172,11 @@ class Gateway:
             await self.actions.stop()
         self.streams.stop()
 
+    def limits_changed(self) -> None:
+        """Take over limits after the settings were changed in place."""
+        settings = self.parts.settings
+        self.door.limit(settings.connects_per_minute, settings.sockets_per_address_max)
+
     async def drain(self, drain_s: float | None = None) -> None:
         """Close every connection within the settings' drain time, and take no more."""
         await self.drainer.run(drain_s)
