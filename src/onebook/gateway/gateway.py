@@ -2,17 +2,22 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Self
+from typing import Protocol, Self
 
 from onebook.accounts import Accounts
 from onebook.books import Books
 from onebook.config import GatewaySettings, StreamSettings
-from onebook.feeds import Catalogue, Supervisor
+from onebook.feeds import Catalogue
+from onebook.gateway import directory as directories
 from onebook.gateway.directory import Directory
 from onebook.gateway.hub import Hub
 from onebook.gateway.keeper import Keeper
 from onebook.gateway.protocol import Connection
-from onebook.streams import Clock, Streams
+from onebook.streams import Clock, Streams, ports
+
+
+class Supervisor(ports.Supervisor, directories.Supervisor, Protocol):
+    """Who keeps the books, and knows how the exchanges do."""
 
 
 class Gateway:
