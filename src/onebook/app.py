@@ -387,7 +387,7 @@ def _health(node: Node, now_ms: int) -> api.HealthFacts:
     if remote is not None:
         problems += remote.problems()
     return api.HealthFacts(
-        ready=reachable and writable and not (remote is not None and remote.cut_off),
+        ready=reachable and writable and (remote is None or remote.ready),
         draining=node.gateway.hub.draining,
         active_exchanges=sum(state == ACTIVE for state in states.values()),
         problems=tuple(problems),

@@ -12,6 +12,7 @@ from onebook.cli.db import db_app
 from onebook.cli.demo import demo_command
 from onebook.cli.exchanges import exchanges_app
 from onebook.cli.keys import keys_app
+from onebook.cli.nodes import nodes_command
 from onebook.cli.record import record_command
 from onebook.cli.replay import replay_command
 from onebook.cli.serve import serve_command
@@ -31,6 +32,7 @@ app.command("demo")(demo_command)
 app.command("watch")(watch_command)
 app.command("replay")(replay_command)
 app.command("record")(record_command)
+app.command("nodes")(nodes_command)
 app.command("usage")(usage)
 app.add_typer(exchanges_app, name="exchanges")
 app.add_typer(keys_app, name="keys")

@@ -86,6 +86,7 @@ class NatsBus:
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: dict[Any, Callable[[], None]] = {}
         self._too_large = False
+        self._closing = False
 
     @property
     def connected(self) -> bool:
@@ -158,6 +159,7 @@ class NatsBus:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._closing = True
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._client.close()
@@ -266,6 +268,8 @@ class NatsBus:
 
     async def _disconnected(self) -> None:
         NATS_UP.set(0)
+        if self._closing:
+            return
         log.warning("The connection to NATS is lost; connecting again.")
 
     async def _reconnected(self) -> None:

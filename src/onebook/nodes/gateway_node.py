@@ -16,6 +16,7 @@ from prometheus_client import Counter
 from onebook import metrics
 from onebook.books import Books
 from onebook.config import FeedSettings, NodeSettings
+from onebook.exchanges import EXCHANGES
 from onebook.feeds import Catalogue
 from onebook.feeds.stats import ACTIVE, OFFLINE
 from onebook.model import Health, Instrument
@@ -34,7 +35,7 @@ log = logging.getLogger("onebook.nodes")
 
 SWEEP_S: Final = 1.0
 REQUESTS_MAX: Final = 64  # requests for snapshots under way
-FIRST_LISTS_S: Final = 5.0
+FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready for so long
 
 GAPS: Final = Counter(
     "onebook_node_gaps", "Messages between nodes that were missing, seen by their numbers."
@@ -53,7 +54,8 @@ class RemoteCatalogue(Catalogue):
     def __init__(self, *, rest: Rest, settings: FeedSettings) -> None:
         super().__init__({}, rest=rest, settings=settings)
         self.via = dict.fromkeys(settings.ccxt.exchanges, "ccxt")
-        self.served: set[str] = set()  # exchanges that some feeds node has
+        # Exchanges that some feeds node has; before one is heard, those that the settings name.
+        self.served: set[str] = {*(settings.exchanges or EXCHANGES), *settings.ccxt.exchanges}
         self.problems: dict[str, str] = {}
         self.facts: dict[str, tuple[int, int]] = {}  # depth and levels_max, by exchange
         self._first = asyncio.Event()
@@ -65,6 +67,11 @@ class RemoteCatalogue(Catalogue):
     def problem(self, exchange: str) -> str:
         """Return why feeds nodes could not read the list of `exchange`, "" where they could."""
         return self.problems.get(exchange, "")
+
+    @property
+    def complete(self) -> bool:
+        """Whether all lists came once."""
+        return self._first.is_set()
 
     async def first_read(self, timeout_s: float = FIRST_LISTS_S) -> bool:
         """Wait until the lists of all exchanges that feeds nodes have came; whether they did."""
@@ -139,6 +146,7 @@ class RemoteSupervisor:
         self._requests = 0
         self._applied = 0
         self._swept_at = float("-inf")
+        self._began_at = clock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -194,10 +202,15 @@ class RemoteSupervisor:
         return []
 
     @property
-    def cut_off(self) -> bool:
-        """Whether NATS has not reached this node for longer than a reconnect takes."""
+    def ready(self) -> bool:
+        """Whether clients should come here: NATS reaches this node, and its lists came or are late.
+
+        A connection that is lost for less than `isolated_s` does not count.
+        """
         members = self.presence.members
-        return not members.connected and members.isolated_s >= self._settings.isolated_s
+        if not self._catalogue.complete and self._clock() - self._began_at < FIRST_LISTS_S:
+            return False
+        return members.connected or members.isolated_s < self._settings.isolated_s
 
     # What nodes tell
 
@@ -249,7 +262,9 @@ class RemoteSupervisor:
             problems.update(each.problems)
         # An exchange stays known when its nodes are gone: it is offline then.
         self.stats = {**dict.fromkeys(self.stats, OFFLINE), **states}
-        self._catalogue.served = set(self.stats)
+        if self.stats:
+            self._catalogue.served = set(self.stats)
+            self._catalogue.noted()
         self._catalogue.problems = problems
 
     async def _fetch(self, node: int, exchange: str) -> None:

@@ -116,7 +116,11 @@ class Members:
         return self._echo_age_s
 
     def heard(self, heartbeat: Heartbeat, now: float) -> bool:
-        """Take in a heartbeat; whether the set of nodes, or the state of one, changed."""
+        """Take in a heartbeat; whether who is alive, or the state of one, is another now."""
+        was_connected = self.connected
+        return self._take(heartbeat, now) or was_connected != self.connected
+
+    def _take(self, heartbeat: Heartbeat, now: float) -> bool:
         node = heartbeat.node
         if node == self.node and now - heartbeat.sent_us / 1e6 <= self._timeout_s:
             self._echo_age_s, self._echoed = 0.0, True
