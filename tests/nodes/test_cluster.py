@@ -32,7 +32,7 @@ class Pipe:
         self._tasks = set()
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._begin, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -42,8 +42,10 @@ class Pipe:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _begin(self, reader, writer):
+        self._tasks.add(asyncio.create_task(self._accepted(reader, writer)))
+
     async def _accepted(self, reader, writer):
-        self._tasks.add(asyncio.current_task())
         await self.open.wait()
         other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self.target)
         ways = [
@@ -174,7 +176,7 @@ async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(t
         await eventually(lambda: not any(cut_subscriber.live.values()))
         reasons = {(book.health, book.reason) for book in cut.books}
         assert reasons == {(Health.STALE, Reason.DISCONNECTED)}
-        assert cut.supervisor.problems() == ["NATS does not reach this node."]
+        await eventually(lambda: cut.supervisor.problems() == ["NATS does not reach this node."])
         await eventually(lambda: not cut.supervisor.ready)
         await here.fresh(subscriber)
         assert subscriber.statuses[before:] == []
