@@ -1,18 +1,16 @@
 """Build what is compiled; everything else is in pyproject.toml.
 
 The extensions are optional: without a C compiler the install goes on, and the exact pure-Python
-twins do the same work, slower. `ONEBOOK_SANITIZE=1` adds ASan and UBSan (see `make sanitize`).
+versions do the same work, slower. `ONEBOOK_SANITIZE=1` adds ASan and UBSan (see `make sanitize`).
 """
 
 import os
 from glob import glob
-from importlib.metadata import version
 
 from setuptools import Extension, setup
 
 CORE = "src/onebook/core"
 GATEWAY = "src/onebook/gateway"
-FEEDS = "src/onebook/feeds"
 COMPILE = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
 # Reading a row in one function takes 5 to 15 % fewer instructions than with gcc's own limits of
 # inlining, and 200 KB more of code.
@@ -46,17 +44,9 @@ def extensions() -> list[Extension]:
         extra_compile_args=COMPILE + INLINE,
         extra_link_args=LINK,
     )
-    last_step = Extension(
+    sender = Extension(
         "onebook.gateway._direct",
         [f"{GATEWAY}/_direct.pyx"],
-        depends=[f"{GATEWAY}/_uring.h"],
-        extra_compile_args=COMPILE,
-        extra_link_args=LINK,
-    )
-    first_step = Extension(
-        "onebook.feeds._listener",
-        [f"{FEEDS}/_listener.pyx"],
-        define_macros=[("ONEBOOK_PICOWS", f'"{version("picows")}"')],
         extra_compile_args=COMPILE,
         extra_link_args=LINK,
     )
@@ -65,7 +55,7 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     built = cythonize(
-        [core, last_step, first_step],
+        [core, sender],
         language_level=3,
         include_path=["src"],
         compiler_directives=DIRECTIVES,

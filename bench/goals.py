@@ -55,7 +55,6 @@ JOBS = (
         (
             "macro/others.py floor 1000 1",
             "macro/fanout.py --size 1 --hub",
-            "macro/fanout.py --size 1 --calls",
             "macro/others.py uvicorn 1000 1",
             "macro/others.py websockets 1000 1",
             "macro/others.py floor 1000 12",

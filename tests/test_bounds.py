@@ -1,6 +1,7 @@
 """Every numeric setting has two bounds; within them a node can be built, outside them none is."""
 
 import math
+import os
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from onebook.accounts.limits import AddressLimit, RateLimiter
 from onebook.accounts.usage import mark_of
 from onebook.config import Settings
 from onebook.errors import ConfigError
-from onebook.gateway.client import Client
 from onebook.gateway.door import Door
+from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.views import KeyViews
 from onebook.model import Tier
 
@@ -37,7 +38,7 @@ BROKEN = {
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch, tmp_path):
-    for name in list(config.os.environ):
+    for name in list(os.environ):
         if name.startswith("ONEBOOK_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -113,11 +114,11 @@ def test_parts_work_with_every_mix_of_extremes(data):
         assert AddressLimit(name, getattr(settings.accounts, name)).take("a", 1e9).allowed
     assert Door(settings.gateway.connects_per_minute).knock("192.0.2.1", 1e9) == 0.0
     assert mark_of(0, settings.accounts.allowance_bytes).value == 0
-    client = Client(
+    processor = CommandProcessor(
         settings=settings.gateway,
         tiers=settings.accounts.tiers,
         directory=None,
         limits=limits,
         views=KeyViews(),
     )
-    assert not client.flooded(1e9), "the first control message is no flood"
+    assert not processor.flooded(1e9), "the first control message is no flood"

@@ -1,5 +1,7 @@
 """Settings: the order of their sources, and what is refused."""
 
+import os
+
 import pytest
 
 from onebook import config
@@ -8,7 +10,7 @@ from onebook.errors import ConfigError
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch, tmp_path):
-    for name in list(config.os.environ):
+    for name in list(os.environ):
         if name.startswith("ONEBOOK_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

@@ -72,6 +72,9 @@ class Upgraded(asyncio.Protocol):
     def __init__(self, config, server_state, app_state):
         self.seats = ()
 
+    def take_seat(self, seat):
+        self.seats += (seat,)
+
     def pace_reading(self):
         pass
 

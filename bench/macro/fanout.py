@@ -5,9 +5,7 @@ arrives. What counts is the node's CPU time, kernel included, per delivered mess
 bytes must arrive is taken from the product's own meter, so that each run also proves the meter:
 everything that it counted arrived, and nothing else did.
 
-    fanout.py --clients 1000 --size 12 [--streams 5] [--packed] [--rest] [--hub] [--calls]
-
-With `--calls` each client costs a system call of its own: io_uring is not allowed.
+    fanout.py --clients 1000 --size 12 [--streams 5] [--packed] [--rest] [--hub]
 """
 
 import argparse
@@ -52,7 +50,7 @@ class Ticks:
         self._sink = sink
         self._hand = hand
         self._streams = streams
-        self._witness = next(iter(node.gateway.hub.connections))
+        self._witness = next(iter(node.gateway.connections))
         self.wire_bytes = 0  # of all messages of one client and tick
         self.reached_s: list[float] = []  # from the change to the last client
 
@@ -89,7 +87,7 @@ async def measure(words: argparse.Namespace) -> None:
     symbols = SYMBOLS[: words.streams]
     options = {"exchanges": exchanges, "interval_ms": INTERVAL_MS, **view}
     subscriptions = [[{"symbol": symbol, **options} for symbol in symbols]]
-    async with product.running(words.clients, io_uring_allowed=not words.calls) as node:
+    async with product.running(words.clients) as node:
         keys = await product.keys_for(node, words.clients)
         hellos = product.hellos(keys, subscriptions)
         port = node.address[1]
@@ -111,9 +109,9 @@ async def _report(node: app.Node, ticks: Ticks, words: argparse.Namespace) -> No
         await ticks.tick()
     ticks.reached_s.clear()
     whole = await _blocks(ticks.tick, count, count * words.clients * words.streams)
-    assert not node.gateway.hub.fanout.conflated_total
+    assert not node.gateway.fanout.conflated_total
     row = f"fan-out {words.size} KB to {words.clients} clients, {words.streams} a tick"
-    name = "onebook" + ", compressed" * words.packed + ", a call each" * words.calls
+    name = "onebook" + ", compressed" * words.packed
     report(row, {name: whole}, "us a message")
     facts = {
         "wire bytes": ticks.wire_bytes / words.streams,
@@ -136,17 +134,17 @@ async def _blocks(tick, count: int, messages: int) -> float:
 
 async def _hub_only(node: app.Node, ticks: Ticks, count: int) -> float:
     """The same without the change, the merge and the encoding: frame and write."""
-    hub, sink = node.gateway.hub, ticks._sink
+    gateway, sink = node.gateway, ticks._sink
     streams = node.gateway.streams
     (stream,) = streams._open.values()
     payload = stream.full()
-    packed = next(iter(hub.connections)).packed
+    packed = next(iter(gateway.connections)).packed
     size = len((frames.deflated_frame if packed else frames.text_frame)(payload))
 
     async def tick() -> None:
         expected = sink.received + size * sink.clients
-        hub.fanout.publish(stream, payload, stream.full)
-        hub.fanout.flush()
+        gateway.fanout.publish(stream, payload, stream.full)
+        gateway.fanout.flush()
         await asyncio.sleep(PAUSE_S)
         while sink.received < expected:
             await asyncio.sleep(POLL_S)
@@ -181,7 +179,6 @@ def main() -> None:
     parser.add_argument("--packed", action="store_true")
     parser.add_argument("--rest", action="store_true")
     parser.add_argument("--hub", action="store_true")
-    parser.add_argument("--calls", action="store_true")
     words = parser.parse_args()
     load.settle_on(0)
     try:

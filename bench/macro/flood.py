@@ -164,7 +164,7 @@ async def measure(words: argparse.Namespace) -> None:
         owned = [asyncio.create_task(loop.run())]
         try:
             while (
-                sum(bool(each.client.subscriptions) for each in node.gateway.hub.connections)
+                sum(bool(each.processor.subscriptions) for each in node.gateway.connections)
                 < CLIENTS
             ):
                 await asyncio.sleep(0.05)

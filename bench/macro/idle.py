@@ -16,7 +16,7 @@ import uvloop
 from timing import report
 
 FIRST = 500
-CALM_S = 1.5  # a beat of the keeper and a flush of the meter have passed
+CALM_S = 1.5  # a tick of the gateway and a flush of the meter have passed
 
 
 async def settled_memory() -> int:
@@ -29,12 +29,12 @@ async def measure(clients: int) -> None:
     async with product.running(FIRST + clients) as node:
         keys = await product.keys_for(node, FIRST + clients)
         hellos = list(product.hellos(keys, [[]]))
-        port, hub = node.address[1], node.gateway.hub
+        port, connections = node.address[1], node.gateway.connections
         with load.Sink(port, FIRST, hellos[:FIRST]) as first:
             await product.subscribed(node, first, 0)
             before = await settled_memory()
             with load.Sink(port, clients, hellos[FIRST:]) as second:
-                while len(hub.unauthenticated) or len(hub.connections) < FIRST + clients:
+                while sum(each.processor.key is not None for each in connections) < FIRST + clients:
                     second.check()
                     await asyncio.sleep(0.1)
                 after = await settled_memory()

@@ -130,7 +130,7 @@ class Hand:
 
     def __init__(self, node: app.Node, exchanges: list[str], symbols: list[str]) -> None:
         self._books = node.books
-        self._now = node.gateway.hub.monotonic
+        self._now = node.gateway.parts.clock.monotonic
         found = [
             node.catalogue.instrument(exchange, symbol)
             for exchange in exchanges
@@ -178,13 +178,13 @@ def _levels(side: stream.Side) -> Raw:
 
 async def subscribed(node: app.Node, sink: load.Sink, subscriptions: int) -> None:
     """Wait until every client is authenticated and listens to all it asked for."""
-    hub, deadline = node.gateway.hub, time.monotonic() + load.PATIENCE_S + sink.clients / 100
+    gateway, deadline = node.gateway, time.monotonic() + load.PATIENCE_S + sink.clients / 100
     while True:
         sink.check()
         # Read from the clients themselves: the service has no reason to count this.
         ready = sum(
-            len(each.client.subscriptions) == subscriptions and each.client.key is not None
-            for each in hub.connections
+            len(each.processor.subscriptions) == subscriptions and each.processor.key is not None
+            for each in gateway.connections
         )
         if ready == sink.clients:
             return

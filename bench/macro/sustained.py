@@ -44,8 +44,8 @@ def views(count: int) -> list[list[dict[str, object]]]:
 
 
 async def watch(node: app.Node, sink: load.Sink, hand: product.Hand, seconds: float) -> None:
-    hub, streams = node.gateway.hub, node.gateway.streams
-    published, skipped = streams.published_total, hub.fanout.conflated_total
+    fanout, streams = node.gateway.fanout, node.gateway.streams
+    published, skipped = streams.published_total, fanout.conflated_total
     received, cpu, began = sink.received, time.process_time(), time.monotonic()
     due = began
     late_s = 0.0
@@ -64,7 +64,7 @@ async def watch(node: app.Node, sink: load.Sink, hand: product.Hand, seconds: fl
         "share of a core": share,
         "messages a second": published * sink.clients / len(streams) / took,
         "bytes a message": (sink.received - received) / (published * sink.clients / len(streams)),
-        "skipped": hub.fanout.conflated_total - skipped,
+        "skipped": fanout.conflated_total - skipped,
         "longest delay ms": late_s * 1e3,
     }
     report(f"{len(streams)} streams on {sink.clients} clients", values, "")

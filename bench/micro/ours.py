@@ -8,7 +8,7 @@ from onebook import books, core
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.core import twin
-from onebook.exchanges import EXCHANGES, binance, kraken
+from onebook.exchanges import EXCHANGES, kraken
 from onebook.feeds.session import Session
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
@@ -21,9 +21,8 @@ NATIVE = {
 
 
 def use(implementation: str) -> None:
-    """Run books, views and Binance's frames on the `compiled` core or on its `twin`."""
+    """Run books and views on the `compiled` core or on its `twin`."""
     chosen = twin if implementation == "twin" else core
-    binance._update = chosen.Reader(binance.Update).read
     books.Book = chosen.Book  # type: ignore[misc]
     stream_module.View = chosen.View  # type: ignore[misc]
 

@@ -16,8 +16,8 @@ from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History, rows
 from onebook.simulator.bybit_account.history import MARKETS
 from onebook.transactions.bybit import funds, ledger, trades
-from onebook.transactions.bybit.client import Envelope
-from onebook.transactions.bybit.instruments import Markets
+from onebook.transactions.bybit.answers import Envelope
+from onebook.transactions.bybit.instruments import new_markets
 from onebook.transactions.bybit.rows import Context, Mapper
 from timing import interleaved, report
 
@@ -64,7 +64,7 @@ def theirs(bodies: list[bytes], parse: Callable[[object], object]) -> Callable[[
 
 def main() -> None:
     account = Account(HISTORY)
-    markets = Markets()
+    markets = new_markets()
     for category in ("spot", "linear", "inverse"):
         markets.load(category, [rows.market(m) for m in MARKETS if m.category == category])
     exchange = Offline()

@@ -48,7 +48,6 @@ from onebook.books import Books
 from onebook.clock import SystemClock
 from onebook.config import ExchangeSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
-from onebook.feeds import listener as feed_listener
 from onebook.gateway import direct
 from onebook.gateway.directory import ACTIVE
 from onebook.metrics import BUILD
@@ -57,15 +56,14 @@ from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
 from onebook.nodes.presence import new_node_id
 from onebook.rest import Rest
 from onebook.store import Store
-from onebook.transactions.bybit import Bybit
 from onebook.transactions.credentials import Vault, master_keys
+from onebook.transactions.registry import adapters_of
 from onebook.transactions.service import Transactions
 
 log = logging.getLogger("onebook.app")
 
 COMPILABLE: Final[Mapping[str, Any]] = {
     "core": core,
-    "first step of frames": feed_listener,
     "last step to clients": direct,
 }
 SHOWN_SETTINGS = ("accounts.", "gateway.")  # on the public page: limits, no paths and addresses
@@ -315,7 +313,7 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
     ours = settings.transactions
     vault = Vault(store, master_keys(ours))
     return Transactions(
-        [Bybit(ours)],
+        adapters_of(ours),
         vault,
         cursor_secret=hmac.digest(pepper, b"transaction cursors", "sha256"),
         settings=ours,
@@ -331,8 +329,8 @@ def _http(
         _application(node, clock),
         listener,
         websocket=node.gateway.protocol,
-        turns=node.gateway.hub.turns,
-        door=node.gateway.hub.door,
+        turns=node.gateway.turns,
+        door=node.gateway.door,
         connections_max=limits.connections_max,
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
@@ -388,7 +386,7 @@ def _health(node: Node, now_ms: int) -> api.HealthFacts:
         problems += remote.problems()
     return api.HealthFacts(
         ready=reachable and writable and (remote is None or remote.ready),
-        draining=node.gateway.hub.draining,
+        draining=node.gateway.draining,
         active_exchanges=sum(state == ACTIVE for state in states.values()),
         problems=tuple(problems),
     )

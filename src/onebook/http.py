@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from enum import Enum, auto
 from typing import Any, ClassVar, Final, Protocol
@@ -267,7 +267,7 @@ class HttpConnection(H11Protocol):
         self._heir = self.transport.get_protocol()
         place, self.place = self.place, None
         if place is not None:
-            self._heir.seats += (place,)
+            self._heir.take_seat(place)
 
     def on_response_complete(self) -> None:
         """An answer was written, though perhaps not yet read."""
@@ -449,7 +449,7 @@ async def serving(
     application: Any,
     listener: socket.socket,
     *,
-    websocket: type[asyncio.Protocol],
+    websocket: Callable[..., asyncio.Protocol],
     turns: Turns,
     door: Door,
     connections_max: int,
@@ -479,7 +479,7 @@ async def serving(
     config = uvicorn.Config(
         application,
         http=type("BoundHttpConnection", (HttpConnection,), bound),
-        ws=websocket,
+        ws=websocket,  # type: ignore[arg-type]  # it calls it, as any factory
         lifespan="off",
         log_config=None,
         access_log=False,  # it would show keys in paths

@@ -745,16 +745,16 @@ async def test_a_node_that_has_not_heard_of_it_yet_makes_no_session(
 
 async def test_a_session_read_while_its_key_is_suspended_is_not_kept(house: House) -> None:
     header = await house.authenticate()
-    read = house.store.session
+    read = house.store.sessions
 
-    async def slow(token_digest: bytes) -> Any:
-        row = await read(token_digest)
-        house.store.session = read
+    async def slow(digests: Collection[bytes]) -> Any:
+        rows = await read(digests)
+        house.store.sessions = read
         for action in ("suspend", "resume"):
             await house.admin.move_key(house.key_id, action, house.change())
         await house.accounts.poll(START_MS)
-        return row
+        return rows
 
-    house.store.session = slow
+    house.store.sessions = slow
     with pytest.raises(SessionExpired):
         await house.accounts.session(header, START_MS)

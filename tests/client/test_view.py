@@ -67,6 +67,16 @@ def test_a_wrong_checksum_asks_for_a_resync():
     assert not opened().apply(delta(2, [[100, 2]], [], checksum=1))
 
 
+def test_fills_are_exact_and_those_of_the_last_message():
+    view = opened()
+    update = message("aggregated_orderbook_update", 2, [[100, 1]], [])
+    update["data"]["fill"] = {"buy": [], "sell": [{"by": "amount", "average": Decimal("100.5")}]}
+    assert view.apply(update)
+    assert view.fill["sell"][0]["average"] == Decimal("100.5")
+    view.lose(Problem("connection_lost", "It was lost."))
+    assert view.fill == {}
+
+
 def test_ages_and_coverage_are_those_of_the_last_message_and_go_with_the_connection():
     view = opened()
     assert (view.ages, view.coverage) == ({}, {})

@@ -2,17 +2,18 @@
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
-from importlib import import_module
 
 import pytest
 from websockets.asyncio.server import serve
+from websockets.utils import accept_key
 
 from e2e.test_tls import Authority
-from onebook.client import Refused, watch
+from onebook.client import Refused, Unavailable, session, watch
 from onebook.client.failures import BACKOFF_MAX_S, NO_CLOSE_FRAME, pause_s
 from steady import PATIENCE_S
 
@@ -30,11 +31,15 @@ def update(number, price):
 
 
 class Scripted:
-    """A server that holds one scripted conversation after the other."""
+    """A server that holds one scripted conversation after the other.
+
+    "seen" waits until the caller has taken one more view: a caller that is late gets the newest.
+    """
 
     def __init__(self, *conversations):
         self.conversations = list(conversations)
         self.heard = []
+        self.seen = asyncio.Semaphore(0)
 
     async def __call__(self, ws):
         for step in self.conversations.pop(0):
@@ -43,6 +48,8 @@ class Scripted:
                     self.heard.append(json.loads(await ws.recv()))
                 case int():
                     return await ws.close(step, "because")
+                case "seen":
+                    await self.seen.acquire()
                 case "stay":
                     return await ws.wait_closed()
                 case _:
@@ -51,20 +58,23 @@ class Scripted:
 
 async def seen(script, count=100, **options):
     """The views that a client sees, as (live, best bid)."""
-    async with serve(script, "127.0.0.1", 0) as server:
+    async with serve(script, "127.0.0.1", 0) as server, asyncio.timeout(PATIENCE_S):
         port = server.sockets[0].getsockname()[1]
         views = watch(f"ws://127.0.0.1:{port}/", "the key", ["BTC/USDT"], **options)
         found = []
         async with aclosing(views):
             async for view in views:
                 found.append((view.live, view.bids[0].price if view.bids else None))
+                script.seen.release()
                 if len(found) == count:
                     break
         return found
 
 
 async def test_it_authenticates_subscribes_and_yields_views():
-    script = Scripted(["hear", "hear", {"type": "welcome"}, update(1, 10), update(2, 11), 1000])
+    script = Scripted(
+        ["hear", "hear", {"type": "welcome"}, update(1, 10), "seen", update(2, 11), 1000]
+    )
     assert await seen(script, 2, depth=5) == [(True, 10), (True, 11)]
     assert script.heard == [
         {"type": "authenticate", "api_key": "the key"},
@@ -76,20 +86,26 @@ async def test_it_authenticates_subscribes_and_yields_views():
 
 
 async def test_a_lost_connection_empties_the_view_until_it_is_back():
-    script = Scripted(["hear", "hear", update(1, 10), 1011], ["hear", "hear", update(7, 12), 1000])
+    script = Scripted(
+        ["hear", "hear", update(1, 10), "seen", 1011], ["hear", "hear", update(7, 12), 1000]
+    )
     assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
 
 
 async def test_a_hole_in_the_deltas_is_answered_by_resync():
     hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
-    script = Scripted(["hear", "hear", update(1, 10), hole, "hear", update(4, 12), 1000])
+    script = Scripted(
+        ["hear", "hear", update(1, 10), "seen", hole, "seen", "hear", update(4, 12), 1000]
+    )
     assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
     assert script.heard[-1] == {"type": "resync", "symbol": "BTC/USDT", "id": "BTC/USDT"}
 
 
 async def test_deltas_after_a_hole_are_left_out_until_the_full_book():
     hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
-    script = Scripted(["hear", "hear", update(1, 10), hole, hole, "hear", update(4, 12), "stay"])
+    script = Scripted(
+        ["hear", "hear", update(1, 10), "seen", hole, hole, "seen", "hear", update(4, 12), "stay"]
+    )
     assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
     assert [message["type"] for message in script.heard].count("resync") == 1
 
@@ -97,7 +113,7 @@ async def test_deltas_after_a_hole_are_left_out_until_the_full_book():
 async def test_4200_comes_back_at_the_time_the_service_named():
     bye = {"type": "server_shutdown", "reconnect_in_ms": 1}
     script = Scripted(
-        ["hear", "hear", update(1, 10), bye, 4200], ["hear", "hear", update(1, 12), 1000]
+        ["hear", "hear", update(1, 10), "seen", bye, 4200], ["hear", "hear", update(1, 12), 1000]
     )
     assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
 
@@ -226,7 +242,7 @@ async def test_an_error_before_a_final_close_is_its_reason():
 
 
 async def test_an_error_that_no_close_follows_is_raised(monkeypatch):
-    monkeypatch.setattr(import_module("onebook.client.watch"), "CLOSE_WAIT_S", 0.01)
+    monkeypatch.setattr(session, "CLOSE_WAIT_S", 0.01)
     with pytest.raises(Refused, match="invalid_message"):
         await seen(Scripted(["hear", "hear", error("invalid_message"), "stay"]))
 
@@ -251,6 +267,93 @@ async def test_the_symbol_as_the_service_writes_it_is_taken_over():
     }  # fmt: skip
     script = Scripted(["hear", "hear", accepted, {**update(1, 10), "symbol": "XBT/USDT"}, "stay"])
     assert await seen(script, 1) == [(True, 10)]
+
+
+async def test_a_slow_caller_gets_the_newest_view_and_what_it_has_does_not_change():
+    updates = [update(number, 10 + number) for number in range(1, 200)]
+    script = Scripted(["hear", "hear", update(0, 10), "seen", *updates, "stay"])
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        port = server.sockets[0].getsockname()[1]
+        async with aclosing(watch(f"ws://{HOST}:{port}/", "key", ["BTC/USDT"])) as views:
+            first = await anext(views)
+            script.seen.release()
+            numbers = [0]
+            while numbers[-1] < 199:
+                await asyncio.sleep(0.01)  # the slow caller
+                numbers.append((await anext(views)).update_number)
+    assert first.bids[0].price == 10
+    assert len(numbers) < 100
+    assert numbers == sorted(numbers)
+
+
+async def test_attempts_end_where_the_caller_says():
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        url = f"ws://{HOST}:{unused.getsockname()[1]}/"
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            aclosing(watch(url, "key", ["BTC/USDT"], attempts_max=2)) as views,
+        ):
+            assert (await anext(views)).problem.code == "unreachable"
+            with pytest.raises(Unavailable, match="Nothing listens") as failed:
+                await anext(views)
+    assert failed.value.code == "unreachable"
+
+
+async def test_a_peer_that_never_answers_is_given_up(monkeypatch):
+    monkeypatch.setattr(session, "ANSWER_TIMEOUT_S", 0.05)
+    script = Scripted(["hear", "hear", "stay"], ["hear", "hear", update(1, 10), "stay"])
+    assert await seen(script, 2) == [(False, None), (True, 10)]
+
+
+async def test_a_connection_that_answers_no_ping_is_given_up():
+    frozen = asyncio.Event()
+
+    async def accepted(reader, writer):
+        """The handshake, then nothing: a peer that is frozen with its socket open."""
+        request = await reader.readuntil(b"\r\n\r\n")
+        key = re.search(rb"Sec-WebSocket-Key: (\S+)", request)[1].decode()
+        writer.write(
+            f"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n".encode()
+        )
+        await frozen.wait()
+        writer.close()
+
+    async with await asyncio.start_server(accepted, HOST, 0) as server:
+        url = f"ws://{HOST}:{server.sockets[0].getsockname()[1]}/"
+        async with asyncio.timeout(PATIENCE_S):
+            async with aclosing(watch(url, "key", ["BTC/USDT"], silence_max_s=0.1)) as views:
+                problem = (await anext(views)).problem
+        frozen.set()
+    assert problem.code == "1006"
+
+
+async def test_a_key_in_the_address_is_in_no_message_and_no_log(caplog):
+    async with answering(http(503, "Retry-After: 7")) as port:
+        problem = await failure(f"ws://{HOST}:{port}/?api_key=ob_live_secret")
+    assert "HTTP 503" in problem.message
+    assert "secret" not in problem.message + caplog.text
+
+
+async def test_the_first_failure_of_a_series_is_logged_with_its_cause(caplog):
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        port = unused.getsockname()[1]
+        await failure(f"ws://{HOST}:{port}/")
+    (record,) = [each for each in caplog.records if each.name == "onebook.client"]
+    assert record.levelname == "WARNING"
+    assert record.message.startswith(f"Nothing listens at {HOST}:{port}. Next attempt in ")
+
+
+async def test_damaged_deltas_ask_for_the_full_book_at_most_once_a_second():
+    hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
+    full = update(1, 10)
+    script = Scripted(
+        ["hear", "hear", full, "seen", hole, "seen", "hear", full, "seen", hole, "stay"]
+    )
+    assert await seen(script, 4) == [(True, 10), (False, None), (True, 10), (False, None)]
+    assert [message["type"] for message in script.heard].count("resync") == 1
 
 
 def half():

@@ -50,7 +50,7 @@ async def test_an_exchange_that_lists_another_coin_is_left_out_until_it_lists_th
             assert (status["state"], status["reason"]) == ("live", "identity_conflict")
             await until_shown(alone, truth(exchanges, ["okx"]), [])
 
-            node.supervisor.sweep(node.gateway.hub.monotonic())
+            node.supervisor.sweep(node.gateway.parts.clock.monotonic())
             async with httpx.AsyncClient(base_url=node.url) as http:
                 metrics = (await http.get("/metrics")).text
             assert 'onebook_books_marked{exchange="okx",reason="identity_conflict"} 1.0' in metrics

@@ -114,8 +114,7 @@ async def only_key(store):
 
 async def stop_client(node):
     """End the clients as a drain does."""
-    node.gateway.hub.settings = node.gateway.hub.settings.model_copy(update={"drain_s": 0.0})
-    await node.gateway.drain()
+    await node.gateway.drain(0.0)
 
 
 async def test_a_locked_database_is_not_ready_and_what_was_used_meanwhile_is_billed(

@@ -10,7 +10,6 @@ from e2e.house import client_of, key_of, merged, node_on, shown
 from onebook import core
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Guard
-from onebook.feeds import listener
 from onebook.gateway import direct
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.server import SimulatedExchanges
@@ -164,7 +163,7 @@ async def test_every_byte_that_a_client_received_is_counted_once(node, exchanges
         await client.kind("unsubscribe_response")  # nothing comes after it
         received = client.received_bytes
     async with asyncio.timeout(PATIENCE_S):
-        while node.gateway.hub.connections:
+        while node.gateway.connections:
             await asyncio.sleep(0.01)
     async with httpx.AsyncClient(base_url=node.url) as http:
         report = (await http.get(f"/api/v1/data-usage/{key}")).json()
@@ -188,7 +187,6 @@ async def test_rest_and_websocket_share_one_port(node, client):
     ("module", "part"),
     [
         (core, "core"),
-        (listener, "first step of frames"),
         (direct, "last step to clients"),
         (None, None),
     ],
@@ -196,7 +194,7 @@ async def test_rest_and_websocket_share_one_port(node, client):
 async def test_a_node_names_what_is_not_compiled(
     exchanges, tmp_path, monkeypatch, caplog, module, part
 ):
-    for each in (core, listener, direct):
+    for each in (core, direct):
         monkeypatch.setattr(each, "COMPILED", each is not module)
     async with node_on(exchanges.urls, tmp_path):
         pass

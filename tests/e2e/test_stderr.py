@@ -23,16 +23,9 @@ def fail(*arguments, **options):
     raise RuntimeError("no frame of " + SECRET)
 
 if way == "frames":
-    from onebook.gateway.protocol import Connection
+    from onebook.gateway.inbound import Inbound
 
-    parser = Connection._parser
-
-    def broken(self):
-        made = parser(self)
-        made.receive_data = fail
-        return made
-
-    Connection._parser = broken
+    Inbound.received = fail
 elif way == "handshake":
     from websockets.server import ServerProtocol
     ServerProtocol.process_request = fail

@@ -17,6 +17,7 @@ from onebook.exchanges.contract import (
     Delta,
     ProtocolError,
     Refused,
+    Renewed,
     Send,
     SlowDown,
     Snapshot,
@@ -116,7 +117,7 @@ def test_a_resync_subscribes_again_and_a_snapshot_replaces_whenever_it_comes() -
 def test_leaving_one_book_leaves_all_and_the_others_are_asked_for_again() -> None:
     left = Send(b'{"id":3,"method":"orderbook.unsubscribe","params":[]}')
     connector = live()
-    assert connector.remove([BTC]) == (left, asked(4, "sSHIBUSDT"))
+    assert connector.remove([BTC]) == (left, asked(4, "sSHIBUSDT"), Renewed(SHIB))
     assert connector.received(WHOLE) == ()
 
 

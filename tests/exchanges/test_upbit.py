@@ -16,6 +16,7 @@ from onebook.exchanges.contract import (
     Acknowledged,
     Connector,
     ProtocolError,
+    Renewed,
     Send,
     SlowDown,
     Snapshot,
@@ -47,10 +48,13 @@ def damaged(frame: bytes) -> bytes:
 
 
 def book(
-    code: str = "KRW-BTC", units: str = '{"ap":2,"bp":1,"as":3,"bs":4}', **about: Any
+    code: str = "KRW-BTC",
+    units: str = '{"ap":2,"bp":1,"as":3,"bs":4}',
+    stream: str = "SNAPSHOT",
+    **about: Any,
 ) -> bytes:
     members = {"ty": "orderbook", "cd": code, "tms": 1_618_678_262_640} | about
-    return f'{json.dumps(members)[:-1]},"obu":[{units}],"st":"REALTIME","lv":0}}'.encode()
+    return f'{json.dumps(members)[:-1]},"obu":[{units}],"st":"{stream}","lv":0}}'.encode()
 
 
 def asked(number: int, *codes: str) -> Send:
@@ -74,13 +78,14 @@ def connected() -> Connector:
 def test_each_request_names_everything_and_the_first_book_answers_it() -> None:
     connector = EXCHANGE.connector([BTC])
     assert connector.opened() == (asked(1, "KRW-BTC"),)
-    assert connector.add([ETH]) == (asked(2, "KRW-BTC", "KRW-ETH"),)
+    assert connector.add([ETH]) == (asked(2, "KRW-BTC", "KRW-ETH"), Renewed(BTC))
     acknowledged, snapshot = connector.received(book("KRW-ETH"))
     assert acknowledged == Acknowledged(ETH)
     assert isinstance(snapshot, Snapshot)
-    assert [type(out) for out in connector.received(book("KRW-ETH"))] == [Snapshot]
-    assert connector.resync([ETH]) == (asked(3, "KRW-BTC", "KRW-ETH"),)
-    assert connector.remove([BTC]) == (asked(4, "KRW-ETH"),)
+    realtime = book("KRW-ETH", stream="REALTIME")
+    assert [type(out) for out in connector.received(realtime)] == [Snapshot]
+    assert connector.resync([ETH]) == (asked(3, "KRW-BTC", "KRW-ETH"), Renewed(BTC))
+    assert connector.remove([BTC]) == (asked(4, "KRW-ETH"), Renewed(ETH))
     assert connector.received(book()) == ()
 
 

@@ -1,15 +1,10 @@
-"""Both listeners sort the same frames alike, and the compiled one only where its fields lie."""
-
-import asyncio
-import subprocess
-import sys
-from pathlib import Path
+"""Frames are sorted: messages to the session, everything else to `unusual`."""
 
 import pytest
 from picows import WSMsgType
 from picows.picows import _make_test_ws_frame as frame_of
 
-from onebook.feeds import listener
+from onebook.feeds.listener import Listener
 
 BYTES_MAX = 5
 NOW = 12.5
@@ -22,11 +17,11 @@ class Asking:
         self.pending = pending
 
 
-def sorted_by(base, frame, *, joining=False, pending=False, budget=100):
+def sorted_by(frame, *, joining=False, pending=False, budget=100):
     """What a listener makes of one frame: the calls, in order."""
     calls = []
 
-    class Writing(base):
+    class Writing(Listener):
         def unusual(self, transport, frame):
             calls.append(("unusual", frame.get_payload_as_bytes()))
 
@@ -47,19 +42,14 @@ def sorted_by(base, frame, *, joining=False, pending=False, budget=100):
     return calls
 
 
-@pytest.fixture(params=[listener.PureListener, listener.Listener], ids=["pure", "compiled"])
-def base(request):
-    return request.param
-
-
 @pytest.mark.parametrize("kind", [WSMsgType.TEXT, WSMsgType.BINARY])
 @pytest.mark.parametrize("message", [b"", b"a", b"12345"])
-def test_a_whole_message_is_received_with_its_time(base, kind, message):
-    assert sorted_by(base, frame_of(kind, message, True, False)) == [(message, NOW)]
+def test_a_whole_message_is_received_with_its_time(kind, message):
+    assert sorted_by(frame_of(kind, message, True, False)) == [(message, NOW)]
 
 
-def test_what_the_session_wants_done_is_carried_out_after_its_message(base):
-    calls = sorted_by(base, frame_of(WSMsgType.TEXT, b"a", True, False), pending=True)
+def test_what_the_session_wants_done_is_carried_out_after_its_message():
+    calls = sorted_by(frame_of(WSMsgType.TEXT, b"a", True, False), pending=True)
     assert calls == [(b"a", NOW), ("carry out", NOW)]
 
 
@@ -67,10 +57,10 @@ def test_what_the_session_wants_done_is_carried_out_after_its_message(base):
     "frame",
     [frame_of(WSMsgType.TEXT, b"a", True, False), frame_of(WSMsgType.PONG, b"", True, False)],
 )
-def test_reading_pauses_with_the_last_frame_of_the_budget(base, frame):
-    assert sorted_by(base, frame, budget=2)[0] != "pause"
-    assert sorted_by(base, frame, budget=1)[0] == "pause"
-    assert sorted_by(base, frame, budget=0)[0] != "pause", "once is enough"
+def test_reading_pauses_with_the_last_frame_of_the_budget(frame):
+    assert sorted_by(frame, budget=2)[0] != "pause"
+    assert sorted_by(frame, budget=1)[0] == "pause"
+    assert sorted_by(frame, budget=0)[0] != "pause", "once is enough"
 
 
 @pytest.mark.parametrize(
@@ -91,13 +81,13 @@ def test_reading_pauses_with_the_last_frame_of_the_budget(base, frame):
         "the last part", "ping", "pong", "close",
     ],
 )  # fmt: skip
-def test_everything_else_is_unusual(base, kind, message, fin, rsv1, joining):
+def test_everything_else_is_unusual(kind, message, fin, rsv1, joining):
     frame = frame_of(kind, message, fin, rsv1)
-    assert sorted_by(base, frame, joining=joining, pending=True) == [("unusual", message)]
+    assert sorted_by(frame, joining=joining, pending=True) == [("unusual", message)]
 
 
-def test_an_error_of_the_reader_is_not_swallowed(base):
-    class Failing(base):
+def test_an_error_of_the_reader_is_not_swallowed():
+    class Failing(Listener):
         pass
 
     failing = Failing()
@@ -107,40 +97,3 @@ def test_an_error_of_the_reader_is_not_swallowed(base):
     failing.received = lambda message, now: 1 / 0
     with pytest.raises(ZeroDivisionError):
         failing.on_ws_frame(None, frame_of(WSMsgType.TEXT, b"a", True, False))
-
-
-OTHER_PICOWS = """
-import picows
-picows.__version__ = "0.0"
-from onebook.feeds import listener
-assert listener.Listener is listener.PureListener
-assert not listener.COMPILED
-"""
-
-WITHOUT_COMPILER = """
-import sys
-sys.modules["onebook.feeds._listener"] = None
-import pytest
-from onebook.feeds import listener
-from onebook.feeds.feed import Connection
-assert not listener.COMPILED
-assert issubclass(Connection, listener.PureListener)
-words = ["-k", "split or rfc_6455 or limit or ping", "--no-cov", "-p", "no:cacheprovider"]
-# anyio is a plugin of pytest and is imported here before it.
-words += ["-W", "ignore:Module already imported"]
-sys.exit(pytest.main([sys.argv[1], *words]))
-"""
-
-
-def test_another_picows_than_it_was_compiled_for_is_read_from_python():
-    subprocess.run([sys.executable, "-c", OTHER_PICOWS], check=True, timeout=60)
-
-
-async def test_feeds_do_the_same_where_nothing_is_compiled():
-    """In a process of its own, because a class has its base for life."""
-    feeds = str(Path(__file__).with_name("test_feed.py"))
-    running = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WITHOUT_COMPILER, feeds, stdout=asyncio.subprocess.PIPE
-    )
-    said, _ = await running.communicate()
-    assert running.returncode == 0, said.decode()

@@ -240,6 +240,19 @@ def test_fault_dead_stream_is_stale_when_a_body_moved_and_no_delta_came() -> Non
     assert talk.stats.invalidations == {Reason.DEAD_STREAM: 1}
 
 
+def test_fault_dead_stream_is_found_though_the_first_probe_failed() -> None:
+    """A probe that brings no body proves nothing: the next one comes soon, not in minutes."""
+    talk = Talk(BTC)
+    talk.fetched(body(100))
+    assert asked(talk.wait(SETTINGS.probe_first_s + 1)) == [True]
+    talk.session.fetch_failed(BTC, talk.now)
+    assert asked(talk.wait(RETRY_S - 0.5)) == []
+    assert asked(talk.wait(1)) == [True]
+    talk.fetched(body(140))
+    talk.wait(SETTINGS.dead_stream_s + 1)
+    assert talk.health() == STALE
+
+
 def test_a_quiet_stream_that_delivers_what_the_body_showed_is_not_dead() -> None:
     talk = Talk(BTC)
     talk.fetched(body(100))

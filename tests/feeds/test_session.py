@@ -572,6 +572,30 @@ def test_an_added_instrument_that_brings_no_snapshot_is_asked_for_again():
     assert talk.wait(5.5) == [Transmit(b"subscribe B"), again("B")]
 
 
+def test_a_renewed_subscription_that_is_not_acknowledged_is_no_subscription():
+    """Where requests replace each other, what is listed no longer is left out in silence."""
+    talk = live(A, B)
+    talk.hear(b"renewed A", b"renewed B")
+    talk.wait(1)
+    talk.hear(b"ack B", snap("A"), delta("A"))  # the snapshot may have been on its way before
+    assert talk.wait(3.5) == []
+    assert (talk.health(A), talk.health(B)) == (LIVE, LIVE)
+    assert talk.wait(1) == [again("A")]
+    assert talk.health(A) == (Health.STALE, Reason.NO_SNAPSHOT)
+    assert talk.health(B) == LIVE
+    talk.hear(snap("A"))
+    assert talk.wait(10) == []
+    assert (talk.health(A), talk.health(B)) == (LIVE, LIVE)
+
+
+def test_a_renewed_subscription_of_a_book_that_is_not_live_is_waited_for_as_before():
+    talk = Talk(A)
+    talk.open()
+    talk.wait(3)
+    talk.hear(b"renewed A")
+    assert talk.wait(2.5) == [again("A")]
+
+
 def test_an_instrument_without_an_open_book_is_a_mistake_of_ours():
     with pytest.raises(AssertionError):
         live(A).session.add([C], 0.0)

@@ -26,6 +26,7 @@ from onebook.exchanges.contract import (
     Output,
     ProtocolError,
     Refused,
+    Renewed,
     Send,
     SlowDown,
     Snapshot,
@@ -117,6 +118,8 @@ class ToyConnector:
                 return Fetch(instrument, f"/book/{instrument.native}")
             case b"ack":
                 return Acknowledged(instrument)
+            case b"renewed":
+                return Renewed(instrument)
             case b"refused":
                 return Refused(instrument, text.decode())
             case b"alive":

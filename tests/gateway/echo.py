@@ -6,15 +6,27 @@ to a suite such as Autobahn's; without the messages' meaning, but through the sa
 
 import asyncio
 import sys
+from functools import partial
 
 import uvicorn
 
+from onebook.app import SystemClock
 from onebook.config import GatewaySettings
-from onebook.gateway import frames
-from onebook.gateway.client import Client
-from onebook.gateway.hub import Hub
-from onebook.gateway.protocol import Connection
+from onebook.gateway import direct, frames
+from onebook.gateway.authentication import Authenticator
+from onebook.gateway.charges import Charges
+from onebook.gateway.connection import Connection, ConnectionParts
+from onebook.gateway.counters import Totals
+from onebook.gateway.door import Door
+from onebook.gateway.fanout import Fanout
+from onebook.gateway.lifecycle import ConnectionEvent, ConnectionState
+from onebook.gateway.offenders import Offenders
+from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.registry import ConnectionRegistry
+from onebook.gateway.scheduler import Scheduler
+from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.turns import Turns
+from onebook.gateway.upgrade import Upgrader
 
 OPEN_WIDE = GatewaySettings(
     path="/api/v1/ws",
@@ -25,52 +37,48 @@ OPEN_WIDE = GatewaySettings(
 )
 
 
-class EchoHub:
-    """The few things a connection asks of its hub, and no conversation."""
-
-    handshake = Hub.handshake
-
-    def __init__(self, settings=OPEN_WIDE):
-        self.settings = settings
-        loop = asyncio.get_running_loop()
-        self.monotonic = loop.time
-        self.turns = Turns(turn_s=settings.turn_s, monotonic=loop.time, call_soon=loop.call_soon)
-        self.protocol = type("EchoConnection", (Echo,), {"hub": self, "__slots__": ()})
-        self._origins = None
-        self._extensions = [frames.SharedDeflate()]
-
-    def client(self):
-        return Client(settings=self.settings, tiers=None, directory=None, limits=None, views=None)
-
-    def wall_us(self):
-        return 0
-
-    def has_room(self):
-        return True
-
-    def pause_s(self, connection, forwarded_for):
-        return 0.0
-
-    def knock(self, connection):
-        return 0.0
-
-    def rest(self, connection, seconds):
-        connection.rest(True)
-        asyncio.get_running_loop().call_later(seconds, connection.rest, False)
-
-    def opened(self, connection, api_key):
-        connection.ping_at = 0.0
-
-    def _nothing(self, *_):
-        pass
-
-    refused = frame_received = fell_behind = caught_up = ending = lost = answered = _nothing
+def echoing(settings=OPEN_WIDE):
+    """A protocol of connections that echo; the parts that know accounts and books are left out."""
+    clock, connections = SystemClock(), ConnectionRegistry()
+    loop = asyncio.get_running_loop()
+    charges = Charges(meter=None, connections=connections, clock=clock)
+    fanout = Fanout(
+        join_bytes_max=1, monotonic=clock.monotonic, write_each=direct.write_each_by_transport
+    )
+    offenders = Offenders(0.0, 0.0)
+    parts = ConnectionParts(
+        settings=settings,
+        clock=clock,
+        connections=connections,
+        turns=Turns(turn_s=settings.turn_s, monotonic=clock.monotonic, call_soon=loop.call_soon),
+        scheduler=Scheduler(clock, on_tick=lambda: None),
+        upgrader=Upgrader(
+            settings, door=Door(0), offenders=offenders, clock=clock, has_room=lambda: True
+        ),
+        offenders=offenders,
+        authenticator=Authenticator(
+            settings, accounts=None, connections=connections, charges=charges, clock=clock
+        ),
+        subscriptions=SubscriptionManager(streams=None, fanout=fanout, views=None),
+        fanout=fanout,
+        totals=Totals(),
+        make_processor=lambda: CommandProcessor(
+            settings=settings, tiers=None, directory=None, limits=None, views=None
+        ),
+    )
+    return partial(Echo, parts)
 
 
 class Echo(Connection):
     """Says back what it hears, as text or as bytes."""
 
     __slots__ = ()
+
+    def _move(self, event, detail=None):
+        if event is ConnectionEvent.UPGRADE_ACCEPTED:  # without a welcome, a ping and a key
+            self.state = ConnectionState.AUTHENTICATED
+        else:
+            super()._move(event, detail)
 
     def message(self, data, *, text):
         if text:
@@ -89,9 +97,7 @@ async def main(port):
     async def app(scope, receive, send):
         pass
 
-    config = uvicorn.Config(
-        app, port=port, ws=EchoHub().protocol, lifespan="off", log_level="warning"
-    )
+    config = uvicorn.Config(app, port=port, ws=echoing(), lifespan="off", log_level="warning")
     await uvicorn.Server(config).serve()
 
 

@@ -122,8 +122,7 @@ class Node:
             supervisor=self.market,
             clock=self.clock,
         )
-        self.hub, self.streams = self.gateway.hub, self.gateway.streams
-        self.keeper = self.gateway.keeper
+        self.streams = self.gateway.streams
         self.port = 0
         self.server_state = ServerState()
 
@@ -158,21 +157,21 @@ class Node:
         """Let every client acknowledge what it got, and charge it."""
 
         def nothing_left():
-            self.hub.settle_all()
-            return not any(each.sent for each in self.hub.connections if each.client.key)
+            self.gateway.charges.settle_all()
+            return not any(each.sent for each in self.gateway.connections if each.processor.key)
 
         await settled(nothing_left)
 
     def later(self, seconds):
-        """Put the clock forward and beat once."""
+        """Put the clock forward and tick once."""
         self.clock.put_forward(seconds)
-        self.keeper.beat()
+        self.gateway.scheduler.tick()
 
     @asynccontextmanager
     async def listening(self, protocol=None):
         """Serve on a free port, through uvicorn's own HTTP protocol."""
         config = uvicorn.Config(
-            _nothing, ws=protocol or self.hub.protocol, lifespan="off", log_config=None
+            _nothing, ws=protocol or self.gateway.protocol, lifespan="off", log_config=None
         )
         config.load()
         loop = asyncio.get_running_loop()
@@ -191,8 +190,7 @@ class Node:
             server.close()
             for connection in tuple(self.server_state.connections):
                 connection.transport.abort()
-            await self.hub.stop()
-            self.streams.stop()
+            await self.gateway.stop()
             await server.wait_closed()
 
     @asynccontextmanager

@@ -65,9 +65,9 @@ async def test_connected_clients_notice_timestamps_and_nothing_else(node, key, s
             assert 0 <= pong["latency_ms"] < 600_000
             async with node.client(key) as another:
                 assert (await another.ask(type="ping"))["type"] == "pong"
-            await settled(lambda: len(node.hub.connections) == 1)
+            await settled(lambda: len(node.gateway.connections) == 1)
         await beat(node)
-        [connection] = node.hub.connections
+        [connection] = node.gateway.connections
         assert await billed(node) >= connection.total > 0
         assert not node.accounts.meter.pending_bytes()
 
@@ -86,7 +86,7 @@ async def test_a_connection_without_a_key_has_its_ten_seconds(node, step_s):
 @STEPS
 async def test_a_peer_that_answers_no_ping_is_closed_in_its_time(node, key, step_s):
     async with node.client(key) as client:
-        [connection] = node.hub.connections
+        [connection] = node.gateway.connections
         await settled(lambda: not connection.ping_at)
         node.clock.wall_step_s = step_s
         for _ in range(round(node.settings.ping_interval_s)):

@@ -101,13 +101,13 @@ async def _wait(node, peer):
 
 
 async def _used_up(node, peer):
-    meter, (key_id,) = node.accounts.meter, node.hub.groups
+    meter, (key_id,) = node.accounts.meter, node.gateway.connections.by_key
     meter.add(key_id, meter.allowance_bytes + 1)
     await meter.flush()
 
 
 async def _drain(node, peer):
-    await node.keeper.drain(0.0)
+    await node.gateway.drain(0.0)
 
 
 # What a peer sends, or what happens; a key where it needs one.

@@ -26,7 +26,7 @@ async def fall_asleep(node, peer):
             type="subscribe_aggregated", symbol=SYMBOL, exchanges=["okx"], depth=200, interval_ms=10
         )
     )
-    (connection,) = node.hub.connections
+    (connection,) = node.gateway.connections
     amount = 100_000
     for _ in range(UPDATES_MAX):
         if connection.behind:
@@ -35,7 +35,7 @@ async def fall_asleep(node, peer):
         node.clock.put_forward(0.01)
         node.delta("okx", [(price, str(amount)) for price, _ in BIDS])
         await asyncio.sleep(0)
-        node.hub.settle_all()
+        node.gateway.charges.settle_all()
     assert connection.behind
     return connection
 
@@ -65,8 +65,8 @@ async def cut_by_deadline(node, connection):
 
 
 async def cut_by_drain(node, connection):
-    node.keeper._sleep = lambda seconds: asyncio.sleep(0)
-    draining = asyncio.create_task(node.keeper.drain(0.0))
+    node.gateway.drainer._sleep = lambda seconds: asyncio.sleep(0)
+    draining = asyncio.create_task(node.gateway.drain(0.0))
     await settled(lambda: connection.ended)
     node.clock.put_forward(10)
     await draining
@@ -74,7 +74,7 @@ async def cut_by_drain(node, connection):
 
 async def cut_by_stop(node, connection):
     connection.abort()
-    node.hub.settle(connection)
+    node.gateway.charges.settle(connection)
 
 
 CUTS = [cut_by_deadline, cut_by_drain, cut_by_stop]
@@ -116,6 +116,6 @@ async def test_a_client_that_reads_pays_for_every_byte_within_a_beat(node, key):
         node.snapshot("okx", BIDS, [])
         await client.ask(type="subscribe_aggregated", symbol=SYMBOL, depth=200)
         await client.next()
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
         await node.acknowledged()
         assert 0 < used(node) <= connection.total

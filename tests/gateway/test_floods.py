@@ -8,7 +8,8 @@ import pytest
 
 from gateway.attack import frame, raw
 from gateway.rig import SYMBOL, gateway, settled
-from onebook.gateway.protocol import CLOSING_BYTES_MAX, PIECE_PAUSE_S, PIECES_MAX
+from onebook.gateway.connection import Connection
+from onebook.gateway.reader import CLOSING_BYTES_MAX, PIECE_PAUSE_S, PIECES_MAX
 from steady import PATIENCE_S
 
 READ_BYTES_MAX = 262_144  # the most that an event loop reads at a time
@@ -33,13 +34,13 @@ FLOODS = {
 def taken(node, monkeypatch):
     """Bytes that the event loop handed to connections of the node."""
     total = []
-    received = node.hub.protocol.data_received
+    received = Connection.data_received
 
     def counting(connection, data):
         total.append(len(data))
         received(connection, data)
 
-    monkeypatch.setattr(node.hub.protocol, "data_received", counting)
+    monkeypatch.setattr(Connection, "data_received", counting)
     return total
 
 
@@ -85,18 +86,18 @@ async def test_a_fragmented_message_without_end_is_closed_1009(node, taken):
     assert [each[:2] for first, each in frames if first == 0x88] == [(1009).to_bytes(2, "big")]
 
 
-async def test_others_are_served_between_the_frames_of_a_flood(tmp_path):
+async def test_others_are_served_between_the_frames_of_a_flood(tmp_path, monkeypatch):
     # A burst so large that the flood is not closed: what counts is whose turn it is.
     async with gateway(tmp_path, flood_burst=1_000_000) as node:
         acted = 0
-        received = node.hub.frame_received
+        received = Connection.useless_frame
 
         def counting(connection):
             nonlocal acted
             acted += 1
             received(connection)
 
-        node.hub.frame_received = counting
+        monkeypatch.setattr(Connection, "useless_frame", counting)
         async with raw(node) as peer, node.client() as other:
             await other.next()
             flood = 10_000
@@ -110,10 +111,10 @@ async def test_others_are_served_between_the_frames_of_a_flood(tmp_path):
 
 async def test_a_message_of_empty_fragments_holds_no_memory(tmp_path):
     async with gateway(tmp_path, flood_burst=1_000_000) as node, raw(node) as peer:
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
         await peer.send(frame(0x01) + frame(0x00) * 5_000 + frame(0x89, b"all"))
         assert await peer.frames(1) == [(0x8A, b"all")]
-        assert len(connection._inbound.payload) == 0
+        assert connection._inbound.held_bytes == 0
 
 
 async def test_half_a_frame_byte_by_byte_is_read_at_a_pace(node, taken):
@@ -179,7 +180,7 @@ async def test_many_sockets_of_one_address_behind_a_proxy_are_limited(tmp_path):
                     pass
             async with node.client(additional_headers={"X-Forwarded-For": "198.51.100.8"}):
                 pass
-        await settled(lambda: not node.hub.connections)
+        await settled(lambda: not node.gateway.connections)
         async with node.client(additional_headers=address) as again:
             await again.next()
 
@@ -191,24 +192,24 @@ async def test_subscriptions_are_paced_after_a_burst(tmp_path):
     async with gateway(tmp_path, subscription_changes_burst=10) as node:
         key = await node.key()
         async with node.client(key) as client:
-            (connection,) = node.hub.connections
-            heard = node.hub.messages_total
+            (connection,) = node.gateway.connections
+            heard = node.gateway.totals.messages
             for _ in range(20):
                 await client.say(type="subscribe_aggregated", symbol=SYMBOL)
                 await client.say(type="unsubscribe_aggregated", symbol=SYMBOL)
-            await settled(lambda: connection.resting)
-            assert node.hub.messages_total - heard == 11
+            await settled(lambda: connection._paused)
+            assert node.gateway.totals.messages - heard == 11
             for _ in range(20):  # nothing is refused, only later
                 await client.until("unsubscribe_response")
-            assert node.hub.messages_total - heard == 40
+            assert node.gateway.totals.messages - heard == 40
 
 
 async def test_thousands_of_pairs_in_one_write_leave_the_others_their_turns(node, key):
     pair = frame(0x81, b'{"type":"subscribe_aggregated","symbol":"BTC/USDT"}')
     pair += frame(0x81, b'{"type":"unsubscribe_aggregated","symbol":"BTC/USDT"}')
     async with raw(node, key) as peer, node.client(key) as other:
-        heard = node.hub.messages_total
+        heard = node.gateway.totals.messages
         await peer.send(pair * 4_900)
         for _ in range(5):
             assert (await other.ask(type="ping"))["type"] == "pong"
-        assert node.hub.messages_total - heard < 1_000
+        assert node.gateway.totals.messages - heard < 1_000

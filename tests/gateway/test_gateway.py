@@ -14,12 +14,11 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 
-from gateway.echo import EchoHub
+from gateway.echo import echoing
 from gateway.rig import BOOK, LISTED, PATIENCE_S, SYMBOL, gateway, parse, settled
 from onebook.accounts.keys import new_key
 from onebook.exchanges import EXCHANGES
 from onebook.gateway import frames
-from onebook.gateway.batch import Batch
 from onebook.model import Tier
 from onebook.store import Change
 
@@ -172,7 +171,7 @@ async def test_who_leaves_while_waiting_for_a_book_is_forgotten(node, key):
     async with node.client(key) as client:
         await client.say(type="get_aggregated_orderbook", symbol=SYMBOL)
         await client.ask(type="ping")
-    await settled(lambda: not node.hub.connections)
+    await settled(lambda: not node.gateway.connections)
     assert set(node.market.wanted.values()) == {0}
 
 
@@ -205,7 +204,7 @@ async def test_several_streams_of_one_tick_are_one_write(node, key):
             node.snapshot("okx", symbol=symbol)
             await client.ask(type="subscribe_aggregated", symbol=symbol, exchanges=["okx"])
             await client.next()
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
         writes = []
         node.clock.put_forward(1)
         connection.transport = Watched(connection.transport, writes.append)
@@ -289,7 +288,7 @@ async def test_a_later_message_wins_over_the_key_in_the_address(node, key):
         first = await client.next()
         second = await client.ask(type="authenticate", api_key=other)
         assert (first["user_tier"], second["user_tier"]) == ("basic", "premium")
-        assert len(node.hub.groups) == 1
+        assert len(node.gateway.connections.by_key) == 1
 
 
 async def test_an_operator_can_switch_the_key_in_the_address_off(tmp_path):
@@ -341,7 +340,7 @@ async def test_over_the_tiers_connections_is_closed_4004(node, tier, most):
             assert refusal["error"] == "connection_limit_exceeded"
             assert await client.closed() == 4004
         leave.set()
-    await settled(lambda: not node.hub.connections)
+    await settled(lambda: not node.gateway.connections)
     async with node.client(key):
         pass
 
@@ -390,13 +389,13 @@ async def test_who_leaves_while_a_key_is_verified_is_forgotten(node, key):
         await asked.wait()
         client.socket.transport.abort()
         await settled(lambda: client.socket.close_code is not None)
-    (connection,) = node.hub.connections or [None]
+    (connection,) = node.gateway.connections or [None]
     if connection is not None:
         connection.transport.abort()
-    await settled(lambda: not node.hub.connections)
+    await settled(lambda: not node.gateway.connections)
     answer.set()
-    await settled(lambda: not node.hub._tasks)
-    assert node.hub.groups == {}
+    await settled(lambda: not node.gateway.authenticator.tasks)
+    assert node.gateway.connections.by_key == {}
 
 
 @pytest.mark.parametrize("whose", ["key", "account"])
@@ -531,12 +530,12 @@ async def test_frames_may_come_in_any_pieces(node, key):
     async with node.client(key) as client:
         two = Frame(Opcode.TEXT, b'{"type":"ping","id":1}').serialize(mask=True)
         two += Frame(Opcode.TEXT, b'{"type":"ping","id":2}').serialize(mask=True)
-        received = node.hub.messages_total
+        received = node.gateway.totals.messages
         for at in range(len(two)):
             await raw(client, two[at : at + 1])
             await asyncio.sleep(0)
         assert [(await client.next())["id"] for _ in range(2)] == [1, 2]
-        assert node.hub.messages_total == received + 2
+        assert node.gateway.totals.messages == received + 2
 
 
 async def test_rate_limit_exceeded_and_the_connection_stays(node, key):
@@ -675,14 +674,14 @@ async def test_compression_is_without_context_takeover_or_off(tmp_path, node):
 async def test_latency_is_the_last_round_trip_of_our_ping(node):
     async with node.client() as client:
         await client.next()
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
         await settled(lambda: not connection.ping_at)
         assert 0 < (await client.ask(type="ping"))["latency_ms"] < 1_000
 
 
 async def test_a_ping_every_20_s_and_silence_ends_the_connection(node, key):
     async with node.client(key) as client:
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
         await settled(lambda: not connection.ping_at)
         client.socket.transport.pause_reading()
         for _ in range(20):
@@ -693,7 +692,7 @@ async def test_a_ping_every_20_s_and_silence_ends_the_connection(node, key):
         assert connection.ended
         for _ in range(6):
             node.later(1)
-        await settled(lambda: not node.hub.connections)
+        await settled(lambda: not node.gateway.connections)
         assert connection.code == 4108
 
 
@@ -707,7 +706,7 @@ async def test_payload_bytes_are_counted_as_sent_after_compression(node, key):
         text = await client.socket.recv()
         await node.acknowledged()
         await node.accounts.meter.flush()
-        (key_id,) = node.hub.groups
+        (key_id,) = node.gateway.connections.by_key
         used = node.accounts.meter.used(key_id, node.clock.wall_ms())
         assert 0 < used < len(text) / 2
 
@@ -720,8 +719,8 @@ async def test_every_byte_of_a_plain_client_is_counted_once_also_at_the_end(node
         texts = [await client.socket.recv()]
         await client.say(type="subscribe_aggregated", symbol=SYMBOL)
         texts += [await client.socket.recv(), await client.socket.recv()]
-        (key_id,) = node.hub.groups
-        (connection,) = node.hub.connections
+        (key_id,) = node.gateway.connections.by_key
+        (connection,) = node.gateway.connections
     await settled(lambda: connection.lost)
     used = node.accounts.meter.used(key_id, node.clock.wall_ms())
     assert used == sum(len(text.encode()) for text in texts)
@@ -753,7 +752,7 @@ async def test_data_limit_warning_at_80_percent(tmp_path):
     async with gateway(tmp_path, allowance_bytes=10_000) as node:
         key = await node.key()
         async with node.client(key) as client:
-            (key_id,) = node.hub.groups
+            (key_id,) = node.gateway.connections.by_key
             node.accounts.meter.add(key_id, 8_000)
             await node.accounts.meter.flush()
             warning = await client.next()
@@ -766,7 +765,7 @@ async def test_data_limit_warning_at_authentication_above_80_percent(tmp_path):
     async with gateway(tmp_path, allowance_bytes=10_000) as node:
         key = await node.key()
         async with node.client(key) as client:
-            (key_id,) = node.hub.groups
+            (key_id,) = node.gateway.connections.by_key
             node.accounts.meter.add(key_id, 8_000)
             await node.accounts.meter.flush()
             assert (await client.next())["type"] == "data_limit_warning"
@@ -800,24 +799,24 @@ async def test_60_wrong_keys_at_one_moment_get_10_verdicts(node):
 
 async def test_what_a_client_says_after_our_close_is_not_heard(node, key):
     async with node.client(key) as client:
-        (connection,) = node.hub.connections
-        heard = node.hub.messages_total
+        (connection,) = node.gateway.connections
+        heard = node.gateway.totals.messages
         connection.end(4200, "test")
         connection.end(4108, "once is enough")
         connection.say(b"{}")
         await raw(client, Frame(Opcode.TEXT, b'{"type":"ping"}').serialize(mask=True))
         assert await client.closed() == 4200
         await settled(lambda: connection.lost)
-        assert node.hub.messages_total == heard
+        assert node.gateway.totals.messages == heard
 
 
 async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_within_it(node, key):
     async with node.client(key) as client:
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
         before = connection.sent + connection.total
         first, second = (frames.text_frame(each) for each in (b"x" * 500, b"y" * 70_000))
         connection.sent += 500 + 70_000
-        connection.out = Batch((first,), len(first)).followed_by(second)
+        connection.out = (first, second)
         connection.end(4200, "test")
         assert connection.sent + connection.total == before
         assert await client.closed() == 4200
@@ -825,19 +824,19 @@ async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_withi
 
 async def test_two_messages_at_once_and_the_first_ends_the_connection(node, key):
     async with node.client(key) as client:
-        heard = node.hub.messages_total
+        heard = node.gateway.totals.messages
         await raw(
             client,
             Frame(Opcode.BINARY, b"x").serialize(mask=True)
             + Frame(Opcode.TEXT, b'{"type":"ping"}').serialize(mask=True),
         )
         assert await client.closed() == 1003
-        assert node.hub.messages_total == heard
+        assert node.gateway.totals.messages == heard
 
 
 async def test_a_client_that_just_vanishes_is_counted_as_1006(node, key):
     async with node.client(key) as client:
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
         client.socket.transport.abort()
         await settled(lambda: connection.lost)
     assert connection.code == 1006
@@ -852,7 +851,7 @@ async def test_a_close_in_the_middle_of_a_message_is_answered(node, key):
 
 async def test_over_tls_the_close_frame_is_followed_by_the_end(node, key):
     async with node.client(key) as client:
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
 
         class NoHalves(Watched):
             def can_write_eof(self):
@@ -867,7 +866,7 @@ async def test_over_tls_the_close_frame_is_followed_by_the_end(node, key):
 async def test_bytes_that_are_no_upgrade_end_the_connection(node, data):
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
-        lambda: node.hub.protocol(None, node.server_state, {}), "127.0.0.1", 0
+        lambda: node.gateway.protocol(None, node.server_state, {}), "127.0.0.1", 0
     )
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -877,7 +876,7 @@ async def test_bytes_that_are_no_upgrade_end_the_connection(node, data):
             await reader.read()
         writer.close()
         await writer.wait_closed()
-    assert node.hub.connections == set()
+    assert not node.gateway.connections
 
 
 async def test_uvicorn_may_stop_during_a_handshake(node):
@@ -885,7 +884,7 @@ async def test_uvicorn_may_stop_during_a_handshake(node):
     made = []
 
     def protocol():
-        made.append(node.hub.protocol(None, node.server_state, {}))
+        made.append(node.gateway.protocol(None, node.server_state, {}))
         return made[0]
 
     async with await loop.create_server(protocol, "127.0.0.1", 0) as server:
@@ -902,7 +901,7 @@ async def test_uvicorn_may_stop_during_a_handshake(node):
 async def test_two_forwarded_headers_count_the_last(tmp_path):
     headers = [("X-Forwarded-For", "203.0.113.9"), ("X-Forwarded-For", "198.51.100.7")]
     async with gateway(tmp_path) as node, node.client(additional_headers=headers):
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
         assert connection.address == "198.51.100.7"
 
 
@@ -935,7 +934,7 @@ async def test_a_connection_that_was_timed_out_while_its_key_was_verified_has_no
         node.later(11)
         answer.set()
         assert await client.closed() == 4001
-    assert node.hub.groups == {}
+    assert node.gateway.connections.by_key == {}
 
 
 async def test_stopping_ends_the_verification_of_keys(node, key):
@@ -948,12 +947,12 @@ async def test_stopping_ends_the_verification_of_keys(node, key):
     node.accounts.verify_key = never
     async with node.client(query=f"?api_key={key}"):
         await asked.wait()
-        await node.hub.stop()
-        assert not node.hub._tasks
+        await node.gateway.authenticator.stop()
+        assert not node.gateway.authenticator.tasks
 
 
 async def test_the_echo_build_for_conformance_suites_echoes(node):
-    async with node.listening(EchoHub().protocol), connect(node.url, proxy=None) as socket:
+    async with node.listening(echoing()), connect(node.url, proxy=None) as socket:
         for message in ("text", b"bytes", "x" * 100_000):
             await socket.send(message)
             assert await socket.recv() == message
@@ -983,7 +982,7 @@ async def test_draining_tells_when_to_return_and_closes_4200_spread_over_the_tim
                 assert await client.closed() == 4200
             async with asyncio.timeout(PATIENCE_S):
                 await draining
-        assert node.hub.connections == set()
+        assert not node.gateway.connections
 
 
 async def test_draining_does_not_wait_for_who_does_not_answer(tmp_path):
@@ -992,22 +991,22 @@ async def test_draining_does_not_wait_for_who_does_not_answer(tmp_path):
         client.socket.transport.pause_reading()
         async with asyncio.timeout(PATIENCE_S):
             await node.gateway.drain()
-        await settled(lambda: not node.hub.connections)
+        await settled(lambda: not node.gateway.connections)
 
 
 async def test_a_peer_that_does_not_answer_our_close_is_cut_off(node):
     async with node.client() as client:
         await client.next()
-        (connection,) = node.hub.connections
+        (connection,) = node.gateway.connections
         client.socket.transport.pause_reading()
         connection.end(4200, "test")
         node.later(5.1)
-        await settled(lambda: not node.hub.connections)
+        await settled(lambda: not node.gateway.connections)
 
 
 async def test_the_gateway_beats_while_it_is_entered_and_leaves_nothing(tmp_path):
     async with gateway(tmp_path) as node:
-        beats, beat = asyncio.Semaphore(0), node.keeper.beat
+        beats, beat = asyncio.Semaphore(0), node.gateway.scheduler.tick
 
         def counted():
             beats.release()
@@ -1018,14 +1017,14 @@ async def test_the_gateway_beats_while_it_is_entered_and_leaves_nothing(tmp_path
             assert seconds == 1.0
             await asyncio.sleep(0)
 
-        node.keeper.beat = counted
-        node.keeper._sleep = sleep
+        node.gateway.scheduler.tick = counted
+        node.gateway.drainer._sleep = sleep
         async with node.client() as client, node.gateway:
             await client.next()
             async with asyncio.timeout(PATIENCE_S):
                 for _ in range(3):
                     await beats.acquire()
-        await settled(lambda: not node.hub.connections)
+        await settled(lambda: not node.gateway.connections)
 
 
 async def test_uvicorns_own_shutdown_closes_who_is_left(tmp_path):
@@ -1035,7 +1034,9 @@ async def test_uvicorns_own_shutdown_closes_who_is_left(tmp_path):
             await send({"type": "http.response.start", "status": 204, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
-        config = uvicorn.Config(app, port=0, ws=node.hub.protocol, lifespan="off", log_config=None)
+        config = uvicorn.Config(
+            app, port=0, ws=node.gateway.protocol, lifespan="off", log_config=None
+        )
         server = uvicorn.Server(config)
         config.load()
         server.lifespan = config.lifespan_class(config)

@@ -81,13 +81,13 @@ async def test_the_next_handshake_of_an_offender_waits_and_others_do_not(tmp_pat
     pauses = {"offence_pause_s": 60.0, "offence_pause_max_s": 60.0}
     async with gateway(tmp_path, **pauses) as node:
         waits = []
-        node.clock.call_at = lambda at_s, call: waits.append((at_s - node.hub.monotonic(), call))
+        node.clock.call_at = lambda at_s, call: waits.append((at_s - node.clock.monotonic(), call))
         async with node.client(**of(ONE)) as client:
             await client.next()
             data = message.encode("utf-8", "surrogatepass") if code == 1007 else message
             await client.socket.send(data, text=code == 1007 or None)
             assert await client.closed() == code
-        await settled(lambda: not node.hub.connections)
+        await settled(lambda: not node.gateway.connections)
         connecting = node.client(**of(ONE))
         entering = asyncio.ensure_future(connecting.__aenter__())
         await settled(lambda: waits)

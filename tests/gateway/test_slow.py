@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from gateway.rig import SYMBOL, gateway, settled
-from onebook.gateway.outputs import Subscribe
+from onebook.gateway.effects import OpenView
 
 BIDS = [(str(100_000 - n), "1.23456789") for n in range(200)]
 ASKS = [(str(100_001 + n), "9.87654321") for n in range(200)]
@@ -27,7 +27,7 @@ class Slow:
         self.node, self.reader, self.sleeper = node, reader, sleeper
         (self.connection,) = [
             each
-            for each in node.hub.connections
+            for each in node.gateway.connections
             if each.transport.get_extra_info("peername") == sleeper.socket.local_address
         ]
         self.amount = 100_000
@@ -82,12 +82,12 @@ async def slow(tmp_path, request):
 async def test_a_client_that_does_not_read_is_skipped_and_the_others_are_not_delayed(slow):
     await slow.fall_asleep()
     held = slow.connection.transport.get_write_buffer_size()
-    conflated = slow.node.hub.fanout.conflated_total
+    conflated = slow.node.gateway.fanout.conflated_total
     numbers = [(await slow.update())["update_number"] for _ in range(50)]
     assert numbers == [*range(int(numbers[0]), int(numbers[0]) + 50)]
-    assert slow.node.hub.fanout.conflated_total == conflated + 50
+    assert slow.node.gateway.fanout.conflated_total == conflated + 50
     assert slow.connection.transport.get_write_buffer_size() <= held <= 256 * 1_024
-    assert len(slow.connection.wanted) == 1
+    assert len(slow.node.gateway.fanout.missed(slow.connection)) == 1
 
 
 async def test_it_gets_the_newest_book_when_it_reads_again_and_never_a_delta_with_a_hole(slow):
@@ -102,18 +102,18 @@ async def test_it_gets_the_newest_book_when_it_reads_again_and_never_a_delta_wit
             assert message["previous_update_number"] == previous
         previous = int(message["update_number"])
     assert message["type"] == "aggregated_orderbook_update"
-    assert slow.connection.wanted is None
+    assert not slow.node.gateway.fanout.missed(slow.connection)
     following = await slow.update()
     assert (await slow.sleeper.until_book()) == following
 
 
 async def test_nothing_is_acted_on_that_a_client_behind_sends(slow):
     await slow.fall_asleep()
-    heard = slow.node.hub.messages_total
+    heard = slow.node.gateway.totals.messages
     for _ in range(100):
         await slow.sleeper.say(type="get_pairs")
     await slow.update()
-    assert slow.node.hub.messages_total == heard
+    assert slow.node.gateway.totals.messages == heard
     slow.sleeper.socket.transport.resume_reading()
     for _ in range(100):
         await slow.sleeper.until("pairs_data")
@@ -121,10 +121,10 @@ async def test_nothing_is_acted_on_that_a_client_behind_sends(slow):
 
 async def test_subscribing_twice_while_behind_owes_one_book(slow):
     await slow.fall_asleep()
-    client = slow.connection.client
+    client = slow.connection.processor
     (key,) = client.subscriptions.values()
-    slow.node.hub.carry(slow.connection, [Subscribe(key, key)])
-    assert len(slow.connection.wanted) == 1
+    slow.connection.carry_out([OpenView(key, key)])
+    assert len(slow.node.gateway.fanout.missed(slow.connection)) == 1
 
 
 async def test_statuses_are_not_queued_for_a_client_behind(slow):
@@ -150,7 +150,7 @@ async def test_nothing_read_for_10_s_closes_4108(slow):
 async def test_a_client_that_reads_a_little_stays(slow):
     await slow.fall_asleep()
     for _ in range(5):
-        slow.connection.unread += 1  # as if one byte was read since the last look
+        slow.connection._unread += 1  # as if one byte was read since the last look
         slow.node.later(9)
     assert not slow.connection.ended
 
@@ -169,5 +169,6 @@ async def test_a_client_that_leaves_while_behind_is_forgotten(slow):
     await slow.fall_asleep()
     slow.connection.transport.abort()
     await settled(lambda: slow.connection.lost)
-    assert slow.node.hub.lagging == set()
+    assert len(slow.node.gateway.fanout._missed) == 0
+    assert len(slow.node.gateway.scheduler) == 1
     await slow.update()

@@ -49,10 +49,10 @@ async def test_the_views_of_a_key_are_limited_over_its_connections(tmp_path):
             assert refusal["message"] == "This key may have 2 different views at one time."
             assert (await subscribe(two, 3))["success"]  # instead of the one it had
             assert (await subscribe(two, 1))["success"]
-            assert node.hub.views.count(next(iter(node.hub.groups))) == 1
+            assert node.gateway.views.count(next(iter(node.gateway.connections.by_key))) == 1
             other = await node.key(Tier.PREMIUM)
             await two.say(type="authenticate", api_key=other)
             assert (await two.until("welcome"))["session_id"]
-            assert sorted(map(node.hub.views.count, node.hub.groups)) == [1, 1]
-        await settled(lambda: not node.hub.connections)
-        assert node.hub.views._counts == {}
+            assert sorted(map(node.gateway.views.count, node.gateway.connections.by_key)) == [1, 1]
+        await settled(lambda: not node.gateway.connections)
+        assert node.gateway.views._counts == {}

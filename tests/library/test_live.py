@@ -122,6 +122,36 @@ async def test_a_slow_consumer_gets_the_newest_book_and_nothing_in_between(
         await until(updates, lambda each: shown(each) == expected)
 
 
+async def test_a_fill_is_over_whole_books_whatever_the_depth(sim: SimulatedExchanges) -> None:
+    async with onebook.order_book(
+        SYMBOL, exchanges=NAMES, depth=1, group="50", feeds=feeds(sim)
+    ) as book:
+        await until(aiter(book), lambda each: each.stale == ())
+        orders = sorted(
+            (Decimal(price), -Decimal(amount), name)
+            for name in NAMES
+            for price, amount in dict(sim[name].book(SYMBOL).asks).items()
+        )[:12]
+        wanted = sum(-amount for _, amount, _ in orders)
+        fill = book.fill("buy", amount=wanted)
+        assert fill.complete
+        assert fill.amount == wanted
+        assert fill.worst == orders[-1][0]
+        assert fill.notional == sum(price * -amount for price, amount, _ in orders)
+        for name, part in fill.split.items():
+            assert part.amount == sum(-amount for _, amount, each in orders if each == name)
+        refused: dict[str, Any] = {
+            "either": {},
+            "float": {"amount": 0.5},
+            "0.5": {"notional": "-1"},
+        }
+        for words, options in refused.items():
+            with pytest.raises(ValueError, match=words):
+                book.fill("sell", **options)
+        with pytest.raises(ValueError, match="split"):
+            book.snapshot().fill("buy", amount=1)
+
+
 async def test_leaving_closes_every_socket_and_ends_every_task_and_iteration(
     sim: SimulatedExchanges,
 ) -> None:

@@ -7,10 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 from onebook.accounts import Key
-from onebook.gateway import direct, frames
+from onebook.gateway.effects import SendText
 from onebook.gateway.gateway import Gateway
+from onebook.gateway.subscriber import Subscriber
 from onebook.model import KeyStatus, Tier
-from onebook.streams import Stream, StreamKey
+from onebook.streams import StreamKey
 from proofs.viewer import Broken, Viewer
 
 BUFFER_BYTES_MAX = 20_000  # what a client that does not read may be owed before it is behind
@@ -35,26 +36,15 @@ class Pipe:
         return taken
 
 
-class Wire(direct.Peer):
-    """What the hub and the fan-out need of a connection."""
+class Wire(Subscriber):
+    """The outgoing side of a connection, without a socket."""
 
     def __init__(self, gateway: Gateway, *, packed: bool) -> None:
-        super().__init__()
-        self.client = gateway.hub.client()
+        super().__init__(gateway.parts.make_processor(), packed=packed)
         self.transport = Pipe()
-        self.packed = packed
-        self.looks: set[Callable[[], None]] | None = None
-        self.wanted: set[Stream] | None = None
-        self.changes_until_s = 0.0
-        self.resting = True  # the hub paces changes by reading later, which is not simulated
-        self.latency_ms = 0.0
 
-    def say(self, payload: bytes) -> None:
-        self.write(frames.deflated_frame(payload) if self.packed else frames.text_frame(payload))
-
-    def write(self, frame: bytes) -> None:
-        self.sent += frames.payload_length(frame)
-        self.transport.write(frame)
+    def give(self, data: bytes) -> None:
+        self.transport.write(data)
 
 
 class Client:
@@ -73,7 +63,7 @@ class Client:
         key = Key(
             name, "account", "user", Tier.ENTERPRISE, KeyStatus.ACTIVE, "ob_live_0000", 0, None
         )
-        self.wire.client.verified(key, session_id=name)
+        self.wire.processor.authenticated(key, session_id=name)
 
     def subscribe(self, key: StreamKey) -> None:
         self._say("subscribe_aggregated", key)
@@ -105,7 +95,7 @@ class Client:
             self._take(text, check)
         if self.wire.behind:
             self.wire.behind = False
-            self._gateway.hub.fanout.caught_up(self.wire)
+            self._gateway.fanout.caught_up(self.wire)
             for text in messages(self.wire.transport.take()):
                 self._take(text, check)
 
@@ -163,9 +153,12 @@ class Client:
                 message |= {"interval_ms": key.interval_ms, "mode": key.mode}
         if number is not None:
             message["id"] = number
-        hub = self._gateway.hub
-        outputs = self.wire.client.received(json.dumps(message), now=hub.now())
-        hub.carry(self.wire, outputs)
+        parts = self._gateway.parts
+        for effect in self.wire.processor.received(json.dumps(message), now=parts.now()):
+            if isinstance(effect, SendText):
+                self.wire.say(effect.payload)
+            else:
+                parts.subscriptions.carry_out(self.wire, effect)
 
 
 def messages(data: bytes) -> list[bytes]:

@@ -1,7 +1,7 @@
 """One seed, one execution: exchanges, feeds, books, streams and a gateway in virtual time.
 
 Everything but the sockets is the real thing: the simulator's dialects, `feeds.Session` with the
-connectors, `Books`, `Streams`, the hub with its conversations and frames. Time, latencies, faults
+connectors, `Books`, `Streams`, the gateway with its commands and frames. Time, latencies, faults
 and what clients do come from the seed. Each update is held against the exchanges' own history, so
 that a book is at every moment right or not live, never a third state.
 """
@@ -43,7 +43,7 @@ LISTING = sorted(
 )
 SETTINGS = FeedSettings(retry_offline_s=5.0, resync_max_s=4.0, stable_s=5.0)
 
-GATEWAY = GatewaySettings(io_uring_allowed=False)
+GATEWAY = GatewaySettings()
 NO_DATABASE = "sqlite+aiosqlite:///no/such/file"  # nothing here asks it
 
 

@@ -1,4 +1,4 @@
-"""Write the evidence and the reference pages of exchanges: `make reference`.
+"""Write the evidence, the pages of exchanges and that of connections: `make reference`.
 
 Run with the folder `tests` as working directory or on the path; needs ccxt (group `judges`).
 """
@@ -9,12 +9,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "src/onebook/exchanges/evidence.toml"
 PAGES = ROOT / "docs/reference/exchanges"
+CONNECTION = ROOT / "docs/reference/connection.md"
 
 
 def write() -> None:
     """Write what is not yet so, and remove pages of exchanges that are gone."""
     sys.path.insert(0, str(ROOT / "tests"))
     from onebook.exchanges import quality
+    from onebook.gateway import lifecycle
     from reference.evidence import collected, written
 
     EVIDENCE.write_text(written(collected()), encoding="utf-8")
@@ -26,6 +28,7 @@ def write() -> None:
             file.unlink()
     for name, text in made.items():
         (PAGES / name).write_text(text, encoding="utf-8")
+    CONNECTION.write_text(lifecycle.page(), encoding="utf-8")
 
 
 def pages() -> dict[str, str]:

@@ -7,6 +7,7 @@ import pytest_asyncio
 from databases import KINDS, database
 from onebook.store import Store
 from onebook.store.tables import metadata
+from store.samples import ALICE, KEY
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -34,3 +35,10 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty database of each kind, of the test's own."""
     with database(request.param, tmp_path) as url:
         yield url
+
+
+@pytest.fixture
+async def keyed(store: Store) -> Store:
+    await store.create_account(ALICE)
+    await store.create_key(KEY, b"first")
+    return store

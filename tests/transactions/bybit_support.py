@@ -27,7 +27,7 @@ from onebook.store.rows import CredentialsRow
 from onebook.transactions.bybit import Bybit
 from onebook.transactions.clock import Clock
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.query import Ask
+from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 
 NOW_MS = 1_763_000_000_000
@@ -189,13 +189,13 @@ class World:
 
     async def fetch(self, *types: str, **fields: Any) -> dict[str, Any]:
         """The decoded JSON answer."""
-        ask = Ask(exchange="bybit", transaction_types=types, **fields)
+        ask = TransactionsRequest(exchange="bybit", transaction_types=list(types), **fields)
         query = self.service.plan(ask, key_id=CALLER)
         return json.decode(await self.service.fetch(query, key_id=CALLER))
 
     async def stream(self, *types: str, **fields: Any) -> list[dict[str, Any]]:
         """The decoded lines of the NDJSON answer."""
-        ask = Ask(exchange="bybit", transaction_types=types, **fields)
+        ask = TransactionsRequest(exchange="bybit", transaction_types=list(types), **fields)
         query = self.service.plan(ask, key_id=CALLER, streamed=True)
         chunks = [chunk async for chunk in self.service.stream(query, key_id=CALLER)]
         return [json.decode(line) for line in b"".join(chunks).splitlines()]

@@ -15,7 +15,7 @@ from msgspec import json
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import SimulatedBybit
 from onebook.simulator.bybit_account.facts import Fill
-from onebook.transactions.query import Ask
+from onebook.transactions.request import TransactionsRequest
 from transactions.bybit_support import (
     CALLER,
     NOW_MS,
@@ -170,7 +170,7 @@ def test_one_run_holds_every_record_once() -> None:
 
     async def story() -> tuple[list[dict[str, Any]], dict[str, Any], SimulatedBybit, float]:
         async with world(account, meddler) as here:
-            ask = Ask(
+            ask = TransactionsRequest(
                 exchange="bybit",
                 transaction_types=TYPES,
                 start_time=NOW_MS - DAYS * DAY_MS,
@@ -242,7 +242,7 @@ def test_memory_is_flat() -> None:
 
         async def story() -> int:
             async with World(simulated(account)) as here:
-                ask = Ask(
+                ask = TransactionsRequest(
                     exchange="bybit",
                     transaction_types=("trades", "futures", "ledger"),
                     start_time=NOW_MS - 60 * DAY_MS,

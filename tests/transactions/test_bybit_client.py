@@ -11,14 +11,17 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from msgspec import json
+from msgspec.structs import replace
 
-from onebook.transactions.budget import Retries
-from onebook.transactions.bybit import client as module
-from onebook.transactions.bybit.client import Client, Envelope, Host, Offset
+from onebook.transactions.budget import ATTEMPTS_MAX, Retries
+from onebook.transactions.bybit.answers import BybitApi
 from onebook.transactions.bybit.paths import EXECUTIONS
 from onebook.transactions.bybit.signing import signature, signed
+from onebook.transactions.client import ExchangeClient
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import Reason, SourceFailed, TooOld
+from onebook.transactions.host import ClockOffset, ExchangeHost
+from onebook.transactions.upstream import Call, Reply
 from transactions.bybit_support import CLOCK, KEY, NOW_MS, loop_now_ms, loop_s, run, samples_dir
 
 MINE = Credentials("mykey00000000000000", "mysecret0000000000000000000000000000")
@@ -43,12 +46,13 @@ class Asked:
     def __init__(self, *answers: Answer | httpx.Response | Exception) -> None:
         self.requests: list[httpx.Request] = []
         self._answers = list(answers)
-        self.client: Client
-        self.host: Host
+        self.client: ExchangeClient
+        self.host: ExchangeHost
 
     async def __aenter__(self) -> "Asked":
-        self.client = Client(CLOCK, transport=httpx.MockTransport(self._answer), random=Random(1))
-        self.host = Host("http://exchange.example/", clock=CLOCK)
+        transport = httpx.MockTransport(self._answer)
+        self.client = ExchangeClient(BybitApi(), CLOCK, transport=transport, random=Random(1))
+        self.host = self.client.host("http://exchange.example/")
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -61,18 +65,17 @@ class Asked:
             raise answer
         return answer if isinstance(answer, httpx.Response) else answer(request)
 
-    async def get(self, query: str = "category=spot", retries: Retries | None = None) -> Envelope:
-        return await self.client.get(
+    async def get(self, query: str = "category=spot", retries: Retries | None = None) -> Reply:
+        return await self.client.ask(
             self.host,
-            EXECUTIONS,
-            query,
+            Call(EXECUTIONS, query),
             credentials=MINE,
             retries=retries or Retries(Random(1)),
         )
 
 
-def asked(*answers: Any, query: str = "category=spot") -> tuple[Envelope, Asked, float]:
-    async def story() -> tuple[Envelope, Asked, float]:
+def asked(*answers: Any, query: str = "category=spot") -> tuple[Reply, Asked, float]:
+    async def story() -> tuple[Reply, Asked, float]:
         async with Asked(*answers) as here:
             return await here.get(query), here, loop_s()
 
@@ -134,14 +137,14 @@ def test_what_is_signed_is_what_goes_over_the_wire() -> None:
 
 @pytest.mark.parametrize("message", ["OK", "success", "SUCCESS", ""])
 def test_success_is_decided_by_the_code_alone(message: str) -> None:
-    envelope, _, _ = asked(body(0, message, {"list": []}))
-    assert envelope.result == {"list": []}
+    reply, _, _ = asked(body(0, message, {"list": []}))
+    assert reply.value == {"list": []}
 
 
 @pytest.mark.parametrize("code", [-1, 429, 10000, 10016, 131001, 131230])
 def test_busy_answers_are_asked_again(code: int) -> None:
-    envelope, here, spent_s = asked(body(code), body(code), ok({"a": 1}))
-    assert envelope.result == {"a": 1}
+    reply, here, spent_s = asked(body(code), body(code), ok({"a": 1}))
+    assert reply.value == {"a": 1}
     assert len(here.requests) == 3
     assert spent_s > 0.2
 
@@ -160,8 +163,8 @@ def test_busy_answers_are_asked_again(code: int) -> None:
     ],
 )
 def test_what_may_pass_is_asked_again(answer: Any) -> None:
-    envelope, here, _ = asked(answer, ok())
-    assert envelope.retCode == 0
+    reply, here, _ = asked(answer, ok())
+    assert reply.failure is None
     assert len(here.requests) == 2
 
 
@@ -169,7 +172,7 @@ def test_retries_have_an_end() -> None:
     failure, here = refused(httpx.Response(502))
     assert failure.reason is Reason.EXCHANGE_ERROR
     assert failure.retryable
-    assert len(here.requests) == module.ATTEMPTS_MAX
+    assert len(here.requests) == ATTEMPTS_MAX
 
 
 def test_retries_of_a_whole_request_have_a_budget() -> None:
@@ -371,7 +374,7 @@ class TestClock:
         assert run(story()) == [str(NOW_MS), str(NOW_MS - 3_000)]
 
     def test_the_answer_with_the_shortest_way_is_believed(self) -> None:
-        offset = Offset()
+        offset = ClockOffset()
         offset.heard(1_100, sent_ms=1_000, way_s=0.2, now_s=1.0)
         assert offset.ms == 0
         offset.heard(9_000, sent_ms=1_000, way_s=4.0, now_s=2.0)
@@ -381,7 +384,7 @@ class TestClock:
 
 
 def test_an_answer_larger_than_believable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BODY_BYTES_MAX", 10)
+    monkeypatch.setattr(BybitApi, "facts", replace(BybitApi.facts, body_bytes_max=10))
     failure, _ = refused(ok({"a": "b" * 100}))
     assert failure.reason is Reason.UNREADABLE
 

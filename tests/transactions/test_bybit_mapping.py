@@ -8,20 +8,22 @@ import pytest
 from msgspec import UNSET
 
 from onebook.transactions.bybit import closings, funds, ledger, trades
-from onebook.transactions.bybit.adapter import read_row, rows_of, unavailable_types
 from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY, SOURCES, WORDS
-from onebook.transactions.bybit.instruments import CACHE_MAX, Markets, guess, listed
+from onebook.transactions.bybit.instruments import guess, listed, new_markets
 from onebook.transactions.bybit.kinds import ledger_kind
+from onebook.transactions.bybit.pages import read_row, rows_of
+from onebook.transactions.bybit.reader import unavailable_types
 from onebook.transactions.bybit.rows import Context, ms
 from onebook.transactions.failures import SourceFailed
+from onebook.transactions.markets import GUESSES_MAX
 from onebook.transactions.record import Direction, Holder, Status, View
 from transactions.bybit_support import samples_dir
 from transactions.test_samples import names
 from transactions.test_samples import rows_of as sample_rows
 
-SPOT = Context("mainnet", Markets(), "spot", 7)
-LINEAR = Context("mainnet", Markets(), "linear", 7)
-INVERSE = Context("testnet", Markets(), "inverse", 7)
+SPOT = Context("mainnet", new_markets(), "spot", 7)
+LINEAR = Context("mainnet", new_markets(), "linear", 7)
+INVERSE = Context("testnet", new_markets(), "inverse", 7)
 
 
 def fill(**fields: Any) -> dict[str, Any]:
@@ -142,7 +144,7 @@ class TestExecutions:
             trades.execution(fill(), SPOT).transactionId,
             trades.execution(fill(), LINEAR).transactionId,
             trades.execution(fill(side="Sell"), SPOT).transactionId,
-            trades.execution(fill(), Context("testnet", Markets(), "spot")).transactionId,
+            trades.execution(fill(), Context("testnet", new_markets(), "spot")).transactionId,
         }
         assert len(ids) == 4
 
@@ -341,7 +343,7 @@ class TestFunds:
             "transferId": "t", "coin": "BTC", "amount": "1", "timestamp": "5",
             "status": "SUCCESS", "fromMemberId": "1", "toMemberId": "2",
         }  # fmt: skip
-        record = funds.transfer(row, Context("mainnet", Markets(), uid=uid))
+        record = funds.transfer(row, Context("mainnet", new_markets(), uid=uid))
         assert record.direction == direction
         assert (record.sentCurrency is not UNSET, record.receivedCurrency is not UNSET) == (
             sent, received,
@@ -652,7 +654,7 @@ class TestPatterns:
     )
 
     def test_a_record_is_the_same_whatever_was_mapped_before(self) -> None:
-        contexts = [Context(name, Markets(), "spot", 7) for name in ("mainnet", "testnet")]
+        contexts = [Context(name, new_markets(), "spot", 7) for name in ("mainnet", "testnet")]
         kept = [(trades, "_fill_pattern"), (trades, "_funding_pattern"), (trades, "_order_pattern"),
                 (ledger, "_line_pattern"), (ledger, "_book_pattern")]  # fmt: skip
         after_others = [mapper(row, each) for each in contexts for mapper, row in self.ROWS]
@@ -665,7 +667,7 @@ class TestPatterns:
         assert after_others == alone
 
     def test_markets_that_were_loaded_anew_are_the_ones_that_rows_get(self) -> None:
-        markets = Markets()
+        markets = new_markets()
         context = Context("mainnet", markets, "linear", 7)
         before = trades.execution(fill(symbol="NEWUSDT"), context)
         assert before.instrument is not None
@@ -720,7 +722,7 @@ class TestInstruments:
         assert (found.base, found.quote, found.settle, found.expiry) == expected
 
     def test_the_list_wins_over_the_name(self) -> None:
-        markets = Markets()
+        markets = new_markets()
         markets.load("spot", [{"symbol": "ABTC", "baseCoin": "A", "quoteCoin": "BTC"}])
         assert markets.find("spot", "ABTC").base == "A"
         assert markets.find("linear", "ABTC").base is None
@@ -735,9 +737,9 @@ class TestInstruments:
         assert listed("option", {"symbol": "X"}).contract_type == "Option"
 
     def test_guesses_are_kept_up_to_a_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert CACHE_MAX > 3_000
-        monkeypatch.setattr("onebook.transactions.bybit.instruments.CACHE_MAX", 1)
-        markets = Markets()
+        assert GUESSES_MAX > 3_000
+        monkeypatch.setattr("onebook.transactions.markets.GUESSES_MAX", 1)
+        markets = new_markets()
         assert markets.find("spot", "AUSDT") is markets.find("spot", "AUSDT")
         assert markets.find("spot", "BUSDT") is not markets.find("spot", "BUSDT")
 

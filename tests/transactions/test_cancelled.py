@@ -16,10 +16,12 @@ from onebook.model import DAY_MS
 from onebook.rest import Rest
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
 from onebook.transactions.budget import Retries
-from onebook.transactions.bybit.client import CONNECTIONS_MAX, Client, Host
+from onebook.transactions.bybit.answers import BybitApi
 from onebook.transactions.bybit.paths import EXECUTIONS
+from onebook.transactions.client import ExchangeClient
 from onebook.transactions.clock import REAL, Clock
 from onebook.transactions.credentials import Credentials
+from onebook.transactions.upstream import CONNECTIONS_MAX, Call
 from transactions.bybit_support import KEY, Served
 
 CANCELLATIONS = 400
@@ -50,20 +52,20 @@ async def cancelled_everywhere(ask: Callable[[], Awaitable[object]]) -> int:
 
 
 async def test_a_cancelled_request_to_bybit_gives_its_connection_back(url: str) -> None:
-    client = Client(Clock(REAL.now_ms, lambda: 1e9 * asyncio.get_running_loop().time()))
-    host, credentials = Host(url, clock=client.clock), Credentials(KEY.api_key, KEY.secret)
+    clock = Clock(REAL.now_ms, lambda: 1e9 * asyncio.get_running_loop().time())
+    client = ExchangeClient(BybitApi(), clock)
+    host, credentials = client.host(url), Credentials(KEY.api_key, KEY.secret)
 
     async def ask() -> object:
-        return await client.get(
-            host, EXECUTIONS, "category=spot", credentials=credentials, retries=Retries(Random(1))
-        )
+        call = Call(EXECUTIONS, "category=spot")
+        return await client.ask(host, call, credentials=credentials, retries=Retries(Random(1)))
 
     try:
         finished = await cancelled_everywhere(ask)
         assert 0 < finished < 2 * CANCELLATIONS
         assert client.connections_in_use == 0
         whole = await asyncio.gather(*(ask() for _ in range(2 * CONNECTIONS_MAX)))
-        assert all(envelope.retCode == 0 for envelope in whole)  # type: ignore[attr-defined]
+        assert all(reply.failure is None for reply in whole)  # type: ignore[attr-defined]
         assert client.connections_in_use == 0
     finally:
         await client.close()

@@ -51,7 +51,7 @@ ALL = [BUY, CONTRACT, PAID, EARNED, ORDER, LINE, DEPOSIT, PENDING, WITHDRAWAL, T
 
 def written(form: str, records: list[Record], folder: Path) -> list[dict[str, str]]:
     path = folder / "out"
-    file = writer(form, path)
+    file = writer(form, path, exchange="Bybit")
     file.write(records)
     file.close()
     with path.open(newline="") as lines:
@@ -59,7 +59,7 @@ def written(form: str, records: list[Record], folder: Path) -> list[dict[str, st
 
 
 def test_json_lines_are_what_the_api_sends(tmp_path: Path) -> None:
-    file = writer("jsonl", tmp_path / "out")
+    file = writer("jsonl", tmp_path / "out", exchange="Bybit")
     file.write(ALL)
     file.close()
     assert (tmp_path / "out").read_bytes().splitlines() == [encode(record) for record in ALL]
@@ -182,7 +182,7 @@ def test_what_an_account_gained_is_the_same_in_both_tax_forms(tmp_path: Path) ->
 
 def test_rewards_have_their_own_word() -> None:
     assert taxes.koinly(REWARD)[0][9] == "reward"
-    assert taxes.cointracking(REWARD)[0][0] == "Staking"
+    assert taxes.cointracking(REWARD, "Bybit")[0][0] == "Staking"
 
 
 def test_no_cell_is_a_formula(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_no_cell_is_a_formula(tmp_path: Path) -> None:
 def test_parquet_holds_the_same_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(export, "PARQUET_ROWS", 4)
-    file = writer("parquet", tmp_path / "out")
+    file = writer("parquet", tmp_path / "out", exchange="Bybit")
     for record in ALL:
         file.write([record])
     file.close()
@@ -208,7 +208,7 @@ def test_parquet_holds_the_same_columns(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_an_empty_parquet_file_is_whole(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    writer("parquet", tmp_path / "out").close()
+    writer("parquet", tmp_path / "out", exchange="Bybit").close()
     assert parquet.read_table(tmp_path / "out").num_rows == 0
 
 
@@ -217,12 +217,12 @@ def test_parquet_without_pyarrow_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(InvalidRequest, match="onebook\\[parquet\\]"):
-        writer("parquet", tmp_path / "out")
+        writer("parquet", tmp_path / "out", exchange="Bybit")
 
 
 def test_an_unknown_form_names_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="koinly"):
-        writer("xlsx", tmp_path / "out")
+        writer("xlsx", tmp_path / "out", exchange="Bybit")
     assert set(FORMS) == {"jsonl", "csv", "koinly", "cointracking", "parquet"}
 
 

@@ -21,8 +21,8 @@ from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History
 from onebook.simulator.bybit_account.amounts import shown
 from onebook.transactions.export import writer
-from onebook.transactions.query import Ask
 from onebook.transactions.record import Record
+from onebook.transactions.request import TransactionsRequest
 from transactions.bybit_support import CALLER, NOW_MS, World, run, simulated
 
 YEAR_MS = 365 * DAY_MS
@@ -41,7 +41,7 @@ def records_since(account: Account, from_ms: int) -> list[Record]:
 
     async def told() -> list[Record]:
         async with World(simulated(account)) as world:
-            ask = Ask(exchange="bybit", transaction_types=TYPES, start_time=from_ms)
+            ask = TransactionsRequest(exchange="bybit", transaction_types=TYPES, start_time=from_ms)
             query = world.service.plan(ask, key_id=CALLER, streamed=True)
             async with world.service.run(query, key_id=CALLER) as found:
                 batches = [batch async for batch in found.records(36_000.0)]
@@ -129,7 +129,7 @@ FORMS = {
 
 def imported(form: str, records: list[Record], opening: Balances, folder: Path) -> Balances:
     path = folder / "export"
-    file = writer(form, path)
+    file = writer(form, path, exchange="Bybit")
     file.write(records)
     file.close()
     read, count = FORMS[form]

@@ -18,7 +18,7 @@ from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey
 from onebook.transactions.bybit import Bybit
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.query import Ask
+from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import KEY, MASTER_KEY, MemoryStore, Served
 
@@ -117,7 +117,7 @@ def fetched(site: Site) -> list[Record]:
             vault,
             cursor_secret=b"secret",
         )
-        ask = Ask(
+        ask = TransactionsRequest(
             exchange="bybit",
             transaction_types=TYPES,
             start_time=site.from_ms,

@@ -16,7 +16,7 @@ from onebook.simulator.bybit_account.keys import Refused
 from onebook.transactions.bybit.endpoints import ENDPOINTS
 from onebook.transactions.bybit.paths import RATES
 from onebook.transactions.credentials import Credentials
-from onebook.transactions.query import Ask
+from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.standing import Standing
 from transactions.bybit_support import CALLER, KEY, NOW_MS, World, loop_s, run, simulated
 
@@ -452,7 +452,7 @@ def test_only_so_many_answers_at_once() -> None:
 
 def test_leaving_a_stream_stops_all_asking() -> None:
     async def work(world: World) -> tuple[int, int]:
-        ask = Ask(exchange="bybit", transaction_types=("ledger",))
+        ask = TransactionsRequest(exchange="bybit", transaction_types=("ledger",))
         query = world.service.plan(ask, key_id=CALLER, streamed=True)
         lines = world.service.stream(query, key_id=CALLER)
         await anext(lines)
@@ -468,7 +468,7 @@ def test_a_stream_that_breaks_in_the_middle_says_so_in_its_last_line() -> None:
     """A key that is revoked meanwhile: lines are out, so the summary tells."""
 
     async def work(world: World) -> list[Any]:
-        ask = Ask(exchange="bybit", transaction_types=("ledger",))
+        ask = TransactionsRequest(exchange="bybit", transaction_types=("ledger",))
         query = world.service.plan(ask, key_id=CALLER, streamed=True)
         lines = world.service.stream(query, key_id=CALLER)
         chunks = [await anext(lines)]
@@ -633,7 +633,7 @@ def test_a_key_has_so_many_runs_and_leaves_the_rest_to_others() -> None:
 
     async def work(world: World) -> Any:
         def asked(key_id: str) -> asyncio.Task[bytes]:
-            query = world.service.plan(Ask(exchange="bybit"), key_id=key_id)
+            query = world.service.plan(TransactionsRequest(exchange="bybit"), key_id=key_id)
             return asyncio.create_task(world.service.fetch(query, key_id=key_id))
 
         tasks = [asked(key) for key in ("greedy", "greedy", "greedy", "other", "third")]

@@ -22,7 +22,7 @@ from onebook.store import Store
 from onebook.transactions.bybit import Bybit
 from onebook.transactions.clock import REAL
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
-from onebook.transactions.query import Ask
+from onebook.transactions.request import TransactionsRequest
 from onebook.transactions.service import Transactions
 from transactions.bybit_support import KEY, MASTER_KEY, MemoryStore, Served
 from transactions.conftest import PATH, Node, make_node
@@ -119,17 +119,19 @@ async def test_a_key_that_asks_for_everything_delays_another_by_no_more_than_its
 
         async def asked(key_id: str, **fields: Any) -> float:
             began_s = time.monotonic()
-            query = service.plan(Ask(exchange="bybit", **fields), key_id=key_id)
+            query = service.plan(TransactionsRequest(exchange="bybit", **fields), key_id=key_id)
             await service.fetch(query, key_id=key_id)
             return time.monotonic() - began_s
 
         types = ("deposits", "withdrawals", "transfers")
-        alone_s = await asked("modest", transaction_types=types, limit=5)
+        alone_s = await asked("modest", transaction_types=list(types), limit=5)
         everything = {"limit": 10_000, "start_time": now_ms - 1_800 * DAY_MS}
         load = [asyncio.create_task(asked("greedy", **everything)) for _ in range(4)]
         await asyncio.sleep(2.0)
         try:
-            beside_s = [await asked("modest", transaction_types=types, limit=5) for _ in range(3)]
+            beside_s = [
+                await asked("modest", transaction_types=list(types), limit=5) for _ in range(3)
+            ]
         finally:
             for task in load:
                 task.cancel()
@@ -151,7 +153,8 @@ async def test_the_service_still_answers_after_hundreds_of_clients_that_left() -
         bybit = Bybit(TransactionSettings(bybit_mainnet_url=url, bybit_testnet_url=url))
         service = Transactions([bybit], vault, cursor_secret=b"c" * 32)
         query = service.plan(
-            Ask(exchange="bybit", transaction_types=("ledger", "holdings")), key_id="key"
+            TransactionsRequest(exchange="bybit", transaction_types=("ledger", "holdings")),
+            key_id="key",
         )
         for turn in range(300):
             task = asyncio.create_task(service.fetch(query, key_id="key"))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from onebook.core import show
+from onebook.transactions.bybit import ENTRY
 from onebook.transactions.pairs import Closings, Moves
 from onebook.transactions.record import Balance, Holder, Ids, Record, View
 from onebook.transactions.verify import Verifier
@@ -56,7 +57,7 @@ def order(at_ms: int, order_id: str, quantity: str, value: str, *, updated: int 
 
 
 def report(*records: Record, below_ms: int = 10**9, cut: bool = False) -> Any:
-    verifier = Verifier(below_ms=below_ms)
+    verifier = Verifier(ENTRY, below_ms=below_ms)
     for one in records:
         verifier.heard(one)
     return verifier.report(cut=cut)
@@ -164,7 +165,7 @@ def test_a_line_without_a_balance_is_left_out() -> None:
 
 def test_breaks_named_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onebook.transactions.chains.BREAKS_MAX", 3)
-    monkeypatch.setattr("onebook.transactions.verify.BREAKS_MAX", 3)
+    monkeypatch.setattr("onebook.transactions.orders.BREAKS_MAX", 3)
     lines = [line(at, "1", str(at * at)) for at in range(20, 0, -1)]
     assert len(report(*lines).ledger[0].breaks) == 3
     orders = [order(at, str(at), "1", "1") for at in range(20, 0, -1)]
@@ -172,7 +173,7 @@ def test_breaks_named_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_more_open_orders_than_can_be_held_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onebook.transactions.verify.OPEN_ORDERS_MAX", 1)
+    monkeypatch.setattr("onebook.transactions.orders.OPEN_ORDERS_MAX", 1)
     found = report(fill(60, "a", "1", "1"), fill(50, "b", "1", "1"), order(40, "b", "1", "1"))
     assert found.holds is None
     assert found.orders.checked == 0
@@ -183,7 +184,7 @@ def test_more_left_over_than_can_be_held_is_open(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onebook.transactions.pairs.LEFT_MAX", 2)
-    verifier = Verifier(below_ms=10**9, asked=("ledger", "spot_orders", "futures_linear"))
+    verifier = Verifier(ENTRY, below_ms=10**9, asked=("ledger", "spot_orders", "futures_linear"))
     for at_ms in range(5):
         getattr(verifier, name).event(fill(at_ms, "a", "1", "1"))
     checks = {check.name: check for check in verifier.report(cut=False).checks}
@@ -207,7 +208,7 @@ def test_what_was_borrowed_may_be_in_a_holding() -> None:
     """Bybit's figure of a wallet includes borrowed coins, its book does not."""
     for total, borrowed, state in (("11.5", "0", "holds"), ("14.5", "3", "holds"),
                                    ("14.5", "2", "broken")):  # fmt: skip
-        verifier = Verifier(below_ms=100, asked=("ledger", "holdings"))
+        verifier = Verifier(ENTRY, below_ms=100, asked=("ledger", "holdings"))
         verifier.heard(
             record(
                 type="holdings", timestamp=100, account=WALLET, asset="BTC",

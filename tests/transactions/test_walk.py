@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from onebook.transactions.adapter import Page, Source, Window
 from onebook.transactions.failures import Reason, SourceFailed, TooOld
 from onebook.transactions.merge import merged
+from onebook.transactions.ordering import Range
+from onebook.transactions.reading import is_last
 from onebook.transactions.record import FIRST, Key, Record
-from onebook.transactions.walk import Range, Walker, is_last
+from onebook.transactions.walk import Walker
 from transactions.bybit_support import run
 from transactions.test_record import record
 
@@ -159,7 +161,7 @@ def test_an_exchange_out_of_order_loses_nothing_and_is_told_of() -> None:
 
 
 def test_a_window_without_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onebook.transactions.walk.PAGES_MAX", 5)
+    monkeypatch.setattr("onebook.transactions.reading.PAGES_MAX", 5)
     book = simple()
     book.answers = lambda window, cursor: Page([], 3, cursor + "x")
     _, walker = walked(book, source(), 0, 99)
@@ -190,7 +192,7 @@ def test_a_defect_in_the_walk_itself_is_raised_too(monkeypatch: pytest.MonkeyPat
     def broken(*args: Any, **kwargs: Any) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("onebook.transactions.walk.Sorter.push", broken)
+    monkeypatch.setattr("onebook.transactions.ordering.Sorter.push", broken)
     with pytest.raises(ZeroDivisionError):
         walked(simple(1), source(), 0, 99)
 

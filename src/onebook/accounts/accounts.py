@@ -51,6 +51,7 @@ from onebook.errors import (
 )
 from onebook.metrics import AUTHENTICATION_FAILURES
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus
+from onebook.signals import Signal
 from onebook.store import KeyRow, SecretRow, SessionRow, Store
 
 CACHE_TTL_MS: Final = 5 * SECOND_MS
@@ -103,8 +104,8 @@ class Accounts:
         usage_file: UsageFile | None = None,
     ) -> None:
         self.settings = settings or AccountsSettings()
-        self.on_disabled: Callable[[str], None] = lambda key_id: None
-        self.on_changed: Callable[[Key, Collection[bytes]], None] = lambda key, opened_by: None
+        self.on_disabled: Signal[[str]] = Signal()
+        self.on_changed: Signal[[Key, Collection[bytes]]] = Signal()
         self.limits = RateLimiter(self.settings.tiers)
         self.meter = Meter(
             store, clock_ms, allowance_bytes=self.settings.allowance_bytes, file=usage_file
@@ -430,7 +431,8 @@ class Accounts:
         # Not as long as `_fresh`: the watch does not hear when another node ends a session.
         if opened is not None and 0 <= now_ms - opened.loaded_at_ms < CACHE_TTL_MS:
             return opened.session
-        row = await self._settled(lambda: self._store.session(token_digest))
+        rows = await self._settled(lambda: self._store.sessions([token_digest]))
+        row = rows.get(token_digest)
         if row is not None:
             _put(self._sessions, token_digest, _Opened(row, now_ms))
         return row

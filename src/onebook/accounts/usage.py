@@ -31,6 +31,7 @@ from onebook.metrics import (
     USAGE_FLUSH_AGE,
 )
 from onebook.model import DAY_MS, GIB_BYTES, KeyStatus
+from onebook.signals import Signal
 from onebook.store import Store, UsageCell
 
 WARNING_PERCENT: Final = 80
@@ -202,9 +203,9 @@ class Meter:
         file: UsageFile | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.collect: Callable[[], None] = lambda: None
-        self.on_over: Callable[[str], None] = lambda key_id: None
-        self.on_warning: Callable[[str, UsageReport], None] = lambda key_id, report: None
+        self.collect: Signal[[]] = Signal()
+        self.on_over: Signal[[str]] = Signal()
+        self.on_warning: Signal[[str, UsageReport]] = Signal()
         self.allowance_bytes = allowance_bytes
         self._store = store
         self._clock_ms = clock_ms

@@ -9,13 +9,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from msgspec import json
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -40,8 +39,8 @@ from onebook.errors import (
 from onebook.model import SECOND_MS
 from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.counters import UNREAD
-from onebook.transactions.query import LIMIT_MAX, TIME_MS_MAX, Ask
 from onebook.transactions.record import Record
+from onebook.transactions.request import ExchangeName, TransactionsRequest
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
@@ -65,67 +64,15 @@ _ALWAYS: Final[tuple[type[OnebookError], ...]] = (
 )
 
 
-def _whole(value: Any) -> Any:
-    """A whole number written with a fraction of nothing is whole: 1.0, as JSON Schema has it."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _milliseconds(value: Any) -> Any:
-    """Refuse a date or a fraction: clients confuse Unix milliseconds with both."""
-    value = _whole(value)
-    if value is not None and type(value) is not int:
-        raise PydanticCustomError("milliseconds", "not a time")
-    return value
-
-
-def _plain_name(value: Any) -> Any:
-    """A name in the case and spacing that we write."""
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-Exchange = Annotated[str, BeforeValidator(_plain_name)]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Time = Annotated[int, BeforeValidator(_milliseconds)]
-_TIMES: Final[dict[str, JsonValue]] = {"minimum": 0, "maximum": TIME_MS_MAX}
-
-
 class ValidateRequest(BaseModel):
     """The request of endpoint 6."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
-    exchange: Exchange = Field(examples=["bybit"])
+    exchange: ExchangeName = Field(examples=["bybit"])
     """An exchange of `/api/v1/exchanges`."""
     testnet: bool = False
     """Check the testnet credentials."""
-
-
-class TransactionsRequest(BaseModel):
-    """The request of endpoint 10. Credentials are the operator's: send none."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
-
-    exchange: Exchange = Field(examples=["bybit"])
-    """An exchange of `/api/v1/exchanges`."""
-    transaction_types: list[str] = Field(default=[], examples=[["deposits", "trades"]])
-    """Unified and exchange names, freely mixed; none: every type but ledger and holdings."""
-    testnet: bool = False
-    """Ask the testnet, with its own credentials."""
-    start_time: Time | None = Field(default=None, json_schema_extra=_TIMES)
-    """Oldest time, Unix ms, inclusive; none: 30 days before `end_time`."""
-    end_time: Time | None = Field(default=None, json_schema_extra=_TIMES)
-    """Newest time, Unix ms, inclusive; none: now."""
-    limit: Whole | None = Field(
-        default=None, json_schema_extra={"minimum": 1, "maximum": LIMIT_MAX}
-    )
-    """Records in this answer; none: 1,000, or all in a stream."""
-    cursor: str | None = None
-    """`next_cursor` of the answer before; everything else must stay as it was. None or "": the
-    first page."""
-    include_raw: bool = False
-    """Add the exchange's own row to each record."""
-    verify: bool = False
-    """Compare all that the exchange says twice, and say what holds, what not, what is unproven."""
 
 
 def inlined(schema: Any, definitions: dict[str, Any]) -> Any:
@@ -251,12 +198,8 @@ async def transactions(request: Request, parts: Parts, session: Caller) -> Respo
     """
     asked = await read_body(request, TransactionsRequest)
     await _refuse_over(parts, session)
-    fields = asked.model_dump() | {
-        "transaction_types": tuple(asked.transaction_types),
-        "cursor": asked.cursor or None,
-    }
     key_id, streamed = session.key.key_id, _wants_lines(request)
-    query = parts.transactions.plan(Ask(**fields), key_id=key_id, streamed=streamed)
+    query = parts.transactions.plan(asked, key_id=key_id, streamed=streamed)
     if streamed:
         lines = parts.transactions.stream(query, key_id=key_id)
         unread_s = parts.transactions.unread_s

@@ -14,11 +14,11 @@ from onebook.cli.operator import ConfigFile, now_ms
 from onebook.core import iso
 from onebook.errors import InvalidRequest
 from onebook.store import Store
-from onebook.transactions.bybit import Bybit
+from onebook.transactions.adapter import CredentialField, ExchangeEntry
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
+from onebook.transactions.registry import ADAPTERS, adapters_of
 from onebook.transactions.service import Transactions, Validation
 
-EXCHANGES = ("bybit",)
 EXIT_INVALID = 1
 
 credentials_app = typer.Typer(
@@ -51,7 +51,7 @@ def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transaction
     # No other key asks through this process: nothing is kept free.
     settings = opened.settings.model_copy(update={"reserve_share": 0.0})
     return Transactions(
-        [Bybit(settings)], opened.vault, cursor_secret=cursor_secret, settings=settings
+        adapters_of(settings), opened.vault, cursor_secret=cursor_secret, settings=settings
     )
 
 
@@ -68,19 +68,20 @@ def set_credentials(
     ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Ask for an API key and its secret, encrypt them and keep them.
+    """Ask for an API key, its secret and what else the exchange wants, encrypt and keep them.
 
     A read-only key with the permissions Wallet, Spot and Contract is enough.
 
     Example: onebook credentials set bybit --testnet
     """
-    _known(exchange)
-    api_key = _asked("API key")
-    secret = rsa_key_file.read_text() if rsa_key_file else _asked("API secret")
+    entry = _known(exchange)
+    if rsa_key_file is not None and not any(field.from_file for field in entry.fields):
+        raise InvalidRequest(f"{entry.display} takes no key file.")
+    fields = {field.name: _field(field, rsa_key_file) for field in entry.fields}
 
     async def work() -> None:
         async with safe(config) as opened:
-            credentials = Credentials(api_key, secret)
+            credentials = Credentials(**fields)
             await opened.vault.put(exchange, _environment(testnet), credentials, now_ms=now_ms())
 
     run(work())
@@ -174,11 +175,17 @@ def _asked(what: str) -> str:
     return text
 
 
-def _known(exchange: str) -> None:
-    if exchange not in EXCHANGES:
+def _field(field: CredentialField, file: Path | None) -> str:
+    return file.read_text() if file is not None and field.from_file else _asked(field.label)
+
+
+def _known(exchange: str) -> ExchangeEntry:
+    found = ADAPTERS.get(exchange)
+    if found is None:
         raise InvalidRequest(
-            f"Exchange {exchange!r} is not supported; there is {', '.join(EXCHANGES)}."
+            f"Exchange {exchange!r} is not supported; there is {', '.join(ADAPTERS)}."
         )
+    return found.entry
 
 
 def _environment(testnet: bool) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from msgspec.structs import replace
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from onebook.cli.common import console, print_table, reported, run
@@ -21,8 +20,9 @@ from onebook.model import MINUTE_MS
 from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.export import ENDINGS, FORMS, Writer, writer
 from onebook.transactions.proof import Check, State, Verification
-from onebook.transactions.query import Ask, Query
-from onebook.transactions.service import Run
+from onebook.transactions.query import Query
+from onebook.transactions.request import TransactionsRequest
+from onebook.transactions.run import Run
 
 ALL: Final = "all"  # that the exchange keeps
 OPERATOR: Final = "operator"
@@ -88,9 +88,9 @@ def fetch(
     Example: onebook transactions fetch --types trades,ledger --from 2025-01-01 -o history.jsonl
     """
     now = now_ms()
-    ask = Ask(
+    request = TransactionsRequest(
         exchange=exchange,
-        transaction_types=tuple(word.strip() for word in types.split(",") if word.strip()),
+        transaction_types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
         start_time=None if since == ALL else _moment(since, now),
         end_time=_moment(until, now),
@@ -99,23 +99,26 @@ def fetch(
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; name a file.")
     form = form or ENDINGS.get(output.suffix.lower(), "jsonl")
-    outcome = run(_fetch(ask, output, form, config))
+    outcome = run(_fetch(request, output, form, config))
     _show(outcome, output)
     if not outcome.complete:
         raise typer.Exit(EXIT_INCOMPLETE)
 
 
-async def _fetch(ask: Ask, output: Path, form: str, config: Path | None) -> Outcome:
+async def _fetch(
+    request: TransactionsRequest, output: Path, form: str, config: Path | None
+) -> Outcome:
     part = output.with_name(output.name + ".part")
     async with safe(config) as opened:
         service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
         try:
-            if ask.start_time is None:
+            if request.start_time is None:
                 # A minute later: what an exchange keeps begins later and later while we ask.
-                ask = replace(ask, start_time=service.reach_ms(ask) + MINUTE_MS)
-            query = service.plan(ask, key_id=OPERATOR, streamed=True)
+                start_ms = service.reach_ms(request) + MINUTE_MS
+                request = request.model_copy(update={"start_time": start_ms})
+            query = service.plan(request, key_id=OPERATOR, streamed=True)
             async with service.run(query, key_id=OPERATOR) as run:
-                file = writer(form, part)
+                file = writer(form, part, exchange=run.display)
                 try:
                     await _write(run, query, file)
                 finally:

@@ -1,5 +1,6 @@
 """`onebook watch`: a live ladder in the terminal, through the public WebSocket."""
 
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
@@ -51,6 +52,7 @@ def watch_command(
         options["group"] = group
     start = partial(watch, url, key, [symbol.upper()], exchanges=names, **options)
     shown = _Screen(url, depth) if console.is_terminal else _Lines(depth)
+    logging.getLogger("onebook.client").addHandler(logging.NullHandler())  # it is shown here
     try:
         run(_follow(shown, lambda levels: start(depth=levels), updates))
     except Refused as refused:

@@ -1,16 +1,53 @@
-"""The Python client: live merged books in a few lines.
+"""The Python client: live merged books, transactions and usage in a few lines.
 
-    async for view in watch("ws://127.0.0.1:8000/api/v1/ws", key, ["BTC/USDT"], depth=10):
-        if view.live:
-            print(view.bids[0].price, view.asks[0].price, view.bids[0].exchanges)
-        else:
-            print(view.problem)
+    async with AsyncOnebook("http://127.0.0.1:8000", key) as client:
+        async for view in client.watch("BTC/USDT", depth=10):
+            if view.live:
+                print(view.bids[0].price, view.asks[0].price, view.bids[0].exchanges)
+            else:
+                print(view.problem)
 
-It imports nothing of the server and can be copied out of it.
+`Onebook` is the same without asyncio; `watch` is the books alone. It imports nothing of the server,
+and can be copied out of it: it needs websockets, and httpx where REST is used.
 """
 
-from onebook.client.failures import Problem, Refused
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from onebook.client.failures import Problem, Refused, ServiceError, Unavailable
 from onebook.client.view import Level, View
 from onebook.client.watch import watch
 
-__all__ = ["Level", "Problem", "Refused", "View", "watch"]
+if TYPE_CHECKING:
+    from onebook.client.blocking import Onebook
+    from onebook.client.pages import TransactionPage
+    from onebook.client.service import AsyncOnebook
+    from onebook.client.usage import KeyUsage
+
+# Imported when first used: httpx takes longer to import than all the rest.
+_LATER = {
+    "AsyncOnebook": "service",
+    "KeyUsage": "usage",
+    "Onebook": "blocking",
+    "TransactionPage": "pages",
+}
+
+__all__ = [
+    "AsyncOnebook",
+    "KeyUsage",
+    "Level",
+    "Onebook",
+    "Problem",
+    "Refused",
+    "ServiceError",
+    "TransactionPage",
+    "Unavailable",
+    "View",
+    "watch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"onebook.client.{_LATER[name]}"), name)

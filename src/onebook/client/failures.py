@@ -8,8 +8,9 @@ import os
 import random
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from websockets.exceptions import (
@@ -31,28 +32,57 @@ FINAL_CODES = range(4000, 4100)
 BUSY_CODES = range(4100, 4200)
 DRAINING_CODES = range(4200, 4300)
 NO_CLOSE_FRAME = 1006
+PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 # What HTTP answers before the upgrade and may answer otherwise a moment later.
 TRANSIENT_STATUSES = frozenset((408, 425, 429, *range(500, 600)))
 
 
-class Refused(Exception):
-    """A retry would fail in the same way; the message says why.
+class ServiceError(Exception):
+    """What the client raises: `code` for programs, the message for people.
 
-    `code` is the service's error code, a close code as text, or one of this module's:
-    invalid_url, untrusted_certificate, no_tls, http_<status>, not_websocket, not_onebook.
+    Args:
+        code: The service's error code, a close code as text, or one that a subclass lists.
+        message: One sentence.
+        details: Further fields of the service's error, such as `supported_exchanges`.
+        retry_after_s: When the service asks to try again; None where it does not say.
     """
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.message = message
+        self.details = dict(details or {})
+        self.retry_after_s = retry_after_s
+
+
+class Refused(ServiceError):
+    """A retry would fail in the same way.
+
+    Codes of this client: invalid_url, untrusted_certificate, no_tls, http_<status>, not_websocket,
+    not_onebook, incomplete.
+    """
+
+
+class Unavailable(ServiceError):
+    """It failed now and may succeed later.
+
+    Codes of this client: unreachable, unknown_host, timeout, http_<status>, no_handshake,
+    no_answer, no_progress.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Why a view is not live now; a retry is under way.
 
-    `code` is the service's error code, a close code as text, or one of this module's: unreachable,
-    unknown_host, timeout, http_<status>, no_handshake.
+    `code` is the service's error code, a close code as text, gap, or one of `Unavailable`.
     """
 
     code: str
@@ -78,6 +108,12 @@ def check_url(url: str) -> None:
         )
 
 
+def shown(url: str) -> str:
+    """An address without its query and user, which may hold a key."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
     """Classify an exception of connecting: code, sentence, seconds the service asks to wait.
 
@@ -85,7 +121,7 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
         Refused: Connecting again would fail in the same way.
     """
     parts = urlsplit(url)
-    place = f"{parts.hostname}:{parts.port or {'ws': 80, 'wss': 443}[parts.scheme]}"
+    place = f"{parts.hostname}:{parts.port or PORTS[parts.scheme]}"
     match error:
         case ssl.SSLCertVerificationError():
             raise Refused(
@@ -95,18 +131,18 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
             ) from None
         case ssl.SSLError() if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
             raise Refused(
-                "no_tls", f"{place} does not speak TLS: use ws:// instead of wss://."
+                "no_tls", f"{place} does not speak TLS: use ws:// or http://, without the s."
             ) from None
         case InvalidStatus():
-            return _status(url, error)
+            return _status(shown(url), error)
         case InvalidMessage():
             return "no_handshake", f"{place} closed the connection during the handshake.", None
         case InvalidURI() | InvalidProxy():
-            raise Refused("invalid_url", f"{url}: {error}.") from None
+            raise Refused("invalid_url", f"{shown(url)} cannot be used: {error}.") from None
         case InvalidHandshake():
-            raise Refused("not_websocket", f"{url} is not a WebSocket: {error}.") from None
+            raise Refused("not_websocket", f"{shown(url)} is no WebSocket: {error}.") from None
         case TimeoutError():
-            return "timeout", f"{place} does not answer within {OPEN_TIMEOUT_S:g} s.", None
+            return "timeout", f"{place} does not answer in time.", None
         case socket.gaierror():
             return "unknown_host", f"{parts.hostname!r} is not a known host name.", None
         case ConnectionRefusedError():

@@ -32,7 +32,8 @@ class View:
 
     `live` is False, and the view empty, from a lost connection until the next full update;
     `problem` is why. `ages` (milliseconds) and `coverage` ({"bids": price, "asks": price}, None for
-    a side that is wholly known) are by exchange, and empty unless the subscription asked for them.
+    a side that is wholly known) are by exchange, and empty unless the subscription asked for them;
+    `fill` ({"buy": [...], "sell": [...]}) is the cost of each size that it asked for.
     """
 
     symbol: str
@@ -45,6 +46,7 @@ class View:
     states: dict[str, str] = field(default_factory=dict)
     ages: dict[str, int] = field(default_factory=dict)
     coverage: dict[str, dict[str, Decimal | int | None]] = field(default_factory=dict)
+    fill: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     timestamp: str = ""
     update_number: int = 0
 
@@ -72,7 +74,7 @@ class View:
         self.bids, self.asks = [], []
         self.market_stats, self.states = {}, {}
         self.stale_exchanges = []
-        self.ages, self.coverage = {}, {}
+        self.ages, self.coverage, self.fill = {}, {}, {}
         self.update_number = 0
 
     def _take(self, message: dict[str, Any], *, changed: bool) -> None:
@@ -86,6 +88,7 @@ class View:
         self.stale_exchanges = data["stale_exchanges"]
         self.ages = data.get("ages", {})
         self.coverage = data.get("coverage", {})
+        self.fill = data.get("fill", {})
         self.timestamp = message["timestamp"]
         self.update_number = message["update_number"]
 

@@ -5,7 +5,7 @@ the compiled `_core.pyx` and the pure-Python `twin`, which is the fallback where
 compiled and the oracle of the tests. Which of them this is, is decided once, at import.
 """
 
-from onebook.core.twin.canonical import show
+from onebook.core.twin.canonical import record_id, show
 from onebook.core.types import (
     CHECKSUM_LEVELS,
     DEPTH_MAX,
@@ -33,16 +33,14 @@ from onebook.core.types import (
 
 COMPILED: bool
 try:
-    from onebook.core._core import Book, Reader, View, canonical, canonicals, iso, record_id, texts
+    from onebook.core._core import Book, View, canonical, canonicals, iso, texts
 except ImportError:
     from onebook.core.twin import (  # type: ignore[assignment]
         Book,
-        Reader,
         View,
         canonical,
         canonicals,
         iso,
-        record_id,
         texts,
     )
 
@@ -75,7 +73,6 @@ __all__ = [
     "LevelShape",
     "Levels",
     "NumberError",
-    "Reader",
     "View",
     "canonical",
     "canonicals",

@@ -7,29 +7,20 @@ twin, which has the last word; so the two cannot come apart but in `is_canonical
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.unicode cimport (
-    PyUnicode_1BYTE_DATA, PyUnicode_1BYTE_KIND, PyUnicode_AsUTF8AndSize, PyUnicode_GET_LENGTH,
-    PyUnicode_KIND,
+    PyUnicode_1BYTE_DATA, PyUnicode_1BYTE_KIND, PyUnicode_GET_LENGTH, PyUnicode_KIND,
 )
 
-from onebook.core._sha cimport sha_instructions, sha_text
 from onebook.core.twin.canonical import canonical as twin_canonical
-from onebook.core.twin.canonical import record_id as twin_record_id
 from onebook.core.twin.canonical import iso as twin_iso
 
 cdef enum:
     CHARS_MAX = 200
-    ID_CHARS = 42
-    SHA_BYTES = 32
-    SHA_TEXT_MAX = 247  # what fits in four blocks
     ISO_CHARS = 24
     DAY_MS = 86_400_000
     ERA_DAYS = 146_097  # of 400 years
     EPOCH_DAYS = 719_468  # from 0000-03-01, where years and eras begin, to 1970-01-01
     FIRST_DAY = 306  # 0001-01-01, counted from there
     LAST_DAY = 3_652_364  # 9999-12-31
-
-cdef const char *HEX = "0123456789abcdef"
-cdef bint HAS_SHA = sha_instructions()
 
 
 cdef inline bint is_digit(uint8_t char) noexcept nogil:
@@ -96,30 +87,6 @@ cdef inline object text_in(dict row, object name):
     if type(value) is str:
         return value if PyUnicode_GET_LENGTH(value) else None
     return None if value is None or value == "" else str(value)
-
-
-def record_id(*parts):
-    """Return the id of an event: a name made of its parts, the same wherever they are the same."""
-    cdef uint8_t joined[SHA_TEXT_MAX + 1]
-    cdef uint8_t digest[SHA_BYTES]
-    cdef char text[ID_CHARS]
-    cdef const char *part_text
-    cdef Py_ssize_t length = 0, part_length
-    cdef int at
-    for part in parts:
-        part_text = PyUnicode_AsUTF8AndSize(part, &part_length)
-        if not HAS_SHA or part_length > SHA_TEXT_MAX - length:
-            return twin_record_id(*parts)
-        memcpy(joined + length, part_text, part_length)
-        length += part_length + 1
-        joined[length - 1] = c"|"
-    sha_text(joined, length - 1 if length else 0, digest)
-    text[0] = c"0"
-    text[1] = c"x"
-    for at in range(ID_CHARS // 2 - 1):
-        text[2 + 2 * at] = HEX[digest[at] >> 4]
-        text[3 + 2 * at] = HEX[digest[at] & 15]
-    return text[:ID_CHARS].decode("ascii")
 
 
 cdef inline void put_digits(char *out, unsigned int value, int count) noexcept nogil:

@@ -1,10 +1,7 @@
-from collections.abc import Callable, Sequence
-from types import UnionType
-from typing import Any, Generic, TypeVar, overload
+from collections.abc import Sequence
+from typing import Any
 
 from onebook.core.types import Bytes, ChecksumLayout, Levels, LevelShape
-
-T = TypeVar("T")
 
 class Book:
     """The levels of one instrument, as exact integers at the book's two scales."""
@@ -46,17 +43,7 @@ class View:
     def checksum(self) -> int: ...
     def levels(self) -> Levels: ...
 
-class Reader(Generic[T]):
-    """Reads the frames of one Struct type, or of a union whose first type is the frequent one."""
-
-    read: Callable[[bytes], T]
-    @overload
-    def __init__(self, kind: type[T]) -> None: ...
-    @overload
-    def __init__(self: Reader[Any], kind: UnionType) -> None: ...
-
 def canonical(value: object) -> str | None: ...
 def canonicals(*values: object) -> list[str | None]: ...
-def record_id(*parts: str) -> str: ...
 def texts(row: dict[str, Any], *names: str) -> list[str | None]: ...
 def iso(at_ms: int) -> str: ...

@@ -15,7 +15,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, llabs, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from onebook.core._digits cimport (
     NUMBER_ROOM, __builtin_ctzll, __builtin_mul_overflow, __builtin_popcountll, power10, put, put_count, put_decimal, put_wide, wide,
@@ -30,7 +30,7 @@ from onebook.core._levels cimport (
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
     AMOUNT, COUNT, DIGITS_MAX, FINE, IGNORED, MEASURE, NESTING_MAX, NO_MEMORY, PRICE, TOO_LONG,
-    UNCUT, Column, Row, Scan, blanks, digit_of, ignored, string,
+    UNCUT, Column, Row, Rows, Scan, scan_close, scan_open,
 )
 from onebook.core._side cimport (
     Side, Walk, side_best, side_bytes, side_clear, side_cut, side_free, side_holds, side_scale,
@@ -76,12 +76,8 @@ cdef int LEVELS_LIMIT = _LEVELS_MAX
 
 include "_facts.pxi"
 
-# The rows of the frame being read: reused, because a frame is read and applied in one call.
-cdef Scan scan
-memset(&scan, 0, sizeof(Scan))
 
-
-cdef bint read_text(const uint8_t *text, Py_ssize_t length, const Shape *shape, int side):
+cdef bint read_text(Scan *scan, const uint8_t *text, Py_ssize_t length, const Shape *shape, int side):
     cdef Column *amounts = &scan.columns[AMOUNT]
     column_move(&scan.columns[PRICE], shape.moved[PRICE])
     column_move(amounts, shape.moved[AMOUNT])
@@ -89,34 +85,36 @@ cdef bint read_text(const uint8_t *text, Py_ssize_t length, const Shape *shape, 
     if amounts.scale > amounts.cut:
         amounts.plain_scale = MEASURE
     if shape.form == MESSAGE:
-        return message_levels(&scan, shape, text, length)
-    return text_rows(&scan, shape, text, length, side)
+        return message_levels(scan, shape, text, length)
+    return text_rows(scan, shape, text, length, side)
 
 
-cdef int read_rows(object source, const Shape *shape, int side) except -1:
+cdef int read_rows(Scan *scan, object source, const Shape *shape, int side) except -1:
     """Append the rows of one text; return whether it could be read."""
     cdef Py_buffer text
     cdef bint read
     if type(source) is bytes:
         return read_text(
-            <const uint8_t *>PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source), shape, side
+            scan, <const uint8_t *>PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source), shape, side
         )
     PyObject_GetBuffer(source, &text, PyBUF_SIMPLE)
-    read = read_text(<const uint8_t *>text.buf, text.len, shape, side)
+    read = read_text(scan, <const uint8_t *>text.buf, text.len, shape, side)
     PyBuffer_Release(&text)
     return read
 
 
 cdef int read_sides(
-    object bids, object asks, const Shape *shapes, int price_scale, int amount_scale
+    Scan *scan, object bids, object asks, const Shape *shapes, int price_scale, int amount_scale
 ) except -1:
-    """Read both sides, each by its shape, at these scales into `scan`."""
+    """Read both sides, each by its shape, at these scales."""
     scan.sides[0].count = scan.sides[1].count = 0
     scan.error = FINE
     column_begin(&scan.columns[PRICE], price_scale)
     column_begin(&scan.columns[AMOUNT], amount_scale)
     column_begin(&scan.columns[COUNT], MEASURE)
-    if read_rows(bids, shapes, 0) and (shapes.one_text or read_rows(asks, shapes + 1, 1)):
+    if read_rows(scan, bids, shapes, 0) and (
+        shapes.one_text or read_rows(scan, asks, shapes + 1, 1)
+    ):
         return 0
     if scan.error == NO_MEMORY:
         raise MemoryError
@@ -184,17 +182,14 @@ cdef class Book:
 
         A side with as many levels as were asked for (0: without a limit) ends at its horizon.
         """
-        cdef int side
-        self.read(bids, asks, shape_of(shape), True)
-        side_clear(&self.sides[0])
-        side_clear(&self.sides[1])
-        self.price_decimals = scan.columns[PRICE].decimals
-        self.amount_decimals = scan.columns[AMOUNT].decimals
-        for side in range(2):
-            self.bounds[side] = INT64_MIN
-            if 0 < levels_asked <= scan.sides[side].count:
-                self.bounds[side] = outermost(side)
-        self.put(True)
+        cdef Scan scan
+        scan_open(&scan)
+        try:
+            self.read(&scan, bids, asks, shape_of(shape), True)
+            self.begin(&scan, levels_asked)
+            self.put(&scan, True)
+        finally:
+            scan_close(&scan)
         return self.doubt()
 
     def apply(self, bids, asks, shape=PAIRS):
@@ -202,10 +197,15 @@ cdef class Book:
 
         Returns why the book must not be shown: CROSSED, ABSURD, or None where all is well.
         """
-        self.read(bids, asks, shape_of(shape), False)
-        self.price_decimals = max(self.price_decimals, scan.columns[PRICE].decimals)
-        self.amount_decimals = max(self.amount_decimals, scan.columns[AMOUNT].decimals)
-        self.put(False)
+        cdef Scan scan
+        scan_open(&scan)
+        try:
+            self.read(&scan, bids, asks, shape_of(shape), False)
+            self.price_decimals = max(self.price_decimals, scan.columns[PRICE].decimals)
+            self.amount_decimals = max(self.amount_decimals, scan.columns[AMOUNT].decimals)
+            self.put(&scan, False)
+        finally:
+            scan_close(&scan)
         return self.doubt()
 
     @property
@@ -356,23 +356,27 @@ cdef class Book:
             count -= 1
         return found
 
-    cdef int read(self, object bids, object asks, const Shape *shape, bint fresh) except -1:
-        """Read a frame into `scan` and set the scales that hold it, or change nothing."""
-        read_sides(bids, asks, shape, self.price_scale, self.amount_scale)
+    cdef int read(
+        self, Scan *scan, object bids, object asks, const Shape *shape, bint fresh
+    ) except -1:
+        """Read a frame and set the scales that hold it, or change nothing."""
+        read_sides(scan, bids, asks, shape, self.price_scale, self.amount_scale)
         if scan.columns[PRICE].misfit or scan.columns[AMOUNT].misfit:
-            self.rescale(bids, asks, shape, fresh)
+            self.rescale(scan, bids, asks, shape, fresh)
         return 0
 
-    cdef int rescale(self, object bids, object asks, const Shape *shape, bint fresh) except -1:
+    cdef int rescale(
+        self, Scan *scan, object bids, object asks, const Shape *shape, bint fresh
+    ) except -1:
         cdef int price_scale, amount_scale
-        read_sides(bids, asks, shape, MEASURE, MEASURE)
+        read_sides(scan, bids, asks, shape, MEASURE, MEASURE)
         price_scale = fitting_scale(&scan.columns[PRICE], self.price_scale, fresh)
         amount_scale = fitting_scale(&scan.columns[AMOUNT], self.amount_scale, fresh)
         if not fresh:
             self.grow(price_scale - self.price_scale, amount_scale - self.amount_scale)
         self.price_scale = price_scale
         self.amount_scale = amount_scale
-        return read_sides(bids, asks, shape, price_scale, amount_scale)
+        return read_sides(scan, bids, asks, shape, price_scale, amount_scale)
 
     cdef int grow(self, int price_decimals, int amount_decimals) except -1:
         """Give every level that we hold more decimals."""
@@ -392,10 +396,22 @@ cdef class Book:
                 self.bounds[side] *= prices
         return 0
 
-    cdef int put(self, bint fresh) except -1:
+    cdef void begin(self, const Scan *scan, Py_ssize_t levels_asked) noexcept:
+        """Become empty, with the decimals and the horizon of the whole book that was read."""
+        cdef int side
+        side_clear(&self.sides[0])
+        side_clear(&self.sides[1])
+        self.price_decimals = scan.columns[PRICE].decimals
+        self.amount_decimals = scan.columns[AMOUNT].decimals
+        for side in range(2):
+            self.bounds[side] = INT64_MIN
+            if 0 < levels_asked <= scan.sides[side].count:
+                self.bounds[side] = outermost(&scan.sides[side], side)
+
+    cdef int put(self, const Scan *scan, bint fresh) except -1:
         cdef int side
         cdef Py_ssize_t at
-        cdef Row *row
+        cdef const Row *row
         cdef int64_t key, bound
         cdef bint done = True
         for side in range(2):
@@ -420,12 +436,12 @@ cdef class Book:
             self.bounds[side] = self.sides[side].blocks[0].levels[0].key
 
 
-cdef int64_t outermost(int side) noexcept nogil:
+cdef int64_t outermost(const Rows *rows, int side) noexcept nogil:
     """Return the worst key of the rows that were read."""
     cdef int64_t worst = INT64_MAX
     cdef Py_ssize_t at
-    for at in range(scan.sides[side].count):
-        worst = min(worst, -scan.sides[side].rows[at].price if side else scan.sides[side].rows[at].price)
+    for at in range(rows.count):
+        worst = min(worst, -rows.rows[at].price if side else rows.rows[at].price)
     return worst
 
 
@@ -444,5 +460,4 @@ cdef object crc_of(char *text, char *end):
 
 
 include "_canonical.pxi"
-include "_reader.pxi"
 include "_view.pxi"

@@ -5,13 +5,12 @@ row that is ignored or removes its level says nothing about the decimals of amou
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport realloc
 from libc.string cimport memcmp, memcpy
 
 from onebook.core._scan cimport (
-    AMOUNT, BAD_JSON, BAD_NUMBER, BAD_ROW, COUNT, FRAME_LEVELS_MAX, IGNORED, NESTING_MAX, NO_MEMORY,
+    AMOUNT, BAD_JSON, BAD_NUMBER, BAD_ROW, COUNT, FRAME_LEVELS_MAX, IGNORED, NESTING_MAX,
     NUMBERS, PRICE, SIDE, TOO_MANY, ZERO_PRICE, Column, Row, Rows, Scan, blanks, closed, digit_of,
-    fail, ignored, is_blank, number, number_bare, string,
+    fail, ignored, is_blank, number, number_bare, room_for_row, string,
 )
 
 cdef enum:  # values of `types.LevelForm`
@@ -56,20 +55,8 @@ cdef struct Level:
     int side
 
 
-cdef inline const uint8_t *after_count(Scan *scan, const uint8_t *at) noexcept nogil:
-    """Step over `,"0","13"`, which every row of OKX has behind its amount; over nothing else."""
-    cdef const uint8_t *start = at
-    if scan.end - at < 8 or memcmp(at, b',"0","', 6) != 0:
-        return at
-    at += 6
-    while digit_of(at) <= 9:
-        at += 1
-    return blanks(at + 1) if at[0] == c'"' else start
-
-
 cdef inline const uint8_t *ignored_rest(Scan *scan, const uint8_t *at) noexcept nogil:
     """Step over what follows the amount, up to the bracket that closes the row."""
-    at = after_count(scan, at)
     while at[0] == c",":
         at = ignored(scan, blanks(at + 1), NESTING_MAX)
         if at == NULL:
@@ -232,21 +219,6 @@ cdef inline const uint8_t *object_row(
             return blanks(at + 1) if missing == 0 else fail(scan, BAD_ROW)
         if at[0] != c",":
             return fail(scan, BAD_JSON)
-
-
-cdef inline bint room_for_row(Scan *scan, Rows *rows) noexcept nogil:
-    cdef Py_ssize_t room
-    cdef Row *larger
-    if rows.count < rows.room:
-        return True
-    room = rows.room * 2 if rows.room else 256
-    larger = <Row *>realloc(rows.rows, room * sizeof(Row))
-    if larger == NULL:
-        scan.error = NO_MEMORY
-        return False
-    rows.rows = larger
-    rows.room = room
-    return True
 
 
 cdef inline bint keep(Scan *scan, const Level *level) noexcept nogil:

@@ -9,6 +9,7 @@ scale `MEASURE`, which only finds out what scale is needed, decides, and reads i
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from onebook.core._digits cimport ASCII_ZEROS, HIGH_BITS, LOW_BITS, __builtin_ctzll, power10
@@ -27,6 +28,7 @@ cdef enum:
     SHORT_ROOM = 17  # bytes that reading a short number may touch
     POWER_MAX = 9_999  # an exponent above it is as good as this one: too large
     UNCUT = 99_999  # decimals that no number has
+    ROWS_FIRST = 64  # of a side, before memory is allocated; nearly all frames have fewer
 
 cdef enum:
     FINE = 0
@@ -53,9 +55,10 @@ cdef struct Row:
     int64_t amount
 
 cdef struct Rows:
-    Row *rows
+    Row *rows  # `first` or, where that is too small, on the heap
     Py_ssize_t count
     Py_ssize_t room
+    Row first[ROWS_FIRST]
 
 cdef struct Column:  # the prices, the amounts or the counts of one frame
     int scale  # what to read at
@@ -73,6 +76,38 @@ cdef struct Scan:
     Rows sides[2]
     int error
     uint8_t text[NUMBER_BYTES_MAX + SHORT_ROOM]  # a number that has no sentinel behind it
+
+
+cdef inline void scan_open(Scan *scan) noexcept nogil:
+    """Begin without rows; whoever opens a scan closes it."""
+    cdef int side
+    for side in range(2):
+        scan.sides[side].rows = scan.sides[side].first
+        scan.sides[side].room = ROWS_FIRST
+        scan.sides[side].count = 0
+
+
+cdef inline void scan_close(Scan *scan) noexcept nogil:
+    cdef int side
+    for side in range(2):
+        if scan.sides[side].rows != scan.sides[side].first:
+            free(scan.sides[side].rows)
+
+
+cdef inline bint room_for_row(Scan *scan, Rows *rows) noexcept nogil:
+    cdef Py_ssize_t room = rows.room * 2
+    cdef Row *larger
+    if rows.count < rows.room:
+        return True
+    larger = <Row *>realloc(NULL if rows.rows == rows.first else rows.rows, room * sizeof(Row))
+    if larger == NULL:
+        scan.error = NO_MEMORY
+        return False
+    if rows.rows == rows.first:
+        memcpy(larger, rows.first, sizeof(rows.first))
+    rows.rows = larger
+    rows.room = room
+    return True
 
 
 cdef inline const uint8_t *fail(Scan *scan, int error) noexcept nogil:

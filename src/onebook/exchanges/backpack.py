@@ -34,7 +34,6 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
@@ -93,7 +92,7 @@ class Depth(Struct):
     at: int = field(name="timestamp", default=UNTIMED)
 
 
-_read = Reader(Update).read
+_read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -32,7 +32,6 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -96,7 +95,7 @@ class Depth(Struct):
     asks: Raw
 
 
-_read = Reader(Update).read
+_read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

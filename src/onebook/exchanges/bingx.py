@@ -33,7 +33,6 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -93,7 +92,7 @@ class Control(Struct):
     time: str = ""
 
 
-_read = Reader(Update).read
+_read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -35,7 +35,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from onebook.core import LevelShape, Reader
+from onebook.core import LevelShape
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -92,7 +92,7 @@ class Control(Struct):
     error: Problem | None = None
 
 
-_read = Reader(Book).read
+_read = msgspec.json.Decoder(Book).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -34,12 +34,11 @@ others bring a list: those are not shown.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -67,8 +66,9 @@ from onebook.exchanges.sync import Chain
 TOPIC: Final = "books"
 SPOT: Final = "spot"
 RESTARTED: Final = 0  # `pseq` of an update after a restart, and of every snapshot
-NO_NUMBER: Final = Raw(b"0")
 TOO_MANY: Final = ("30006", "30007")
+
+Number = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
 
 
 class Arg(Struct, gc=False, tag_field="topic", tag=TOPIC):
@@ -83,8 +83,8 @@ class Item(Struct, gc=False):
 
     bids: Raw = field(name="b")
     asks: Raw = field(name="a")
-    sequence: Raw = field(name="seq")
-    previous: Raw = field(name="pseq", default=NO_NUMBER)
+    sequence: Number = field(name="seq")
+    previous: Number = field(name="pseq", default=0)
     ts: str = ""
 
 
@@ -108,7 +108,7 @@ class Control(Struct):
     msg: str = ""
 
 
-_read = Reader(Update | Whole).read
+_read = msgspec.json.Decoder(Update | Whole, strict=False).decode  # numbers may be text
 _control = msgspec.json.Decoder(Control).decode
 
 
@@ -125,23 +125,15 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
 
 
 def _replaced(book: Chain, item: Item) -> tuple[Output, ...]:
-    return book.snapshot(item.bids, item.asks, _number(item.sequence), item.ts)
+    return book.snapshot(item.bids, item.asks, item.sequence, item.ts)
 
 
 def _changed(book: Chain, item: Item) -> tuple[Output, ...]:
     """Follow an update; one that reaches back before the book's state contains it."""
-    previous, sequence, last = _number(item.previous), _number(item.sequence), book.last
+    previous, sequence, last = item.previous, item.sequence, book.last
     if last is not None and RESTARTED < previous < last < sequence:
         previous = last
     return book.delta(item.bids, item.asks, previous, sequence, item.ts)
-
-
-def _number(raw: bytes) -> int:
-    """Read a number, or the digits of one in a text."""
-    number = int(bytes(raw).strip(b'"'))
-    if not 0 <= number <= SEQUENCE_MAX:
-        raise ValueError(f"{number} is no id")
-    return number
 
 
 def control(frame: bytes) -> Event:

@@ -51,6 +51,7 @@ class Book(Struct, gc=False, tag_field="type", tag=upbit.CHANNEL):
     code: str
     at: int = field(name="timestamp")
     units: Raw = field(name="orderbook_units")
+    stream: str = field(name="stream_type", default="")
 
 
 class Control(Struct):

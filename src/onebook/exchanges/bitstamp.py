@@ -33,7 +33,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -86,7 +85,7 @@ class Control(Struct):
     data: Any = None
 
 
-_read = Reader(Book).read
+_read = msgspec.json.Decoder(Book).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -37,7 +37,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -107,7 +106,7 @@ class Control(Struct):
     response: Any = None
 
 
-_read = Reader(Update).read
+_read = msgspec.json.Decoder(Update).decode
 _whole = msgspec.json.Decoder(Whole).decode
 _control = msgspec.json.Decoder(Control).decode
 

@@ -31,7 +31,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -93,7 +92,7 @@ class Control(Struct):
     topic: Any = None
 
 
-_read = Reader(Data).read
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

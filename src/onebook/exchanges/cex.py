@@ -38,7 +38,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
@@ -118,7 +117,7 @@ class Listings(Struct):
     data: list[Raw]
 
 
-_read = Reader(Increment | Subscribed).read
+_read = msgspec.json.Decoder(Increment | Subscribed).decode
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 

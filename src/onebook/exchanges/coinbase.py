@@ -30,7 +30,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import LevelShape, Reader
+from onebook.core import LevelShape
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -103,7 +103,7 @@ class Control(Struct):
     reason: str = ""
 
 
-_read = Reader(Change | Heartbeat | Book).read
+_read = msgspec.json.Decoder(Change | Heartbeat | Book).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -43,7 +43,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import LevelShape, Reader
+from onebook.core import LevelShape
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -104,7 +104,7 @@ class Control(Struct):
     message: str = ""
 
 
-_read = Reader(Book).read
+_read = msgspec.json.Decoder(Book).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -113,6 +113,15 @@ class Acknowledged(Struct, frozen=True, gc=False):
     instrument: Instrument
 
 
+class Renewed(Struct, frozen=True, gc=False):
+    """A subscription was written again in a request for others, and is acknowledged as at first.
+
+    An exchange may leave it out without an error, and the book of before would stay as it is.
+    """
+
+    instrument: Instrument
+
+
 class Refused(Struct, frozen=True, gc=False):
     """The exchange will not give this book; its health becomes offline."""
 
@@ -168,6 +177,7 @@ Output = (
     | Send
     | Fetch
     | Acknowledged
+    | Renewed
     | Refused
     | Unnamed
     | SlowDown

@@ -40,7 +40,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -57,7 +56,7 @@ from onebook.exchanges.contract import (
     ProtocolError,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import EMPTY, Sequence64, decode, send, short, text_in
+from onebook.exchanges.frames import ABSENT, Sequence64, decode, send, short, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -77,7 +76,6 @@ class Levels(Struct, frozen=True, gc=False):
     asks: Raw
 
 
-ABSENT: Final = Raw(b"")
 NO_CHANGE: Final = Levels(ABSENT, ABSENT)
 
 
@@ -117,7 +115,7 @@ class Control(Struct):
     result: Any = None
 
 
-_read = Reader(Data).read
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
@@ -147,7 +145,7 @@ def _changed(book: Chain, item: Item) -> tuple[Output, ...]:
     if levels is NO_CHANGE:
         raise ValueError("it has no levels")
     bids, asks = levels.bids, levels.asks
-    if item.u == item.pu == book.last and bids in EMPTY and asks in EMPTY:
+    if item.u == item.pu == book.last and bids == asks == ABSENT:
         return (Alive(book.instrument),)
     return book.delta(bids, asks, item.pu, item.u, item.t)
 

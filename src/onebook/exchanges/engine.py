@@ -33,6 +33,7 @@ from onebook.exchanges.contract import (
     Output,
     ProtocolError,
     Refused,
+    Renewed,
     Send,
     SlowDown,
     Standing,
@@ -107,7 +108,8 @@ class Engine:
         self._forget(gone)
         if gone and self._channel.unsubscribes_all:
             left = self._left(self._unsubscribe, gone[:1])
-            return left + self._subscribe(self._books.all())
+            stay = self._books.all()
+            return (*left, *self._subscribe(stay), *(Renewed(one) for one in stay))
         return self._left(self._unsubscribe, gone)
 
     # Requests.
@@ -129,10 +131,13 @@ class Engine:
     ) -> tuple[Output, ...]:
         if not self._ready:
             return NOTHING
+        renewed: tuple[Output, ...] = NOTHING
         if self._channel.unsubscribe is None and instruments:
-            instruments = self._books.all()
+            everything = self._books.all()
+            renewed = tuple(Renewed(one) for one in everything if one not in instruments)
+            instruments = everything
         key = self._channel.key
-        return tuple(
+        requests = (
             send(
                 write(
                     [key(one) for one in batch],
@@ -141,6 +146,7 @@ class Engine:
             )
             for batch in batches(instruments, self._channel.names_per_request)
         )
+        return (*requests, *renewed)
 
     def _left(self, write: Written, instruments: Sequence[Instrument]) -> tuple[Output, ...]:
         """Unsubscribe by name, or by id; what has no id yet is left once it gets one."""

@@ -1,8 +1,8 @@
 """What every connector needs to read frames and bodies of exchanges; no protocol of its own.
 
-The envelope of a frame is a msgspec Struct that `core.Reader` reads, levels stay raw bytes for the
-core. What msgspec refuses (NaN, bad escapes, trailing junk, wrong types) is mapped to
-`ProtocolError` here or in the connector; the bytes of levels are the core's to judge.
+The envelope of a frame is a msgspec Struct, levels stay `Raw` for the core. What
+msgspec refuses (NaN, bad escapes, trailing junk, wrong types) is mapped to `ProtocolError` here or
+in the connector; the bytes of levels are the core's to judge.
 """
 
 import re
@@ -32,8 +32,7 @@ UNREADABLE: Final = (ValueError, RecursionError, DecodeError)
 SEQUENCE_MAX: Final = 2**63 - 1
 TEXT_MAX_CHARS: Final = 200  # of an exchange's own words in our reasons
 
-ABSENT: Final = Raw(NO_LEVELS)  # a side that a frame lacks
-EMPTY: Final = (NO_LEVELS, ABSENT)  # levels are bytes or Raw, as the core reads them
+ABSENT: Final = Raw(NO_LEVELS)  # a side that a frame lacks; equal to one without levels
 
 # An id of a book's state. -1 is what OKX sends as "nothing before this".
 Sequence64 = Annotated[int, Meta(ge=-1, le=SEQUENCE_MAX)]

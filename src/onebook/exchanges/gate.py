@@ -37,7 +37,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -65,8 +64,6 @@ PONG: Final = "spot.pong"
 DEPTH: Final = 400
 REPEATED: Final = "Alert sub"
 NO_CHANGE: Final = Raw(NO_LEVELS)
-ABSENT: Final = Raw(b"")
-TRUE: Final = (b"true", Raw(b"true"))  # raw text is bytes or Raw, as the core reads it
 
 
 class Book(Struct, gc=False):
@@ -75,7 +72,7 @@ class Book(Struct, gc=False):
     stream: str = field(name="s")
     final: Sequence64 = field(name="u")
     first: Sequence64 = field(name="U", default=0)
-    full: Raw = ABSENT  # the core reads no booleans
+    full: bool = False
     bids: Raw = field(name="b", default=NO_CHANGE)
     asks: Raw = field(name="a", default=NO_CHANGE)
     at: int = field(name="t", default=UNTIMED)
@@ -99,7 +96,7 @@ class Control(Struct):
     result: Any = None
 
 
-_read = Reader(Data).read
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
@@ -115,7 +112,7 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
     book = books.get(change.stream)
     if book is None or message.channel != CHANNEL:
         return None
-    if change.full in TRUE:
+    if change.full:
         return book.snapshot(change.bids, change.asks, change.final, change.at)
     if not 0 < change.first <= change.final:
         raise ValueError(f"the ids {change.first} to {change.final} are no range")

@@ -31,7 +31,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -80,7 +79,7 @@ class Control(Struct):
     native: Any = field(name="s", default=None)
 
 
-_read = Reader(Update).read
+_read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -85,7 +85,7 @@ class Control(Struct):
     error: Problem | None = None
 
 
-_read = msgspec.json.Decoder(Data).decode  # names are keys, which the compiled reader has not
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

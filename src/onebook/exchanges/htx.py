@@ -41,7 +41,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import LevelShape, Reader
+from onebook.core import LevelShape
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -62,7 +62,7 @@ from onebook.exchanges.contract import (
     Output,
 )
 from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import ABSENT, EMPTY, UNREADABLE, Sequence64, decode, send, short
+from onebook.exchanges.frames import ABSENT, UNREADABLE, Sequence64, decode, send, short
 from onebook.exchanges.join import Join
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
@@ -119,7 +119,7 @@ class Control(Struct, rename="kebab"):
     err_msg: str = ""
 
 
-_read = Reader(Update).read
+_read = msgspec.json.Decoder(Update).decode
 _whole = msgspec.json.Decoder(Whole).decode
 _control = msgspec.json.Decoder(Control).decode
 
@@ -140,7 +140,7 @@ def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
     if bids is ABSENT and asks is ABSENT:
         raise ValueError("it has neither bids nor asks")
     outputs = book.delta(tick.previous + 1, tick.sequence, bids, asks, message.ts)
-    if bids in EMPTY and asks in EMPTY and outputs and type(outputs[0]) is Delta:
+    if bids == asks == ABSENT and outputs and type(outputs[0]) is Delta:
         return (Alive(book.instrument),)
     return outputs
 

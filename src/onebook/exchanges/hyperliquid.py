@@ -37,7 +37,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from onebook.core import LevelShape, Reader
+from onebook.core import LevelShape
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -125,7 +125,7 @@ class Meta(Struct):
     tokens: list[Raw]
 
 
-_read = Reader(Frame).read
+_read = msgspec.json.Decoder(Frame).decode
 _control = msgspec.json.Decoder(Control).decode
 _meta = msgspec.json.Decoder(Meta).decode
 _token = msgspec.json.Decoder(Token).decode

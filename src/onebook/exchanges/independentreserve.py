@@ -34,7 +34,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape, Reader
+from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -118,7 +118,7 @@ class Listing(Struct, rename="pascal"):
     decimal_places: Places = Places()
 
 
-_read = Reader(Data).read
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(list[Raw]).decode
 

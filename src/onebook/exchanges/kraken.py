@@ -34,7 +34,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape, Reader
+from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, LevelShape
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -105,7 +105,7 @@ class Control(Struct):
     data: Any = None
 
 
-_read = Reader(Data).read
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -37,7 +37,6 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -93,7 +92,7 @@ class Control(Struct):
     book: Any = field(name="d", default=None)
 
 
-_read = Reader(Data).read
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -48,7 +48,6 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.core.types import LevelShape
 from onebook.exchanges.channel import (
     Accepted,
@@ -163,7 +162,7 @@ class Granted(Struct):
     data: Grant
 
 
-_read = Reader(Data).read
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 _body = msgspec.json.Decoder(Body, strict=False).decode
 _granted = msgspec.json.Decoder(Granted).decode

@@ -32,7 +32,6 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
@@ -99,7 +98,7 @@ class Listings(Struct):
     data: list[Raw]
 
 
-_read = Reader(Book).read
+_read = msgspec.json.Decoder(Book).decode
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 

@@ -28,7 +28,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder, Reader
+from onebook.core import ChecksumLayout, ChecksumNumber, ChecksumOrder
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -47,7 +47,7 @@ from onebook.exchanges.contract import (
     Verify,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import EMPTY, Checksum, Sequence64, decode, short
+from onebook.exchanges.frames import ABSENT, Checksum, Sequence64, decode, short
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
@@ -96,7 +96,7 @@ class Control(Struct):
     msg: str = ""
 
 
-_read = Reader(Update | Whole).read
+_read = msgspec.json.Decoder(Update | Whole).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
@@ -117,7 +117,7 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
 
 def _unchanged(book: Chain, item: Item) -> bool:
     """Return whether it is the heartbeat of this book: no data, and nothing lost before it."""
-    return item.seq_id == book.last and item.bids in EMPTY and item.asks in EMPTY
+    return item.seq_id == book.last and item.bids == item.asks == ABSENT
 
 
 def _followed(book: Chain, item: Item, *, whole: bool) -> tuple[Output, ...]:

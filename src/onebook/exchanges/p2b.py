@@ -49,7 +49,6 @@ from onebook.exchanges.channel import (
     Rejected,
 )
 from onebook.exchanges.contract import (
-    NO_LEVELS,
     ROWS_MAX,
     Exchange,
     Guard,
@@ -59,7 +58,7 @@ from onebook.exchanges.contract import (
     Output,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import decode, instrument_of, instruments_of, text_in
+from onebook.exchanges.frames import ABSENT, decode, instrument_of, instruments_of, text_in
 from onebook.exchanges.limits import Limit, Limits, Scope
 from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
@@ -67,7 +66,6 @@ from onebook.model import Instrument
 LEVELS: Final = 100
 UPDATE: Final = "depth.update"
 NOT_MERGED: Final = "0"
-ABSENT: Final = Raw(NO_LEVELS)
 
 
 class Sides(Struct, gc=False):
@@ -123,7 +121,7 @@ class Listings(Struct):
     markets: list[Raw] = field(name="result")
 
 
-_read = msgspec.json.Decoder(Update).decode  # arrays of several types the compiled reader has not
+_read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 

@@ -37,7 +37,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from onebook.core import LevelShape, Reader
+from onebook.core import LevelShape
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -134,7 +134,7 @@ class Body(Struct):
     data: Products
 
 
-_read = Reader(Book).read
+_read = msgspec.json.Decoder(Book).decode
 _control = msgspec.json.Decoder(Control).decode
 _body = msgspec.json.Decoder(Body).decode
 _currency = msgspec.json.Decoder(Currency).decode

@@ -25,7 +25,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -88,7 +87,7 @@ class Control(Struct):
     data: Any = None
 
 
-_read = Reader(Data).read
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

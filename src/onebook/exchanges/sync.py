@@ -177,10 +177,12 @@ class Whole:
         """Let the next frame answer the next subscription."""
         self._acknowledges = self._unanswered
 
-    def snapshot(self, bids: bytes, asks: bytes, at: Moment = UNTIMED) -> tuple[Output, ...]:
-        """Replace the book."""
+    def snapshot(
+        self, bids: bytes, asks: bytes, at: Moment = UNTIMED, *, answers: bool = False
+    ) -> tuple[Output, ...]:
+        """Replace the book; `answers` where the frame says that a request brought it."""
         snapshot = Snapshot(self.instrument, bids, asks, self.shape, at=at)
-        if not self._acknowledges:
+        if not (answers or self._acknowledges):
             return (snapshot,)
         self._acknowledges = False
         return (Acknowledged(self.instrument), snapshot)

@@ -30,7 +30,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import LevelShape, Reader
+from onebook.core import LevelShape
 from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
@@ -50,6 +50,7 @@ from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Whole
 
 CHANNEL: Final = "orderbook"
+REALTIME: Final = "REALTIME"
 UNITS: Final = LevelShape.objects(
     "bp", "bs", skip_zero_price=True, asks=LevelShape.objects("ap", "as", skip_zero_price=True)
 )
@@ -62,6 +63,7 @@ class Book(Struct, gc=False, tag_field="ty", tag=CHANNEL):
     code: str = field(name="cd")
     at: int = field(name="tms")
     units: Raw = field(name="obu")
+    stream: str = field(name="st", default="")
 
 
 class Control(Struct):
@@ -77,13 +79,16 @@ def channel(
     form: str, book_type: type[Struct], control_type: type[Struct], units: LevelShape
 ) -> BookChannel:
     """Make the channel of one format of frames: its types have the attributes of those above."""
-    read: Any = Reader(book_type).read
+    read: Any = msgspec.json.Decoder(book_type).decode
     read_control: Any = msgspec.json.Decoder(control_type).decode
 
     def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
         message = read(frame)
         book = books.get(message.code)
-        return None if book is None else book.snapshot(message.units, message.units, message.at)
+        if book is None:
+            return None
+        answers = message.stream != REALTIME
+        return book.snapshot(message.units, message.units, message.at, answers=answers)
 
     def control(frame: bytes) -> Event:
         message = decode(read_control, frame, what="a frame")
@@ -98,7 +103,7 @@ def channel(
         books = {"type": CHANNEL, "codes": names}
         return [{"ticket": f"onebook-{number}"}, books, {"format": form}]
 
-    track = partial(Whole, shape=units, unanswered=True)
+    track = partial(Whole, shape=units)
     return BookChannel(data, control, subscribe, None, track, TOPICS)
 
 

@@ -100,7 +100,7 @@ class Control(Struct):
     error: Problem | None = None
 
 
-_read = msgspec.json.Decoder(Update).decode  # arrays of several types the compiled reader has not
+_read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 
 

@@ -42,7 +42,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import LevelShape, Reader
+from onebook.core import LevelShape
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -124,7 +124,7 @@ class Depth(Struct):
     sequence: int
 
 
-_read = Reader(Update).read
+_read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 _body = msgspec.json.Decoder(Body).decode
 

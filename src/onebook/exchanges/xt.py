@@ -40,7 +40,6 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
-from onebook.core import Reader
 from onebook.exchanges.channel import (
     Accepted,
     BookChannel,
@@ -114,7 +113,7 @@ class Body(Struct):
     result: Depth
 
 
-_read = Reader(Update).read
+_read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 _body = msgspec.json.Decoder(Body).decode
 

@@ -1,22 +1,17 @@
-"""The first step of a frame: from the socket's library to whoever reads messages.
-
-Of a frame, picows makes an object, and reading its attributes from Python is most of what this step
-costs: its type alone takes 75 ns. So where it is compiled, they are read as the C fields they are;
-`PureListener` does the same. The fields lie where the version of picows had them that the compiled
-listener was built with, so with any other version it is not used.
-"""
+"""Sorts the frames of a feed's socket: messages to the session, everything else to `unusual`."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import picows
 from picows import WSFrame, WSListener, WSMsgType, WSTransport
 
 from onebook.feeds.session import Session
 
+DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 
-class PureListener(WSListener):
-    """Sorts frames: a message goes to the session, all else to `unusual`.
+
+class Listener(WSListener):
+    """Base of a feed's connection: gives messages to the session, all else to `unusual`.
 
     A message is a whole one of at most `bytes_max` bytes, without reserved bits, that comes while
     no fragments are `joining`. `received` takes it and the time of `clock` (the session itself, or
@@ -61,20 +56,3 @@ class PureListener(WSListener):
     def carry_out(self, now: float) -> None:
         """Do what the session wants done."""
         raise NotImplementedError
-
-
-DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
-
-COMPILED: bool
-if TYPE_CHECKING:
-    Listener = PureListener
-else:
-    try:
-        from onebook.feeds._listener import COMPILED_FOR, Listener
-    except (ImportError, ValueError):  # not compiled; or for fields that are not there
-        COMPILED_FOR, Listener = "", PureListener
-    COMPILED = picows.__version__ == COMPILED_FOR
-    if not COMPILED:
-        Listener = PureListener
-
-__all__ = ["COMPILED", "DATA", "Listener", "PureListener"]

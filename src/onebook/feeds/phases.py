@@ -17,7 +17,7 @@ class Phase(Enum):
 
     ASKED = auto()  # a subscription that nothing answered yet; its snapshot is due at `at`
     AWAITED = auto()  # it was acknowledged; its snapshot is due at `at`
-    LIVE = auto()
+    LIVE = auto()  # where its subscription was renewed, its acknowledgement is due at `at`
     BROKEN = auto()  # to be asked for again at `at`
     POSTPONED = auto()  # the same, because the exchange asked for fewer requests
     OFFLINE = auto()  # refused or beyond repair; tried again at `at`

@@ -124,9 +124,17 @@ class Recovery:
         if watch is None:
             return
         self._slowed = 0
-        awaited = watch.phase in WAITING or watch.phase is Phase.ALONE
-        watch.move(Cause.ACKNOWLEDGE, now + self._snapshot_s if awaited else None)
+        if watch.phase in WAITING or watch.phase is Phase.ALONE:
+            watch.move(Cause.ACKNOWLEDGE, now + self._snapshot_s)
+        else:
+            watch.move(Cause.ACKNOWLEDGE, NEVER if watch.phase is Phase.LIVE else None)
         self._settled(watch, now)
+
+    def renewed(self, instrument: Instrument, now: float) -> None:
+        """The subscription of a live book was requested anew: its acknowledgement is due."""
+        watch = self.watches.get(instrument)
+        if watch is not None and watch.phase is Phase.LIVE:
+            watch.at = now + self._snapshot_s + self._outbox.wait_s(now)
 
     def filled(self, instrument: Instrument, now: float) -> Watch | None:
         """A snapshot came; returns whose book it made live."""
@@ -135,7 +143,7 @@ class Recovery:
             return None
         self._slowed = 0
         if watch.book.health is Health.LIVE:
-            watch.move(Cause.FILL, NEVER)
+            watch.move(Cause.FILL, None if watch.phase is Phase.LIVE else NEVER)
             watch.was_filled = True
             watch.doubt = None
             watch.fetches = 0

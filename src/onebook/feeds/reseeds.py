@@ -39,6 +39,7 @@ class Seed:
         "owed_by",
         "probed",
         "reaches",
+        "retry_at",
         "unanswered",
         "waiting",
     )
@@ -47,6 +48,7 @@ class Seed:
         self.reaches: tuple[tuple[int, float] | None, ...] = (None, None)
         self.filled_at = 0.0
         self.next_at = 0.0  # no body is asked for earlier
+        self.retry_at = 0.0  # nor a probe after one that failed
         self.owed_by = NEVER  # the stream must have reached the body's state by then
         self.waiting = False  # a body is on its way
         self.due_at = NEVER  # it must have come by then
@@ -98,10 +100,10 @@ class Reseeds:
         return seed.unanswered
 
     def put_off(self, instrument: Instrument, now: float) -> None:
-        """Note that no body comes for now."""
+        """Note that no body comes for now; a probe that brought none proves nothing."""
         seed = self._seed(instrument)
-        seed.waiting = False
-        seed.next_at = now + RETRY_S
+        seed.waiting = seed.probed = False
+        seed.next_at = seed.retry_at = now + RETRY_S
 
     def waits(self, instrument: Instrument) -> bool:
         """Tell whether a body for a live book is on its way."""
@@ -146,8 +148,7 @@ class Reseeds:
         quiet_s = now - max(book.updated_at, seed.filled_at)
         first = standing is Standing.UNPROVEN and not seed.probed
         wait_s = self._settings.probe_first_s if first else self._settings.probe_quiet_s
-        # Only what was put off holds a probe back: it is rare anyway.
-        return quiet_s >= wait_s and (first or now >= seed.next_at)
+        return quiet_s >= wait_s and now >= (seed.retry_at if first else seed.next_at)
 
     def _near_horizon(self, book: LiveBook, seed: Seed) -> bool:
         for side, had in enumerate(seed.reaches):

@@ -275,6 +275,8 @@ class Session:
             self._recovery.look(watch, now)
         elif self._pulse.is_quiet(watch, now):
             self._doubt(watch.instrument, Reason.QUIET, now)
+        elif now >= watch.at:  # renewed, and not acknowledged
+            self._doubt(watch.instrument, Reason.NO_SNAPSHOT, now)
         else:
             if watch.tries and now - watch.book.changed_at >= self._settings.stable_s:
                 watch.tries = 0

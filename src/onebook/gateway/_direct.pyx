@@ -1,32 +1,19 @@
-"""Frames to many clients without Python per client; `direct` says what it does and when it may.
+"""Fan-out of frames to many clients without Python per client; `direct` describes it.
 
 See send(2): https://man7.org/linux/man-pages/man2/send.2.html
 """
-
-import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Next
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
-
-from onebook.gateway.batch import Batch
+from cpython.tuple cimport PyTuple_GET_SIZE
 
 
 cdef extern from "<sys/socket.h>" nogil:
     enum: MSG_DONTWAIT
     enum: MSG_NOSIGNAL
     ssize_t send(int sock, const void *data, size_t size, int flags)
-
-cdef extern from "_uring.h" nogil:
-    struct uring:
-        int fd
-        unsigned put
-        long long *results
-    int uring_open(uring *u, unsigned entries)
-    void uring_put(uring *u, int fd, const void *data, size_t size)
-    void uring_submit(uring *u)
-    void uring_close(uring *u)
 
 cdef extern from * nogil:
     """
@@ -37,18 +24,17 @@ cdef extern from * nogil:
     #define ONEBOOK_FETCH(at) ((void)(at))
     #endif
     """
-    # Have a peer, which may lie on two lines of memory, brought near before its turn: the kernel's
-    # work for a thousand sockets pushes them all out of the processor's caches.
+    # Prefetch a peer, which may lie on two cache lines: the kernel's work for a thousand sockets
+    # evicts them all.
     void fetch "ONEBOOK_FETCH" (const void *at)
 
 
 cdef enum:
-    AHEAD = 4  # clients fetched before their turn
-    AT_ONCE = 256  # sends of one system call
+    AHEAD = 4  # clients prefetched before they are written to
 
 
 cdef class Peer:
-    """What telling everyone touches of a client, side by side in memory."""
+    """What the fan-out touches of a client, side by side in memory."""
 
     cdef public object transport
     cdef public object out
@@ -72,8 +58,8 @@ def spread(
     cdef PyObject *later
     cdef Py_ssize_t at = 0, ahead = 0
     cdef list behind = [], full = []
-    cdef dict longer = {}
-    first = Batch((frame,), len(frame))
+    cdef dict longer = {}  # what a client had: the same with this frame, and whether it is full
+    cdef tuple first = (frame,)
     for _ in range(AHEAD):
         if PyDict_Next(listeners, &ahead, &later, NULL):
             fetch(later)
@@ -92,102 +78,55 @@ def spread(
             continue
         joined = longer.get(peer.out)
         if joined is None:
-            joined = longer[peer.out] = peer.out.followed_by(frame)
-        peer.out = joined
-        if joined.size > join_bytes_max:
+            frames = <tuple>peer.out + first
+            joined = longer[peer.out] = (frames, sum(map(len, frames)) > join_bytes_max)
+        peer.out, is_full = joined
+        if is_full:
             full.append(peer)
     write_each(full)
     return behind
 
 
-cdef class Writer:
-    """Writes to many peers, straight to their sockets where that is legal.
-
-    With `ring` one system call sends to many; OSError where the kernel has none for us.
-    """
-
-    cdef uring ring
-    cdef Py_ssize_t count
-    # Those whose turn it is: held by the caller and by `write_each`, not here.
-    cdef PyObject *peers[AT_ONCE]
-    cdef PyObject *texts[AT_ONCE]
-    cdef int sockets[AT_ONCE]
-
-    def __cinit__(self, *, bint ring):
-        cdef int failed
-        self.ring.fd = -1
-        failed = uring_open(&self.ring, AT_ONCE) if ring else 0
-        if failed:
-            raise OSError(-failed, os.strerror(-failed))
-
-    def __dealloc__(self):
-        uring_close(&self.ring)
-
-    def write_each(self, list peers not None):
-        """Write to each peer what it has in `out`."""
-        cdef Peer peer
-        cdef bytes text = b""
-        cdef Py_ssize_t at, count = PyList_GET_SIZE(peers)
-        cdef list held = [], left = []
-        whole = None
-        self.count = self.ring.put = 0
-        for at in range(min(AHEAD, count)):
-            fetch(PyList_GET_ITEM(peers, at))
-        for at in range(count):
-            if at + AHEAD < count:
-                fetch(PyList_GET_ITEM(peers, at + AHEAD))
-            peer = <Peer>PyList_GET_ITEM(peers, at)
-            batch, peer.out = peer.out, None
-            if batch is None or peer.ended:
-                continue
-            if batch is not whole:
-                whole = batch
-                text = batch.whole()
-                held.append(text)
-            if peer.direct_fd < 0 or (peer.buffered and holds(peer)):
-                left.append((peer, text, 0))
-                continue
-            self.peers[self.count] = <PyObject *>peer
-            self.texts[self.count] = <PyObject *>text
-            self.sockets[self.count] = peer.direct_fd
-            self.count += 1
-            if self.ring.fd >= 0:
-                uring_put(
-                    &self.ring, peer.direct_fd, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text)
-                )
-            if self.count == AT_ONCE:
-                self.flush(left)
-        self.flush(left)
-        # The socket is full, was interrupted or is broken: the transport waits, or says it. That
-        # comes last, because a transport may call back.
-        for peer, text, sent in left:
-            peer.buffered = True
-            peer.transport.write(memoryview(text)[sent:] if sent else text)
-
-    cdef flush(self, list left):
-        """Send to those whose turn it is; to `left` goes what a socket did not take."""
-        cdef Py_ssize_t at, size
-        cdef long long sent
-        if self.ring.fd >= 0:
-            uring_submit(&self.ring)
-        for at in range(self.count):
-            size = PyBytes_GET_SIZE(<bytes>self.texts[at])
-            if self.ring.fd >= 0:
-                sent = self.ring.results[at]
-            else:
-                sent = send(
-                    self.sockets[at], PyBytes_AS_STRING(<bytes>self.texts[at]), size,
-                    MSG_DONTWAIT | MSG_NOSIGNAL,
-                )
-            if sent != size:
-                left.append((<Peer>self.peers[at], <bytes>self.texts[at], max(sent, 0)))
-        self.count = 0
+def write_each(list peers not None):
+    """Write to each peer what it has in `out`, straight to its socket where that is legal."""
+    cdef Peer peer
+    cdef bytes text = b""
+    cdef Py_ssize_t at, size, sent, count = PyList_GET_SIZE(peers)
+    cdef list left = []
+    cdef dict texts = {}  # of several frames: their bytes, joined once for all who get the same
+    for at in range(min(AHEAD, count)):
+        fetch(PyList_GET_ITEM(peers, at))
+    for at in range(count):
+        if at + AHEAD < count:
+            fetch(PyList_GET_ITEM(peers, at + AHEAD))
+        peer = <Peer>PyList_GET_ITEM(peers, at)
+        frames, peer.out = peer.out, None
+        if frames is None or peer.ended:
+            continue
+        if PyTuple_GET_SIZE(frames) == 1:
+            text = <bytes>(<tuple>frames)[0]
+        else:
+            joined = texts.get(frames)
+            if joined is None:
+                joined = texts[frames] = b"".join(frames)
+            text = <bytes>joined
+        if peer.direct_fd < 0 or (peer.buffered and holds(peer)):
+            left.append((peer, text, 0))
+            continue
+        size = PyBytes_GET_SIZE(text)
+        sent = send(
+            peer.direct_fd, PyBytes_AS_STRING(text), size, MSG_DONTWAIT | MSG_NOSIGNAL
+        )
+        if sent != size:
+            left.append((peer, text, max(sent, 0)))
+    # The socket is full, was interrupted or is broken: the transport buffers, or reports it. That
+    # comes last, because a transport may call back.
+    for peer, text, sent in left:
+        peer.buffered = True
+        peer.transport.write(memoryview(text)[sent:] if sent else text)
 
 
 cdef bint holds(Peer peer) except -1:
     """Ask the transport whether it still holds bytes that were given to it."""
     peer.buffered = peer.transport.get_write_buffer_size() != 0
     return peer.buffered
-
-
-write_each = Writer(ring=False).write_each

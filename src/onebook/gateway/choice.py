@@ -7,11 +7,12 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET
 
 from onebook.core import MEMBERS_MAX
-from onebook.gateway import commands, messages
+from onebook.gateway import commands, replies
 from onebook.gateway.directory import Directory
-from onebook.gateway.outputs import Refusal
+from onebook.gateway.effects import CommandRefused
 from onebook.gateway.plain import shown
 from onebook.streams import StreamKey
+from onebook.streams.fill import FillSizes, fill_sizes
 
 GROUP_DIGITS_MAX: Final = 18
 ALL: Final = "all"
@@ -20,7 +21,7 @@ LIST_RETRY_S: Final = 10  # a list that could not be read is read again within a
 
 def stream_key(
     directory: Directory, body: commands.Chosen
-) -> tuple[StreamKey, list[messages.Rejected]]:
+) -> tuple[StreamKey, list[replies.Rejected]]:
     """What a client means: the stream, and the exchanges it cannot have."""
     group = _shortest(body.group)
     accepted, rejected = _choose(directory, body.symbol, body.exchanges)
@@ -35,6 +36,7 @@ def stream_key(
         group=group,
         ages=body.ages,
         coverage=body.coverage,
+        fill=_sizes(body.fill),
     )
     return key, rejected
 
@@ -46,7 +48,11 @@ def completed(
     chosen: dict[str, Any] = {}
     if subscribed is not None:
         chosen = subscribed._asdict()
-        chosen |= {"exchanges": list(subscribed.exchanges), "group": subscribed.group or None}
+        chosen |= {
+            "exchanges": list(subscribed.exchanges),
+            "group": subscribed.group or None,
+            "fill": _fill_option(subscribed),
+        }
     sent = ((name, getattr(body, name)) for name in body.__struct_fields__)
     return commands.Chosen(**chosen | {name: value for name, value in sent if value is not UNSET})
 
@@ -65,7 +71,7 @@ class _Request(NamedTuple):
 
 def _choose(
     directory: Directory, symbol: str, requested: list[str] | str
-) -> tuple[set[str], list[messages.Rejected]]:
+) -> tuple[set[str], list[replies.Rejected]]:
     """Which of the exchanges asked for trade the symbol, and why the others are left out."""
     request = _read(directory, [ALL] if requested == ALL else requested)
     if not request.everything and not request.known:
@@ -78,7 +84,7 @@ def _choose(
     if not candidates:
         if unread - unwanted:
             raise _not_known_yet(symbol, unread - unwanted)
-        raise Refusal(
+        raise CommandRefused(
             "invalid_symbol",
             f"None of these exchanges trades {symbol}.",
             symbol=symbol,
@@ -106,10 +112,10 @@ def _read(directory: Directory, names: Iterable[str]) -> _Request:
     return request
 
 
-def _not_known_yet(symbol: str, unread: set[str]) -> Refusal:
+def _not_known_yet(symbol: str, unread: set[str]) -> CommandRefused:
     """The symbol may be traded: the lists that would say so could not be read yet."""
     names = sorted(unread)
-    return Refusal(
+    return CommandRefused(
         "exchange_unavailable",
         f"The instruments of {', '.join(names)} are not known yet; try {symbol} again shortly.",
         symbol=symbol,
@@ -118,11 +124,11 @@ def _not_known_yet(symbol: str, unread: set[str]) -> Refusal:
     )
 
 
-def _none_known(directory: Directory, request: _Request) -> Refusal:
+def _none_known(directory: Directory, request: _Request) -> CommandRefused:
     if not request.wanted:
         return _bad('exchanges: name at least one, or send "all".')
     name = next(iter(request.wanted))
-    return Refusal(
+    return CommandRefused(
         "exchange_unavailable",
         f"There is no exchange {shown(name)}.",
         exchange=name,
@@ -130,18 +136,18 @@ def _none_known(directory: Directory, request: _Request) -> Refusal:
     )
 
 
-def _rejected(request: _Request, trading: set[str], unread: set[str]) -> list[messages.Rejected]:
+def _rejected(request: _Request, trading: set[str], unread: set[str]) -> list[replies.Rejected]:
     rejected = [
-        messages.Rejected(exchange=name, reason="unknown_exchange")
+        replies.Rejected(exchange=name, reason="unknown_exchange")
         for name, exchange in (*request.wanted.items(), *request.unwanted.items())
         if exchange is None
     ]
     for name, exchange in request.wanted.items():
         if exchange is not None and exchange not in trading:
-            reason: messages.RejectedReason = (
+            reason: replies.RejectedReason = (
                 "exchange_unavailable" if exchange in unread else "symbol_not_traded"
             )
-            rejected.append(messages.Rejected(exchange=name, reason=reason))
+            rejected.append(replies.Rejected(exchange=name, reason=reason))
     return rejected
 
 
@@ -149,7 +155,7 @@ def _shortest(group: str | None) -> str:
     """Return the shortest text of a price step, "" for none.
 
     Raises:
-        Refusal: It is not a positive decimal number.
+        CommandRefused: It is not a positive decimal number.
     """
     if group is None:
         return ""
@@ -163,9 +169,9 @@ def _shortest(group: str | None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def options_of(key: StreamKey) -> messages.Options:
+def options_of(key: StreamKey) -> replies.Options:
     """Return the options of a stream as a reply tells them."""
-    return messages.Options(
+    return replies.Options(
         depth=key.depth,
         interval_ms=key.interval_ms,
         mode=key.mode,  # type: ignore[arg-type]
@@ -174,8 +180,27 @@ def options_of(key: StreamKey) -> messages.Options:
         group=key.group or None,
         ages=key.ages,
         coverage=key.coverage,
+        fill=_fill_option(key),
     )
 
 
-def _bad(message: str) -> Refusal:
-    return Refusal("invalid_parameters", message)
+def _sizes(option: commands.FillOption | None) -> FillSizes | None:
+    """Read the option `fill`.
+
+    Raises:
+        CommandRefused: It names no size, too many, or what is none.
+    """
+    if option is None:
+        return None
+    try:
+        return fill_sizes(option.amounts, option.notionals)
+    except ValueError as error:
+        raise _bad(f"fill: {error}") from None
+
+
+def _fill_option(key: StreamKey) -> commands.FillOption | None:
+    return None if key.fill is None else commands.FillOption(*key.fill)
+
+
+def _bad(message: str) -> CommandRefused:
+    return CommandRefused("invalid_parameters", message)

@@ -64,6 +64,17 @@ class CloseCode:
     DRAINING = 4200
 
 
+# Close codes that no client which follows the protocol gets.
+OFFENCES: Final = frozenset(
+    (
+        CloseCode.PROTOCOL,
+        CloseCode.NOT_TEXT,
+        CloseCode.NOT_UTF8,
+        CloseCode.TOO_BIG,
+        CloseCode.FLOOD,
+    )
+)
+
 # 40xx: do not return unchanged; 41xx: back off; 42xx: return at the time given.
 CLOSE_CODES: Final[dict[int, str]] = {
     CloseCode.PROTOCOL: "The bytes are not RFC 6455.",

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from onebook.core.types import DEPTH_MAX
 from onebook.gateway.plain import MUST_BE
 from onebook.streams import FULL, OBJECT
+from onebook.streams.fill import FILL_SIZES_MAX
 
 Id = str | int | float | None
 
@@ -83,6 +84,28 @@ Coverage = Annotated[
 ]
 
 
+class FillOption(Struct, frozen=True, forbid_unknown_fields=True):
+    """Sizes whose cost of buying and selling each update carries."""
+
+    amounts: Annotated[
+        tuple[str, ...], about("In the base currency, as decimal text.", ["0.5"])
+    ] = ()
+    notionals: Annotated[
+        tuple[str, ...], about("In the quote currency, as decimal text.", ["10000"])
+    ] = ()
+
+
+Fill = Annotated[
+    FillOption | None,
+    about(
+        "Add what buying and selling these sizes would cost: for each the average and the worst "
+        f"price and the amount on each exchange. At most {FILL_SIZES_MAX} amounts and notionals.",
+        {"amounts": ["0.5"], "notionals": ["10000"]},
+        'an object with lists of decimal text in "amounts", "notionals" or both',
+    ),
+]
+
+
 class Head(Struct):
     """What every client message has: its type and, if wanted, an id."""
 
@@ -110,6 +133,7 @@ class Chosen(Struct, forbid_unknown_fields=True):
     group: Group = None
     ages: Ages = False
     coverage: Coverage = False
+    fill: Fill = None
     id: MessageId = None
 
 
@@ -130,6 +154,7 @@ class GetAggregatedOrderbook(Struct, forbid_unknown_fields=True, tag="get_aggreg
     group: Group | UnsetType = UNSET
     ages: Ages | UnsetType = UNSET
     coverage: Coverage | UnsetType = UNSET
+    fill: Fill | UnsetType = UNSET
     id: MessageId = None
 
 

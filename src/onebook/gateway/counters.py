@@ -1,6 +1,7 @@
-"""What Prometheus reads of the gateway: counted once a second, the latency once an update."""
+"""Prometheus metrics of the gateway: published once a second, the latency once an update."""
 
-from typing import Final
+from collections.abc import Collection, Sized
+from typing import Final, Protocol
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -47,6 +48,74 @@ for _code in USUAL_CODES:
     CLOSES.labels(str(_code))
 
 
+def move_tier(before: str, tier: str) -> None:
+    """Count a connection under another tier."""
+    CONNECTIONS.labels(before).dec()
+    CONNECTIONS.labels(tier).inc()
+
+
 def count_close(code: int) -> None:
     """Count the end of a connection; a peer's own codes share one label."""
     CLOSES.labels(str(code) if code in USUAL_CODES else OTHER_CODE).inc()
+
+
+class Totals:
+    """Counts of the hot path, which `GatewayReport` publishes."""
+
+    def __init__(self) -> None:
+        self.messages = 0  # received from clients
+
+
+class Lagging(Protocol):
+    """A connection that may read slower than we write."""
+
+    behind: bool
+    ended: bool
+
+
+class Published(Sized, Protocol):
+    """The streams, and how many updates they published."""
+
+    published_total: int
+    saturated_total: int
+
+    @property
+    def backlog(self) -> int:
+        """Streams that are due and not yet published."""
+
+
+class Conflating(Protocol):
+    """The fan-out, and how many updates it left out."""
+
+    conflated_total: int
+
+
+class GatewayReport:
+    """Publishes what was counted since the last time."""
+
+    def __init__(
+        self,
+        *,
+        connections: Collection[Lagging],
+        streams: Published,
+        fanout: Conflating,
+        totals: Totals,
+    ) -> None:
+        self._connections = connections
+        self._streams = streams
+        self._fanout = fanout
+        self._totals = totals
+        self._conflated = self._messages = self._published = self._saturated = 0
+
+    def publish(self) -> None:
+        """Take over the counts; called once a second."""
+        streams = self._streams
+        CONFLATED.inc(self._fanout.conflated_total - self._conflated)
+        MESSAGES.inc(self._totals.messages - self._messages)
+        PUBLISHED.inc(streams.published_total - self._published)
+        SATURATED.inc(streams.saturated_total - self._saturated)
+        self._conflated, self._messages = self._fanout.conflated_total, self._totals.messages
+        self._published, self._saturated = streams.published_total, streams.saturated_total
+        BEHIND.set(sum(each.behind and not each.ended for each in self._connections))
+        STREAMS.set(len(streams))
+        BACKLOG.set(streams.backlog)

@@ -10,33 +10,25 @@ Bytes never overtake each other. uvloop keeps what it is given until the end of 
 iteration, so a send is legal only while the transport holds nothing: whoever writes to the
 transport sets `buffered`, and `get_write_buffer_size()`, which both loops know, takes it back.
 Only plain sockets have a `direct_fd`; it stays valid until `connection_lost`, which sets `ended`.
-
-Where Linux allows io_uring, one system call does the sends of many clients (`writer`).
 """
 
 import asyncio
-import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
-
-from onebook.gateway.batch import Batch
-
-log = logging.getLogger("onebook.gateway")
 
 
 class PurePeer:
     """What telling everyone touches of a client.
 
-    `out` is what it gets at the end of this tick, `sent` the payload bytes since they were last
-    settled, `behind` says that it reads slower than we write, `ended` that a close frame was sent
-    or the socket is gone, `buffered` that the transport may hold bytes.
+    `out` is the frames that it gets at the end of this tick, `sent` the payload bytes since they
+    were last settled, `behind` says that it reads slower than we write, `ended` that a close frame
+    was sent or the socket is gone, `buffered` that the transport may hold bytes.
     """
 
     __slots__ = ("behind", "buffered", "direct_fd", "ended", "out", "sent", "transport")
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
-        self.out: Batch | None = None
+        self.out: tuple[bytes, ...] | None = None
         self.sent = 0
         self.direct_fd = -1
         self.behind = False
@@ -52,8 +44,8 @@ def spread_purely(
 ) -> list[P]:
     """Put a frame before each listener; return those who are behind and got nothing."""
     behind, full = [], []
-    first = Batch((frame,), len(frame))
-    longer: dict[Batch, Batch] = {}  # what a client had: the same with this frame
+    # What a client had: the same with this frame, and whether it is full.
+    longer: dict[tuple[bytes, ...], tuple[tuple[bytes, ...], bool]] = {}
     for peer in listeners:
         if peer.behind:
             behind.append(peer)
@@ -61,14 +53,15 @@ def spread_purely(
         peer.sent += size
         out = peer.out
         if out is None:
-            peer.out = first
+            peer.out = (frame,)
             touched.append(peer)
             continue
         joined = longer.get(out)
         if joined is None:
-            joined = longer[out] = out.followed_by(frame)
-        peer.out = joined
-        if joined.size > join_bytes_max:
+            frames = (*out, frame)
+            joined = longer[out] = frames, sum(map(len, frames)) > join_bytes_max
+        peer.out, is_full = joined
+        if is_full:
             full.append(peer)
     write_each_by_transport(full)
     return behind
@@ -77,38 +70,25 @@ def spread_purely(
 def write_each_by_transport(peers: list[P]) -> None:
     """Write to each peer what it has in `out`."""
     for peer in peers:
-        batch, peer.out = peer.out, None
-        if batch is not None and not peer.ended:
+        frames, peer.out = peer.out, None
+        if frames is not None and not peer.ended:
             peer.buffered = True
-            peer.transport.write(batch.whole())
+            peer.transport.write(b"".join(frames))
 
 
 COMPILED: bool
 if TYPE_CHECKING:
-    from onebook.gateway._direct import Writer
-
     Peer = PurePeer
     spread, write_each = spread_purely, write_each_by_transport
 else:
     try:
-        from onebook.gateway._direct import Peer, Writer, spread, write_each
+        from onebook.gateway._direct import Peer, spread, write_each
     except ImportError:
         Peer = PurePeer
         spread, write_each = spread_purely, write_each_by_transport
         COMPILED = False
     else:
         COMPILED = True
-
-
-def writer(*, io_uring_allowed: bool) -> Callable[[list[P]], None]:
-    """Return what writes to each peer: through io_uring where it may, else `write_each`."""
-    if COMPILED and io_uring_allowed:
-        try:
-            return Writer(ring=True).write_each
-        except OSError as error:
-            log.info("io_uring is not used (%s); each client costs a call of its own.", error)
-    return write_each
-
 
 __all__ = [
     "COMPILED",
@@ -118,5 +98,4 @@ __all__ = [
     "spread_purely",
     "write_each",
     "write_each_by_transport",
-    "writer",
 ]

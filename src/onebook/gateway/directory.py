@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import msgspec
 
 from onebook import exchanges
-from onebook.gateway.messages import AllPairs, ExchangePairs, ExchangesList
+from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import StreamKey
 
 KEPT_S: Final = 5.0  # lists are long and change hourly; encoded lists are kept so long
@@ -53,13 +53,12 @@ class Supervisor(Protocol):
 class Directory:
     """The catalogue as clients see it; long lists are encoded at most once in `KEPT_S`.
 
-    `expected_gb` tells what a stream costs a client; whoever builds the streams sets it.
-
     Args:
         catalogue: Which instruments there are.
         supervisor: How feeds do.
         monotonic: The time in seconds.
         via: The exchanges in use without a connector of ours, with the library of each.
+        expected_gb: What a stream costs a client in 30 days; None while that is not known.
     """
 
     def __init__(
@@ -69,12 +68,13 @@ class Directory:
         *,
         monotonic: Callable[[], float],
         via: Mapping[str, str] = MappingProxyType({}),
+        expected_gb: Callable[[StreamKey], float | None] = lambda key: None,
     ) -> None:
         self.supported: Sequence[str] = tuple(sorted({*exchanges.EXCHANGES, *via}))
         self._via = dict(via)
         self.trading = catalogue.exchanges
         self.unread = catalogue.unread
-        self.expected_gb: Callable[[StreamKey], float | None] = lambda key: None
+        self.expected_gb = expected_gb
         self._catalogue = catalogue
         self._supervisor = supervisor
         self._monotonic = monotonic

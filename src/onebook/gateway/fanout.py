@@ -1,35 +1,36 @@
-"""Who listens to which stream: one frame for all of them, one write each, and no queue.
+"""Fan-out of stream updates: one frame for all clients of a stream, one write each, no queue.
 
 Publishing is synchronous. A frame is built once for all plain and once for all compressing
 clients of a stream; per client it costs one attribute test and, at the end of the tick, one write.
-A client that is behind is skipped and owed the newest book: no client waits for another.
+Slow consumers are conflated: they are skipped and get the newest book when they read again, so
+that no client waits for another.
 """
 
 from collections.abc import Callable
 
 from onebook.gateway import counters, direct, frames
-from onebook.gateway.protocol import Connection
+from onebook.gateway.subscriber import Subscriber
 from onebook.streams import Stream
 
 
-class Audience:
-    """The clients of one stream, and its newest book as frames for those who come or catch up."""
+class StreamSubscribers:
+    """The clients of one stream, and its newest book as a frame for newcomers and slow ones."""
 
     __slots__ = ("_frames", "_number", "packed", "plain")
 
     def __init__(self) -> None:
         # In the order of arrival, which is much as their sockets lie in the kernel's memory.
-        self.plain: dict[Connection, None] = {}
-        self.packed: dict[Connection, None] = {}
+        self.plain: dict[Subscriber, None] = {}
+        self.packed: dict[Subscriber, None] = {}
         self._number = 0
         self._frames: dict[bool, bytes] = {}
 
-    def of(self, connection: Connection) -> dict[Connection, None]:
-        """The half of the audience that a client belongs to."""
-        return self.packed if connection.packed else self.plain
+    def of(self, subscriber: Subscriber) -> dict[Subscriber, None]:
+        """The clients that get the same frame as this one."""
+        return self.packed if subscriber.packed else self.plain
 
     def whole(self, stream: Stream, *, packed: bool) -> bytes:
-        """The newest book as one frame, built once for all who are owed it."""
+        """The newest book as one frame, built once for all that need it."""
         if self._number != stream.update_number:
             self._number = stream.update_number
             self._frames = {}
@@ -41,31 +42,32 @@ class Audience:
 
 
 class Fanout:
-    """The audiences of all streams; the publisher of `Streams`."""
+    """The subscribers of all streams; the publisher of `Streams`."""
 
     def __init__(
         self,
         *,
         join_bytes_max: int,
         monotonic: Callable[[], float],
-        write_each: Callable[[list[Connection]], None],
+        write_each: Callable[[list[Subscriber]], None],
     ) -> None:
         self.conflated_total = 0
         self._write_each = write_each
         self._join_bytes_max = join_bytes_max
         self._monotonic = monotonic
-        self._audiences: dict[Stream, Audience] = {}
-        self._touched: list[Connection] = []
+        self._subscribers: dict[Stream, StreamSubscribers] = {}
+        self._missed: dict[Subscriber, set[Stream]] = {}  # updates of a client that is behind
+        self._touched: list[Subscriber] = []
         self._published: list[Stream] = []
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
-        """Hand an update to everyone who listens (the hot path)."""
-        self._hand_on(self._audiences[stream], stream, payload)
+        """Give an update to every subscriber of the stream (the hot path)."""
+        self._broadcast(self._subscribers[stream], stream, payload)
         self._published.append(stream)
 
     def status(self, stream: Stream, payload: bytes) -> None:
-        """Tell everyone of a stream about an exchange; who is behind learns it from the book."""
-        self._hand_on(self._audiences[stream], None, payload)
+        """Send an exchange's status to a stream; slow consumers learn it from their next book."""
+        self._broadcast(self._subscribers[stream], None, payload)
 
     def flush(self) -> None:
         """Write what this tick brought: one write per client, however many streams."""
@@ -77,54 +79,66 @@ class Fanout:
             for stream in published:
                 counters.LATENCY.observe(max(0.0, now - stream.newest_at))
 
-    def _hand_on(self, audience: Audience, owed: Stream | None, payload: bytes) -> None:
-        if audience.plain:
-            self._spread(audience.plain, owed, frames.text_frame(payload))
-        if audience.packed:
-            self._spread(audience.packed, owed, frames.deflated_frame(payload))
+    def _broadcast(
+        self, subscribers: StreamSubscribers, missed: Stream | None, payload: bytes
+    ) -> None:
+        if subscribers.plain:
+            self._spread(subscribers.plain, missed, frames.text_frame(payload))
+        if subscribers.packed:
+            self._spread(subscribers.packed, missed, frames.deflated_frame(payload))
 
-    def _spread(self, listeners: dict[Connection, None], owed: Stream | None, frame: bytes) -> None:
+    def _spread(self, peers: dict[Subscriber, None], missed: Stream | None, frame: bytes) -> None:
         size = frames.payload_length(frame)
-        behind = direct.spread(listeners, frame, size, self._touched, self._join_bytes_max)
-        if owed is not None:
-            for connection in behind:
-                self._skip(connection, owed)
+        behind = direct.spread(peers, frame, size, self._touched, self._join_bytes_max)
+        if missed is not None:
+            for subscriber in behind:
+                self._skip(subscriber, missed)
 
-    def _skip(self, connection: Connection, stream: Stream) -> None:
+    def _skip(self, subscriber: Subscriber, stream: Stream) -> None:
         self.conflated_total += 1
-        if connection.wanted is None:
-            connection.wanted = set()
-        connection.wanted.add(stream)
+        self._missed.setdefault(subscriber, set()).add(stream)
 
-    # Who listens
+    # Subscribers
 
-    def join(self, connection: Connection, stream: Stream) -> None:
-        """A client listens from now on; it gets the newest book if there is one."""
-        audience = self._audiences.get(stream)
-        if audience is None:
-            audience = self._audiences[stream] = Audience()
-        audience.of(connection)[connection] = None
+    def join(self, subscriber: Subscriber, stream: Stream) -> None:
+        """A client subscribes; it gets the newest book if there is one."""
+        subscribers = self._subscribers.get(stream)
+        if subscribers is None:
+            subscribers = self._subscribers[stream] = StreamSubscribers()
+        subscribers.of(subscriber)[subscriber] = None
         if not stream.update_number:
             return
-        if connection.behind:
-            self._skip(connection, stream)
+        if subscriber.behind:
+            self._skip(subscriber, stream)
         else:
-            connection.write(audience.whole(stream, packed=connection.packed))
+            subscriber.write(subscribers.whole(stream, packed=subscriber.packed))
 
-    def leave(self, connection: Connection, stream: Stream) -> None:
-        """A client listens no more."""
-        audience = self._audiences[stream]
-        audience.of(connection).pop(connection, None)
-        if not (audience.plain or audience.packed):
-            del self._audiences[stream]
-        if connection.wanted is not None:
-            connection.wanted.discard(stream)
+    def leave(self, subscriber: Subscriber, stream: Stream) -> None:
+        """A client unsubscribes."""
+        subscribers = self._subscribers[stream]
+        subscribers.of(subscriber).pop(subscriber, None)
+        if not (subscribers.plain or subscribers.packed):
+            del self._subscribers[stream]
+        missed = self._missed.get(subscriber)
+        if missed is not None:
+            missed.discard(stream)
+            if not missed:
+                del self._missed[subscriber]
 
-    def caught_up(self, connection: Connection) -> None:
+    def missed(self, subscriber: Subscriber) -> frozenset[Stream]:
+        """The streams whose newest book a slow consumer gets when it reads again."""
+        return frozenset(self._missed.get(subscriber, ()))
+
+    def forget(self, subscriber: Subscriber) -> None:
+        """A client gets nothing any more."""
+        self._missed.pop(subscriber, None)
+
+    def caught_up(self, subscriber: Subscriber) -> None:
         """A client reads again: the newest book of each stream it missed, while it keeps up."""
-        wanted = connection.wanted
-        while wanted and not connection.behind:
-            stream = wanted.pop()
-            connection.write(self._audiences[stream].whole(stream, packed=connection.packed))
-        if not wanted:
-            connection.wanted = None
+        missed = self._missed.get(subscriber)
+        while missed and not subscriber.behind:
+            stream = missed.pop()
+            whole = self._subscribers[stream].whole(stream, packed=subscriber.packed)
+            subscriber.write(whole)
+        if not missed:
+            self._missed.pop(subscriber, None)

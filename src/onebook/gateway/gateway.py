@@ -1,18 +1,34 @@
-"""The gateway as one thing to start and stop: hub, streams and keeper on one event loop."""
+"""The gateway as one thing to start and stop: its parts are built here, each by constructor."""
 
+import asyncio
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from onebook.accounts import Accounts
 from onebook.books import Books
 from onebook.config import GatewaySettings, StreamSettings
 from onebook.feeds import Catalogue
+from onebook.gateway import direct
 from onebook.gateway import directory as directories
+from onebook.gateway.authentication import Authenticator
+from onebook.gateway.charges import Charges
+from onebook.gateway.connection import Connection, ConnectionParts
+from onebook.gateway.counters import GatewayReport, Totals
 from onebook.gateway.directory import Directory
-from onebook.gateway.hub import Hub
-from onebook.gateway.keeper import Keeper
-from onebook.gateway.protocol import Connection
+from onebook.gateway.door import Door
+from onebook.gateway.drain import Drain
+from onebook.gateway.fanout import Fanout
+from onebook.gateway.key_events import KeyEvents
+from onebook.gateway.offenders import Offenders
+from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.registry import ConnectionRegistry
+from onebook.gateway.scheduler import Scheduler
+from onebook.gateway.subscriptions import SubscriptionManager
+from onebook.gateway.turns import Turns
+from onebook.gateway.upgrade import Upgrader
+from onebook.gateway.views import KeyViews
 from onebook.streams import Clock, Streams, ports
 
 
@@ -38,28 +54,118 @@ class Gateway:
         streams: StreamSettings | None = None,
         via: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        directory = Directory(catalogue, supervisor, monotonic=clock.monotonic, via=via)
-        self.hub = Hub(settings, accounts=accounts, directory=directory, clock=clock)
-        self.streams = self.hub.streams = Streams(
+        monotonic = clock.monotonic
+        self.connections: ConnectionRegistry[Any] = ConnectionRegistry()
+        self.totals = Totals()
+        self.views = KeyViews()
+        self.fanout = Fanout(
+            join_bytes_max=settings.write_buffer_bytes_max,
+            monotonic=monotonic,
+            write_each=direct.write_each,
+        )
+        self.streams = Streams(
             books=books,
             supervisor=supervisor,
             catalogue=catalogue,
-            publisher=self.hub.fanout,
+            publisher=self.fanout,
             clock=clock,
             settings=streams,
         )
-        directory.expected_gb = self.streams.expected_gb
-        self.keeper = Keeper(self.hub)
-        self.protocol: type[Connection] = self.hub.protocol
+        self.directory = Directory(
+            catalogue,
+            supervisor,
+            monotonic=monotonic,
+            via=via,
+            expected_gb=self.streams.expected_gb,
+        )
+        self.charges = Charges(meter=accounts.meter, connections=self.connections, clock=clock)
+        self.drainer = Drain(
+            settings, connections=self.connections, charges=self.charges, clock=clock
+        )
+        report = GatewayReport(
+            connections=self.connections,
+            streams=self.streams,
+            fanout=self.fanout,
+            totals=self.totals,
+        )
+        self.scheduler = Scheduler(clock, on_tick=report.publish)
+        self.turns = Turns(
+            turn_s=settings.turn_s,
+            monotonic=monotonic,
+            call_soon=asyncio.get_running_loop().call_soon,
+        )
+        self.door = Door(
+            settings.connects_per_minute,
+            settings.forwarded_from,
+            sockets_per_address_max=settings.sockets_per_address_max,
+        )
+        offenders = Offenders(settings.offence_pause_s, settings.offence_pause_max_s)
+        self.authenticator = Authenticator(
+            settings,
+            accounts=accounts,
+            connections=self.connections,
+            charges=self.charges,
+            clock=clock,
+        )
+        self.parts = ConnectionParts(
+            settings=settings,
+            clock=clock,
+            connections=self.connections,
+            turns=self.turns,
+            scheduler=self.scheduler,
+            upgrader=Upgrader(
+                settings,
+                door=self.door,
+                offenders=offenders,
+                clock=clock,
+                has_room=lambda: (
+                    not self.draining and len(self.connections) < settings.connections_max
+                ),
+            ),
+            offenders=offenders,
+            authenticator=self.authenticator,
+            subscriptions=SubscriptionManager(
+                streams=self.streams, fanout=self.fanout, views=self.views
+            ),
+            fanout=self.fanout,
+            totals=self.totals,
+            make_processor=lambda: CommandProcessor(
+                settings=settings,
+                tiers=accounts.settings.tiers,
+                directory=self.directory,
+                limits=accounts.limits,
+                views=self.views,
+            ),
+        )
+        self.protocol = partial(Connection, self.parts)
+        events = KeyEvents(connections=self.connections, charges=self.charges, now=self.parts.now)
+        accounts.on_disabled.subscribe(events.key_disabled)
+        accounts.on_changed.subscribe(events.key_changed)
+        accounts.meter.collect.subscribe(self.charges.settle_all)
+        accounts.meter.on_over.subscribe(events.allowance_exceeded)
+        accounts.meter.on_warning.subscribe(events.allowance_warned)
+
+    @property
+    def draining(self) -> bool:
+        """Whether clients are sent away and no more are taken."""
+        return self.drainer.begun
 
     async def __aenter__(self) -> Self:
-        await self.keeper.__aenter__()
+        await self.scheduler.__aenter__()
         return self
 
     async def __aexit__(self, *details: object) -> None:
-        await self.keeper.__aexit__(*details)
+        await self.scheduler.__aexit__(*details)
+        for connection in self.connections:
+            connection.abort()
+            self.charges.settle(connection)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End what runs beside the connections: tasks that verify keys, and streams."""
+        await self.authenticator.stop()
         self.streams.stop()
 
-    async def drain(self) -> None:
-        """Send every client away within the settings' drain time, and take no more."""
-        await self.keeper.drain()
+    async def drain(self, drain_s: float | None = None) -> None:
+        """Close every connection within the settings' drain time, and take no more."""
+        await self.drainer.run(drain_s)

@@ -1,11 +1,28 @@
 """Which connection of a key is dead: one that does not answer makes room for a new one."""
 
 from collections.abc import Collection, Iterable
+from typing import Protocol, TypeVar
 
-from onebook.gateway.protocol import Connection
+
+class Probed(Protocol):
+    """A connection that may be pinged."""
+
+    ended: bool
+    behind: bool
+    ping_at: float  # when the unanswered ping was sent; 0 without one
+
+    @property
+    def silent_since_s(self) -> float:
+        """Since when it has not answered or, where it is behind, not read; 0 if neither."""
+
+    def ping(self, now_s: float) -> None:
+        """Send a ping."""
 
 
-def dead(connections: Iterable[Connection], silent_since_s: float) -> Connection | None:
+C = TypeVar("C", bound=Probed)
+
+
+def dead(connections: Iterable[C], silent_since_s: float) -> C | None:
     """The connection that has been silent for longest, and at least since then.
 
     One that is closing is dead at once. A client that is behind is not pinged: it was last heard
@@ -15,13 +32,13 @@ def dead(connections: Iterable[Connection], silent_since_s: float) -> Connection
     for each in connections:
         if each.ended:
             return each
-        since_s = each.progress_at if each.behind else each.ping_at
+        since_s = each.silent_since_s
         if since_s and since_s <= silent_since_s:
             found, silent_since_s = each, since_s
     return found
 
 
-def probe(connections: Iterable[Connection], now_s: float) -> list[Connection]:
+def probe(connections: Iterable[C], now_s: float) -> list[C]:
     """Ping connections that have no ping to answer; the ones that may be dead."""
     probed = [each for each in connections if not each.ended and not each.behind]
     for each in probed:
@@ -30,6 +47,6 @@ def probe(connections: Iterable[Connection], now_s: float) -> list[Connection]:
     return probed
 
 
-def unanswered(connections: Collection[Connection]) -> bool:
+def unanswered(connections: Collection[Probed]) -> bool:
     """Whether one of these connections has a ping to answer."""
     return any(each.ping_at and not each.ended for each in connections)

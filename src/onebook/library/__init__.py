@@ -24,6 +24,7 @@ from onebook.library.errors import (
 from onebook.library.player import replay
 from onebook.library.update import BookLevel, BookSide, BookUpdate, ExchangeHealth, Horizon
 from onebook.model import Health, Reason
+from onebook.streams.fill import Fill, FillPart
 
 __all__ = [
     "BookClosed",
@@ -33,6 +34,8 @@ __all__ = [
     "ExchangeHealth",
     "ExchangeSettings",
     "FeedSettings",
+    "Fill",
+    "FillPart",
     "Health",
     "Horizon",
     "MissingPackage",

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from decimal import Decimal
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from onebook.library.engine import BookEngine, names_of
 from onebook.library.errors import BookClosed
 from onebook.library.source import BookOptions, BookSource
 from onebook.library.update import BookUpdate
+from onebook.streams.fill import FILL_LEVELS_MAX, Direction, Fill
 
 DEPTH: Final = 20
 TIMEOUT_S: Final = 30.0
@@ -231,3 +233,29 @@ class OrderBook(OrderBooks):
     def snapshot(self) -> BookUpdate:
         """Return the book as it is now."""
         return self.snapshots()[0]
+
+    def fill(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+    ) -> Fill:
+        """Return what buying or selling a size would cost now, over the best 500 levels.
+
+        Neither the depth nor the step of the book changes it. `Fill.complete` says whether these
+        levels hold the size, `Fill.uncovered` which exchanges may have more than is known.
+
+        Args:
+            direction: "buy" takes the asks, "sell" the bids.
+            amount: The size in the base currency; floats are refused, as they are not exact.
+            notional: The size in the quote currency, instead of `amount`.
+
+        Raises:
+            ValueError: The size is not a positive decimal number.
+        """
+        engine = self._opened()
+        whole = BookOptions(FILL_LEVELS_MAX, None, split=True, interval_s=0.0)
+        now_us, now = engine.clock.wall_us(), engine.clock.monotonic()
+        book = self._sources[0].snapshot(whole, now_us, now)
+        return book.fill(direction, amount=amount, notional=notional)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, overload
 from onebook.core.types import LEVEL_FORM, PART_FORM, Levels
 from onebook.library import tables
 from onebook.model import Health, Reason
+from onebook.streams.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, fill_sizes, fills
 
 # Wider than any sum of levels: what is made in it is exact, whatever the caller's context is.
 EXACT: Final = Context(prec=100)
@@ -356,6 +357,42 @@ class BookUpdate:
         asks = [Decimal(ask) for _, (_, ask) in self._moments if ask is not None]
         return Horizon(max(bids, default=None), min(asks, default=None))
 
+    def fill(
+        self,
+        direction: Direction,
+        *,
+        amount: Decimal | str | int | None = None,
+        notional: Decimal | str | int | None = None,
+    ) -> Fill:
+        """Return what buying or selling a size would cost against the levels of this update.
+
+        The book must have `split`. `OrderBook.fill` looks at more levels than an update has.
+
+        Args:
+            direction: "buy" takes the asks, "sell" the bids.
+            amount: The size in the base currency; floats are refused, as they are not exact.
+            notional: The size in the quote currency, instead of `amount`.
+
+        Raises:
+            ValueError: The size is not a positive decimal number, or the book has no `split`.
+        """
+        if direction not in ("buy", "sell"):
+            raise ValueError(f'direction is "buy" or "sell", not {direction!r}.')
+        if (amount is None) == (notional is None):
+            raise ValueError("Name either amount or notional.")
+        levels = self._levels
+        if (levels.asks and not levels.ask_parts) or (levels.bids and not levels.bid_parts):
+            raise ValueError("A fill needs the amount of each exchange: open the book with split.")
+        by, size = (AMOUNT, amount) if amount is not None else (NOTIONAL, notional)
+        texts = [_size_text(size)]
+        sizes = fill_sizes(texts, []) if by == AMOUNT else fill_sizes([], texts)
+        shown = (each.exchange for each in self._standings if each.shown)
+        ends = [
+            BookEnds(name, _read(bid), _read(ask))
+            for name, (_, (bid, ask)) in zip(shown, self._moments, strict=True)
+        ]
+        return fills(levels, direction, sizes, self._naming.names, ends)[0]
+
     def to_ccxt(self) -> dict[str, Any]:
         """Return the dict that ccxt's `fetch_order_book` returns; numbers are floats."""
         return {
@@ -400,6 +437,12 @@ class BookUpdate:
             columns.amount.extend(amount for _, amount in pairs)
             columns.exchanges.extend([*names] for names in side.attributions())
         return columns
+
+
+def _size_text(size: Decimal | str | int | None) -> str:
+    if isinstance(size, float):
+        raise ValueError(f"A size is text, a whole number or a Decimal, not the float {size!r}.")
+    return f"{size:f}" if isinstance(size, Decimal) else str(size)
 
 
 def _read(text: str | None) -> Decimal | None:

@@ -16,6 +16,12 @@ REFERENCE_DECIMALS: Final = 12
 PPM: Final = 1_000_000
 STEP_PPM_MAX: Final = 15  # a reference moves at most so far in one step
 REVERSION_STEPS: Final = 2_000  # and is drawn home, so that a long run stays in sight of the start
+# Now and then the price jumps, and some exchanges follow late: until they do, their books cross
+# those of the others. The rest of the time no exchange quotes through another.
+JUMP_ONE_IN: Final = 300  # steps, on average: half a minute at 10 steps a second
+JUMP_PPM_MIN: Final = 60
+JUMP_PPM_MAX: Final = 160
+LAG_STEPS_MAX: Final = 7  # then arbitrage has closed the crossing: below a second
 STIRRED_LEVELS_MAX: Final = 6  # levels a side that change in one step besides those the price moves
 ON_GRID_PERCENT: Final = 70  # levels at round prices: there the books of exchanges meet
 
@@ -85,19 +91,39 @@ class Side:
         return sorted(changed, key=lambda level: level[0] * self._sign)
 
 
+class Band(NamedTuple):
+    """What bids and asks of a symbol keep to: no bid above `low`, every ask above `high`."""
+
+    price: int
+    low: int
+    high: int
+
+
 class Reference:
-    """The price of a symbol that every exchange follows: a random walk that is drawn home."""
+    """The price of a symbol that every exchange follows: a random walk that is drawn home.
+
+    Exchanges take their steps one after the other. The band spans this price and the last one, so
+    that a book of this step and one of the step before do not cross.
+    """
 
     def __init__(self, pair: Pair, rng: Random) -> None:
         self._rng = rng
         self._home = units(pair.price, REFERENCE_DECIMALS)
-        self.price = self._home
+        self.steps = 0
+        self.band = self.before_jump = Band(self._home, self._home, self._home)
+        self.jumped_at = 0  # in steps
 
     def move(self) -> None:
         """Take one step."""
-        ppm_tenths = self._rng.randint(-STEP_PPM_MAX * 10, STEP_PPM_MAX * 10)
-        self.price += self.price * ppm_tenths // (PPM * 10)
-        self.price += (self._home - self.price) // REVERSION_STEPS
+        self.steps += 1
+        last = self.band.price
+        price = last + last * self._rng.randint(-STEP_PPM_MAX * 10, STEP_PPM_MAX * 10) // (PPM * 10)
+        price += (self._home - price) // REVERSION_STEPS
+        if self._rng.randrange(JUMP_ONE_IN) == 0:
+            ppm = self._rng.randint(JUMP_PPM_MIN, JUMP_PPM_MAX) * self._rng.choice((-1, 1))
+            price += price * ppm // PPM
+            self.before_jump, self.jumped_at = self.band, self.steps
+        self.band = Band(price, min(last, price), max(last, price))
 
 
 class Book:
@@ -111,25 +137,40 @@ class Book:
         self._rng = rng
         self.price_ppm = PPM  # of the reference; anything else is another coin's price
         self._offset_ppm = 0
+        self._jumped_at = 0  # the last jump that this exchange has noticed ...
+        self._follows_at = 0  # ... and the step from which on it follows
         self._grid = max(1, units(pair.grid, listing.price_decimals))
         self._amount = max(1, units(pair.amount, listing.amount_decimals))
 
-    def step(self, reference: int) -> Changes:
+    def step(self, reference: Reference) -> Changes:
         """Follow the reference price, stir some levels, and say what changed."""
         self._drift()
-        middle = reference * (PPM + self._offset_ppm) // PPM * self.price_ppm // PPM
-        middle //= 10 ** (REFERENCE_DECIMALS - self.listing.price_decimals)
+        band = self._band(reference)
+        middle = self._ticks(band.price * (PPM + self._offset_ppm) // PPM)
         half_spread = max(1, middle * self._profile.spread_ppm // (2 * PPM))
-        for side in (self.bids, self.asks):
-            limit = side.worse_by(middle, half_spread)
+        bid = min(middle - half_spread, self._ticks(band.low))
+        ask = max(middle + half_spread, self._ticks(band.high) + 1)
+        for side, limit in ((self.bids, bid), (self.asks, ask)):
             self._cut(side, limit)
             self._fill(side, limit)
             self._stir(side)
             self._fit(side)
         return Changes(self.bids.drain(), self.asks.drain())
 
+    def _band(self, reference: Reference) -> Band:
+        """The band that this exchange quotes around: the last one but while it lags a jump."""
+        if self._jumped_at != reference.jumped_at:
+            self._jumped_at = reference.jumped_at
+            self._follows_at = reference.jumped_at + self._rng.randint(0, LAG_STEPS_MAX)
+        return reference.before_jump if reference.steps < self._follows_at else reference.band
+
+    def _ticks(self, price: int) -> int:
+        """A price of the reference in ticks of this book."""
+        unit: int = 10 ** (REFERENCE_DECIMALS - self.listing.price_decimals)
+        return price * self.price_ppm // PPM // unit
+
     def _drift(self) -> None:
-        """Wander a little around the reference: so books of two exchanges cross at times."""
+        """Wander a little around the reference: so exchanges differ in who has the best price."""
         self._offset_ppm += self._rng.randint(-2, 2)
         bound = self._profile.offset_ppm_max
         self._offset_ppm = max(-bound, min(bound, self._offset_ppm))
@@ -220,7 +261,7 @@ class Market:
         """Let an exchange's books follow their references; yields what changed by symbol."""
         books = self._books[name]
         for symbol in books if symbols is None else symbols:
-            yield symbol, books[symbol].step(self._references[symbol].price)
+            yield symbol, books[symbol].step(self._references[symbol])
 
 
 def units(text: str, decimals: int) -> int:

@@ -7,6 +7,7 @@ that lives outside the database, exchange credentials as ciphertext.
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     ForeignKey,
     Identity,
     Index,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    or_,
 )
 
 # SQLite counts rows up only in a column that is exactly INTEGER PRIMARY KEY.
@@ -122,3 +124,8 @@ facts = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
+
+
+def open_after(at_ms: int) -> ColumnElement[bool]:
+    """The secrets that still open their key after a time."""
+    return or_(key_secrets.c.retires_at_ms.is_(None), key_secrets.c.retires_at_ms > at_ms)

@@ -7,6 +7,7 @@ every update.
 import hashlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from onebook.books import Books, LiveBook
 from onebook.core import Book, View
 from onebook.model import GIB_BYTES, Health, Instrument
+from onebook.streams.fill import BookEnds, FillSizes, FillView
 from onebook.streams.identity import CONFLICT
 
 FIRST_UPDATE_S: Final = 3.0  # a new stream says what it knows after so long, even if nothing lives
@@ -45,12 +47,17 @@ class StreamKey(NamedTuple):
     group: str = ""
     ages: bool = False
     coverage: bool = False
+    fill: FillSizes | None = None
 
     @property
     def id(self) -> str:
         """The public name of the stream, the same for every client and on every node."""
         named: tuple[object, ...] = self
-        for added in (self.coverage, self.ages):  # an id is what it was before there were these
+        for added in (
+            self.fill,
+            self.coverage,
+            self.ages,
+        ):  # an id is what it was before there were these
             if added:
                 break
             named = named[:-1]
@@ -105,10 +112,17 @@ class Members:
         """Where each live exchange ends: its outermost known bid and ask, null for a whole side."""
         return b"{%b}" % b",".join(map(_coverage_json, self.books))
 
-    def extras(self, key: StreamKey, now: float) -> bytes:
+    def ends(self) -> list[BookEnds]:
+        """Where each live exchange ends, as values."""
+        return [
+            BookEnds(book.instrument.exchange, *map(_price, book.horizon())) for book in self.books
+        ]
+
+    def extras(self, key: StreamKey, now: float, fills: FillView | None) -> bytes:
         """The members of `data` that only some views ask for."""
         ages = b',"ages":' + self.ages_json(now) if key.ages else b""
-        return ages + b',"coverage":' + self.coverage_json() if key.coverage else ages
+        coverage = b',"coverage":' + self.coverage_json() if key.coverage else b""
+        return ages + coverage + (b',"fill":' + fills.json if fills is not None else b"")
 
 
 class Opening:
@@ -142,6 +156,7 @@ class Stream:
         "broken",
         "bytes_published",
         "due",
+        "fills",
         "forced",
         "id",
         "interval_s",
@@ -169,6 +184,7 @@ class Stream:
         self.interval_s = key.interval_ms / 1_000
         self.members = Members(key.exchanges, instruments)
         self.view: View | None = None  # a stream that never becomes due costs no merged levels
+        self.fills: FillView | None = None
         self.users = 0
         self.update_number = 0
         self.timestamp = b""
@@ -212,13 +228,17 @@ class Stream:
         """Take in the books as they are now; whether anything visible changed."""
         if self.view is None:
             self.view = _view(self.key)
-        return self.view.merge(self.members.cores)
+            self.fills = _fills(self.key)
+        changed = self.view.merge(self.members.cores)
+        if self.fills is not None:
+            changed |= self.fills.merge(self.members.cores, self.members.ends())
+        return changed
 
     def advance(self, wall_us: int, now: float) -> bytes:
         """Make the merged state the next update and encode it in the stream's mode."""
         # A client that catches up later gets this update: levels and stale names belong together.
         self._stale_json = self.members.stale_json
-        self._extras = self.members.extras(self.key, now)
+        self._extras = self.members.extras(self.key, now, self.fills)
         self.update_number += 1
         self.timestamp = iso_us(wall_us).encode()
         self._full = None
@@ -276,7 +296,10 @@ class Question:
         )
         if self.message_id is not None:
             head += b',"id":' + _json(self.message_id)
-        extras = self.members.extras(self.key, now)
+        fills = _fills(self.key)
+        if fills is not None:
+            fills.merge(self.members.cores, self.members.ends())
+        extras = self.members.extras(self.key, now, fills)
         tail = b',"stale_exchanges":%b%b}}' % (self.members.stale_json, extras)
         return view.full(head + b',"data":{', tail)
 
@@ -305,6 +328,14 @@ def _view(key: StreamKey) -> View:
         split=key.split,
         arrays=key.levels == ARRAY,
     )
+
+
+def _price(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
+
+
+def _fills(key: StreamKey) -> FillView | None:
+    return FillView(key.exchanges, key.fill) if key.fill is not None else None
 
 
 _second_text = (-1, "")

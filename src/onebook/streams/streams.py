@@ -9,8 +9,8 @@ The honesty rule lives here: only books that are live, and not quarantined by th
 are merged, a book that stops being so makes its streams publish at once, whatever their interval,
 and the names of those left out stand in every update.
 
-No sockets and no event loop: time and the callback come in (`Clock`); the gateway's hub
-is the `Publisher`. Who listens to a stream is the hub's business.
+No sockets and no event loop: time and the callback come in (`Clock`); the gateway's fan-out is the
+`Publisher` and knows the subscribers.
 """
 
 import heapq
@@ -119,7 +119,7 @@ class Streams:
         if stream.users:
             return
         del self._open[stream.key]
-        stream.due = stream.view = None
+        stream.due = stream.view = stream.fills = None
         for instrument in stream.members.instruments:
             if instrument is not None:
                 self._clean[instrument].discard(stream)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from onebook.transactions.bookkeeping import Bookkeeping
 from onebook.transactions.credentials import Credentials
 from onebook.transactions.failures import SourceFailed
 from onebook.transactions.record import Record
@@ -23,6 +24,25 @@ class Environment(StrEnum):
     TESTNET = "testnet"
 
 
+class CredentialField(Struct, frozen=True):
+    """One part of an exchange's credentials, as the operator is asked for it.
+
+    Args:
+        name: `api_key`, `secret`, or the exchange's own, such as `passphrase`.
+        label: What the operator is asked for.
+        from_file: Whether it may be the content of a key file.
+    """
+
+    name: str
+    label: str
+    from_file: bool = False
+
+
+KEY_FIELD: Final = CredentialField("api_key", "API key")
+SECRET_FIELD: Final = CredentialField("secret", "API secret")
+PASSPHRASE_FIELD: Final = CredentialField("passphrase", "API passphrase")
+
+
 class ExchangeEntry(Struct, frozen=True):
     """What the public lists say of an exchange.
 
@@ -33,6 +53,9 @@ class ExchangeEntry(Struct, frozen=True):
         words: Every accepted word, its own or unified, and the sources that serve it.
         default: The words that a request without any stands for: every type but `ledger`, the
             second view of events, and `holdings`, which are no events.
+        books: How it books events, for proofs.
+        singular: The documented singular name of its types, where it is not the type itself.
+        fields: What its credentials consist of; `api_key` and `secret` always.
     """
 
     name: str
@@ -40,8 +63,15 @@ class ExchangeEntry(Struct, frozen=True):
     types: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]]
     default: tuple[str, ...]
-    requires_passphrase: bool = False
+    books: Bookkeeping = Bookkeeping()
+    singular: Mapping[str, str] = {}
+    fields: tuple[CredentialField, ...] = (KEY_FIELD, SECRET_FIELD)
     testnet_available: bool = True
+
+    @property
+    def requires_passphrase(self) -> bool:
+        """Whether its credentials have a passphrase."""
+        return PASSPHRASE_FIELD.name in (field.name for field in self.fields)
 
 
 class Source(Struct, frozen=True, kw_only=True):
@@ -62,6 +92,11 @@ class Source(Struct, frozen=True, kw_only=True):
         untimed: Whether rows may come without a time, or in no order of it. Without one they
             count at the end of their window, which is therefore never cut differently; it is
             handed on as a whole.
+        oldest_first: Whether the first page of a window holds its oldest rows.
+        ranged: Whether a query takes a range of time; without, its first page begins at the newest
+            row there is, whatever the window.
+        cursor_lasts: Whether a cursor may be used in a later request of ours: then the cursor that
+            we give out carries it, and no page before it is asked for again. Newest first only.
     """
 
     name: str
@@ -75,6 +110,9 @@ class Source(Struct, frozen=True, kw_only=True):
     page_rows: int = 50
     page_rows_least: int = 0
     untimed: bool = False
+    oldest_first: bool = False
+    ranged: bool = True
+    cursor_lasts: bool = False
 
 
 class Window(NamedTuple):
@@ -157,6 +195,7 @@ class Reader(Protocol):
         Raises:
             SourceFailed: It cannot be had, all retries included.
             TooOld: The window reaches further back than the exchange keeps.
+            CursorGone: The exchange no longer accepts the cursor.
         """
         ...
 

@@ -4,6 +4,7 @@ Field names follow the documented interface; what is ours stands after it.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -21,15 +22,12 @@ FAILED_BEFORE: Final = "failed_before"
 UNREADABLE_RECORD: Final = "unreadable_record"
 OUT_OF_ORDER: Final = "out_of_order"
 
+# Of types that have the same name at every exchange.
 SINGULAR: Final = {
     "deposits": "deposit",
     "withdrawals": "withdrawal",
-    "spot_orders": "trade",
-    "futures_linear": "future",
-    "futures_inverse": "future",
     "transfers": "transfer",
     "holdings": "balance",
-    "leverage_token_trades": "leverage_token_trade",
 }
 
 
@@ -63,9 +61,14 @@ class ErrorEntry(Struct, frozen=True):
 
 
 class Totals:
-    """What the records of an answer add up to."""
+    """What the records of an answer add up to.
 
-    def __init__(self) -> None:
+    Args:
+        singular: The documented singular names of the exchange's own types.
+    """
+
+    def __init__(self, singular: Mapping[str, str]) -> None:
+        self._singular = singular
         self.count = 0
         self.by_type: Counter[str] = Counter()
         self.oldest_ms: int | None = None
@@ -74,7 +77,7 @@ class Totals:
     def heard(self, record: Record) -> None:
         """Count one record."""
         self.count += 1
-        self.by_type[singular(record)] += 1
+        self.by_type[singular_of(record, self._singular)] += 1
         at_ms = record.timestamp
         self.oldest_ms = at_ms if self.oldest_ms is None else min(self.oldest_ms, at_ms)
         self.newest_ms = at_ms if self.newest_ms is None else max(self.newest_ms, at_ms)
@@ -90,11 +93,11 @@ class Totals:
         }
 
 
-def singular(record: Record) -> str:
+def singular_of(record: Record, own: Mapping[str, str]) -> str:
     """The documented singular name of what a record is."""
-    if record.type == "spot_orders" and record.kind == "order":
+    if record.kind == "order":
         return "order"
-    return SINGULAR.get(record.type, record.type)
+    return own.get(record.type) or SINGULAR.get(record.type, record.type)
 
 
 def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
@@ -109,8 +112,8 @@ def message_of(count: int, types: int, *, cut_off: bool = False) -> str:
 def filters_of(query: Query) -> dict[str, Any]:
     """The documented echo of what was asked for."""
     return {
-        "start_time": query.ask.start_time,
-        "end_time": query.ask.end_time,
+        "start_time": query.request.start_time,
+        "end_time": query.request.end_time,
         "transaction_types": list(query.words),
         "limit": query.limit,
     }

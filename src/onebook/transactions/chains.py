@@ -5,6 +5,7 @@ Lines come newest first. Memory: one balance per wallet and coin.
 
 from collections import Counter
 from decimal import Decimal
+from itertools import groupby
 from typing import Final
 
 from msgspec import Struct
@@ -41,7 +42,7 @@ class ChainReport(Struct, frozen=True):
     held: str | None = None
 
 
-class Chain:
+class LedgerChain:
     """One wallet's coin on the way back in time."""
 
     def __init__(self, wallet: str, asset: str) -> None:
@@ -108,6 +109,47 @@ class Chain:
             holds=not self.breaks and not difference,
             breaks=tuple(self.breaks),
         )
+
+
+class WalletChains:
+    """The chains of every wallet and coin of an answer.
+
+    Args:
+        below_ms: Lines from here on may have company that an earlier page had: they are left out.
+    """
+
+    def __init__(self, *, below_ms: int) -> None:
+        self.wallets: set[str] = set()
+        self._below_ms = below_ms
+        self._chains: dict[tuple[str, str], LedgerChain] = {}
+        self._instant: list[Record] = []
+
+    def take(self, line: Record) -> None:
+        """Take a line; one without a balance is in no chain."""
+        if line.balance is None or line.balance.after is None:
+            return
+        self.wallets.add(place_of(line)[0])
+        if line.timestamp >= self._below_ms:
+            return
+        if self._instant and self._instant[0].timestamp != line.timestamp:
+            self._close_instant()
+        self._instant.append(line)
+
+    def _close_instant(self) -> None:
+        lines = sorted(self._instant, key=place_of)
+        self._instant = []
+        for place, group in groupby(lines, key=place_of):
+            chain = self._chains.get(place)
+            if chain is None:
+                chain = self._chains[place] = LedgerChain(*place)
+            chain.take(list(group))
+
+    def reports(self, *, cut: bool) -> list[ChainReport]:
+        """What was found; where the answer was cut, its last instant is not whole."""
+        if cut:
+            self._instant = []
+        self._close_instant()
+        return [chain.report() for _, chain in sorted(self._chains.items())]
 
 
 def place_of(record: Record) -> tuple[str, str]:

@@ -10,7 +10,8 @@ from prometheus_client import Counter, Gauge
 
 REQUESTS: Final = Counter(
     "onebook_transactions_requests",
-    "Requests to the exchange by outcome: ok, too_old, cancelled, or the reason of the failure.",
+    "Requests to the exchange by outcome: ok, too_old, cursor_gone, cancelled, or the reason "
+    "of the failure.",
     ["exchange", "outcome"],
 )
 RETRIES: Final = Counter(
@@ -47,6 +48,7 @@ UNREAD: Final = Counter(
 
 OK: Final = "ok"
 TOO_OLD: Final = "too_old"
+CURSOR_GONE: Final = "cursor_gone"
 CANCELLED: Final = "cancelled"  # who asked has gone
 KEY: Final = "key"
 NODE: Final = "node"

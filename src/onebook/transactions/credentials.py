@@ -57,13 +57,36 @@ class CredentialStore(Protocol):
 
 
 class Credentials:
-    """An API key and its secret. Shows neither, whatever prints it."""
+    """An API key, its secret and what else an exchange wants. Shows none, whatever prints it.
 
-    __slots__ = ("api_key", "secret")
+    Args:
+        others: The fields that only some exchanges have, by name, such as `passphrase`.
+    """
 
-    def __init__(self, api_key: str, secret: str) -> None:
+    __slots__ = ("_others", "api_key", "secret")
+
+    def __init__(self, api_key: str, secret: str, **others: str) -> None:
         self.api_key = api_key
         self.secret = secret
+        self._others = others
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Every field by its name."""
+        return {"api_key": self.api_key, "secret": self.secret} | self._others
+
+    def field(self, name: str) -> str:
+        """A field that the exchange requires.
+
+        Raises:
+            ConfigError: The operator has not set it; which, by name only.
+        """
+        value = self.fields.get(name, "")
+        if not value:
+            raise ConfigError(
+                f"The stored exchange credentials have no {name}; set the credentials again."
+            )
+        return value
 
     def __repr__(self) -> str:
         return f"Credentials({masked(self.api_key)})"
@@ -77,11 +100,12 @@ def masked(api_key: str) -> str:
     return f"{api_key[:4]}..." if len(api_key) > 8 else "..."
 
 
-class _Secrets(Struct, frozen=True, forbid_unknown_fields=True):
+class _Secrets(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is encrypted."""
 
     api_key: str
     secret: str
+    others: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return "_Secrets(...)"
@@ -290,7 +314,7 @@ def _seal(
     exchange: str, environment: str, credentials: Credentials, ring: KeyRing, *, now_ms: int
 ) -> CredentialsRow:
     data_key, nonce = new_master_key(), os.urandom(NONCE_BYTES)
-    plain = json.encode(_Secrets(credentials.api_key, credentials.secret))
+    plain = json.encode(_secrets_of(credentials.fields))
     sealed = AESGCM(data_key).encrypt(nonce, plain, _bound_to(exchange, environment, "data"))
     wrapped = ring.wrap(data_key, _bound_to(exchange, environment, "key"))
     return CredentialsRow(exchange, environment, ring.current_id, wrapped + sealed, nonce, now_ms)
@@ -305,7 +329,11 @@ def _open(row: CredentialsRow, ring: KeyRing) -> Credentials:
         found = json.decode(plain, type=_Secrets)
     except (InvalidTag, MsgspecError):
         raise ConfigError(DAMAGED) from None
-    return Credentials(found.api_key, found.secret)
+    return Credentials(found.api_key, found.secret, **found.others)
+
+
+def _secrets_of(fields: dict[str, str]) -> _Secrets:
+    return _Secrets(fields.pop("api_key"), fields.pop("secret"), fields)
 
 
 def rewrapped(row: CredentialsRow, ring: KeyRing) -> CredentialsRow:

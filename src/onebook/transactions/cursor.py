@@ -2,7 +2,8 @@
 
 A cursor holds no secret and no record: the range as it was fixed by the first page, how far every
 source has come, and a MAC. Sources that have come equally far share one place; one that failed
-keeps its own, so that asking again brings what it owes.
+keeps its own, so that asking again brings what it owes. Where an exchange's own cursors last, they
+are in it too.
 """
 
 import hashlib
@@ -11,8 +12,10 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final
 
 from msgspec import MsgspecError, Struct, msgpack
+from msgspec.structs import replace
 
 from onebook.errors import InvalidRequest
+from onebook.transactions.reading import Bookmark
 from onebook.transactions.record import FIRST, Key
 
 VERSION: Final = 1
@@ -30,6 +33,7 @@ class State(Struct, frozen=True, array_like=True, kw_only=True):
     Args:
         after: The place of the last record that was given out.
         others: The places of sources that are elsewhere.
+        bookmarks: The exchange's own cursors, of sources whose cursors last.
         kept: From when on a source shows all there was, Unix ms, where that is not the whole range.
     """
 
@@ -42,6 +46,7 @@ class State(Struct, frozen=True, array_like=True, kw_only=True):
     after: Place
     others: dict[str, Place] = {}
     kept: dict[str, int] = {}
+    bookmarks: dict[str, Bookmark] = {}
 
     def place(self, source: str) -> Place:
         """How far a source has come."""
@@ -59,7 +64,11 @@ class Cursors:
         self._secret = hashlib.sha256(b"onebook cursor v1 " + secret).digest()
 
     def seal(self, state: State) -> str:
-        """The text of a cursor."""
+        """The text of a cursor; without the exchange's where they would make it too long."""
+        text = self._sealed(state)
+        return text if len(text) <= CHARS_MAX else self._sealed(replace(state, bookmarks={}))
+
+    def _sealed(self, state: State) -> str:
         body = msgpack.encode(state)
         return urlsafe_b64encode(self._mac(body) + body).decode().rstrip("=")
 

@@ -48,8 +48,8 @@ class Writer(Protocol):
         ...
 
 
-def writer(form: str, path: Path) -> Writer:
-    """A writer of one of `FORMS`.
+def writer(form: str, path: Path, *, exchange: str) -> Writer:
+    """A writer of one of `FORMS`; `exchange` is the name of the records' exchange for people.
 
     Raises:
         InvalidRequest: There is no such form, what it needs is not installed, or there can be no
@@ -59,7 +59,7 @@ def writer(form: str, path: Path) -> Writer:
     if make is None:
         raise InvalidRequest(f"There is no format {form!r}; there are {', '.join(FORMS)}.")
     try:
-        return make(path)
+        return make(path, exchange)
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be written: {error.strerror}.") from None
 
@@ -82,7 +82,7 @@ class JsonLines:
         self._file.close()
 
 
-class Table:
+class CsvTable:
     """A CSV file (RFC 4180) whose rows a function makes; a record may make none."""
 
     def __init__(
@@ -202,10 +202,12 @@ def _harmless(cell: str | int | None) -> str | int | None:
 
 
 ENDINGS: Final = {".csv": "csv", ".parquet": "parquet"}  # of file names; others are of JSON lines
-FORMS: Final[dict[str, Callable[[Path], Writer]]] = {
-    "jsonl": JsonLines,
-    "csv": lambda path: Table(path, COLUMNS, lambda record: [flat(record)]),
-    "koinly": lambda path: Table(path, KOINLY, koinly),
-    "cointracking": lambda path: Table(path, COINTRACKING, cointracking),
-    "parquet": Parquet,
+FORMS: Final[dict[str, Callable[[Path, str], Writer]]] = {
+    "jsonl": lambda path, _: JsonLines(path),
+    "csv": lambda path, _: CsvTable(path, COLUMNS, lambda record: [flat(record)]),
+    "koinly": lambda path, _: CsvTable(path, KOINLY, koinly),
+    "cointracking": lambda path, exchange: CsvTable(
+        path, COINTRACKING, lambda record: cointracking(record, exchange)
+    ),
+    "parquet": lambda path, _: Parquet(path),
 }

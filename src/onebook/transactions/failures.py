@@ -1,7 +1,7 @@
 """How reading one source of an exchange can fail, in our words.
 
-An exchange's own message is never handed on: Bybit's 10004 repeats the signed string, which holds
-the API key.
+An exchange's own message is never handed on: some repeat the signed string, which holds the API
+key.
 """
 
 from enum import StrEnum
@@ -52,6 +52,10 @@ class SourceFailed(Exception):
         self.retryable = retryable
         self.fatal = fatal
         self.retry_after_s = retry_after_s
+
+
+class CursorGone(Exception):
+    """The exchange no longer accepts a cursor that it gave."""
 
 
 class TooOld(Exception):

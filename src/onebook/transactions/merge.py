@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from onebook.transactions.walk import NOTHING_LEFT_MS, Demand, Keyed, Walker
+from onebook.transactions.demand import NOTHING_LEFT_MS, Demand
+from onebook.transactions.ordering import Keyed
+from onebook.transactions.walk import Walker
 
 
 async def merged(

@@ -9,6 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from onebook.core import show
+from onebook.transactions import bookkeeping as books
+from onebook.transactions.bookkeeping import Unproven
 from onebook.transactions.chains import BREAKS_MAX, Break, ChainReport
 from onebook.transactions.decimals import subtract
 from onebook.transactions.pairs import Left
@@ -25,20 +27,21 @@ DEPOSITS: Final = "deposits"
 WITHDRAWALS: Final = "withdrawals"
 TRANSFERS: Final = "transfers"
 LEVERAGE_TOKENS: Final = "leverage_tokens"
-# Each check and the types that must be asked for together; futures are either of two.
+# Each check and what must be asked for together, by the names of `bookkeeping`. A check of what an
+# exchange does not have is left out.
 CHECKS: Final[Mapping[str, tuple[str, ...]]] = {
-    LEDGER_ARITHMETIC: ("ledger",),
-    LEDGER_CHAIN: ("ledger",),
-    HOLDINGS: ("ledger", "holdings"),
-    ORDERS: ("spot_orders",),
-    SPOT_FILLS: ("ledger", "spot_orders"),
-    FUTURES_FILLS: ("ledger", "futures"),
-    CLOSED_PNL: ("ledger", "futures"),
-    SETTLEMENTS: ("ledger", "futures"),
-    DEPOSITS: ("ledger", "deposits"),
-    WITHDRAWALS: ("ledger", "withdrawals"),
-    TRANSFERS: ("ledger", "transfers"),
-    LEVERAGE_TOKENS: ("ledger", "leverage_token_trades"),
+    LEDGER_ARITHMETIC: (books.LEDGER,),
+    LEDGER_CHAIN: (books.LEDGER,),
+    HOLDINGS: (books.LEDGER, books.HOLDINGS),
+    ORDERS: (books.TRADES,),
+    SPOT_FILLS: (books.LEDGER, books.TRADES),
+    FUTURES_FILLS: (books.LEDGER, books.FUTURES),
+    CLOSED_PNL: (books.LEDGER, books.FUTURES),
+    SETTLEMENTS: (books.LEDGER, books.FUTURES),
+    DEPOSITS: (books.LEDGER, books.DEPOSITS),
+    WITHDRAWALS: (books.LEDGER, books.WITHDRAWALS),
+    TRANSFERS: (books.LEDGER, books.TRANSFERS),
+    LEVERAGE_TOKENS: (books.LEDGER, books.TOKENS),
 }
 
 
@@ -70,13 +73,6 @@ class Check(Struct, frozen=True):
     reason: str | None = None
 
 
-class Unproven(Struct, frozen=True):
-    """What no answer of the exchange can prove, and why."""
-
-    what: str
-    why: str
-
-
 class OrderReport(Struct, frozen=True):
     """Orders against their fills."""
 
@@ -103,11 +99,6 @@ class Verification(Struct, frozen=True):
 
 ALWAYS_UNPROVEN: Final = (
     Unproven(
-        "the opening balances",
-        "Bybit says what is held now, never what was; a range that begins with the account opens "
-        "with zero.",
-    ),
-    Unproven(
         "oldest lines of what only the ledger knows (interest, airdrops, conversions, earn), if "
         "they are lost together",
         "Nothing stands before them in their chain, and no other list has their events.",
@@ -118,26 +109,17 @@ ALWAYS_UNPROVEN: Final = (
         "Only completed events are in the books, and only they are compared.",
     ),
 )
-HOLDINGS_UNPROVEN: Final = Unproven(
-    "the closing balance of the wallets CONTRACT, SPOT and OPTION",
-    "Their holdings are not read; only their chains are proven.",
-)
-PNL_UNPROVEN: Final = Unproven(
-    "`closedPnl` of positions without `openFee` and `closeFee`",
-    "Bybit did not show them before 2025-06-24; what was gained before fees is compared instead.",
-)
-OLD_BOOKS_UNPROVEN: Final = Unproven(
-    "events before the ledger's coverage begins",
-    "Bybit no longer shows the books of wallets that an upgrade closed.",
-)
-ORDER_LEFT: Final = (
-    "Their orders are older than the range, or lost: Bybit finds orders by their creation."
-)
-MOVE_LEFT: Final = (
-    "Bybit also books moves that no list has: at an upgrade, to and from bots, copy trading and "
-    "other products; or the transfer between users is lost."
-)
+LEFT_OVER: Final = "It was lost, or the exchange books what no list has."
 OVERFLOWED: Final = "More is left over than can be held; ask for a shorter range."
+
+
+def opening_unproven(display: str) -> Unproven:
+    """Why the opening balances of an exchange are not proven."""
+    return Unproven(
+        "the opening balances",
+        f"{display} says what is held now, never what was; a range that begins with the account "
+        "opens with zero.",
+    )
 
 
 def judged(

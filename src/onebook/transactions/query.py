@@ -15,30 +15,15 @@ from onebook.errors import (
 from onebook.model import DAY_MS
 from onebook.transactions.adapter import Adapter, Environment
 from onebook.transactions.cursor import Cursors, State
+from onebook.transactions.request import LIMIT_MAX, TIME_MS_MAX, TransactionsRequest
 from onebook.transactions.windows import floor_ms
 
 LIMIT_DEFAULT: Final = 1_000
-LIMIT_MAX: Final = 10_000
 RANGE_DEFAULT_MS: Final = 30 * DAY_MS
-TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 # 1973 in milliseconds, 5138 in seconds: below, seconds were meant.
 SECONDS_BELOW: Final = 100_000_000_000
 SECONDS_LIKELY: Final = 946_684_800  # 2000-01-01 in seconds
 FLOOR_TOLERANCE_MS: Final = DAY_MS  # "two years ago" to the day is no mistake
-
-
-class Ask(Struct, frozen=True, kw_only=True):
-    """The request of endpoint 10, its fields of the right types and nothing else checked."""
-
-    exchange: str
-    transaction_types: tuple[str, ...] = ()
-    testnet: bool = False
-    start_time: int | None = None
-    end_time: int | None = None
-    limit: int | None = None
-    cursor: str | None = None
-    include_raw: bool = False
-    verify: bool = False
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -55,7 +40,7 @@ class Query(Struct, frozen=True, kw_only=True):
         digest: What makes this query itself, whatever the page: a cursor belongs to it.
     """
 
-    ask: Ask
+    request: TransactionsRequest
     environment: Environment
     words: tuple[str, ...]
     sources: tuple[str, ...]
@@ -68,33 +53,39 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 def plan(
-    ask: Ask, adapter: Adapter, cursors: Cursors, *, key_id: str, now_ms: int, streamed: bool
+    request: TransactionsRequest,
+    adapter: Adapter,
+    cursors: Cursors,
+    *,
+    key_id: str,
+    now_ms: int,
+    streamed: bool,
 ) -> Query:
     """Check a request and say what it stands for.
 
     Raises:
         InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be carried out.
     """
-    words = ask.transaction_types or adapter.entry.default
+    words = tuple(request.transaction_types) or adapter.entry.default
     sources = expand(words, adapter)
-    digest = digest_of(ask, sources)
+    digest = digest_of(request, sources)
     state = None
-    if ask.cursor is not None:
-        state = cursors.open(ask.cursor, digest=digest, key_id=key_id)
+    if request.cursor:
+        state = cursors.open(request.cursor, digest=digest, key_id=key_id)
     if state is None:
-        from_ms, to_ms = range_of(ask, now_ms)
+        from_ms, to_ms = range_of(request, now_ms)
         refuse_forgotten(from_ms, sources, adapter, now_ms)
     else:
         from_ms, to_ms = state.from_ms, state.to_ms
     return Query(
-        ask=ask,
-        environment=Environment.TESTNET if ask.testnet else Environment.MAINNET,
+        request=request,
+        environment=Environment.TESTNET if request.testnet else Environment.MAINNET,
         words=words,
         sources=sources,
         now_ms=state.now_ms if state else now_ms,
         from_ms=from_ms,
         to_ms=to_ms,
-        limit=limit_of(ask, streamed=streamed),
+        limit=limit_of(request, streamed=streamed),
         state=state,
         digest=digest,
     )
@@ -128,9 +119,9 @@ def expand(words: tuple[str, ...], adapter: Adapter) -> tuple[str, ...]:
     return tuple(name for name in adapter.sources if name in wanted)
 
 
-def range_of(ask: Ask, now_ms: int) -> tuple[int, int]:
+def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
     """The range of time of a first page; without bounds the last 30 days."""
-    for name, value in (("start_time", ask.start_time), ("end_time", ask.end_time)):
+    for name, value in (("start_time", request.start_time), ("end_time", request.end_time)):
         if value is not None and not 0 <= value <= TIME_MS_MAX:
             raise InvalidRequest(f"Field {name} must be a time in Unix milliseconds.")
         if value is not None and SECONDS_LIKELY <= value < SECONDS_BELOW:
@@ -138,9 +129,9 @@ def range_of(ask: Ask, now_ms: int) -> tuple[int, int]:
                 f"Field {name} must be a time in Unix milliseconds; {value} looks like seconds, "
                 f"which would be {value * 1_000}."
             )
-    to_ms = min(now_ms if ask.end_time is None else ask.end_time, now_ms)
-    from_ms = max(0, to_ms - RANGE_DEFAULT_MS) if ask.start_time is None else ask.start_time
-    if from_ms > (now_ms if ask.end_time is None else ask.end_time):
+    to_ms = min(now_ms if request.end_time is None else request.end_time, now_ms)
+    from_ms = max(0, to_ms - RANGE_DEFAULT_MS) if request.start_time is None else request.start_time
+    if from_ms > (now_ms if request.end_time is None else request.end_time):
         raise InvalidDateRange("start_time is after end_time; without end_time it is now.")
     if from_ms > now_ms:
         raise InvalidDateRange("start_time is in the future.")
@@ -165,16 +156,18 @@ def reach_ms(sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> int:
     return min(floor_ms(adapter.sources[name], now_ms) for name in sources)
 
 
-def limit_of(ask: Ask, *, streamed: bool) -> int | None:
+def limit_of(request: TransactionsRequest, *, streamed: bool) -> int | None:
     """How many records this answer may hold."""
-    if ask.limit is None:
+    if request.limit is None:
         return None if streamed else LIMIT_DEFAULT
-    if not 1 <= ask.limit <= LIMIT_MAX:
+    if not 1 <= request.limit <= LIMIT_MAX:
         raise InvalidRequest(f"Field limit must be between 1 and {LIMIT_MAX:,}.")
-    return ask.limit
+    return request.limit
 
 
-def digest_of(ask: Ask, sources: tuple[str, ...]) -> str:
+def digest_of(request: TransactionsRequest, sources: tuple[str, ...]) -> str:
     """What a cursor is bound to: everything that decides which records there are."""
-    text = json.encode((ask.exchange, ask.testnet, ask.start_time, ask.end_time, sources))
+    text = json.encode(
+        (request.exchange, request.testnet, request.start_time, request.end_time, sources)
+    )
     return hashlib.sha256(text).hexdigest()[:16]

@@ -5,7 +5,6 @@ cut at the limit, and told honestly: what is covered, what failed, where it goes
 every task it starts; leaving it stops all asking.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -16,7 +15,6 @@ from msgspec import Struct, json
 
 from onebook.config import TransactionSettings
 from onebook.errors import (
-    ExchangeFailed,
     InvalidRequest,
     RateLimitExceeded,
     ServiceUnavailable,
@@ -29,30 +27,20 @@ from onebook.transactions.adapter import (
     Reader,
 )
 from onebook.transactions.answer import (
-    DEADLINE,
     FAILED_BEFORE,
-    LIMIT_REACHED,
-    Coverage,
-    ErrorEntry,
-    Part,
-    Totals,
-    coverage_of,
-    errors_of,
     filters_of,
     message_of,
 )
 from onebook.transactions.clock import REAL, Clock
-from onebook.transactions.counters import KEY, NODE, RECORDS, REFUSED, RUNNING
-from onebook.transactions.credentials import Vault
-from onebook.transactions.cursor import DONE, GIVEN_UP, Cursors, Place, State, as_key, key_digest
+from onebook.transactions.counters import KEY, NODE, REFUSED, RUNNING
+from onebook.transactions.credentials import Credentials, Vault
+from onebook.transactions.cursor import Cursors
 from onebook.transactions.failures import Reason, SourceFailed
-from onebook.transactions.merge import merged
-from onebook.transactions.proof import Verification
-from onebook.transactions.query import Ask, Query, expand, find, plan, reach_ms
-from onebook.transactions.record import FIRST, Record, encode
+from onebook.transactions.query import Query, expand, find, plan, reach_ms
+from onebook.transactions.record import encode
+from onebook.transactions.request import TransactionsRequest
+from onebook.transactions.run import Run, exchange_failed
 from onebook.transactions.standing import Standings
-from onebook.transactions.verify import Verifier
-from onebook.transactions.walk import Demand, Range, Walker, fitted
 
 UNIFIED_TYPES: Final = {
     "deposits": "Deposit transactions (incoming funds)",
@@ -66,7 +54,6 @@ UNIFIED_TYPES: Final = {
     "balances": "Account balance snapshots",
 }
 BUSY_RETRY_S: Final = 5.0
-LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
 log = logging.getLogger("onebook.transactions")
 
@@ -119,15 +106,15 @@ class Transactions:
         for adapter in self._adapters.values():
             await adapter.close()
 
-    def plan(self, ask: Ask, *, key_id: str, streamed: bool = False) -> Query:
+    def plan(self, request: TransactionsRequest, *, key_id: str, streamed: bool = False) -> Query:
         """Check a request without asking any exchange.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes, InvalidDateRange, InvalidRequest
         """
-        adapter = find(self._adapters, ask.exchange)
+        adapter = find(self._adapters, request.exchange)
         return plan(
-            ask,
+            request,
             adapter,
             self._cursors,
             key_id=key_id,
@@ -135,14 +122,14 @@ class Transactions:
             streamed=streamed,
         )
 
-    def reach_ms(self, ask: Ask) -> int:
+    def reach_ms(self, request: TransactionsRequest) -> int:
         """The oldest time that a request may begin at.
 
         Raises:
             InvalidExchange, InvalidTransactionTypes
         """
-        adapter = find(self._adapters, ask.exchange)
-        sources = expand(ask.transaction_types or adapter.entry.default, adapter)
+        adapter = find(self._adapters, request.exchange)
+        sources = expand(tuple(request.transaction_types) or adapter.entry.default, adapter)
         return reach_ms(sources, adapter, self._clock.now_ms())
 
     async def validate(self, exchange: str, *, testnet: bool, key_id: str = "") -> Validation:
@@ -155,19 +142,20 @@ class Transactions:
         adapter = find(self._adapters, exchange)
         environment = _environment(testnet=testnet)
         credentials = await self._vault.get(exchange, environment)
-        if credentials is None:
-            return Validation(exchange, _no_credentials(adapter.entry, environment), None)
+        why_not = _unusable(adapter.entry, environment, credentials)
+        if credentials is None or why_not:
+            return Validation(exchange, why_not, None)
         try:
             reader = adapter.reader(environment, credentials, include_raw=False, key_id=key_id)
             info = await reader.account()
         except SourceFailed as failure:
             if failure.reason is Reason.AUTHENTICATION_FAILED:
                 return Validation(exchange, failure.message, None)
-            raise _exchange_failed(failure) from None
+            raise exchange_failed(failure) from None
         return Validation(exchange, "The internal credentials are valid.", info)
 
     @asynccontextmanager
-    async def run(self, query: Query, *, key_id: str) -> AsyncIterator["Run"]:
+    async def run(self, query: Query, *, key_id: str) -> AsyncIterator[Run]:
         """Begin to carry a query out; leaving the block stops all asking.
 
         Raises:
@@ -180,7 +168,7 @@ class Transactions:
         self._running[key_id] += 1
         RUNNING.inc()
         try:
-            run = Run(query, self._adapters[query.ask.exchange], reader, self._clock)
+            run = Run(query, self._adapters[query.request.exchange], reader, self._clock)
             try:
                 yield run
             finally:
@@ -207,15 +195,15 @@ class Transactions:
             )
 
     async def _reader(self, query: Query, key_id: str) -> Reader:
-        adapter = self._adapters[query.ask.exchange]
-        credentials = await self._vault.get(query.ask.exchange, query.environment)
-        if credentials is None:
-            message = _no_credentials(adapter.entry, query.environment)
+        adapter = self._adapters[query.request.exchange]
+        credentials = await self._vault.get(query.request.exchange, query.environment)
+        message = _unusable(adapter.entry, query.environment, credentials)
+        if credentials is None or message:
             if query.environment is Environment.TESTNET:
                 raise InvalidRequest(message)
             raise ServiceUnavailable(message)
         return adapter.reader(
-            query.environment, credentials, include_raw=query.ask.include_raw, key_id=key_id
+            query.environment, credentials, include_raw=query.request.include_raw, key_id=key_id
         )
 
     async def fetch(self, query: Query, *, key_id: str) -> bytes:
@@ -257,15 +245,15 @@ class Transactions:
                 yield b"".join([encode(record) + b"\n" for record in batch])
             failure = run.nothing_but_failure()
             if failure is not None and not run.totals.count:
-                raise _exchange_failed(failure)
+                raise exchange_failed(failure)
             head, tail = self._envelope(run, key_id, spent_s=self._clock.now_s() - started_s)
         if failure is not None:  # lines are out already: the summary is where it can be said
-            error = _exchange_failed(failure)
+            error = exchange_failed(failure)
             head |= {"success": False, "error": error.code, "message": error.message}
         yield json.encode({"type": "summary"} | head | tail) + b"\n"
 
     def _envelope(
-        self, run: "Run", key_id: str, *, spent_s: float
+        self, run: Run, key_id: str, *, spent_s: float
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """What stands before the records and what stands after them."""
         query, totals, errors = run.query, run.totals, run.errors()
@@ -273,7 +261,7 @@ class Transactions:
         head = {
             "success": True,
             "message": message_of(totals.count, len(coverage), cut_off=run.cut_off),
-            "exchange": query.ask.exchange,
+            "exchange": query.request.exchange,
             "total_transactions": totals.count,
             "processing_time": round(spent_s, 3),
         }
@@ -285,232 +273,25 @@ class Transactions:
             "coverage": coverage,
             "next_cursor": None if state is None else self._cursors.seal(state),
         }
-        if query.ask.verify:
+        if query.request.verify:
             tail["verification"] = run.verification()
         return head, tail
-
-
-class Run:
-    """One query being carried out."""
-
-    def __init__(self, query: Query, adapter: Adapter, reader: Reader, clock: Clock) -> None:
-        self.query = query
-        self.totals = Totals()
-        self.verifier: Verifier | None = None
-        self._adapter = adapter
-        self._clock = clock
-        self._progress = asyncio.Event()
-        self._last = FIRST
-        self._stopped = LIMIT_REACHED
-        self._reader = reader
-        self._demand = Demand(query.limit)
-        self._parts = [self._part(name, reader) for name in query.sources]
-        if query.ask.verify:
-            self.verifier = Verifier(
-                below_ms=self._top_ms if query.state else query.to_ms + 1,
-                asked={part.source.type for part in self._parts},
-                orders="spot_orders" in query.words,
-            )
-
-    @property
-    def display(self) -> str:
-        """The exchange's name for people."""
-        return self._adapter.entry.display
-
-    @property
-    def walkers(self) -> list[Walker]:
-        """The walkers of this run."""
-        return [part.walker for part in self._parts if part.walker is not None]
-
-    @property
-    def _top_ms(self) -> int:
-        """Where this answer begins: the end of the range, or where the page before it came to."""
-        state = self.query.state
-        return self.query.to_ms if state is None else min(self.query.to_ms, -state.after[0])
-
-    def _part(self, name: str, reader: Reader) -> Part:
-        source, state = fitted(self._adapter.sources[name], self.query.limit), self.query.state
-        place = self._begun_at(name)
-        lost_before_ms = state.kept.get(name) if state else None
-        if place in (DONE, GIVEN_UP):
-            return Part(source, None, given_up=place == GIVEN_UP, lost_before_ms=lost_before_ms)
-        wanted = Range(self.query.from_ms, self.query.to_ms, after=as_key(place))
-        limit = self.query.limit
-        walker = Walker(
-            source,
-            reader,
-            wanted,
-            now_ms=self._clock.now_ms,
-            progress=self._progress,
-            demand=self._demand,
-            long=limit is None or limit >= LONG_ANSWER,
-            lost_before_ms=lost_before_ms,
-        )
-        return Part(source, walker)
-
-    def _begun_at(self, name: str) -> Place:
-        """Where this page of a source begins."""
-        state = self.query.state
-        return state.place(name) if state else (FIRST.negative_ms, FIRST.record_id)
-
-    async def records(self, deadline_s: float) -> AsyncGenerator[list[Record]]:
-        """The records in order, in batches, until the limit, the end or the deadline."""
-        until_s = self._clock.now_s() + deadline_s
-        async with aclosing(
-            merged(self.walkers, self._progress, limit=self.query.limit, demand=self._demand)
-        ) as batches:
-            while True:
-                try:
-                    async with asyncio.timeout(until_s - self._clock.now_s()):
-                        batch = await anext(batches, None)
-                except TimeoutError:
-                    self._stopped = DEADLINE
-                    return
-                if batch is None or self.fatal is not None:
-                    return
-                # The place in the sequence, which for a snapshot is not its time.
-                self._last = batch[-1][0]
-                yield self._heard([record for _, record in batch])
-
-    def _heard(self, batch: list[Record]) -> list[Record]:
-        for name, count in Counter([record.type for record in batch]).items():
-            RECORDS.labels(self.query.ask.exchange, name).inc(count)
-        for record in batch:
-            self.totals.heard(record)
-            if self.verifier is not None:
-                self.verifier.heard(record)
-        return batch
-
-    @property
-    def fatal(self) -> SourceFailed | None:
-        """A failure after which nothing of this account can be read."""
-        failures = (walker.failure for walker in self.walkers)
-        return next((failure for failure in failures if failure and failure.fatal), None)
-
-    @property
-    def came_to_ms(self) -> int:
-        """The time down to which everything has been read and handed on."""
-        walking = [w.came_to for w in self.walkers if not w.exhausted and w.failure is None]
-        came_ms = -min(walking).negative_ms if walking else self.query.from_ms
-        return min(max(came_ms, self.query.from_ms), self.query.to_ms)
-
-    @property
-    def waiting_s(self) -> float:
-        """How long the exchange's limits let nothing be asked; 0 while anything is asked."""
-        return self._adapter.waiting_s
-
-    def nothing_but_failure(self) -> SourceFailed | None:
-        """The failure to answer with: the account as a whole, or every source without a record."""
-        if self.fatal is not None:
-            return self.fatal
-        failures = [walker.failure for walker in self.walkers if walker.failure]
-        # A source that had nothing to ask did not succeed either.
-        asked = [walker for walker in self.walkers if walker.pages or walker.failure]
-        if failures and len(failures) == len(asked) and not self.totals.count:
-            return failures[0]
-        if self.cut_off and not self.totals.count and not self._came_further():
-            return self._reader.trouble or SourceFailed(
-                Reason.UNREACHABLE,
-                f"{self.display} gave nothing within the time of one answer.",
-                retryable=True,
-            )
-        return None
-
-    @property
-    def cut_off(self) -> bool:
-        """Whether the deadline ended this answer."""
-        return self._stopped == DEADLINE
-
-    def _came_further(self) -> bool:
-        """Whether a page that begins where this one ended would begin further on."""
-        return any(
-            part.walker is not None
-            and part.walker.failure is None
-            and self._place(part) > self._begun_at(part.source.name)
-            for part in self._parts
-        )
-
-    def raise_if_nothing(self) -> None:
-        """Raise if there is nothing to show but failure.
-
-        Raises:
-            ExchangeFailed: See `nothing_but_failure`.
-        """
-        failure = self.nothing_but_failure()
-        if failure is not None:
-            raise _exchange_failed(failure)
-
-    def coverage(self) -> list[Coverage]:
-        """How much of the range the answer holds, by type."""
-        return coverage_of(
-            self.query,
-            self._parts,
-            last=self._last,
-            stopped=self._stopped,
-            top_ms=self._top_ms,
-        )
-
-    def errors(self) -> list[ErrorEntry]:
-        """What went wrong, by type."""
-        trouble = self._reader.trouble if self.cut_off else None
-        return errors_of(self._parts, cut_off=self.cut_off, trouble=trouble)
-
-    def verification(self) -> Verification | None:
-        """What was proven, where it was asked for."""
-        if self.verifier is None:
-            return None
-        return self.verifier.report(
-            cut=not all(walker.exhausted for walker in self.walkers),
-            covered={entry.transaction_type: entry.from_ms for entry in self.coverage()},
-        )
-
-    def state(self, key_id: str) -> State | None:
-        """Where the next page begins; None when every source has come to its end."""
-        places = {part.source.name: self._place(part) for part in self._parts}
-        if all(place in (DONE, GIVEN_UP) for place in places.values()):
-            return None
-        before = self.query.state
-        last = max(self._last, as_key(before.after)) if before else self._last
-        after = (last.negative_ms, last.record_id)
-        return State(
-            digest=self.query.digest,
-            key=key_digest(key_id),
-            now_ms=self.query.now_ms,
-            from_ms=self.query.from_ms,
-            to_ms=self.query.to_ms,
-            after=after,
-            others={name: place for name, place in places.items() if place != after},
-            kept={p.source.name: p.kept_from_ms for p in self._parts if p.kept_from_ms is not None},
-        )
-
-    def _place(self, part: Part) -> Place:
-        """How far a source has come: everything before its place has been delivered."""
-        walker = part.walker
-        if walker is None:
-            return GIVEN_UP if part.given_up else DONE
-        if walker.exhausted:
-            return DONE
-        if walker.failure is not None and not walker.failure.retryable:
-            return GIVEN_UP
-        if walker.failure or not part.source.window_ms:  # a snapshot goes by its own ids
-            came = walker.delivered
-        else:
-            came = max(self._last, walker.came_to)
-        return came.negative_ms, came.record_id
-
-    async def close(self) -> None:
-        """Stop all asking."""
-        await asyncio.gather(*(walker.close() for walker in self.walkers))
 
 
 def _environment(*, testnet: bool) -> Environment:
     return Environment.TESTNET if testnet else Environment.MAINNET
 
 
-def _no_credentials(entry: ExchangeEntry, environment: Environment) -> str:
-    return f"The operator has set no {entry.display} {environment.value} credentials."
-
-
-def _exchange_failed(failure: SourceFailed) -> ExchangeFailed:
-    details = {"reason": failure.reason.value, "exchange_code": failure.exchange_code}
-    return ExchangeFailed(failure.message, details=details, retry_after_s=failure.retry_after_s)
+def _unusable(
+    entry: ExchangeEntry, environment: Environment, credentials: Credentials | None
+) -> str:
+    """Why the operator's credentials cannot be used; "" where they can."""
+    if credentials is None:
+        return f"The operator has set no {entry.display} {environment.value} credentials."
+    missing = [field.label for field in entry.fields if not credentials.fields.get(field.name)]
+    if not missing:
+        return ""
+    return (
+        f"The operator's {entry.display} {environment.value} credentials lack: "
+        f"{', '.join(missing)}; they must be set again."
+    )

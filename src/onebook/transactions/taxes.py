@@ -151,21 +151,23 @@ def _koinly_row(
     )  # fmt: skip
 
 
-def cointracking(record: Record) -> list[Row]:
-    """A record as rows of CoinTracking's CSV import."""
+def cointracking(record: Record, exchange: str) -> list[Row]:
+    """A record as rows of CoinTracking's CSV import; `exchange` is the name of its exchange."""
     found = taxed(record)
     if found is None:
         return []
     if not _moves(found):
-        return _cointracking_fees(record, found.charges, COINTRACKING_FUTURES_FEE)
+        return _cointracking_fees(record, exchange, found.charges, COINTRACKING_FUTURES_FEE)
     sent, received, held, others = net_of_fees(found)
     paid = [charge for charge in held if charge.amount > 0]
     fee = NOTHING
     if paid:
         same = [charge.amount for charge in paid if charge.currency == paid[0].currency]
         fee = (paid[0].currency, show(add(*same)))
-    row = _cointracking_row(record, sent, received, fee, _cointracking_type(record, found))
-    return [row, *_cointracking_fees(record, others, COINTRACKING_FEE)]
+    row = _cointracking_row(
+        record, exchange, sent, received, fee, _cointracking_type(record, found)
+    )
+    return [row, *_cointracking_fees(record, exchange, others, COINTRACKING_FEE)]
 
 
 def net_of_fees(found: Taxed) -> tuple[Amount, Amount, list[Charge], list[Charge]]:
@@ -198,18 +200,26 @@ def _cointracking_type(record: Record, found: Taxed) -> str:
     return (words or COINTRACKING_MOVE)[way]
 
 
-def _cointracking_fees(record: Record, charges: list[Charge], words: Words) -> list[Row]:
+def _cointracking_fees(
+    record: Record, exchange: str, charges: list[Charge], words: Words
+) -> list[Row]:
     def row(sent: Amount, received: Amount, word: str, suffix: str) -> Row:
-        return _cointracking_row(record, sent, received, NOTHING, word, suffix)
+        return _cointracking_row(record, exchange, sent, received, NOTHING, word, suffix)
 
     return _fee_rows(charges, words, row)
 
 
 def _cointracking_row(
-    record: Record, sent: Amount, received: Amount, fee: Amount, word: str, suffix: str = ""
+    record: Record,
+    exchange: str,
+    sent: Amount,
+    received: Amount,
+    fee: Amount,
+    word: str,
+    suffix: str = "",
 ) -> Row:
     return (
-        word, received[1], received[0], sent[1], sent[0], fee[1], fee[0], "Bybit", record.type,
+        word, received[1], received[0], sent[1], sent[0], fee[1], fee[0], exchange, record.type,
         record.description.desc, _date(record), _tx_id(record) + suffix,
     )  # fmt: skip
 

@@ -10,15 +10,18 @@ Records come newest first. Memory: one balance per coin, and what has not found 
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from itertools import groupby
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from onebook.core import show
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
-from onebook.transactions.chains import BREAKS_MAX, Break, Chain, ChainReport, place_of
+from onebook.transactions import bookkeeping as books
+from onebook.transactions.adapter import ExchangeEntry
+from onebook.transactions.bookkeeping import Unproven
+from onebook.transactions.chains import BREAKS_MAX, Break, ChainReport, WalletChains, place_of
 from onebook.transactions.decimals import ZERO, add, subtract
+from onebook.transactions.orders import Orders
 from onebook.transactions.pairs import Closings, Left, Moves, Trades, legs_of, net_of
 from onebook.transactions.proof import (
     ALWAYS_UNPROVEN,
@@ -27,15 +30,11 @@ from onebook.transactions.proof import (
     DEPOSITS,
     FUTURES_FILLS,
     HOLDINGS,
-    HOLDINGS_UNPROVEN,
     LEDGER_ARITHMETIC,
     LEDGER_CHAIN,
+    LEFT_OVER,
     LEVERAGE_TOKENS,
-    MOVE_LEFT,
-    OLD_BOOKS_UNPROVEN,
-    ORDER_LEFT,
     ORDERS,
-    PNL_UNPROVEN,
     SETTLEMENTS,
     SPOT_FILLS,
     TRANSFERS,
@@ -43,37 +42,22 @@ from onebook.transactions.proof import (
     Check,
     OrderReport,
     State,
-    Unproven,
     Verification,
     judged,
+    opening_unproven,
     settled,
     verdict,
-)  # fmt: skip
+)
 from onebook.transactions.record import Record, Status, View
 
-OPEN_ORDERS_MAX: Final = 100_000
+WRONG_LINES_MAX: Final = 100_000
+GIVEN_UP_MAX: Final = 100_000
 EDGE_MS: Final = 10 * SECOND_MS  # two clocks of one event: nearer to an end is not judged
 TRANSFER_MS: Final = MINUTE_MS  # how far apart the times of one event may be
 DEPOSIT_MS: Final = 60 * MINUTE_MS
 WITHDRAWAL_MS: Final = DAY_MS  # a withdrawal can wait for its approval
 SNAPSHOT_LAG_MS: Final = MINUTE_MS  # a snapshot this much later than the range proves nothing
-HELD_WALLETS: Final = frozenset({"UNIFIED", "FUND"})  # whose holdings are read
-FUND_WALLET: Final = "FUND"
-CATEGORIES: Final = {
-    "spot": "spot_orders", "linear": "futures_linear", "inverse": "futures_inverse",
-}  # fmt: skip
 CLOSING_LINES: Final = frozenset({"trade", "liquidation", "adl"})
-
-
-class _Fills:
-    """What the fills of one order add up to."""
-
-    __slots__ = ("newest", "quantity", "value")
-
-    def __init__(self, newest: Record) -> None:
-        self.newest = newest
-        self.quantity = ZERO
-        self.value = ZERO
 
 
 class Span(NamedTuple):
@@ -94,23 +78,27 @@ class Verifier:
     """Hears every record of an answer and says at the end what holds.
 
     Args:
+        entry: The exchange: its types, and how it books them.
         below_ms: Records from here on may have company that an earlier page had.
         asked: The types of the answer.
         orders: Whether the state of spot orders was asked for beside their fills.
     """
 
-    def __init__(self, *, below_ms: int, asked: Iterable[str] = (), orders: bool = True) -> None:
+    def __init__(
+        self,
+        entry: ExchangeEntry,
+        *,
+        below_ms: int,
+        asked: Iterable[str] = (),
+        orders: bool = True,
+    ) -> None:
+        self._entry = entry
+        self._books = entry.books
         self._below_ms = below_ms
         self._asked = frozenset(asked)
         self._orders_asked = orders
-        self._chains: dict[tuple[str, str], Chain] = {}
-        self._wallets: set[str] = set()
-        self._instant: list[Record] = []
-        self._orders: list[Record] = []  # of one instant: their fills may bear the same time
-        self._open: dict[str, _Fills] = {}
-        self._overflowed = False
-        self._checked = 0
-        self._breaks: list[Break] = []
+        self._chains = WalletChains(below_ms=below_ms)
+        self._orders = Orders(below_ms=below_ms)
         self._lines = 0
         self._wrong_lines: list[Left] = []
         self._holdings: dict[tuple[str, str], Record] = {}
@@ -129,21 +117,21 @@ class Verifier:
 
     def heard(self, record: Record) -> None:
         """Take one record."""
-        if record.type == "ledger":
+        if record.type == books.LEDGER:
             self._arithmetic(record)
-            self._ledger(record)
+            self._chains.take(record)
             self._line(record)
-        elif record.type == "spot_orders":
-            self._of_orders(record)
-            if record.kind != "order" and self._both("spot_orders"):
+        elif record.type == self._books.trades:
+            self._orders.take(record)
+            if record.kind != "order" and self._both(record.type):
                 self._spot.event(record)
-        elif record.type == "holdings":
+        elif record.type == books.HOLDINGS:
             self._holdings[place_of(record)] = record
         elif self._both(record.type):
             self._event(record)
 
     def _both(self, kind: str) -> bool:
-        return "ledger" in self._asked and kind in self._asked
+        return books.LEDGER in self._asked and kind in self._asked
 
     def _arithmetic(self, line: Record) -> None:
         balance = line.balance
@@ -154,7 +142,7 @@ class Verifier:
         parts = [Decimal(balance.cash_flow), Decimal(funding or 0)]
         fees = add(*(Decimal(fee.amount) for fee in line.fees))
         expected = subtract(add(*parts), fees)
-        if expected != Decimal(balance.change) and len(self._wrong_lines) < OPEN_ORDERS_MAX:
+        if expected != Decimal(balance.change) and len(self._wrong_lines) < WRONG_LINES_MAX:
             what = "its change is not its cash flow, funding and fee"
             self._wrong_lines.append(Left(line, what, show(expected), balance.change))
 
@@ -165,11 +153,11 @@ class Verifier:
         key = (wallet, coin, change)
         if kind == "transfer":
             self._transfers.line(key, line)
-        elif kind == "deposit" and self._both("deposits"):
+        elif kind == "deposit" and self._both(books.DEPOSITS):
             self._deposits.line((coin, change), line)
-        elif kind == "withdrawal" and self._both("withdrawals"):
+        elif kind == "withdrawal" and self._both(books.WITHDRAWALS):
             self._withdrawals.line((coin, change), line)
-        elif kind == "leverage_token" and self._both("leverage_token_trades"):
+        elif kind == "leverage_token" and self._both(self._books.tokens):
             self._tokens.line((line.transactionId,), line)
         elif line.instrument is not None:
             self._contract_line(line)
@@ -177,12 +165,12 @@ class Verifier:
     def _contract_line(self, line: Record) -> None:
         market = line.instrument
         assert market is not None
-        kind = CATEGORIES.get(market.category, "")
+        kind = self._books.type_of(market.category)
         if not self._both(kind):
             return
         if line.related:
-            (self._spot if market.category == "spot" else self._futures).line(line)
-        if market.category == "spot":
+            (self._spot if kind == self._books.trades else self._futures).line(line)
+        if kind == self._books.trades:
             return
         cash_flow = line.balance.cash_flow if line.balance else None
         if line.kind in CLOSING_LINES:
@@ -192,7 +180,7 @@ class Verifier:
 
     def _event(self, record: Record) -> None:
         kind, moved = record.kind, show(net_of(record))
-        if record.type in CATEGORIES.values():
+        if record.type in self._books.contracts.values():
             self._contract_event(record)
         elif kind == "transfer":
             for key in legs_of(record):
@@ -203,7 +191,7 @@ class Verifier:
                     self._tokens.event((related,), record)
         elif record.status is not Status.COMPLETED:
             self._given_up.append(((record.asset or "", record.amount or "0"), record))
-            del self._given_up[:-OPEN_ORDERS_MAX]
+            del self._given_up[:-GIVEN_UP_MAX]
         elif kind == "deposit":
             self._deposits.event((record.asset or "", moved), record)
         elif kind == "withdrawal":
@@ -219,65 +207,6 @@ class Verifier:
         elif (gained := net_of(record)) or record.kind == "delivery":
             self._settlements.event((symbol, show(gained)), record)
 
-    # The ledger's chain and the orders -------------------------------------------------
-
-    def _ledger(self, record: Record) -> None:
-        if record.balance is None or record.balance.after is None:
-            return
-        self._wallets.add(place_of(record)[0])
-        if record.timestamp >= self._below_ms:
-            return
-        if self._instant and self._instant[0].timestamp != record.timestamp:
-            self._close_instant()
-        self._instant.append(record)
-
-    def _close_instant(self) -> None:
-        lines = sorted(self._instant, key=place_of)
-        self._instant = []
-        for place, group in groupby(lines, key=place_of):
-            chain = self._chains.get(place)
-            if chain is None:
-                chain = self._chains[place] = Chain(*place)
-            chain.take(list(group))
-
-    def _of_orders(self, record: Record) -> None:
-        if self._orders and self._orders[0].timestamp != record.timestamp:
-            self._close_orders()
-        if record.kind != "order":
-            self._fill(record)
-        else:
-            self._orders.append(record)
-
-    def _fill(self, record: Record) -> None:
-        order_id = record.ids.order_id
-        if order_id is None:
-            return
-        if len(self._open) >= OPEN_ORDERS_MAX:
-            self._overflowed = True
-            return
-        fills = self._open.setdefault(order_id, _Fills(record))
-        fills.quantity = add(fills.quantity, Decimal(record.quantity or 0))
-        fills.value = add(fills.value, Decimal(record.value or 0))
-
-    def _close_orders(self) -> None:
-        for order in self._orders:
-            self._order(order)
-        self._orders = []
-
-    def _order(self, order: Record) -> None:
-        fills = self._open.pop(order.ids.order_id or "", None) or _Fills(order)
-        if self._overflowed or (order.updated_at or order.timestamp) >= self._below_ms:
-            return  # not all of its fills were heard
-        self._checked += 1
-        for found, said in ((fills.quantity, order.quantity), (fills.value, order.value)):
-            expected = Decimal(said or 0)
-            if found != expected and len(self._breaks) < BREAKS_MAX:
-                difference = show(subtract(expected, found))
-                what = "its fills do not add up to it"
-                self._breaks.append(
-                    Break(order.transactionId, show(expected), show(found), difference, what)
-                )
-
     # The report -----------------------------------------------------------------------
 
     def report(self, *, cut: bool, covered: Mapping[str, int | None] | None = None) -> Verification:
@@ -288,21 +217,13 @@ class Verifier:
             covered: For each type, from when on the answer is whole; null: it is not at all.
         """
         self._covered.update(dict.fromkeys(self._asked, 0) if covered is None else covered)
-        if cut:
-            self._instant, self._orders = [], []
-        self._close_instant()
-        self._close_orders()
-        chains = tuple(self._held(chain.report()) for _, chain in sorted(self._chains.items()))
-        orders = OrderReport(
-            self._checked,
-            holds=not self._breaks,
-            breaks=tuple(self._breaks),
-            fills_without_order=len(self._open),
-        )
+        chains = tuple(self._held(found) for found in self._chains.reports(cut=cut))
+        orders = self._orders.report(cut=cut)
         checks = tuple(self._results(chains, orders))
         return Verification(verdict(checks), checks, self._unproven(), chains, orders)
 
     def _results(self, chains: tuple[ChainReport, ...], orders: OrderReport) -> Iterable[Check]:
+        known = frozenset(self._entry.types)
         makers: dict[str, Callable[[], Check]] = {
             LEDGER_ARITHMETIC: lambda: judged(LEDGER_ARITHMETIC, self._lines, self._wrong_lines),
             LEDGER_CHAIN: lambda: _chain_check(chains),
@@ -318,17 +239,18 @@ class Verifier:
             LEVERAGE_TOKENS: lambda: self._funds_check(LEVERAGE_TOKENS, self._tokens),
         }
         for name, needed in CHECKS.items():
-            missing = [kind for kind in needed if not self._has(kind)]
+            if not all(self._books.types_of(each) & known for each in needed):
+                continue
+            missing = [each for each in needed if not self._has(each)]
             if missing and self._asked:
-                reason = f"It needs {' and '.join(needed)} in one request."
+                words = " and ".join(self._books.word(each) for each in needed)
+                reason = f"It needs {words} in one request."
                 yield Check(name, State.NOT_CHECKED, 0, 0, 0, (), reason)
             else:
                 yield makers[name]()
 
-    def _has(self, kind: str) -> bool:
-        if kind == "futures":
-            return bool(self._asked & {"futures_linear", "futures_inverse"})
-        return kind in self._asked
+    def _has(self, name: str) -> bool:
+        return bool(self._asked & self._books.types_of(name))
 
     def _span(self, *kinds: str) -> Span:
         """Where all of these types are whole."""
@@ -344,23 +266,23 @@ class Verifier:
     def _span_of(self, record: Record) -> Span:
         """Where both the ledger and the type of an event are whole."""
         kind = record.type
-        if kind == "ledger":
+        if kind == books.LEDGER:
             market = record.instrument
-            kind = CATEGORIES.get(market.category, kind) if market else kind
-        return self._span("ledger", kind)
+            kind = (self._books.type_of(market.category) if market else "") or kind
+        return self._span(books.LEDGER, kind)
 
     def _order_check(self, orders: OrderReport) -> Check:
         if not self._orders_asked:
-            reason = "It needs spot_orders, not trades alone."
+            reason = f"It needs {self._books.trades}, not trades alone."
             return Check(ORDERS, State.NOT_CHECKED, 0, 0, 0, (), reason)
-        span = self._span(*(["spot_orders"] if self._asked else []))
-        left = [
-            fills.newest for fills in self._open.values() if fills.newest.timestamp < span.below_ms
-        ]
+        span = self._span(*([self._books.trades] if self._asked else []))
         opened = [
-            Left(fill, "its order is not in the range", "1", "0", sure=False) for fill in left
+            Left(fill, "its order is not in the range", "1", "0", sure=False)
+            for fill in self._orders.left
+            if fill.timestamp < span.below_ms
         ]
-        found = judged(ORDERS, orders.checked, opened, ORDER_LEFT, overflowed=self._overflowed)
+        overflowed = self._orders.overflowed
+        found = judged(ORDERS, orders.checked, opened, self._reason(ORDERS), overflowed=overflowed)
         if not orders.breaks:
             return found
         breaks = (*orders.breaks, *found.breaks)[:BREAKS_MAX]
@@ -368,7 +290,12 @@ class Verifier:
 
     def _trades_check(self, name: str, trades: Trades) -> Check:
         left = self._judged(trades.left())
-        return judged(name, trades.checked, left, MOVE_LEFT, overflowed=trades.overflowed)
+        reason = self._reason(name)
+        return judged(name, trades.checked, left, reason, overflowed=trades.overflowed)
+
+    def _reason(self, name: str) -> str:
+        """Why something of a check can be left over that is not lost."""
+        return self._books.reasons.get(name, LEFT_OVER)
 
     def _closings_check(self) -> Check:
         closings = self._closings
@@ -389,34 +316,34 @@ class Verifier:
             for key, r in lines
         ]
         left = self._judged(left)
-        reason = "Bybit does not say whether `deliveryRpl` is before fees."
         return judged(
-            SETTLEMENTS, self._settlements.checked, left, reason,
+            SETTLEMENTS, self._settlements.checked, left, self._reason(SETTLEMENTS),
             overflowed=self._settlements.overflowed,
         )  # fmt: skip
 
     def _transfers_check(self) -> Check:
-        moves, span = self._transfers, self._span("ledger", "transfers")
+        moves, span = self._transfers, self._span(books.LEDGER, books.TRANSFERS)
         events, lines = moves.left()
         left = [
             Left(record, f"the book of {key[0]} has no line of it", key[2], "none")
             for key, record in events
-            if key[0] in self._wallets and span.holds(record.timestamp, TRANSFER_MS)
+            if key[0] in self._chains.wallets and span.holds(record.timestamp, TRANSFER_MS)
         ]
-        left += [
-            one for one in _unlisted(lines) if span.holds(one.record.timestamp, TRANSFER_MS)
-        ]  # fmt: skip
-        return judged(TRANSFERS, moves.checked, left, MOVE_LEFT, overflowed=moves.overflowed)
+        unlisted = _unlisted(lines, self._books.funding_wallet)
+        left += [one for one in unlisted if span.holds(one.record.timestamp, TRANSFER_MS)]
+        reason = self._reason(TRANSFERS)
+        return judged(TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed)
 
     def _funds_check(self, name: str, moves: Moves) -> Check:
         """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
-        kind = CHECKS[name][1]
-        span, margin_ms = self._span("ledger", kind), max(EDGE_MS, moves.tolerance_ms)
+        kind = self._books.word(CHECKS[name][1])
+        span, margin_ms = self._span(books.LEDGER, kind), max(EDGE_MS, moves.tolerance_ms)
         events, lines = moves.left()
         left: list[Left] = []
         for key, record in events:
             # Credited to the trading wallet at once, or sent from it, it is a transfer there.
-            if self._transfers.take_line(("UNIFIED", *key), record.timestamp) is not None:
+            wallet = self._books.trading_wallet
+            if self._transfers.take_line((wallet, *key), record.timestamp) is not None:
                 continue
             left.append(Left(record, "no book has a line of it", key[-1], "none"))
         refunds = {key for key, _ in self._given_up}
@@ -424,7 +351,8 @@ class Verifier:
             undone = (key[0], key[-1].removeprefix("-")) in refunds
             left.append(Left(line, f"none of the {kind} is this", key[-1], "none", not undone))
         left = [one for one in left if span.holds(one.record.timestamp, margin_ms)]
-        return judged(name, moves.checked, left, MOVE_LEFT, overflowed=moves.overflowed)
+        reason = self._reason(name)
+        return judged(name, moves.checked, left, reason, overflowed=moves.overflowed)
 
     # Holdings --------------------------------------------------------------------------
 
@@ -440,14 +368,14 @@ class Verifier:
             return Check(HOLDINGS, State.NOT_CHECKED, 0, 0, 0, (), why_not)
         breaks, checked = [], 0
         for chain in chains:
-            if chain.wallet not in HELD_WALLETS:
+            if chain.wallet not in self._books.held:
                 continue
             checked += 1
             holding = self._holdings.get((chain.wallet, chain.asset))
             total, told = ZERO, [ZERO]
             if holding is not None and holding.balance is not None:
                 total = Decimal(holding.balance.total or 0)
-                # Bybit's figure of a wallet may hold what was borrowed, its book does not.
+                # The figure of a wallet may hold what was borrowed, its book does not.
                 told = [total, subtract(total, Decimal(holding.balance.borrowed or 0))]
             closing = Decimal(chain.closing)
             if closing not in told:
@@ -459,7 +387,7 @@ class Verifier:
 
     def _no_holdings(self) -> str | None:
         """Why holdings prove nothing here."""
-        if self._covered.get("holdings") is None or self._covered.get("ledger") is None:
+        if self._covered.get(books.HOLDINGS) is None or self._covered.get(books.LEDGER) is None:
             return "They, or the ledger, could not be read."
         seen_ms = max((holding.timestamp for holding in self._holdings.values()), default=None)
         if seen_ms is None:
@@ -469,14 +397,11 @@ class Verifier:
         return None
 
     def _unproven(self) -> tuple[Unproven, ...]:
-        found = list(ALWAYS_UNPROVEN)
-        if self._wallets - HELD_WALLETS:
-            found.append(HOLDINGS_UNPROVEN)
-        if self._has("futures"):
-            found.append(PNL_UNPROVEN)
-        if "ledger" in self._asked:
-            found.append(OLD_BOOKS_UNPROVEN)
-        return tuple(found)
+        own = self._books
+        found = [opening_unproven(self._entry.display), *ALWAYS_UNPROVEN]
+        if own.unheld is not None and self._chains.wallets - own.held:
+            found.append(own.unheld)
+        return (*found, *(each for name, each in own.unproven if self._has(name)))
 
 
 def _chain_check(chains: tuple[ChainReport, ...]) -> Check:
@@ -484,12 +409,12 @@ def _chain_check(chains: tuple[ChainReport, ...]) -> Check:
     return settled(LEDGER_CHAIN, sum(chain.records for chain in chains), breaks)
 
 
-def _unlisted(lines: list[tuple[tuple[str, ...], Record]]) -> list[Left]:
+def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) -> list[Left]:
     """Lines of transfers that no list has.
 
     One out of a wallet and one into another of the same amount are a move of the account's own.
     The lists have every one that involves the funding wallet; of those between trading wallets
-    the moves of an upgrade are in none.
+    some may be in none.
     """
     left: list[Left] = []
     waiting: dict[tuple[str, str], list[tuple[str, Record]]] = {}
@@ -501,7 +426,7 @@ def _unlisted(lines: list[tuple[tuple[str, ...], Record]]) -> list[Left]:
             waiting.setdefault((coin, change), []).append((wallet, line))
             continue
         others.remove(near[0])
-        if FUND_WALLET in (wallet, near[0][0]):
+        if funding_wallet in (wallet, near[0][0]):
             left.append(Left(line, "the transfer that it books is missing", change, "none"))
     single = [line for found in waiting.values() for _, line in found]
     what = "no transfer has this amount"

@@ -8,139 +8,27 @@ many walkers need not wait for one that has nothing to say.
 What an answer does not need is not asked for: pages are no larger than its limit wants, and a
 walker stops where enough later records are at hand (`Demand`).
 
-Bounds: `WINDOWS_AHEAD` windows, `PAGES_AHEAD` pages of each, `READY_MAX` records. For a short
-answer little is read ahead, as most of it would be thrown away.
+Bounds: `WINDOWS_AHEAD` windows, `reading.PAGES_AHEAD` pages of each, `READY_MAX` records. For a
+short answer little is read ahead, as most of it would be thrown away.
 """
 
 import asyncio
-import heapq
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from msgspec.structs import replace
-
 from onebook.transactions.adapter import NOT_ASKED, SNAPSHOT, Page, Reader, Source, Window
-from onebook.transactions.failures import Reason, SourceFailed, TooOld
-from onebook.transactions.record import FIRST, Key, Record, key_of
+from onebook.transactions.demand import NOTHING_LEFT_MS, Demand
+from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.ordering import Keyed, Range, Sorter
+from onebook.transactions.reading import Bookmark, ReadPage, WindowStream
+from onebook.transactions.record import FIRST, Key, key_of
 from onebook.transactions.windows import Cutter, floor_ms
 
 WINDOWS_AHEAD: Final = 6
-PAGES_AHEAD: Final = 2
-PAGES_AHEAD_SHORT: Final = 1
 PAGES_SPARSE: Final = 1  # windows with no more pages than this are read ahead in any case
 READY_MAX: Final = 500
-PAGES_MAX: Final = 5_000  # of one window: half a million rows a week
-SMALL_ANSWER: Final = 100  # up to here nothing is read ahead before every source has spoken
-DEMAND_MAX: Final = 1_000  # records for which it is worth finding out how far back they reach
-PAGE_ROWS_MIN: Final = 10
-PAGE_ROWS_SPARE: Final = 5  # rows that are read and not wanted: of the second of the window's end
-SMALL_PAGE_LAG_MS: Final = 1_000  # beyond, the rows of a page do not say what is still to come
-RECENT_MAX: Final = 2_000  # ids that a repeated row is known by
-NOTHING_LEFT_MS: Final = -(1 << 61)
 NOT_STARTED_MS: Final = 1 << 61
-
-Keyed = tuple[Key, Record]
-
-
-class Range:
-    """What is asked of a walker.
-
-    Args:
-        from_ms: Oldest record time, inclusive.
-        to_ms: Newest record time, inclusive.
-        after: The place of the last record that was delivered before; only later ones count.
-    """
-
-    __slots__ = ("after", "from_ms", "to_ms")
-
-    def __init__(self, from_ms: int, to_ms: int, *, after: Key = FIRST) -> None:
-        self.from_ms = from_ms
-        self.to_ms = to_ms
-        self.after = after
-
-
-class Sorter:
-    """Puts records into order while more are coming, and lets each id pass once."""
-
-    def __init__(self, wanted: Range) -> None:
-        self._wanted = wanted
-        self._held: list[Keyed] = []
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._last = FIRST
-        self.disordered = 0
-        self.duplicates = 0
-
-    def push(self, records: list[Record], *, snapshot: bool) -> None:
-        """Take records in; those out of range or already delivered fall away."""
-        for record in records:
-            key = key_of(record)
-            if not (self._snapshot_wanted(key) if snapshot else self._in_range(key)):
-                continue
-            if record.transactionId in self._seen:
-                self.duplicates += 1
-                continue
-            self._seen[record.transactionId] = None
-            heapq.heappush(self._held, (key, record))
-
-    def _in_range(self, key: Key) -> bool:
-        wanted = self._wanted
-        return wanted.from_ms <= -key.negative_ms <= wanted.to_ms and key > wanted.after
-
-    def _snapshot_wanted(self, key: Key) -> bool:
-        """Every page takes a snapshot of its own time, so what was given out goes by id."""
-        return key.record_id > self._wanted.after.record_id
-
-    def release(self, frontier_ms: int) -> Iterator[Keyed]:
-        """Every held record that is later than the frontier, in order."""
-        while self._held and self._held[0][0].negative_ms < -frontier_ms:
-            keyed = heapq.heappop(self._held)
-            if keyed[0] < self._last:
-                self.disordered += 1
-            else:
-                self._last = keyed[0]
-            yield keyed
-        while len(self._seen) - len(self._held) > RECENT_MAX:
-            self._seen.popitem(last=False)
-
-
-class Demand:
-    """How far back an answer reaches at most: what is older is not read.
-
-    Args:
-        limit: Records of the answer; None for all.
-    """
-
-    def __init__(self, limit: int | None = None) -> None:
-        self._horizon_ms = NOTHING_LEFT_MS
-        self._bounded = limit is not None and limit <= DEMAND_MAX
-        self._open = limit is None or limit > SMALL_ANSWER
-        self._changed = asyncio.Event()
-
-    def update(self, walkers: Sequence["Walker"], left: int | None) -> None:
-        """Look at what is at hand; `left` more records are wanted."""
-        if not self._bounded or left is None:
-            return
-        begun = self._open or all(walker.begun or walker.finished for walker in walkers)
-        horizon_ms = self._horizon_ms
-        if sum(len(walker.ready) for walker in walkers) >= left:
-            # Two sources of one event count once.
-            keys = {keyed[0] for walker in walkers for keyed in walker.ready}
-            if len(keys) >= left:
-                horizon_ms = -heapq.nsmallest(left, keys)[-1].negative_ms
-        if (begun, horizon_ms) != (self._open, self._horizon_ms):
-            self._open, self._horizon_ms = begun, horizon_ms
-            self._changed.set()
-
-    def wants(self, newest_ms: int) -> bool:
-        """Whether records of this time and older may still be in the answer."""
-        return self._open and newest_ms >= self._horizon_ms
-
-    async def wanted(self, newest_ms: int) -> None:
-        """Wait until records of this time and older are wanted."""
-        while not self.wants(newest_ms):
-            self._changed.clear()
-            await self._changed.wait()
 
 
 class Walker:
@@ -157,6 +45,7 @@ class Walker:
         demand: Demand | None = None,
         long: bool = True,
         lost_before_ms: int | None = None,
+        begin: Bookmark | None = None,
     ) -> None:
         self.source = source
         self.ready: deque[Keyed] = deque()
@@ -177,9 +66,11 @@ class Walker:
         self._progress = progress
         self._room = asyncio.Event()
         self._sorter = Sorter(wanted)
-        self._streams: deque[_WindowStream] = deque()
+        self._streams: deque[WindowStream] = deque()
         self._demand = demand or Demand()
-        self._next: Window | None = None
+        self._next: Bookmark | None = None
+        self._begin_at = begin
+        self._bookmarks: deque[tuple[Key, Bookmark]] = deque()
         self._ahead_max = 1
         self._long = long
         self._task = asyncio.create_task(self._run(), name=f"walk {source.name}")
@@ -209,6 +100,15 @@ class Walker:
         if self.frontier_ms == NOT_STARTED_MS:
             return self.delivered
         return max(self.delivered, Key(-self.frontier_ms, ""))
+
+    def bookmark(self, place: Key) -> Bookmark | None:
+        """The exchange's page at which records after a place begin; None where time says enough."""
+        self._forget_pages(place)
+        return self._bookmarks[0][1] if self._bookmarks else None
+
+    def _forget_pages(self, place: Key) -> None:
+        while len(self._bookmarks) > 1 and self._bookmarks[0][0] <= place:
+            self._bookmarks.popleft()
 
     def take(self) -> Keyed:
         """The next record and its place; there must be one in `ready`."""
@@ -249,6 +149,7 @@ class Walker:
             return await self._accept(page, NOTHING_LEFT_MS, snapshot=True)
         cutter = self._cutter()
         windows = iter(cutter) if cutter else iter(())
+        self._next = self._begin_at if cutter else None
         while await self._read_next(windows, cutter):
             pass
         await self._hand_on(NOTHING_LEFT_MS)
@@ -263,6 +164,8 @@ class Walker:
         if from_ms >= to_ms:
             return None
         below_ms = to_ms if wanted.after == FIRST else 1 - wanted.after.negative_ms
+        if self._begin_at is not None:
+            below_ms = self._begin_at.from_ms
         return Cutter(source, from_ms=from_ms, to_ms=to_ms, below_ms=below_ms)
 
     async def _read_next(self, windows: Iterator[Window], cutter: Cutter | None) -> bool:
@@ -272,16 +175,15 @@ class Walker:
             return False
         assert cutter is not None
         stream = self._streams[0]
-        pages = 0
-        while (page := await stream.pages.get()) is not None:
-            if isinstance(page, Exception):
-                raise page
-            pages += 1
-            await self._accept(page, self._frontier_of(page, stream.window))
+        while (read := await stream.pages.get()) is not None:
+            if isinstance(read, Exception):
+                raise read
+            self._mark(read)
+            await self._accept(read.page, self._frontier_of(read.page, stream.window))
         self._streams.popleft()
         await stream.task
-        cutter.filled(pages)
-        ahead = self._long or pages <= PAGES_SPARSE
+        cutter.filled(stream.asked)
+        ahead = self._long or stream.asked <= PAGES_SPARSE
         self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2) if ahead else 1
         await self._hand_on(min(self.frontier_ms, self._oldest_ahead(stream.window)))
         return True
@@ -289,7 +191,8 @@ class Walker:
     async def _begin(self, windows: Iterator[Window]) -> None:
         """Begin as many windows as may be read side by side, if they are wanted."""
         while len(self._streams) < self._ahead_max:
-            self._next = self._next or next(windows, None)
+            if self._next is None and (window := next(windows, None)) is not None:
+                self._next = Bookmark(*window)
             if self._next is None:
                 return
             newest_ms = self._next.to_ms - 1 + self.source.lag_ms
@@ -297,7 +200,7 @@ class Walker:
                 if self._streams:
                     return
                 await self._demand.wanted(newest_ms)
-            self._streams.append(_WindowStream(self, self._next, long=self._long))
+            self._streams.append(WindowStream(self, self._next, long=self._long))
             self._next = None
 
     async def wanted(self, newest_ms: int) -> None:
@@ -306,8 +209,8 @@ class Walker:
             await self._demand.wanted(newest_ms + self.source.lag_ms)
 
     def _frontier_of(self, page: Page, window: Window) -> int:
-        """Later pages hold what Bybit's own time puts before this page's last row; a record's
-        time is at most `lag_ms` later than that.
+        """Later pages hold what the exchange's filter puts before this page's oldest row; a
+        record's time is at most `lag_ms` later than the time that is filtered by.
         """
         if not page.records or self.source.untimed:
             return self.frontier_ms
@@ -325,6 +228,14 @@ class Walker:
             self._lost_before_ms = max(self._lost_before_ms, page.kept_from_ms)
         self._sorter.push(page.records, snapshot=snapshot)
         await self._hand_on(min(self.frontier_ms, frontier_ms))
+
+    def _mark(self, read: ReadPage) -> None:
+        """Remember where a page stands, until all of its records have been delivered."""
+        if not self.source.cursor_lasts or not read.page.records:
+            return
+        last = max(key_of(record) for record in read.page.records)
+        self._forget_pages(self.delivered)
+        self._bookmarks.append((last, read.bookmark))
 
     async def _hand_on(self, frontier_ms: int) -> None:
         """Let go of what is surely in order, and wait while nobody takes it."""
@@ -351,72 +262,3 @@ class Walker:
         if window.to_ms <= self.floor_ms:
             return None
         return window._replace(from_ms=self.floor_ms)
-
-
-class _WindowStream:
-    """One window being read ahead, page after page."""
-
-    def __init__(self, walker: Walker, window: Window, *, long: bool) -> None:
-        self.window = window
-        self.pages: asyncio.Queue[Page | Exception | None] = asyncio.Queue(
-            PAGES_AHEAD if long else PAGES_AHEAD_SHORT
-        )
-        self._walker = walker
-        self.task = asyncio.create_task(self._run(), name=f"window {walker.source.name}")
-
-    async def _run(self) -> None:
-        try:
-            await self._read()
-        except Exception as error:  # raised again where the pages are taken
-            await self.pages.put(error)
-        else:
-            await self.pages.put(None)
-
-    async def _read(self) -> None:
-        source, window = self._walker.source, self.window
-        cursor, seen, full_page, unread_ms = "", {""}, False, window.to_ms
-        for _ in range(PAGES_MAX):
-            try:
-                page = await self._walker.read_page(window, cursor)
-            except TooOld:
-                # A cursor belongs to its window: begin again below what was read.
-                cut = self._walker.cut(window._replace(to_ms=unread_ms))
-                if cut is None:
-                    return
-                window, cursor, seen = cut, "", {""}
-                continue
-            await self.pages.put(page)
-            unread_ms = min([unread_ms, *(r.timestamp + 1 for r in page.records)])
-            full_page = full_page or page.rows >= source.page_rows
-            cursor = page.cursor
-            # A cursor that repeats would go round for ever.
-            if cursor in seen or is_last(source, page.rows, full_page=full_page):
-                return
-            seen.add(cursor)
-            await self._walker.wanted(unread_ms - 1)
-        raise SourceFailed(Reason.EXCHANGE_ERROR, "A window has more pages than believable.")
-
-
-def fitted(source: Source, limit: int | None) -> Source:
-    """A source with pages no larger than an answer of `limit` records can use."""
-    if limit is None or not source.window_ms or source.untimed:
-        return source
-    rows = max(PAGE_ROWS_MIN, limit + PAGE_ROWS_SPARE)
-    if rows >= source.page_rows or source.lag_ms > SMALL_PAGE_LAG_MS:
-        return source
-    return replace(source, page_rows=rows, page_rows_least=min(rows, source.page_rows_least))
-
-
-def is_last(source: Source, rows: int, *, full_page: bool) -> bool:
-    """Whether a page's size proves that it is the last.
-
-    A cursor does not: Bybit's last page still carries one. A short page does, unless the exchange
-    silently gives smaller pages than asked for: so it must be shorter than any page size it could
-    have fallen back to, or have a full page before it. Where the query is filtered
-    (`page_rows_least` 0), only an empty page does.
-    """
-    if rows == 0:
-        return True
-    if not source.page_rows_least:
-        return False
-    return rows < source.page_rows_least or (full_page and rows < source.page_rows)

@@ -21,8 +21,8 @@ empty side is null.
 DELTAS: Final = """\
 With `mode: delta` the first update is the whole view; every later message holds the changed levels
 only. Put each level in the place of the one with its price; an amount of 0 means that the level is
-gone. `market_stats`, `stale_exchanges` and, on request, `ages` and `coverage` are always those of
-the whole view.
+gone. `market_stats`, `stale_exchanges` and, on request, `ages`, `coverage` and `fill` are always
+those of the whole view.
 `previous_update_number` must be the number of the update before: if it is not, or the checksum
 differs, send `resync` and go on from the update that answers it.
 """

@@ -5,8 +5,7 @@
 """
 
 from onebook.core.twin.book import Book
-from onebook.core.twin.canonical import canonical, canonicals, iso, record_id, texts
-from onebook.core.twin.reader import Reader
+from onebook.core.twin.canonical import canonical, canonicals, iso, texts
 from onebook.core.twin.view import View
 
-__all__ = ["Book", "Reader", "View", "canonical", "canonicals", "iso", "record_id", "texts"]
+__all__ = ["Book", "View", "canonical", "canonicals", "iso", "texts"]

@@ -2,9 +2,12 @@
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from onebook.model import SECOND_MS
-from onebook.transactions.adapter import ExchangeEntry, Source
+from onebook.transactions.adapter import KEY_FIELD, SECRET_FIELD, ExchangeEntry, Source
 from onebook.transactions.bybit import closings, funds, ledger, trades
+from onebook.transactions.bybit.books import BOOKS
 from onebook.transactions.bybit.former import FORMER
 from onebook.transactions.bybit.paths import (
     BEGAN_MS,
@@ -263,6 +266,14 @@ ENTRY: Final = ExchangeEntry(
     display="Bybit",
     types=TYPES,
     words=WORDS,
+    books=BOOKS,
+    singular={
+        "spot_orders": "trade",
+        "futures_linear": "future",
+        "futures_inverse": "future",
+        "leverage_token_trades": "leverage_token_trade",
+    },
+    fields=(KEY_FIELD, replace(SECRET_FIELD, from_file=True)),  # an RSA key that the operator made
     default=(
         "deposits",
         "withdrawals",

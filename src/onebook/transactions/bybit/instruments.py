@@ -6,13 +6,12 @@ read from its name. https://bybit-exchange.github.io/docs/v5/market/instrument
 
 import re
 from calendar import timegm
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from time import strptime
 from typing import Any, Final
 
+from onebook.transactions.markets import Markets
 from onebook.transactions.record import Market
-
-CACHE_MAX: Final = 20_000  # symbols read from their names; the list itself holds about 3,000
 
 # Quote coins of spot, longest first where one ends in another.
 QUOTES: Final = (
@@ -28,28 +27,9 @@ _OPTION = re.compile(
 )
 
 
-class Markets:
-    """Every symbol that an account may have traded."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Market] = {}
-        self._guessed: dict[tuple[str, str], Market] = {}
-
-    def load(self, category: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Take rows of `instruments-info` in."""
-        for row in rows:
-            market = listed(category, row)
-            self._known[category, market.symbol] = market
-
-    def find(self, category: str, symbol: str) -> Market:
-        """The market of a symbol; coins are None where even its name does not tell."""
-        key = (category, symbol)
-        market = self._known.get(key) or self._guessed.get(key)
-        if market is None:
-            market = guess(category, symbol)
-            if len(self._guessed) < CACHE_MAX:
-                self._guessed[key] = market
-        return market
+def new_markets() -> Markets:
+    """Markets that are filled from Bybit's lists and, beyond them, from the names of symbols."""
+    return Markets(listed, guess)
 
 
 def listed(category: str, row: Mapping[str, Any]) -> Market:

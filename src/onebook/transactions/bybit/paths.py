@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from onebook.model import DAY_MS, MINUTE_MS
+from onebook.model import DAY_MS
 from onebook.transactions.adapter import Source
 from onebook.transactions.budget import Rate
 from onebook.transactions.bybit.rows import Mapper
@@ -125,4 +125,3 @@ SPOT_PERMISSION: Final = ("SpotTrade",)
 FUTURES_PERMISSION: Final = ("Order", "Position", "DerivativesTrade")
 WALLET_PERMISSION: Final = ("AccountTransfer", "SubMemberTransfer", "SubMemberTransferList")
 LOADED_CATEGORIES: Final = ("spot", "linear", "inverse")
-MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS

@@ -21,8 +21,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from onebook.core import canonical, record_id, texts
-from onebook.transactions.bybit.instruments import Markets
 from onebook.transactions.decimals import negated
+from onebook.transactions.markets import Markets
 from onebook.transactions.record import (
     Description,
     Direction,

@@ -1,0 +1,43 @@
+"""The addresses of a service: one URL in, those of REST and of the WebSocket out."""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from onebook.client.failures import Refused
+
+API_PATH = "/api/v1"
+WEBSOCKET_PATH = "/api/v1/ws"
+_SECURE = {"http": False, "ws": False, "https": True, "wss": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a service answers REST requests and WebSocket connections."""
+
+    rest: str
+    websocket: str
+
+
+def addresses_of(url: str) -> Addresses:
+    """Read the address of a service, such as https://books.example.
+
+    The path of the API, or of its WebSocket, may be there already.
+
+    Raises:
+        Refused: It is not an address.
+    """
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in _SECURE and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise Refused(
+            "invalid_url",
+            f"{url!r} is not the address of a service: it starts with https://, http://, wss:// or "
+            "ws://, for example http://127.0.0.1:8000.",
+        )
+    prefix = parts.path.rstrip("/").removesuffix("/ws").removesuffix(API_PATH)
+    place = f"{parts.netloc}{prefix}"
+    s = "s" if _SECURE[parts.scheme] else ""
+    return Addresses(f"http{s}://{place}{API_PATH}", f"ws{s}://{place}{WEBSOCKET_PATH}")

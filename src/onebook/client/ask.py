@@ -1,0 +1,71 @@
+"""One question over a WebSocket of its own: authenticate, ask, read the reply, close."""
+
+import asyncio
+import json
+import ssl
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, WebSocketException
+
+from onebook.client.failures import Problem, Refused, Unavailable, closed, connect_failed
+from onebook.client.session import (
+    ANSWER_TIMEOUT_S,
+    ERRORS,
+    SILENCE_MAX_S,
+    decoded,
+    details_of,
+    opening,
+    unanswered,
+)
+
+_ID = "1"
+
+
+async def ask(
+    url: str, api_key: str, message: dict[str, Any], ssl_context: ssl.SSLContext | None = None
+) -> dict[str, Any]:
+    """The reply to one message.
+
+    Raises:
+        Refused: The service refuses it, or the address is wrong.
+        Unavailable: It could not be answered now.
+    """
+    try:
+        async with opening(url, ssl_context, SILENCE_MAX_S) as ws:
+            await ws.send(json.dumps({"type": "authenticate", "api_key": api_key}))
+            await ws.send(json.dumps({**message, "id": _ID}))
+            return await _reply(ws)
+    except (OSError, TimeoutError, WebSocketException) as error:
+        code, sentence, wait_s = connect_failed(url, error)
+        raise Unavailable(code, sentence, retry_after_s=wait_s) from None
+
+
+async def _reply(ws: ClientConnection) -> dict[str, Any]:
+    cause: Problem | None = None
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            while True:
+                message = decoded(await ws.recv())
+                if message["type"] in ERRORS:
+                    cause = Problem(message.get("error", message["type"]), message["message"])
+                    if message.get("id") == _ID or message["type"] == "authentication_error":
+                        _raise(cause, message)
+                elif message.get("id") == _ID:
+                    return message
+    except TimeoutError:
+        raise unanswered() from None
+    except ConnectionClosed as error:
+        code, sentence, _ = closed(error, cause)
+        raise Unavailable(code, sentence) from None
+
+
+def _raise(cause: Problem, message: dict[str, Any]) -> None:
+    wait_s = message.get("retry_after")
+    kind = Refused if wait_s is None else Unavailable
+    raise kind(
+        cause.code,
+        cause.message,
+        details=details_of(message),
+        retry_after_s=None if wait_s is None else float(wait_s),
+    )

@@ -1,0 +1,122 @@
+"""Transactions of an exchange account, page after page: nothing is skipped in silence."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from onebook.client.failures import NO_CLOSE_FRAME, Refused, Unavailable, pause_s
+
+PAGE_RECORDS = 1_000
+IDLE_PAGES_MAX = 5  # pages in a row that come no further
+OLDER_NOT_KEPT = "older_not_kept"  # the exchange shows no more: not an error of this answer
+
+Time = datetime | int
+Post = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPage:
+    """One answer of the transaction interface.
+
+    `coverage` says for each type from when on everything has been delivered by this page and those
+    before it; `errors` what could not be read, and whether the next page tries it again.
+    """
+
+    records: list[dict[str, Any]]
+    coverage: list[dict[str, Any]]
+    errors: list[dict[str, Any]]
+    partial: bool
+    next_cursor: str | None
+    summary: dict[str, Any]
+
+    @property
+    def missing(self) -> list[dict[str, Any]]:
+        """Entries of `coverage` that are not complete, though the exchange keeps the records."""
+        return [
+            each
+            for each in self.coverage
+            if not each["complete"] and each["reason"] != OLDER_NOT_KEPT
+        ]
+
+
+def request_of(
+    exchange: str,
+    types: Sequence[str],
+    *,
+    start: Time | None,
+    end: Time | None,
+    page_records: int,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The request body of the first page."""
+    body: dict[str, Any] = {"exchange": exchange, "limit": page_records, **options}
+    if types:
+        body["transaction_types"] = list(types)
+    for name, time in (("start_time", start), ("end_time", end)):
+        if time is not None:
+            body[name] = _milliseconds(time)
+    return body
+
+
+async def pages(post: Post, request: Mapping[str, Any]) -> AsyncGenerator[TransactionPage, None]:
+    """Yield every page of a request, newest records first.
+
+    Raises:
+        Refused: The service refuses the request.
+        Unavailable: Pages come, but come no further.
+    """
+    cursor: str | None = None
+    before: TransactionPage | None = None
+    idle = 0
+    while True:
+        page = _page(
+            await post("/transactions", {**request, **({"cursor": cursor} if cursor else {})})
+        )
+        yield page
+        if page.next_cursor is None:
+            return
+        came_further = page.records or before is None or page.coverage != before.coverage
+        idle = 0 if came_further else idle + 1
+        if idle >= IDLE_PAGES_MAX:
+            raise Unavailable("no_progress", _why(page), details={"errors": page.errors})
+        if idle:
+            await asyncio.sleep(pause_s(NO_CLOSE_FRAME, idle))
+        cursor, before = page.next_cursor, page
+
+
+def require_complete(page: TransactionPage) -> None:
+    """Check the last page.
+
+    Raises:
+        Refused: Some of what the exchange keeps was not read.
+    """
+    if page.missing:
+        details = {"errors": page.errors, "coverage": page.coverage}
+        raise Refused("incomplete", _why(page), details=details)
+
+
+def _why(page: TransactionPage) -> str:
+    types = ", ".join(each["transaction_type"] for each in page.missing)
+    causes = " ".join(dict.fromkeys(each["message"] for each in page.errors))
+    return f"Not all records could be read ({types}). {causes}".strip()
+
+
+def _page(answer: Mapping[str, Any]) -> TransactionPage:
+    return TransactionPage(
+        records=answer["transactions"],
+        coverage=answer["coverage"],
+        errors=answer["errors"],
+        partial=answer["partial"],
+        next_cursor=answer["next_cursor"],
+        summary=answer["summary"],
+    )
+
+
+def _milliseconds(time: Time) -> int:
+    if isinstance(time, int):
+        return time
+    if time.tzinfo is None:
+        raise ValueError(f"{time} has no time zone: use datetime(..., tzinfo=UTC).")
+    return int(time.timestamp() * 1_000)

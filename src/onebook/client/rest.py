@@ -1,0 +1,212 @@
+"""REST requests of one API key: a session that renews itself, retries, errors with their codes."""
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from onebook.client.failures import (
+    BACKOFF_BASE_S,
+    NO_CLOSE_FRAME,
+    OPEN_TIMEOUT_S,
+    TRANSIENT_STATUSES,
+    Refused,
+    ServiceError,
+    Unavailable,
+    connect_failed,
+    pause_s,
+    shown,
+)
+
+ATTEMPTS_MAX = 5
+WAIT_MAX_S = 60.0  # a longer Retry-After is raised instead of waited for
+READ_TIMEOUT_S = 90.0  # an answer with transactions may take the service a minute
+BODY_BYTES_MAX = 64 << 20
+
+_USAGE = "/data-usage/"
+_RENEWED = frozenset(("session_expired", "invalid_session"))
+
+
+class _NoKeys(logging.Filter):
+    """Drop the records of httpx that would show an API key: its log of requests has the path."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return _USAGE not in record.getMessage()
+
+
+_NO_KEYS = _NoKeys()
+
+
+class RestClient:
+    """The HTTP side of a client. Close it.
+
+    Args:
+        base: The address of the API, such as https://books.example/api/v1.
+        api_key: The key that sessions are opened with.
+        attempts_max: Attempts of one request, where another may help.
+        ssl_context: Trusted authorities; the system's by default.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        api_key: str,
+        *,
+        attempts_max: int = ATTEMPTS_MAX,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._base = base
+        self._api_key = api_key
+        self._attempts_max = attempts_max
+        self._token: str | None = None
+        self._session = asyncio.Lock()
+        logging.getLogger("httpx").addFilter(_NO_KEYS)  # a second time does nothing
+        self._http = httpx.AsyncClient(
+            timeout=httpx.Timeout(READ_TIMEOUT_S, connect=OPEN_TIMEOUT_S),
+            verify=ssl_context or ssl.create_default_context(),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+
+    async def get(self, path: str, *, session: bool = False) -> Any:
+        """Answer a GET request; see `_asked` for what is raised."""
+        return await self._asked("GET", path, None, session=session)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Answer a POST request with a session; see `_asked` for what is raised."""
+        return await self._asked("POST", path, body, session=True)
+
+    async def usage(self) -> Any:
+        """The usage report; the key is part of the path, so the path is in no error."""
+        return await self.get(f"{_USAGE}{quote(self._api_key, safe='')}")
+
+    async def _asked(
+        self, method: str, path: str, body: Mapping[str, Any] | None, *, session: bool
+    ) -> Any:
+        """Send a request again while that may help: new session, Retry-After, full jitter.
+
+        Raises:
+            Refused: The service refuses the request, with the service's code.
+            Unavailable: It could not be answered; a later attempt may be.
+        """
+        renewed = False
+        attempt = 0
+        while True:
+            token = await self._authenticated() if session else None
+            try:
+                return await self._answer(method, path, body, token)
+            except Refused as error:
+                if token is None or renewed or error.code not in _RENEWED:
+                    raise
+                renewed = True
+                self._token = None if self._token == token else self._token
+            except Unavailable as error:
+                attempt += 1
+                wait_s = pause_s(NO_CLOSE_FRAME, attempt, error.retry_after_s)
+                if attempt >= self._attempts_max or wait_s > WAIT_MAX_S:
+                    raise
+                await asyncio.sleep(wait_s)
+
+    async def _authenticated(self) -> str:
+        async with self._session:
+            if self._token is None:
+                body = {"api_key": self._api_key}
+                answer = await self._asked("POST", "/authenticate", body, session=False)
+                self._token = str(answer["session_token"])
+            return self._token
+
+    async def _answer(
+        self, method: str, path: str, body: Mapping[str, Any] | None, token: str | None
+    ) -> Any:
+        url = self._base + path
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            async with self._http.stream(method, url, json=body, headers=headers) as response:
+                content = await _body(response)
+        except httpx.InvalidURL as error:
+            raise Refused("invalid_url", f"{shown(self._base)} cannot be used: {error}.") from None
+        except httpx.TransportError as error:
+            code, sentence, wait_s = connect_failed(self._base, _cause(error))
+            raise Unavailable(code, sentence, retry_after_s=wait_s) from None
+        return _parsed(self._base, response, content)
+
+
+async def _body(response: httpx.Response) -> bytes:
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > BODY_BYTES_MAX:
+            raise Refused(
+                "answer_too_large",
+                f"The answer is longer than {BODY_BYTES_MAX:,} bytes: ask for fewer records.",
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _cause(error: httpx.TransportError) -> Exception:
+    """The exception of the socket behind one of httpx, where there is one."""
+    if isinstance(error, httpx.TimeoutException):
+        return TimeoutError()
+    cause: Exception = error
+    found: BaseException | None = error
+    while found is not None:  # the innermost: those around it only say that all attempts failed
+        if isinstance(found, OSError):
+            cause = found
+        inner = found.exceptions[0] if isinstance(found, BaseExceptionGroup) else None
+        found = inner or found.__cause__ or found.__context__
+    return cause
+
+
+def _parsed(base: str, response: httpx.Response, content: bytes) -> Any:
+    """The JSON of an answer, without binary floats.
+
+    Raises:
+        Refused, Unavailable: It is an error.
+    """
+    status = response.status_code
+    try:
+        answer = json.loads(content, parse_float=Decimal)
+    except ValueError:
+        answer = None
+    if response.is_success and answer is not None:
+        return answer
+    if isinstance(answer, dict) and isinstance(answer.get("error"), str):
+        raise service_error(answer, status, response.headers.get("Retry-After"))
+    if isinstance(answer, dict) and answer.get("authenticated") is False:
+        raise Refused("invalid_session", str(answer.get("message")))
+    kind = Unavailable if status in TRANSIENT_STATUSES else Refused
+    raise kind(
+        f"http_{status}",
+        f"{shown(base)} answers HTTP {status} without the service's JSON: check the address.",
+    )
+
+
+def service_error(answer: Mapping[str, Any], status: int, retry_after: str | None) -> ServiceError:
+    """The exception of an error body."""
+    details = {
+        name: value
+        for name, value in answer.items()
+        if name not in ("success", "error", "message", "timestamp")
+    }
+    try:
+        wait_s = None if retry_after is None else max(0.0, float(retry_after))
+    except ValueError:
+        wait_s = BACKOFF_BASE_S
+    final = status not in TRANSIENT_STATUSES or answer["error"] == "data_limit_exceeded"
+    kind = Refused if final else Unavailable
+    return kind(answer["error"], str(answer["message"]), details=details, retry_after_s=wait_s)

@@ -1,0 +1,190 @@
+"""`AsyncOnebook`: books, transactions and usage of one service for one API key."""
+
+import ssl
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, Self
+
+from onebook.client.addresses import addresses_of
+from onebook.client.ask import ask
+from onebook.client.pages import (
+    PAGE_RECORDS,
+    Time,
+    TransactionPage,
+    pages,
+    request_of,
+    require_complete,
+)
+from onebook.client.rest import ATTEMPTS_MAX, RestClient
+from onebook.client.session import SILENCE_MAX_S
+from onebook.client.usage import KeyUsage
+from onebook.client.view import View
+from onebook.client.watch import watch
+
+
+class AsyncOnebook:
+    """A client of one service. Enter it, or close it.
+
+    Every error is a `ServiceError` with the service's code: `Refused` where a retry would fail in
+    the same way, `Unavailable` otherwise.
+
+    Args:
+        url: The service's address, such as https://books.example.
+        api_key: The key; it is sent in messages and headers, and in the path of `usage` alone.
+        attempts_max: Attempts of a REST request that may succeed later.
+        ssl_context: Trusted authorities; the system's, or those of SSL_CERT_FILE, by default.
+
+    Raises:
+        Refused: `url` is not an address.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        attempts_max: int = ATTEMPTS_MAX,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._addresses = addresses_of(url)
+        self._api_key = api_key
+        self._attempts_max = attempts_max
+        self._ssl_context = ssl_context
+        self._opened: RestClient | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the HTTP connections; an iteration closes its own when it ends."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    def watch(
+        self,
+        symbols: Sequence[str] | str,
+        *,
+        exchanges: Sequence[str] | str = "all",
+        attempts_max: int | None = None,
+        silence_max_s: float = SILENCE_MAX_S,
+        **options: Any,
+    ) -> AsyncGenerator[View, None]:
+        """Yield the newest view of each symbol for ever, across reconnects; see `watch`."""
+        return watch(
+            self._addresses.websocket,
+            self._api_key,
+            [symbols] if isinstance(symbols, str) else symbols,
+            exchanges=exchanges,
+            attempts_max=attempts_max,
+            silence_max_s=silence_max_s,
+            ssl_context=self._ssl_context,
+            **options,
+        )
+
+    async def order_book(
+        self, symbol: str, *, exchanges: Sequence[str] | str = "all", **options: Any
+    ) -> View:
+        """The merged book of one symbol, once; options are those of `watch`."""
+        asked = {"type": "get_aggregated_orderbook", "symbol": symbol, "exchanges": exchanges}
+        reply = await self._ask({**asked, **options})
+        view = View(reply["symbol"])
+        view.apply({**reply, "type": "aggregated_orderbook_update", "update_number": 0})
+        return view
+
+    async def exchanges(self) -> dict[str, Any]:
+        """The exchanges and whether their feeds are live."""
+        return dict((await self._ask({"type": "get_exchanges"}))["data"])
+
+    async def pairs(self, exchange: str | None = None) -> dict[str, Any]:
+        """The pairs of one exchange, or of all."""
+        asked = {"type": "get_pairs"} | ({"exchange": exchange} if exchange else {})
+        return dict((await self._ask(asked))["data"])
+
+    async def usage(self) -> KeyUsage:
+        """What the key has received of its monthly allowance."""
+        return KeyUsage.read(await self._rest.usage())
+
+    async def health(self) -> dict[str, Any]:
+        """The health of the service."""
+        return dict(await self._rest.get("/health"))
+
+    async def validate_credentials(self, exchange: str, *, testnet: bool = False) -> dict[str, Any]:
+        """Whether the exchange accepts the operator's credentials."""
+        body = {"exchange": exchange, "testnet": testnet}
+        return dict(await self._rest.post("/transactions/validate-credentials", body))
+
+    async def transactions(
+        self,
+        exchange: str,
+        types: Sequence[str] = (),
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        page_records: int = PAGE_RECORDS,
+        partial_allowed: bool = False,
+        **options: Any,
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield every record of an exchange account, newest first, over as many pages as needed.
+
+        Numbers are exact: `Decimal`, and text beside it. What failed and may succeed is asked for
+        again, so that such records come late.
+
+        Args:
+            exchange: Such as bybit.
+            types: Unified and exchange names; none: all but ledger and holdings.
+            start: Oldest time, with a time zone, or Unix ms; none: 30 days before `end`.
+            end: Newest time; none: now.
+            page_records: Records of one request, up to 10,000.
+            partial_allowed: Whether to end without an exception where records are missing.
+            options: testnet, include_raw, verify.
+
+        Raises:
+            Refused: The service refuses the request; `incomplete`, after the last record, where
+                not all could be read: `details` has the errors and the coverage.
+            Unavailable: The service or the exchange cannot answer now.
+        """
+        found = self.transaction_pages(
+            exchange, types, start=start, end=end, page_records=page_records, **options
+        )
+        last: TransactionPage | None = None
+        async with aclosing(found) as each_page:
+            async for page in each_page:
+                for record in page.records:
+                    yield record
+                last = page
+        if last is not None and not partial_allowed:
+            require_complete(last)
+
+    def transaction_pages(
+        self,
+        exchange: str,
+        types: Sequence[str] = (),
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        page_records: int = PAGE_RECORDS,
+        **options: Any,
+    ) -> AsyncGenerator[TransactionPage, None]:
+        """The same as pages, each with its coverage and its errors; see `transactions`."""
+        request = request_of(
+            exchange, types, start=start, end=end, page_records=page_records, options=options
+        )
+        return pages(self._rest.post, request)
+
+    @property
+    def _rest(self) -> RestClient:
+        if self._opened is None:
+            self._opened = RestClient(
+                self._addresses.rest,
+                self._api_key,
+                attempts_max=self._attempts_max,
+                ssl_context=self._ssl_context,
+            )
+        return self._opened
+
+    async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        return await ask(self._addresses.websocket, self._api_key, message, self._ssl_context)

@@ -1,0 +1,209 @@
+"""One WebSocket connection of the client: authenticate, subscribe, apply what comes, resync."""
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import AsyncGenerator, Sequence
+from decimal import Decimal
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from onebook.client.failures import OPEN_TIMEOUT_S, Problem, Refused, Unavailable
+from onebook.client.view import View
+
+FRAME_BYTES_MAX = 16 << 20
+ANSWER_TIMEOUT_S = 10.0
+CLOSE_WAIT_S = 5.0  # for the close that follows an error about the connection
+CLOSE_TIMEOUT_S = 1.0
+RESYNC_PAUSE_S = 1.0  # between two requests for the full book of one symbol
+SILENCE_MAX_S = 10.0
+
+# At the level of debugging the library logs messages, and with the first one the key.
+_library_log = logging.getLogger("onebook.client.websockets")
+_library_log.setLevel(logging.WARNING)
+
+_UPDATES = frozenset(
+    ("aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status")
+)
+ERRORS = frozenset(("error", "authentication_error", "subscription_error", "data_limit_exceeded"))
+
+
+def opening(url: str, context: ssl.SSLContext | None, silence_max_s: float) -> connect:
+    """A connection to be entered; one that answers no ping for `silence_max_s` is closed."""
+    return connect(
+        url,
+        ssl=(context or True) if url.startswith("wss:") else None,
+        max_size=FRAME_BYTES_MAX,
+        open_timeout=OPEN_TIMEOUT_S,
+        close_timeout=CLOSE_TIMEOUT_S,
+        ping_interval=silence_max_s / 2,
+        ping_timeout=silence_max_s / 2,
+        logger=_library_log,
+    )
+
+
+class ViewSession:
+    """The subscriptions of one connection.
+
+    Every message names its symbol as `id`, so that an error says which view it is about. An error
+    about none is about the connection: it is the `cause` of the close that follows.
+    """
+
+    def __init__(self, ws: ClientConnection, held: Sequence[View], options: dict[str, Any]) -> None:
+        self.ws = ws
+        self.held = {view.symbol: view for view in held}
+        self.options = options
+        self.reconnect_s: float | None = None
+        self.cause: Problem | None = None
+        self._subscribe_at: dict[str, float] = {}  # all in loop time, by symbol
+        self._resync_at: dict[str, float] = {}
+        self._resynced_at: dict[str, float] = {}
+        self._answer_by: dict[str, float] = {}
+        self._closed_by_s: float | None = None
+        self._now_s = asyncio.get_running_loop().time
+
+    async def start(self, api_key: str) -> None:
+        """Authenticate and subscribe, without waiting for an answer in between."""
+        await self._send(type="authenticate", api_key=api_key)
+        for symbol in self.held:
+            await self._subscribe(symbol)
+
+    async def views(self) -> AsyncGenerator[View, None]:
+        """Yield each view that a message changed.
+
+        Raises:
+            Refused: The service refused what this client asked for.
+            Unavailable: The service did not answer in time.
+            ConnectionClosed: The connection ended.
+        """
+        while True:
+            try:
+                async with asyncio.timeout_at(self._due_s()):
+                    message = decoded(await self.ws.recv())
+            except TimeoutError:
+                await self._act_on_time()
+                continue
+            match message["type"]:
+                case kind if kind in _UPDATES:
+                    view = self.held.get(message["symbol"])
+                    if view is not None and await self._updated(view, message):
+                        yield view
+                case kind if kind in ERRORS:
+                    for view in await self._failed(kind, message):
+                        yield view
+                case "aggregated_subscription_response":
+                    self._accepted(message)
+                case "server_shutdown":
+                    self.reconnect_s = float(message["reconnect_in_ms"]) / 1_000
+                    self.cause = Problem("server_shutdown", "The service restarts.")
+
+    async def _updated(self, view: View, message: dict[str, Any]) -> bool:
+        """Apply an update; after a gap, ask for a full one. Returns whether the view changed."""
+        self._answer_by.pop(view.symbol, None)
+        if message["type"] == "aggregated_orderbook_delta" and not view.live:
+            return False  # a full update is under way
+        if view.apply(message):
+            return view.live
+        view.lose(Problem("gap", "An update is missing or damaged; the full book is requested."))
+        due_s = self._resynced_at.get(view.symbol, -RESYNC_PAUSE_S) + RESYNC_PAUSE_S
+        if self._now_s() >= due_s:
+            await self._resync(view.symbol)
+        else:
+            self._resync_at[view.symbol] = due_s
+        return True
+
+    async def _failed(self, kind: str, message: dict[str, Any]) -> list[View]:
+        """Handle an error message; the views that it takes down are returned."""
+        retry_s = float(message.get("retry_after", 0))
+        problem = Problem(message.get("error", kind), message["message"], retry_s)
+        view = self.held.get(str(message.get("id", message.get("symbol"))))
+        if view is not None and retry_s:
+            self._answer_by.pop(view.symbol, None)
+            self._subscribe_at[view.symbol] = self._now_s() + retry_s
+            view.lose(problem)
+            return [view]
+        if view is not None or kind != "error":
+            raise Refused(problem.code, problem.message, details=details_of(message))
+        self.cause = problem
+        if retry_s:
+            self.reconnect_s = retry_s
+            await self.ws.close()
+        else:
+            self._closed_by_s = self._now_s() + CLOSE_WAIT_S
+        return []
+
+    def _accepted(self, message: dict[str, Any]) -> None:
+        """The service may write the symbol in another way, such as in capitals."""
+        symbol = str(message.get("id"))
+        view = self.held.get(symbol)
+        if view is not None:
+            self._answer_by.pop(symbol, None)
+            view.symbol = message["symbol"]
+            self.held[view.symbol] = view
+
+    def _due_s(self) -> float | None:
+        waits = (self._subscribe_at, self._resync_at, self._answer_by)
+        due = [at_s for wait in waits for at_s in wait.values()]
+        return min([*due, *filter(None, [self._closed_by_s])], default=None)
+
+    async def _act_on_time(self) -> None:
+        """Subscribe again what the service asked to try later, and give up what is overdue."""
+        now_s = self._now_s()
+        if self.cause and self._closed_by_s is not None and self._closed_by_s <= now_s:
+            raise Refused(self.cause.code, self.cause.message)
+        if any(at_s <= now_s for at_s in self._answer_by.values()):
+            raise unanswered()
+        for symbol in _due(self._subscribe_at, now_s):
+            await self._subscribe(symbol)
+        for symbol in _due(self._resync_at, now_s):
+            await self._resync(symbol)
+
+    async def _subscribe(self, symbol: str) -> None:
+        self._answer_by[symbol] = self._now_s() + ANSWER_TIMEOUT_S
+        await self._send(type="subscribe_aggregated", symbol=symbol, id=symbol, **self.options)
+
+    async def _resync(self, symbol: str) -> None:
+        self._resynced_at[symbol] = self._now_s()
+        self._answer_by[symbol] = self._now_s() + ANSWER_TIMEOUT_S
+        await self._send(type="resync", symbol=symbol, id=symbol)
+
+    async def _send(self, **message: Any) -> None:
+        await self.ws.send(json.dumps(message))
+
+
+def _due(waits: dict[str, float], now_s: float) -> list[str]:
+    """Take what is due out of a table of times."""
+    due = [symbol for symbol, at_s in waits.items() if at_s <= now_s]
+    for symbol in due:
+        del waits[symbol]
+    return due
+
+
+def unanswered() -> Unavailable:
+    """The error of a request without a reply."""
+    return Unavailable(
+        "no_answer", f"The service did not answer a request within {ANSWER_TIMEOUT_S:g} s."
+    )
+
+
+def details_of(message: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an error message beside its code and its sentence."""
+    shown = ("type", "error", "message", "timestamp", "id")
+    return {name: value for name, value in message.items() if name not in shown}
+
+
+def decoded(frame: str | bytes) -> dict[str, Any]:
+    """Parse a message without binary floats.
+
+    Raises:
+        Refused: It is no message of this service.
+    """
+    try:
+        message = json.loads(frame, parse_float=Decimal)
+    except ValueError:
+        message = None
+    if not isinstance(message, dict) or "type" not in message:
+        raise Refused("not_onebook", "The peer does not speak Onebook's protocol: check the URL.")
+    return message

@@ -1,0 +1,46 @@
+"""What a key has received of its monthly allowance."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUsage:
+    """The usage of an API key in this billing period."""
+
+    username: str
+    tier: str
+    active: bool
+    used_bytes: int
+    limit_bytes: int
+    resets_at: datetime
+
+    @property
+    def remaining_bytes(self) -> int:
+        """What may still be received; never negative."""
+        return max(0, self.limit_bytes - self.used_bytes)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether nothing is delivered until the allowance is renewed."""
+        return self.used_bytes > self.limit_bytes
+
+    @property
+    def share(self) -> float:
+        """Used part of the allowance; 1.0 is all of it."""
+        return self.used_bytes / self.limit_bytes
+
+    @classmethod
+    def read(cls, report: Mapping[str, Any]) -> "KeyUsage":
+        """Read the body of GET /data-usage."""
+        data = report["data_usage"]
+        return cls(
+            username=report["username"],
+            tier=report["billing_tier"],
+            active=report["api_key_active"],
+            used_bytes=data["bytes_used"],
+            limit_bytes=data["bytes_limit"],
+            resets_at=datetime.fromisoformat(report["billing_period"]["reset_date"]),
+        )

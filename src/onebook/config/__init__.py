@@ -1,0 +1,39 @@
+"""Every setting: its default, its unit and what it is for; the only reader of the environment.
+
+Order, later wins: defaults < `onebook.toml` < `ONEBOOK_*` < flags. A name that is not here
+refuses to start. One file for each group of sections; `settings.py` puts them together,
+`sources.py` reads them. `onebook config doc` prints all of it as a table.
+"""
+
+from onebook.config.accounts import AccountsSettings, StoreSettings, TierLimits, TierSettings
+from onebook.config.feeds import CcxtSettings, ExchangeSettings, FeedSettings, StreamSettings
+from onebook.config.gateway import GatewaySettings
+from onebook.config.nodes import NatsSettings, NodeSettings
+from onebook.config.server import ApiSettings, LogSettings, ServerSettings
+from onebook.config.settings import Setting, Settings, catalogue, variable_of
+from onebook.config.sources import examine, load
+from onebook.config.transactions import TransactionSettings
+
+__all__ = [
+    "AccountsSettings",
+    "ApiSettings",
+    "CcxtSettings",
+    "ExchangeSettings",
+    "FeedSettings",
+    "GatewaySettings",
+    "LogSettings",
+    "NatsSettings",
+    "NodeSettings",
+    "ServerSettings",
+    "Setting",
+    "Settings",
+    "StoreSettings",
+    "StreamSettings",
+    "TierLimits",
+    "TierSettings",
+    "TransactionSettings",
+    "catalogue",
+    "examine",
+    "load",
+    "variable_of",
+]

@@ -1,0 +1,186 @@
+"""Reads the settings from flags, environment and file; every fault in a sentence of its own."""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError, model_validator
+from pydantic_settings import SettingsConfigDict, SettingsError
+
+from onebook.config.settings import (
+    ENV_DELIMITER,
+    ENV_PREFIX,
+    Settings,
+    catalogue,
+    variable_of,
+)
+from onebook.errors import ConfigError
+
+FILE_NAME = "onebook.toml"
+# Variables with our prefix that are no settings of a node: a client's key, the inputs and the
+# extent of the tests, the build with sanitizers.
+OTHER_VARIABLES = frozenset(
+    (
+        "ONEBOOK_AUTOBAHN",
+        "ONEBOOK_KEY",
+        "ONEBOOK_SAMPLES",
+        "ONEBOOK_SANITIZE",
+        "ONEBOOK_SEEDS",
+        "ONEBOOK_YARDSTICKS",
+    )
+)
+
+
+def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Read the settings from flags, environment and file.
+
+    Args:
+        file: The settings file; None takes `onebook.toml` of the working directory if it is there.
+        overrides: Flags, nested like the file; None values are left out.
+
+    Raises:
+        ConfigError: A file that cannot be read, unknown names, values out of range: all of them.
+    """
+    settings, faults = examine(file, overrides=overrides)
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return settings
+
+
+def examine(
+    file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
+) -> tuple[Settings, list[str]]:
+    """Read the settings, and say in a sentence each what is wrong with them.
+
+    Returns:
+        The settings, with defaults in place of what is at fault, and the faults.
+
+    Raises:
+        ConfigError: There is no such file, or it is not TOML.
+    """
+    if file is not None and not file.is_file():
+        raise ConfigError(f"There is no settings file {file}.")
+    path = file or Path(FILE_NAME)
+    merged: dict[str, Any] = {}
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=path)
+
+        @model_validator(mode="before")
+        @classmethod
+        def _keep_input(cls, values: dict[str, Any]) -> dict[str, Any]:
+            merged.update(values)
+            return values
+
+    flags = _without_none(overrides or {})
+    faults = _unknown_variables()
+    try:
+        return FromFile(**flags), faults
+    except ValidationError as error:
+        for fault in error.errors(include_input=False, include_url=False):
+            names = [part for part in fault["loc"] if isinstance(part, str)]
+            faults.append(_origin(names, path, flags) + _sentence(".".join(names), fault))
+            _remove(merged, names)
+        return _sections(merged), faults
+    except SettingsError as error:
+        raise ConfigError(f"The environment cannot be used: {error}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}.") from None
+    except OSError as error:
+        raise ConfigError(f"The settings file {path} cannot be read: {error.strerror}.") from None
+
+
+def _unknown_variables() -> list[str]:
+    """A misspelt table in a variable would be passed over by pydantic-settings; say so instead."""
+    tables = set(Settings.model_fields)
+    return [
+        f"There is no setting for the variable {variable}."
+        for variable in sorted(os.environ.keys() - OTHER_VARIABLES)
+        if variable.startswith(ENV_PREFIX)
+        and variable.removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER)[0] not in tables
+    ]
+
+
+def _origin(names: list[str], path: Path, flags: Mapping[str, Any]) -> str:
+    """Where a value comes from: a flag, a variable or the file, in this order of precedence."""
+    value: Any = flags
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if value is not None:
+        return "Command line: "
+    parts = [variable_of(".".join(names[: depth + 1])) for depth in range(len(names))]
+    for variable in os.environ:
+        if variable.upper() in parts:
+            return f"{variable}: "
+    return f"{path}: " if path.is_file() else ""
+
+
+def _remove(values: dict[str, Any], names: list[str]) -> None:
+    """Take one setting out of nested values."""
+    for name in names[:-1]:
+        inner = values.get(name)
+        if not isinstance(inner, dict):
+            break
+        values = inner
+    else:
+        values.pop(names[-1], None)
+        return
+    values.pop(name, None)
+
+
+def _sections(values: Mapping[str, Any]) -> Settings:
+    """Settings of the sections that are valid, and the defaults of the others."""
+    sections = {}
+    for name, field in Settings.model_fields.items():
+        sections[name] = field.get_default(call_default_factory=True)
+        with suppress(ValidationError):
+            sections[name] = type(sections[name]).model_validate(values.get(name, {}))
+    return Settings.model_construct(**sections)
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_none(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+_WORDS: Final[Mapping[str, str]] = {
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text in quotes",
+    "string_pattern_mismatch": "must match {pattern}",
+    "path_type": "must be a path in quotes",
+    "tuple_type": "must be a list in square brackets",
+    "mapping_type": "must be a table",
+    "model_type": "must be a table",
+    "model_attributes_type": "must be a table",
+    "literal_error": "must be {expected}",
+    "value_error": "{error}",
+    "missing": "is missing",
+}
+
+
+def _sentence(name: str, fault: Any) -> str:
+    """A fault in words; never the value, which may be a secret."""
+    if fault["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, [each.name for each in catalogue()], n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        return f"There is no setting {name}.{hint}"
+    words = _WORDS.get(fault["type"])
+    if words is None:
+        return f"Setting {name}: {fault['msg']}."
+    return f"Setting {name} {words.format(**fault.get('ctx', {}))}."

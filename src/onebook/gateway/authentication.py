@@ -1,0 +1,233 @@
+"""Authentication of connections: keys are verified, and the connections of a key are limited.
+
+Verifying asks the database, so it is a task; what follows is applied at once, between two
+messages. A key that has all its connections gets room from one that is dead: one that does not
+answer a ping.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Hashable
+from typing import Protocol
+
+from msgspec import Struct
+
+from onebook.accounts import Accounts, Key
+from onebook.config import GatewaySettings
+from onebook.errors import (
+    ApiKeyDisabled,
+    DatabaseUnavailable,
+    InvalidApiKey,
+    RateLimitExceeded,
+)
+from onebook.gateway import counters, liveness, refusals
+from onebook.gateway.charges import Charged, Charges
+from onebook.gateway.codes import CloseCode
+from onebook.gateway.commands import Id
+from onebook.gateway.effects import Effects, Now, VerifyKey
+from onebook.gateway.liveness import Probed
+from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.registry import ConnectionRegistry
+from onebook.streams import Clock
+
+log = logging.getLogger("onebook.gateway")
+
+
+class KeyVerdict(Struct, frozen=True):
+    """What became of a key: it was found, or the connection is told why not and ends."""
+
+    message_id: Id
+    key: Key | None = None
+    opened_by: bytes = b""
+    refusal: Effects = ()
+
+
+class Candidate(Probed, Charged, Hashable, Protocol):
+    """A connection that sent a key."""
+
+    address: str
+    processor: CommandProcessor
+
+    def end(self, code: int, reason: str) -> None:
+        """Send a close frame."""
+
+    def abort(self) -> None:
+        """Close the socket at once."""
+
+    def verdict_received(self, verdict: KeyVerdict) -> None:
+        """The key was verified, or could not be."""
+
+
+class Authenticator:
+    """Verifies the keys of connections and admits them.
+
+    Args:
+        settings: Time limits.
+        accounts: Knows the keys and their tiers.
+        connections: Of this node, by key.
+        charges: Settles what a connection got before it changes its key.
+        clock: Where time comes from.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        accounts: Accounts,
+        connections: ConnectionRegistry[Candidate],
+        charges: Charges,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._accounts = accounts
+        self._connections = connections
+        self._charges = charges
+        self._clock = clock
+        self._unavailable = False  # the last attempt to verify a key failed
+        self._pong_awaited: set[asyncio.Event] = set()  # set by the next pong
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def verify(self, connection: Candidate, command: VerifyKey) -> None:
+        """Verify a key; the connection gets the verdict later."""
+        task = asyncio.get_running_loop().create_task(self._verify(connection, command))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def stop(self) -> None:
+        """End the tasks that verify keys."""
+        for task in tuple(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    async def _verify(self, connection: Candidate, command: VerifyKey) -> None:
+        connection.verdict_received(await self._verdict(connection, command))
+
+    async def _verdict(self, connection: Candidate, command: VerifyKey) -> KeyVerdict:
+        try:
+            key = await self._verified(connection, command)
+            if await self._make_room(connection, key):
+                key = await self._verified(connection, command)  # it may have changed meanwhile
+        except Exception as error:
+            return KeyVerdict(command.message_id, refusal=self._refusal(error, command.message_id))
+        if self._unavailable:
+            log.info("Keys can be verified again.")
+            self._unavailable = False
+        return KeyVerdict(command.message_id, key, self._accounts.fingerprint(command.api_key))
+
+    def _refusal(self, error: Exception, message_id: Id) -> Effects:
+        now = self._now()
+        if isinstance(error, InvalidApiKey | ApiKeyDisabled):
+            return refusals.key_refused(error.code, error.message, now=now, message_id=message_id)
+        if isinstance(error, RateLimitExceeded):
+            wait_s = error.retry_after_s or 1.0
+            return refusals.attempts_limit(error.message, wait_s, now=now, message_id=message_id)
+        # The store logs when an outage begins and ends.
+        if not isinstance(error, DatabaseUnavailable | TimeoutError):
+            if not self._unavailable:
+                log.error("Keys cannot be verified.", exc_info=error)
+            self._unavailable = True
+        return refusals.keys_unavailable(now=now, message_id=message_id)
+
+    async def _verified(self, connection: Candidate, command: VerifyKey) -> Key:
+        async with asyncio.timeout(self._settings.verify_timeout_s):
+            return await self._accounts.verify_key(
+                command.api_key, self._clock.wall_us() // 1_000, address=connection.address
+            )
+
+    # Room for one more connection of a key
+
+    async def _make_room(self, connection: Candidate, key: Key) -> bool:
+        """Where a key has all its connections, cut one that is dead; whether that took time."""
+        connections_max = self._connections_max(key)
+
+        def full() -> bool:
+            group = self._connections.of_key(key.key_id)
+            return len(group) >= connections_max and connection not in group
+
+        started_s = self._clock.monotonic()
+        wait_s = self._settings.liveness_wait_s
+        if not full() or self._replace(key.key_id, silent_since_s=started_s - wait_s):
+            return False
+        probed = liveness.probe(self._connections.of_key(key.key_id), started_s)
+        answer = asyncio.Event()
+        self._pong_awaited.add(answer)
+        try:
+            async with asyncio.timeout(wait_s):
+                while full() and liveness.unanswered(probed):
+                    answer.clear()
+                    await answer.wait()
+        except TimeoutError:
+            if full():
+                self._replace(key.key_id, silent_since_s=started_s)
+        finally:
+            self._pong_awaited.discard(answer)
+        return True
+
+    @property
+    def waiting(self) -> int:
+        """How many keys wait for a dead connection to give way."""
+        return len(self._pong_awaited)
+
+    def answered(self) -> None:
+        """A connection answered its ping or was closed: keys that wait for room look again."""
+        for answer in self._pong_awaited:
+            answer.set()
+
+    def _replace(self, key_id: str, *, silent_since_s: float) -> bool:
+        """Cut the connection of a key that has been silent for longest, if one has."""
+        dead = liveness.dead(self._connections.of_key(key_id), silent_since_s)
+        if dead is None:
+            return False
+        dead.end(CloseCode.SLOW, "no pong")
+        dead.abort()
+        counters.REPLACED.inc()
+        self.leave(dead)
+        return True
+
+    # What a verdict changes
+
+    def admit(self, connection: Candidate, verdict: KeyVerdict) -> Effects | None:
+        """Give a connection its key; None, or the last messages where the key has no room."""
+        key, processor = verdict.key, connection.processor
+        assert key is not None
+        group = self._connections.of_key(key.key_id)
+        if connection not in group:
+            connections_max = self._connections_max(key)
+            if len(group) >= connections_max:
+                return refusals.connection_limit(
+                    connections_max, now=self._now(), message_id=verdict.message_id
+                )
+            self.leave(connection)
+            self._connections.join_key(key.key_id, connection)
+            counters.move_tier(_tier(processor.key), key.tier)
+            processor.move_views(key)
+        processor.opened_by = verdict.opened_by
+        return None
+
+    def welcome(self, connection: Candidate, verdict: KeyVerdict) -> Effects:
+        """The reply to an accepted key, and a warning or the end where its allowance is used."""
+        assert verdict.key is not None
+        processor = connection.processor
+        session_id = str(uuid.uuid4())
+        welcome = processor.authenticated(
+            verdict.key, session_id=session_id, message_id=verdict.message_id
+        )
+        return (*welcome, *self._charges.standing(verdict.key.key_id))
+
+    def leave(self, connection: Candidate) -> None:
+        """A connection leaves its key: charge what it got with it."""
+        self._charges.settle(connection)
+        key = connection.processor.key
+        if key is not None:
+            self._connections.leave_key(key.key_id, connection)
+
+    def _connections_max(self, key: Key) -> int:
+        return self._accounts.settings.tiers.of(key.tier).connections_max
+
+    def _now(self) -> Now:
+        return Now(self._clock.monotonic(), self._clock.wall_us())
+
+
+def _tier(key: Key | None) -> str:
+    return key.tier if key is not None else counters.NO_TIER

@@ -1,0 +1,88 @@
+"""Metering of connections: delivered bytes go to the meter of the key, once per flush."""
+
+from collections.abc import Hashable, Iterable
+from typing import Protocol
+
+from onebook.accounts import UsageReport
+from onebook.accounts.usage import Meter
+from onebook.gateway import counters
+from onebook.gateway.codes import CloseCode
+from onebook.gateway.effects import Effects, SendText
+from onebook.gateway.messages import encode
+from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.refusals import ending
+from onebook.gateway.registry import ConnectionRegistry
+from onebook.gateway.replies import DataLimitExceeded, DataLimitWarning
+from onebook.streams import Clock, iso_us
+
+
+class Charged(Hashable, Protocol):
+    """A connection whose delivered bytes are counted."""
+
+    processor: CommandProcessor
+
+    def take_delivered(self) -> int:
+        """Payload bytes that the peer has got since the last call."""
+
+
+class Charges:
+    """Charges keys for what their connections got, and says where an allowance stands."""
+
+    def __init__(
+        self, *, meter: Meter, connections: ConnectionRegistry[Charged], clock: Clock
+    ) -> None:
+        self._meter = meter
+        self._connections = connections
+        self._clock = clock
+
+    def settle(self, connection: Charged) -> None:
+        """Charge what one connection got since the last time; before it has a key it is free."""
+        self._charge((connection,))
+
+    def settle_all(self) -> None:
+        """Charge what all connections got: once per key, however many it has."""
+        for group in self._connections.by_key.values():
+            self._charge(group)
+
+    def standing(self, key_id: str) -> Effects:
+        """What a connection is told at once: a warning, or the end where nothing is left."""
+        if self._meter.over(key_id):
+            return self.used_up(key_id)
+        report = self._meter.report(key_id, self._clock.wall_us() // 1_000)
+        if report.status.warning_threshold:
+            return (SendText(self.warning(report)),)
+        return ()
+
+    def warning(self, report: UsageReport) -> bytes:
+        """The message that most of an allowance is used."""
+        return encode(
+            DataLimitWarning(
+                message=f"{report.data_usage.usage_percentage:g} % of the monthly data allowance "
+                "is used.",
+                data_usage=report.data_usage,
+                reset_date=report.billing_period.reset_date,
+                timestamp=iso_us(self._clock.wall_us()),
+            )
+        )
+
+    def used_up(self, key_id: str) -> Effects:
+        """The last messages to a connection whose key has used its allowance."""
+        report = self._meter.report(key_id, self._clock.wall_us() // 1_000)
+        limit_gb = report.data_usage.limit_gb
+        notice = DataLimitExceeded(
+            message=f"The monthly data allowance of {limit_gb:g} GB is used up.",
+            data_usage=report.data_usage,
+            reset_date=report.billing_period.reset_date,
+            timestamp=iso_us(self._clock.wall_us()),
+        )
+        return ending(CloseCode.DATA_LIMIT, "data limit exceeded", encode(notice))
+
+    def _charge(self, connections: Iterable[Charged]) -> None:
+        """Charge connections of one key."""
+        delivered, key = 0, None
+        for connection in connections:
+            delivered += connection.take_delivered()
+            key = connection.processor.key
+        if delivered and key is not None:
+            self._meter.add(key.key_id, delivered)
+            counters.SENT_BYTES.labels(key.tier).inc(delivered)

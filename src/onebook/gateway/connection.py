@@ -1,0 +1,455 @@
+"""One client connection: asyncio protocol in, prebuilt frames out, one state machine between.
+
+uvicorn hands a WebSocket upgrade to what `Gateway.protocol` makes: it calls `connection_made`,
+passes the bytes of the upgrade request and from then on everything the peer sends. `lifecycle`
+has the states; what a client's messages mean is decided in `processor`.
+"""
+
+import asyncio
+import logging
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from onebook import sockets
+from onebook.config import GatewaySettings
+from onebook.gateway import counters, frames
+from onebook.gateway.authentication import Authenticator, KeyVerdict
+from onebook.gateway.codes import OFFENCES, CloseCode
+from onebook.gateway.effects import (
+    CloseView,
+    Effects,
+    EndConnection,
+    FetchBook,
+    Now,
+    OpenView,
+    ResendBook,
+    SendText,
+    VerifyKey,
+)
+from onebook.gateway.fanout import Fanout
+from onebook.gateway.lifecycle import (
+    Action,
+    ConnectionEvent,
+    ConnectionState,
+    transition,
+)
+from onebook.gateway.offenders import Offenders
+from onebook.gateway.processor import CommandProcessor
+from onebook.gateway.reader import FrameReader
+from onebook.gateway.refusals import authentication_timeout
+from onebook.gateway.registry import ConnectionRegistry
+from onebook.gateway.scheduler import TICK_S, Scheduler
+from onebook.gateway.subscriptions import SubscriptionManager
+from onebook.gateway.turns import Turns
+from onebook.gateway.upgrade import Handshake, UpgradeAnswer, Upgrader
+from onebook.streams import Clock
+
+IPPROTO_TCP: Final = 6
+ABNORMAL: Final = 1006
+NEVER: Final = float("inf")
+
+log = logging.getLogger("onebook.gateway")
+
+
+class Occupied(Protocol):
+    """A place that a socket takes."""
+
+    def leave(self) -> None:
+        """The socket is closed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConnectionParts:
+    """What all connections of a gateway share."""
+
+    settings: GatewaySettings
+    clock: Clock
+    connections: "ConnectionRegistry[Any]"
+    turns: Turns
+    scheduler: Scheduler
+    upgrader: Upgrader
+    offenders: Offenders
+    authenticator: Authenticator
+    subscriptions: SubscriptionManager
+    fanout: Fanout
+    totals: counters.Totals
+    make_processor: Callable[[], CommandProcessor]
+
+    def now(self) -> Now:
+        """The time of a message."""
+        return Now(self.clock.monotonic(), self.clock.wall_us())
+
+
+class Connection(FrameReader):
+    """A connected peer; `state` is changed by `_move` alone."""
+
+    __slots__ = (
+        "_deadline_s",
+        "_handshake",
+        "_parts",
+        "_ping_due_s",
+        "_progress_at",
+        "_seats",
+        "_server_connections",
+        "_unread",
+        "address",
+        "code",
+        "latency_ms",
+        "opened_at",
+        "ping_at",
+    )
+
+    def __init__(
+        self, parts: ConnectionParts, config: Any, server_state: Any, app_state: Any, **_: Any
+    ) -> None:
+        super().__init__(
+            parts.make_processor(),
+            settings=parts.settings,
+            clock=parts.clock,
+            turns=parts.turns,
+            scheduler=parts.scheduler,
+        )
+        self._parts = parts
+        self._server_connections = server_state.connections
+        self._handshake: Handshake | None = parts.upgrader.begin()
+        self._seats: tuple[Occupied, ...] = ()  # given back when the socket is closed
+        self._deadline_s = NEVER  # of the state
+        self._ping_due_s = NEVER
+        self._unread = 0  # the write buffer of a slow consumer when it last read something
+        self._progress_at = 0.0  # when that was
+        self.address = ""
+        self.code = ABNORMAL
+        self.ping_at = 0.0  # when the unanswered ping was sent; 0 without one
+        self.latency_ms = 0.0
+        self.opened_at = 0.0
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the socket over from the HTTP protocol."""
+        self.transport = cast(asyncio.Transport, transport)
+        self._server_connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed."""
+        self._server_connections.discard(self)
+        self._write_ended(failed=exc is not None)
+        self.ended = True
+        self._move(ConnectionEvent.SOCKET_CLOSED)
+        self._turns.forget(self)
+        for seat in self._seats:
+            seat.leave()
+
+    def pause_writing(self) -> None:
+        """The peer is a slow consumer: reading from it stops too, so that no reply can pile up."""
+        self.behind = True
+        now_s = self._progress_at = self._clock.monotonic()
+        self._unread = self.transport.get_write_buffer_size()
+        self._scheduler.call_by(self, now_s + TICK_S)
+        self.pace_reading()
+
+    def resume_writing(self) -> None:
+        """The peer reads again: it gets the newest of what it missed."""
+        self.behind = False
+        self.ping_at = 0.0  # it has shown that it lives, however late the answer is
+        self._parts.fanout.caught_up(self)
+        self._resume_input()
+
+    def shutdown(self) -> None:
+        """The HTTP server stops and this connection was not drained."""
+        if self.state is not ConnectionState.CLOSED:
+            self._move(ConnectionEvent.STOPPED)
+
+    def take_seat(self, seat: Occupied) -> None:
+        """Keep a place among the sockets of an address until this one is closed."""
+        self._seats += (seat,)
+
+    @property
+    def silent_since_s(self) -> float:
+        """Since when it has not answered or, where it is behind, not read; 0 if neither."""
+        return self._progress_at if self.behind else self.ping_at
+
+    # The state machine
+
+    def _move(self, event: ConnectionEvent, detail: Any = None) -> None:
+        row = transition(self.state, event)
+        self.state = row.state
+        for action in row.actions:
+            ACTIONS[action](self, detail)
+
+    def _register(self, answer: UpgradeAnswer) -> None:
+        parts, settings = self._parts, self._settings
+        now_s = self.opened_at = self._clock.monotonic()
+        counters.CONNECTS.labels("opened").inc()
+        counters.CONNECTIONS.labels(counters.NO_TIER).inc()
+        parts.connections.add(self)
+        self._deadline_s = now_s + settings.authentication_timeout_s
+        # The first ping goes out now; the next ones of all connections are spread over the time.
+        self._ping_due_s = now_s + random.random() * settings.ping_interval_s  # noqa: S311
+        self._scheduler.call_by(self, min(self._deadline_s, self._ping_due_s))
+        self.carry_out(self.processor.opened())
+        self.ping(now_s)
+        if answer.api_key is not None:
+            self.carry_out((VerifyKey(answer.api_key),))
+
+    def _hold_input(self, _: object) -> None:
+        self.pace_reading()
+
+    def _apply_verdict(self, verdict: KeyVerdict) -> None:
+        effects: Effects | None = verdict.refusal
+        if verdict.key is not None:
+            effects = self._parts.authenticator.admit(self, verdict)
+            if effects is None:
+                effects = self._parts.authenticator.welcome(self, verdict)
+        self.carry_out(effects or ())
+        if not self.ended:
+            self._move(ConnectionEvent.KEY_ACCEPTED)
+
+    def _drop_deadline(self, _: object) -> None:
+        self._deadline_s = NEVER
+
+    def _refuse_late(self, _: object) -> None:
+        self._deadline_s = NEVER
+        parts = self._parts
+        self.carry_out(authentication_timeout(parts.settings, now=parts.now()))
+
+    def _send_going(self, _: object) -> None:
+        self.end(CloseCode.DRAINING, "the node stops")
+
+    def _count_offence(self, _: object) -> None:
+        if self.code in OFFENCES and self.processor.key is None:
+            self._parts.offenders.offended(self.address, self._clock.monotonic())
+
+    def _release(self, _: object) -> None:
+        self._parts.subscriptions.release(self)
+
+    def _start_close_timeout(self, _: object) -> None:
+        parts = self._parts
+        self._deadline_s = self._clock.monotonic() + parts.settings.close_timeout_s
+        self._scheduler.call_by(self, self._deadline_s)
+
+    def _close_socket(self, _: object) -> None:
+        self.transport.close()
+
+    def _abort(self, _: object) -> None:
+        self.abort()
+
+    def _unregister(self, _: object) -> None:
+        parts, key = self._parts, self.processor.key
+        parts.authenticator.answered()
+        parts.connections.remove(self)
+        self._scheduler.forget(self)
+        parts.authenticator.leave(self)
+        counters.CONNECTIONS.labels(key.tier if key is not None else counters.NO_TIER).dec()
+        counters.count_close(self.code)
+        log.info(
+            "A connection ended with %d after %.1f s and %d bytes.",
+            self.code,
+            self._clock.monotonic() - self.opened_at,
+            self.total,
+        )
+
+    def on_time(self, now_s: float) -> float | None:
+        """Do what the clock asks for: the deadline of the state, slow reading, pings."""
+        if now_s >= self._deadline_s:
+            self._move(ConnectionEvent.DEADLINE_PASSED)
+        if self.ended:
+            return self._deadline_s if self._deadline_s < NEVER else None
+        next_s = min(self._deadline_s, self._ping_due_s)
+        if self.behind:
+            self._check_progress(now_s)
+            slow_at = self._progress_at + self._settings.slow_timeout_s
+            next_s = min(next_s, now_s + TICK_S, max(now_s, slow_at))
+        if now_s >= self._ping_due_s and not self.ended:
+            self._ping_due_s = now_s + self._settings.ping_interval_s
+            self._ping_or_end(now_s)
+            next_s = min(self._deadline_s, self._ping_due_s, next_s if self.behind else NEVER)
+        return next_s
+
+    def _check_progress(self, now_s: float) -> None:
+        unread = self.transport.get_write_buffer_size()
+        if unread < self._unread:
+            self._unread, self._progress_at = unread, now_s
+        elif now_s - self._progress_at >= self._settings.slow_timeout_s:
+            self.end(CloseCode.SLOW, "nothing was read")
+
+    def _ping_or_end(self, now_s: float) -> None:
+        # A slow consumer answers late, and is watched by what it reads instead.
+        if self.behind:
+            return
+        # The first ping was sent at connect, so it may be too early for its answer.
+        if not self.ping_at:
+            self.ping(now_s)
+        elif now_s - self.ping_at >= self._settings.ping_interval_s:
+            self.end(CloseCode.SLOW, "no pong")
+
+    # Writing
+
+    def ping(self, now_s: float) -> None:
+        """Measure the round trip; the answer must come before the next ping."""
+        self.ping_at = now_s
+        self.give(frames.ping_frame(_ping_payload(now_s)))
+
+    def end(self, code: int, reason: str) -> None:
+        """Send a close frame; the socket closes with the peer's answer or in time."""
+        if self.ended:
+            return
+        frame = frames.close_frame(code, reason)
+        self.give(frame)
+        self._close_sent(code, len(frame))
+
+    def _close_sent(self, code: int, last_bytes: int) -> None:
+        self.code = code
+        self._last_frame_written(last_bytes)
+        self._move(ConnectionEvent.CLOSE_SENT)
+
+    # Effects of commands
+
+    def carry_out(self, effects: Effects) -> None:
+        """Do what the processor decided."""
+        for effect in effects:
+            EFFECTS[type(effect)](self, effect)
+
+    def _verify_key(self, effect: VerifyKey) -> None:
+        self._move(ConnectionEvent.KEY_RECEIVED)
+        self._parts.authenticator.verify(self, effect)
+
+    def verdict_received(self, verdict: KeyVerdict) -> None:
+        """The key was verified, or could not be."""
+        self._move(ConnectionEvent.VERDICT_RECEIVED, verdict)
+
+    def _serve(self, effect: FetchBook | ResendBook) -> None:
+        self._parts.subscriptions.carry_out(self, effect)
+
+    def _change_views(self, effect: OpenView | CloseView) -> None:
+        self._parts.subscriptions.carry_out(self, effect)
+        self._pace_changes()
+
+    def _pace_changes(self) -> None:
+        """After a burst of changes of subscriptions the client has to wait."""
+        wait_s = self.processor.change_wait_s(self._clock.monotonic())
+        if wait_s > 0 and not self._paused:
+            self._pause(wait_s)
+
+    # Messages
+
+    def pong(self, data: bytes) -> bool:
+        """A pong; whether it answers our ping."""
+        if not self.ping_at or data != _ping_payload(self.ping_at):
+            return False
+        self.latency_ms = max(0.0, (self._clock.monotonic() - self.ping_at) * 1_000)
+        self.ping_at = 0.0
+        self._parts.authenticator.answered()
+        return True
+
+    def useless_frame(self) -> None:
+        """Count a frame that brings nothing; too many are a flood."""
+        if self.processor.flooded(self._clock.monotonic()):
+            self.end(CloseCode.FLOOD, "frame flood")
+
+    def message(self, data: bytes, *, text: bool) -> None:
+        """One whole message: text goes to the processor of commands."""
+        if not text:
+            self.end(CloseCode.NOT_TEXT, "only text messages are understood")
+            return
+        try:
+            decoded = data.decode()
+        except UnicodeDecodeError:
+            self.end(CloseCode.NOT_UTF8, "the message is not UTF-8")
+            return
+        self.command(decoded)
+
+    def command(self, text: str) -> None:
+        """One text message."""
+        parts = self._parts
+        parts.totals.messages += 1
+        self.carry_out(self.processor.received(text, now=parts.now(), latency_ms=self.latency_ms))
+
+    # The upgrade
+
+    def _upgrade_received(self, data: bytes) -> None:
+        handshake, upgrader = self._handshake, self._parts.upgrader
+        assert handshake is not None
+        handshake.received(data)
+        if handshake.request is not None:
+            self.address = upgrader.address(handshake.request, self._peer())
+            wait_s = upgrader.delay_s(self.address)
+            if wait_s > 0:
+                self._move(ConnectionEvent.UPGRADE_DELAYED)
+                self._scheduler.after(wait_s, self._answer_late)
+            else:
+                self._answer_upgrade(handshake)
+        if handshake.broken and self.state is ConnectionState.HANDSHAKE:
+            self._upgrade_answered(upgrader.unreadable(data))
+
+    def _answer_late(self) -> None:
+        if self.state is ConnectionState.DELAYED and self._handshake is not None:
+            self._answer_upgrade(self._handshake)
+
+    def _answer_upgrade(self, handshake: Handshake) -> None:
+        answer = self._parts.upgrader.answer(handshake, address=self.address, peer=self._peer())
+        self._upgrade_answered(answer)
+
+    def _upgrade_answered(self, answer: UpgradeAnswer) -> None:
+        self._handshake = None
+        if answer.seat is not None:
+            self.take_seat(answer.seat)
+        self.give(answer.data)
+        if not answer.accepted:
+            counters.CONNECTS.labels(str(int(answer.status))).inc()
+            self._move(ConnectionEvent.UPGRADE_REFUSED)
+            return
+        self.packed = answer.packed
+        self._tune_socket()
+        self._move(ConnectionEvent.UPGRADE_ACCEPTED, answer)
+
+    def _tune_socket(self) -> None:
+        settings = self._settings
+        self.transport.set_write_buffer_limits(high=settings.write_buffer_bytes_max)
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None:
+            self._fd = sock.fileno()
+            # What the kernel has not sent yet is as stale as what we hold: keep it short.
+            sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
+            encrypted = self.transport.get_extra_info("sslcontext") is not None
+            if settings.direct_send_allowed and not encrypted:
+                self.direct_fd = self._fd
+
+    def _peer(self) -> str:
+        """The address at the other end of the socket."""
+        peer = self.transport.get_extra_info("peername")
+        return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+ACTIONS: Final[dict[Action, Callable[[Connection, Any], None]]] = {
+    Action.REGISTER: Connection._register,
+    Action.HOLD_INPUT: Connection._hold_input,
+    Action.RESUME_INPUT: Connection._resume_input,
+    Action.APPLY_VERDICT: Connection._apply_verdict,
+    Action.DROP_DEADLINE: Connection._drop_deadline,
+    Action.REFUSE_LATE: Connection._refuse_late,
+    Action.SEND_GOING: Connection._send_going,
+    Action.COUNT_OFFENCE: Connection._count_offence,
+    Action.RELEASE: Connection._release,
+    Action.AWAIT_CLOSE: Connection._start_close_timeout,
+    Action.CLOSE_SOCKET: Connection._close_socket,
+    Action.ABORT: Connection._abort,
+    Action.UNREGISTER: Connection._unregister,
+}
+
+EFFECTS: Final[dict[type, Callable[[Connection, Any], None]]] = {
+    SendText: lambda connection, effect: connection.say(effect.payload),
+    VerifyKey: Connection._verify_key,
+    OpenView: Connection._change_views,
+    CloseView: Connection._change_views,
+    FetchBook: Connection._serve,
+    ResendBook: Connection._serve,
+    EndConnection: lambda connection, effect: connection.end(effect.code, effect.reason),
+}
+
+
+def _ping_payload(now_s: float) -> bytes:
+    return struct.pack("!d", now_s)

@@ -1,0 +1,84 @@
+"""Graceful shutdown of the gateway: stop accepting, announce reconnect times, close."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Protocol
+
+from onebook.config import GatewaySettings
+from onebook.gateway.charges import Charges
+from onebook.gateway.codes import CloseCode
+from onebook.gateway.messages import encode
+from onebook.gateway.registry import ConnectionRegistry
+from onebook.gateway.replies import ServerShutdown
+from onebook.streams import Clock, iso_us
+
+DRAIN_STEP_S: Final = 0.1
+
+
+class Drained(Hashable, Protocol):
+    """A connection that can be told to go."""
+
+    ended: bool
+
+    def say(self, payload: bytes) -> None:
+        """Send one text message."""
+
+    def end(self, code: int, reason: str) -> None:
+        """Send a close frame."""
+
+    def abort(self) -> None:
+        """Close the socket at once."""
+
+
+class Drain:
+    """Closes every connection of the node, spread over the drain time; `begun` takes no more."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        connections: ConnectionRegistry[Drained],
+        charges: Charges,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._settings = settings
+        self._connections = connections
+        self._charges = charges
+        self._clock = clock
+        self._sleep = sleep
+        self.begun = False
+
+    async def run(self, drain_s: float | None = None) -> None:
+        """Stop accepting, tell each client when to return, and close it at that time."""
+        self.begun = True
+        drain_s = self._settings.drain_s if drain_s is None else drain_s
+        started_s = self._clock.monotonic()
+        for after_s, connection in self._announce(drain_s):
+            while (wait_s := started_s + after_s - self._clock.monotonic()) > 0:
+                await self._sleep(min(wait_s, DRAIN_STEP_S))
+            connection.end(CloseCode.DRAINING, "the node drains")
+        give_up_s = self._clock.monotonic() + self._settings.close_timeout_s
+        while len(self._connections) and self._clock.monotonic() < give_up_s:
+            await self._sleep(DRAIN_STEP_S)
+        for connection in self._connections:
+            connection.abort()
+        self._charges.settle_all()
+
+    def _announce(self, drain_s: float) -> list[tuple[float, Drained]]:
+        """Tell each client its own time, spread evenly so that they do not return together."""
+        timestamp = iso_us(self._clock.wall_us())
+        connections = [each for each in self._connections if not each.ended]
+        random.shuffle(connections)
+        leaving = []
+        for place, connection in enumerate(connections, start=1):
+            after_s = drain_s * place / len(connections)
+            notice = ServerShutdown(
+                message="This node goes away; connect again at the time given.",
+                reconnect_in_ms=round(after_s * 1_000),
+                timestamp=timestamp,
+            )
+            connection.say(encode(notice))
+            leaving.append((after_s, connection))
+        return leaving

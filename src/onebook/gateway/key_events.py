@@ -1,0 +1,69 @@
+"""What changes of a key do to its open connections: suspension, rotation, allowance."""
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from onebook.accounts import Key, UsageReport
+from onebook.errors import ApiKeyDisabled, InvalidApiKey
+from onebook.gateway.charges import Charged, Charges
+from onebook.gateway.effects import Effects, Now, SendText
+from onebook.gateway.refusals import key_refused
+from onebook.gateway.registry import ConnectionRegistry
+
+
+class Keyed(Charged, Protocol):
+    """A connection with a key."""
+
+    def carry_out(self, effects: Effects) -> None:
+        """Send, or end the connection."""
+
+
+class KeyEvents:
+    """Hears from the accounts and their meter, and acts on the connections of a key."""
+
+    def __init__(
+        self,
+        *,
+        connections: ConnectionRegistry[Keyed],
+        charges: Charges,
+        now: Callable[[], Now],
+    ) -> None:
+        self._connections = connections
+        self._charges = charges
+        self._now = now
+
+    def key_disabled(self, key_id: str) -> None:
+        """A key was suspended or expired: its connections end."""
+        for connection in self._connections.of_key(key_id):
+            self._refuse(connection, ApiKeyDisabled.code, "This key is suspended or expired.")
+
+    def key_changed(self, key: Key, opened_by: Collection[bytes]) -> None:
+        """A key was changed and may be used.
+
+        Connections end that are from before a suspension, though it is over, and those that were
+        opened with a text that the key no longer has.
+        """
+        for connection in self._connections.of_key(key.key_id):
+            known = connection.processor.key
+            if known is not None and known.suspensions != key.suspensions:
+                self._refuse(
+                    connection, ApiKeyDisabled.code, "This key was suspended; connect again."
+                )
+            elif connection.processor.opened_by not in opened_by:
+                self._refuse(
+                    connection, InvalidApiKey.code, "This API key was replaced; use the new one."
+                )
+
+    def allowance_exceeded(self, key_id: str) -> None:
+        """A key used up its allowance: its connections end."""
+        for connection in self._connections.of_key(key_id):
+            connection.carry_out(self._charges.used_up(key_id))
+
+    def allowance_warned(self, key_id: str, report: UsageReport) -> None:
+        """A key used 80 % of its allowance: its connections get a warning."""
+        warning = (SendText(self._charges.warning(report)),)
+        for connection in self._connections.of_key(key_id):
+            connection.carry_out(warning)
+
+    def _refuse(self, connection: Keyed, error: str, message: str) -> None:
+        connection.carry_out(key_refused(error, message, now=self._now()))

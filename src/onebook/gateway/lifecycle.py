@@ -1,0 +1,164 @@
+"""State machine of one client connection, from the upgrade request to the closed socket.
+
+Pure: a table of states and events. An event that the table does not list for the present state is
+a defect of ours and raises. `page` renders the table for docs/reference/connection.md.
+"""
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+
+class ConnectionState(Enum):
+    """Where a connection stands; the value is the line of the reference page."""
+
+    HANDSHAKE = "the upgrade request is read"
+    DELAYED = "the upgrade request waits, because its address broke the protocol before"
+    REFUSED = "the upgrade was answered with an HTTP error; the socket closes when it is written"
+    UNAUTHENTICATED = "open, without a key; ends at the authentication timeout"
+    VERIFYING = "the first key is verified; input waits"
+    AUTHENTICATED = "open, with a key"
+    REVERIFYING = "another key is verified; input waits"
+    CLOSING = "a close frame was sent; the peer's is awaited until the close timeout"
+    DISCARDING = "the same, but the peer sent too much meanwhile: its socket is not read any more"
+    CLOSED = "the socket is closed"
+
+
+class ConnectionEvent(Enum):
+    """What happens to a connection."""
+
+    UPGRADE_DELAYED = "the answer to the upgrade request has to wait"
+    UPGRADE_REFUSED = "the upgrade request was answered with an HTTP error"
+    UPGRADE_ACCEPTED = "the upgrade request was answered with 101"
+    KEY_RECEIVED = "the client sent an API key, in a message or in the query"
+    VERDICT_RECEIVED = "the key was verified, or could not be"
+    KEY_ACCEPTED = "the key may be used and has room for the connection"
+    DEADLINE_PASSED = "the deadline of the state passed"
+    CLOSE_SENT = "a close frame was sent, by us or in answer to the peer's"
+    CLOSE_RECEIVED = "the peer answered our close frame"
+    INPUT_EXCEEDED = "more than 64 KiB came after our close frame"
+    STOPPED = "the HTTP server stops"
+    SOCKET_CLOSED = "the socket is closed"
+
+
+class Action(Enum):
+    """What a connection does on a transition, in this order."""
+
+    REGISTER = "count it, send the first welcome and ping, start the authentication timeout"
+    HOLD_INPUT = "stop reading from the socket"
+    RESUME_INPUT = "read again, and act on what came meanwhile"
+    APPLY_VERDICT = "answer the key, which is KEY_ACCEPTED or CLOSE_SENT"
+    DROP_DEADLINE = "there is no deadline any more"
+    REFUSE_LATE = "send authentication_required and close 4001, which is CLOSE_SENT"
+    SEND_GOING = "close 4200, which is CLOSE_SENT"
+    COUNT_OFFENCE = "delay the address's next upgrade if the close code is that of an offence"
+    RELEASE = "end subscriptions and unanswered requests for books"
+    AWAIT_CLOSE = "start the close timeout"
+    CLOSE_SOCKET = "close the socket when what was written is sent"
+    ABORT = "close the socket at once"
+    UNREGISTER = "charge the last bytes, count and log the end"
+
+
+class Transition(NamedTuple):
+    """A row of the table: the next state and what is done on the way."""
+
+    state: ConnectionState
+    actions: tuple[Action, ...] = ()
+
+
+S, E, A, T = ConnectionState, ConnectionEvent, Action, Transition
+_KEYLESS_CLOSE: Final = (A.COUNT_OFFENCE, A.RELEASE, A.AWAIT_CLOSE)
+
+TRANSITIONS: Final[dict[tuple[ConnectionState, ConnectionEvent], Transition]] = {
+    (S.HANDSHAKE, E.UPGRADE_DELAYED): T(S.DELAYED, (A.HOLD_INPUT,)),
+    (S.HANDSHAKE, E.UPGRADE_REFUSED): T(S.REFUSED, (A.CLOSE_SOCKET,)),
+    (S.HANDSHAKE, E.UPGRADE_ACCEPTED): T(S.UNAUTHENTICATED, (A.REGISTER,)),
+    (S.HANDSHAKE, E.STOPPED): T(S.REFUSED, (A.CLOSE_SOCKET,)),
+    (S.HANDSHAKE, E.SOCKET_CLOSED): T(S.CLOSED),
+    (S.DELAYED, E.UPGRADE_REFUSED): T(S.REFUSED, (A.CLOSE_SOCKET,)),
+    (S.DELAYED, E.UPGRADE_ACCEPTED): T(S.UNAUTHENTICATED, (A.REGISTER, A.RESUME_INPUT)),
+    (S.DELAYED, E.STOPPED): T(S.REFUSED, (A.CLOSE_SOCKET,)),
+    (S.DELAYED, E.SOCKET_CLOSED): T(S.CLOSED),
+    (S.REFUSED, E.STOPPED): T(S.REFUSED, (A.CLOSE_SOCKET,)),
+    (S.REFUSED, E.SOCKET_CLOSED): T(S.CLOSED),
+    (S.UNAUTHENTICATED, E.KEY_RECEIVED): T(S.VERIFYING, (A.HOLD_INPUT,)),
+    (S.UNAUTHENTICATED, E.DEADLINE_PASSED): T(S.UNAUTHENTICATED, (A.REFUSE_LATE,)),
+    (S.UNAUTHENTICATED, E.CLOSE_SENT): T(S.CLOSING, _KEYLESS_CLOSE),
+    (S.UNAUTHENTICATED, E.STOPPED): T(S.UNAUTHENTICATED, (A.SEND_GOING, A.CLOSE_SOCKET)),
+    (S.UNAUTHENTICATED, E.SOCKET_CLOSED): T(S.CLOSED, (A.RELEASE, A.UNREGISTER)),
+    (S.VERIFYING, E.VERDICT_RECEIVED): T(S.VERIFYING, (A.APPLY_VERDICT,)),
+    (S.VERIFYING, E.KEY_ACCEPTED): T(S.AUTHENTICATED, (A.DROP_DEADLINE, A.RESUME_INPUT)),
+    (S.VERIFYING, E.DEADLINE_PASSED): T(S.VERIFYING, (A.REFUSE_LATE,)),
+    (S.VERIFYING, E.CLOSE_SENT): T(S.CLOSING, (*_KEYLESS_CLOSE, A.RESUME_INPUT)),
+    (S.VERIFYING, E.STOPPED): T(S.VERIFYING, (A.SEND_GOING, A.CLOSE_SOCKET)),
+    (S.VERIFYING, E.SOCKET_CLOSED): T(S.CLOSED, (A.RELEASE, A.UNREGISTER)),
+    (S.AUTHENTICATED, E.KEY_RECEIVED): T(S.REVERIFYING, (A.HOLD_INPUT,)),
+    (S.AUTHENTICATED, E.CLOSE_SENT): T(S.CLOSING, (A.RELEASE, A.AWAIT_CLOSE)),
+    (S.AUTHENTICATED, E.STOPPED): T(S.AUTHENTICATED, (A.SEND_GOING, A.CLOSE_SOCKET)),
+    (S.AUTHENTICATED, E.SOCKET_CLOSED): T(S.CLOSED, (A.RELEASE, A.UNREGISTER)),
+    (S.REVERIFYING, E.VERDICT_RECEIVED): T(S.REVERIFYING, (A.APPLY_VERDICT,)),
+    (S.REVERIFYING, E.KEY_ACCEPTED): T(S.AUTHENTICATED, (A.RESUME_INPUT,)),
+    (S.REVERIFYING, E.CLOSE_SENT): T(S.CLOSING, (A.RELEASE, A.AWAIT_CLOSE, A.RESUME_INPUT)),
+    (S.REVERIFYING, E.STOPPED): T(S.REVERIFYING, (A.SEND_GOING, A.CLOSE_SOCKET)),
+    (S.REVERIFYING, E.SOCKET_CLOSED): T(S.CLOSED, (A.RELEASE, A.UNREGISTER)),
+    (S.CLOSING, E.VERDICT_RECEIVED): T(S.CLOSING),
+    (S.CLOSING, E.CLOSE_RECEIVED): T(S.CLOSING, (A.CLOSE_SOCKET,)),
+    (S.CLOSING, E.INPUT_EXCEEDED): T(S.DISCARDING, (A.HOLD_INPUT,)),
+    (S.CLOSING, E.DEADLINE_PASSED): T(S.CLOSING, (A.DROP_DEADLINE, A.ABORT)),
+    (S.CLOSING, E.STOPPED): T(S.CLOSING, (A.CLOSE_SOCKET,)),
+    (S.CLOSING, E.SOCKET_CLOSED): T(S.CLOSED, (A.UNREGISTER,)),
+    (S.DISCARDING, E.VERDICT_RECEIVED): T(S.DISCARDING),
+    (S.DISCARDING, E.DEADLINE_PASSED): T(S.DISCARDING, (A.DROP_DEADLINE, A.ABORT)),
+    (S.DISCARDING, E.STOPPED): T(S.DISCARDING, (A.CLOSE_SOCKET,)),
+    (S.DISCARDING, E.SOCKET_CLOSED): T(S.CLOSED, (A.UNREGISTER,)),
+    (S.CLOSED, E.VERDICT_RECEIVED): T(S.CLOSED),
+}
+
+# States in which input is read from the socket and acted on.
+READING: Final = frozenset((S.HANDSHAKE, S.UNAUTHENTICATED, S.AUTHENTICATED, S.CLOSING))
+BEFORE_OPEN: Final = frozenset((S.HANDSHAKE, S.DELAYED, S.REFUSED))
+
+
+class NoConnectionTransition(Exception):
+    """The table has no row for this event in this state: a defect of ours."""
+
+
+def transition(state: ConnectionState, event: ConnectionEvent) -> Transition:
+    """The row of a state and an event.
+
+    Raises:
+        NoConnectionTransition: There is none.
+    """
+    row = TRANSITIONS.get((state, event))
+    if row is None:
+        raise NoConnectionTransition(f"{state.name} has no transition for {event.name}")
+    return row
+
+
+def page() -> str:
+    """The reference page of the state machine, in Markdown."""
+    return "\n".join(
+        (
+            "# States of a client connection",
+            "",
+            "Written by `make reference` from `onebook/gateway/lifecycle.py`. An event that the"
+            " table does not",
+            "list for a state is an error.",
+            "",
+            *_list("State", ConnectionState),
+            *_list("Event", ConnectionEvent),
+            *_list("Action", Action),
+            "| State | Event | Next state | Actions |",
+            "|---|---|---|---|",
+            *(
+                f"| {state.name} | {event.name} | {row.state.name} |"
+                f" {', '.join(each.name for each in row.actions)} |"
+                for (state, event), row in TRANSITIONS.items()
+            ),
+            "",
+        )
+    )
+
+
+def _list(title: str, members: type[Enum]) -> list[str]:
+    rows = [f"| {each.name} | {each.value} |" for each in members]
+    return [f"| {title} | Meaning |", "|---|---|", *rows, ""]

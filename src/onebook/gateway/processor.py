@@ -1,0 +1,390 @@
+"""Sans-I/O processor of client commands: text messages in, replies and effects out.
+
+No I/O, no clock. A message becomes values: `SendText` this, `VerifyKey` that, `OpenView` this
+stream, `EndConnection`. The connection carries them out. `HANDLERS` lists the commands, `KEYLESS`
+those that need no key.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from onebook.accounts import Decision, Key, RateLimiter
+from onebook.config import GatewaySettings, TierSettings
+from onebook.gateway import commands, messages, replies
+from onebook.gateway.choice import completed, options_of, stream_key
+from onebook.gateway.codes import CloseCode, ErrorType
+from onebook.gateway.commands import Id
+from onebook.gateway.directory import Directory
+from onebook.gateway.effects import (
+    CloseView,
+    CommandRefused,
+    Effects,
+    FetchBook,
+    Now,
+    OpenView,
+    ResendBook,
+    SendText,
+    VerifyKey,
+)
+from onebook.gateway.messages import encode
+from onebook.gateway.plain import sentence, shown
+from onebook.gateway.refusals import ending, error_payload, masked, whole_seconds
+from onebook.gateway.views import KeyViews
+from onebook.streams import StreamKey, iso_us
+
+RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
+RATE_CALM_SHARE: Final = 0.8  # below it, the next warning may come
+
+SUBSCRIBE: Final = "subscribe_aggregated"
+SUBSCRIPTION_ERRORS: Final = frozenset(
+    ("invalid_parameters", "invalid_symbol", "exchange_unavailable")
+)
+KEYLESS: Final = frozenset(("authenticate", "ping"))  # commands before authentication
+
+
+class CommandProcessor:
+    """The commands of one connection: its key, its subscriptions and its budgets."""
+
+    __slots__ = (
+        "_changes_until_s",
+        "_flood_until_s",
+        "_warned",
+        "directory",
+        "fetching",
+        "key",
+        "limits",
+        "opened_by",
+        "session_id",
+        "settings",
+        "subscriptions",
+        "tiers",
+        "views",
+    )
+
+    def __init__(
+        self,
+        *,
+        settings: GatewaySettings,
+        tiers: TierSettings,
+        directory: Directory,
+        limits: RateLimiter,
+        views: KeyViews,
+    ) -> None:
+        self.settings = settings
+        self.tiers = tiers
+        self.directory = directory
+        self.limits = limits
+        self.views = views
+        self.key: Key | None = None
+        self.opened_by = b""  # fingerprint of the key's text
+        self.session_id = ""
+        self.fetching = 0  # unanswered requests for books
+        self.subscriptions: dict[str, StreamKey] = NONE_SUBSCRIBED
+        self._flood_until_s = 0.0
+        self._changes_until_s = 0.0  # when the changes of subscriptions are paid for
+        self._warned = False
+
+    @property
+    def message_bytes_max(self) -> int:
+        """The longest message that may come now: short ones before authentication."""
+        longest = self.settings.message_bytes_max
+        if self.key is None:
+            return min(longest, self.settings.keyless_message_bytes_max)
+        return longest
+
+    def opened(self) -> Effects:
+        """The connection is open."""
+        return (WELCOME,)
+
+    def received(self, text: str, *, now: Now, latency_ms: float = 0.0) -> Effects:
+        """Act on one text message."""
+        head, broken = _head(text)
+        try:
+            warning = self._count(now)
+            if broken is not None:
+                raise broken
+            handler, body = self._parse(text, head)
+            effects = handler(self, body, now, latency_ms)
+        except CommandRefused as refusal:
+            return self._refuse(refusal, head, now)
+        return (*warning, *effects)
+
+    def authenticated(self, key: Key, *, session_id: str, message_id: Id = None) -> Effects:
+        """A key was accepted; the session id of the first one stays."""
+        self.key = key
+        self.session_id = self.session_id or session_id
+        return (SendText(encode(self._session_welcome(key), message_id)),)
+
+    def move_views(self, key: Key) -> None:
+        """Another key is used from now on: the views of the connection count for it."""
+        for view in self.subscriptions.values():
+            assert self.key is not None
+            self.views.leave(self.key.key_id, view)
+            self.views.join(key.key_id, view)
+
+    def flooded(self, now_s: float) -> bool:
+        """Count input that costs us and has no use; whether that is a flood.
+
+        A leaky bucket of `flood_burst` that loses `flood_per_s` each second.
+        """
+        step = 1 / self.settings.flood_per_s
+        self._flood_until_s = max(self._flood_until_s, now_s) + step
+        return self._flood_until_s - now_s > self.settings.flood_burst * step
+
+    def change_wait_s(self, now_s: float) -> float:
+        """Count a change of subscriptions; seconds for which the client has to wait after it.
+
+        A leaky bucket of `subscription_changes_burst`.
+        """
+        step_s = 1 / self.settings.subscription_changes_per_s
+        self._changes_until_s = max(self._changes_until_s, now_s) + step_s
+        burst_s = self.settings.subscription_changes_burst * step_s
+        return max(0.0, self._changes_until_s - now_s - burst_s)
+
+    # Before a handler
+
+    def _count(self, now: Now) -> Effects:
+        """Count a message under the rate limit.
+
+        Raises:
+            CommandRefused: There were too many.
+        """
+        if self.key is None:
+            return ()
+        decision = self.limits.take(self.key.key_id, self.key.tier, now.s)
+        if not decision.allowed:
+            raise CommandRefused(
+                "rate_limit_exceeded",
+                f"This key may send {decision.limit} messages a minute.",
+                retry_after=max(1, whole_seconds(decision.retry_after_s)),
+                current_limit=decision.limit,
+                window=replies.WINDOW,
+            )
+        used = decision.limit - decision.remaining
+        if used < decision.limit * RATE_CALM_SHARE:
+            self._warned = False
+        if self._warned or used < decision.limit * RATE_WARNING_SHARE:
+            return ()
+        self._warned = True
+        return (SendText(encode(_rate_warning(decision, used, now))),)
+
+    def _parse(self, text: str, head: commands.Head) -> "tuple[Handler, Any]":
+        """Find the handler of a message and read its fields.
+
+        Raises:
+            CommandRefused: Not allowed in this state, unknown, or a field is wrong.
+        """
+        assert head.type is not None
+        if self.key is None and head.type not in KEYLESS:
+            raise CommandRefused(
+                "authentication_required", f"Authenticate before {shown(head.type)}."
+            )
+        handler = HANDLERS.get(head.type)
+        if handler is None:
+            raise CommandRefused("unknown_type", f"There is no message of type {shown(head.type)}.")
+        try:
+            return handler, DECODERS[head.type].decode(text)
+        except msgspec.ValidationError as error:
+            body = messages.CLIENT_MESSAGES[head.type]
+            raise CommandRefused("invalid_parameters", sentence(error, body)) from None
+
+    def _refuse(self, refusal: CommandRefused, head: commands.Head, now: Now) -> Effects:
+        subscribing = head.type == SUBSCRIBE and refusal.error in SUBSCRIPTION_ERRORS
+        kind: ErrorType = "subscription_error" if subscribing else "error"
+        payload = error_payload(refusal, head.id, now, kind=kind)
+        costly = self.key is None or refusal.error == "rate_limit_exceeded"
+        if costly and self.flooded(now.s):
+            return ending(CloseCode.FLOOD, "message flood", payload)
+        return (SendText(payload),)
+
+    def _session_welcome(self, key: Key) -> replies.WelcomeSession:
+        tier = self.tiers.of(key.tier)
+        return replies.WelcomeSession(
+            message=f"Authenticated as {key.tier} user.",
+            session_id=self.session_id,
+            user_id=key.account_id,
+            user_tier=key.tier,
+            authentication=replies.Authentication(api_key=f"{key.prefix}..."),
+            limits=replies.Limits(
+                requests_per_minute=tier.requests_per_minute,
+                connections_max=tier.connections_max,
+                subscriptions_max=self.settings.subscriptions_max,
+                message_bytes_max=self.settings.message_bytes_max,
+            ),
+        )
+
+    # Handlers
+
+    def _authenticate(self, body: commands.Authenticate, now: Now, _: float) -> Effects:
+        if self.key is None and self.flooded(now.s):
+            return ending(CloseCode.FLOOD, "message flood")
+        return (VerifyKey(body.api_key, body.id),)
+
+    def _ping(self, body: commands.Ping, now: Now, latency_ms: float) -> Effects:
+        if self.key is None and self.flooded(now.s):
+            return ending(CloseCode.FLOOD, "message flood")
+        time = iso_us(now.wall_us)
+        pong = replies.Pong(
+            timestamp=time,
+            server_time=time,
+            latency_ms=round(latency_ms, 3),
+            client_time=body.client_time,
+        )
+        return (SendText(encode(pong, body.id)),)
+
+    def _subscribe(self, body: commands.SubscribeAggregated, _: Now, __: float) -> Effects:
+        key, rejected = stream_key(self.directory, body)
+        previous = self.subscriptions.get(key.symbol)
+        if previous is None and len(self.subscriptions) >= self.settings.subscriptions_max:
+            raise CommandRefused(
+                "subscription_limit_exceeded",
+                f"A connection may have {self.settings.subscriptions_max} subscriptions.",
+                symbol=key.symbol,
+            )
+        self._require_room(key, previous)
+        if self.subscriptions is NONE_SUBSCRIBED:
+            self.subscriptions = {}
+        self.subscriptions[key.symbol] = key
+        response = replies.SubscriptionResponse(
+            symbol=key.symbol,
+            exchanges=key.exchanges,
+            requested=body.exchanges,
+            success=True,
+            message=f"Subscribed to {key.symbol} on {_exchanges(len(key.exchanges))}.",
+            subscription_id=key.id,
+            rejected=rejected,
+            options=options_of(key),
+            expected_gb_per_30_days=self.directory.expected_gb(key),
+        )
+        return (SendText(masked(encode(response), body.id)), OpenView(key, previous))
+
+    def _unsubscribe(self, body: commands.UnsubscribeAggregated, _: Now, __: float) -> Effects:
+        key = self._subscribed(body.symbol)
+        del self.subscriptions[body.symbol]
+        response = replies.UnsubscribeResponse(
+            symbol=body.symbol, success=True, message=f"Unsubscribed from {body.symbol}."
+        )
+        return (CloseView(key), SendText(encode(response, body.id)))
+
+    def _fetch_book(self, body: commands.GetAggregatedOrderbook, _: Now, __: float) -> Effects:
+        if self.fetching >= self.settings.looks_max:
+            raise CommandRefused(
+                "subscription_limit_exceeded",
+                f"A connection may wait for {self.settings.looks_max} books at one time.",
+                symbol=body.symbol,
+            )
+        chosen = completed(body, self.subscriptions.get(body.symbol))
+        return (FetchBook(stream_key(self.directory, chosen)[0], body.id),)
+
+    def _resync(self, body: commands.Resync, _: Now, __: float) -> Effects:
+        return (ResendBook(self._subscribed(body.symbol), body.id),)
+
+    def _get_subscriptions(self, body: commands.GetSubscriptions, now: Now, _: float) -> Effects:
+        listed = [
+            replies.Subscription(
+                symbol=key.symbol,
+                exchanges=key.exchanges,
+                subscription_id=key.id,
+                options=options_of(key),
+                expected_gb_per_30_days=self.directory.expected_gb(key),
+            )
+            for key in self.subscriptions.values()
+        ]
+        reply = replies.SubscriptionsData(
+            data=replies.SubscriptionsList(subscriptions=listed, total=len(listed)),
+            timestamp=iso_us(now.wall_us),
+        )
+        return (SendText(encode(reply, body.id)),)
+
+    def _get_exchanges(self, body: commands.GetExchanges, now: Now, _: float) -> Effects:
+        data = Raw(self.directory.exchanges_json())
+        reply = replies.ExchangesData(data=data, timestamp=iso_us(now.wall_us))
+        return (SendText(encode(reply, body.id)),)
+
+    def _get_pairs(self, body: commands.GetPairs, now: Now, _: float) -> Effects:
+        exchange = None if body.exchange is None else self.directory.resolve(body.exchange)
+        if exchange is None and body.exchange is not None:
+            raise CommandRefused(
+                "invalid_exchange",
+                f"There is no exchange {shown(body.exchange)}.",
+                supported_exchanges=list(self.directory.supported),
+            )
+        data = Raw(self.directory.pairs_json(exchange))
+        reply = replies.PairsData(data=data, timestamp=iso_us(now.wall_us))
+        return (SendText(encode(reply, body.id)),)
+
+    # What a subscription names
+
+    def _require_room(self, view: StreamKey, previous: StreamKey | None) -> None:
+        assert self.key is not None
+        views_max = self.tiers.of(self.key.tier).views_max
+        if not self.views.has_room(self.key.key_id, view, views_max, instead_of=previous):
+            raise CommandRefused(
+                "subscription_limit_exceeded",
+                f"This key may have {views_max:,} different views at one time.",
+                symbol=view.symbol,
+            )
+
+    def _subscribed(self, symbol: str) -> StreamKey:
+        key = self.subscriptions.get(symbol)
+        if key is None:
+            raise CommandRefused(
+                "no_subscription",
+                f"{shown(symbol)} is not subscribed on this connection.",
+                symbol=symbol,
+            )
+        return key
+
+
+NONE_SUBSCRIBED: Final[dict[str, StreamKey]] = {}  # shared by all who have none; never written
+WELCOME: Final = SendText(
+    encode(replies.Welcome(message="Connected to Onebook; authenticate with your API key."))
+)
+
+Handler = Callable[[CommandProcessor, Any, Now, float], Effects]
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "authenticate": CommandProcessor._authenticate,
+    SUBSCRIBE: CommandProcessor._subscribe,
+    "unsubscribe_aggregated": CommandProcessor._unsubscribe,
+    "get_aggregated_orderbook": CommandProcessor._fetch_book,
+    "get_subscriptions": CommandProcessor._get_subscriptions,
+    "get_exchanges": CommandProcessor._get_exchanges,
+    "get_pairs": CommandProcessor._get_pairs,
+    "resync": CommandProcessor._resync,
+    "ping": CommandProcessor._ping,
+}
+
+_HEAD = msgspec.json.Decoder(commands.Head)
+DECODERS: Final = {
+    name: msgspec.json.Decoder(body) for name, body in messages.CLIENT_MESSAGES.items()
+}
+
+
+def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
+    """Read type and id of a message, or say why it has none."""
+    try:
+        head = _HEAD.decode(text)
+    except msgspec.ValidationError as error:
+        return commands.Head(), CommandRefused("invalid_message", sentence(error, commands.Head))
+    except (msgspec.DecodeError, RecursionError):
+        return commands.Head(), CommandRefused("invalid_message", "A message is one JSON object.")
+    if head.type is None:
+        return head, CommandRefused("invalid_message", "A message has a type.")
+    return head, None
+
+
+def _rate_warning(decision: Decision, used: int, now: Now) -> replies.RateLimitWarning:
+    return replies.RateLimitWarning(
+        message=f"{used} of {decision.limit} messages of this minute are used.",
+        current_rate=used,
+        limit=decision.limit,
+        reset_time=iso_us(now.wall_us + int(decision.reset_s * 1_000_000)),
+    )
+
+
+def _exchanges(number: int) -> str:
+    return f"{number} exchange" if number == 1 else f"{number} exchanges"

@@ -1,0 +1,118 @@
+"""Everything that happens to connections by the clock: one tick a second and short delays.
+
+Ten thousand idle clients need no task and no timer each. A connection says when it next has
+something to do (a deadline, a ping, a look at a slow reader); the scheduler calls it in the first
+tick after that and asks again. What cannot wait for a tick, such as pauses of milliseconds, is a
+callback of the event loop.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Final, Protocol
+
+from onebook.streams import Clock
+
+TICK_S: Final = 1.0
+STALE_ENTRIES_MAX: Final = 1_024  # beside one entry per target
+
+log = logging.getLogger("onebook.gateway")
+
+
+class Timed(Protocol):
+    """What is called by the clock."""
+
+    def on_time(self, now_s: float) -> float | None:
+        """Do what is due; when to be called next, None for never."""
+
+
+class Scheduler:
+    """Calls what is due, once a second while it is entered; an async context manager.
+
+    Args:
+        clock: Where time comes from.
+        on_tick: Called at the end of each tick.
+        sleep: Waits between ticks.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        on_tick: Callable[[], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._clock = clock
+        self._on_tick = on_tick
+        self._sleep = sleep
+        self._task: asyncio.Task[None] | None = None
+        self._due_s: dict[Timed, float] = {}
+        # Entries whose time is not that of `_due_s` are obsolete.
+        self._queue: list[tuple[float, int, Timed]] = []
+        self._order = count()
+
+    def __len__(self) -> int:
+        return len(self._due_s)
+
+    async def __aenter__(self) -> "Scheduler":
+        self._task = asyncio.create_task(self._run(), name="gateway-scheduler")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def call_by(self, target: Timed, at_s: float) -> None:
+        """Call a target in the first tick after a time, or earlier if it already asked for that."""
+        known_s = self._due_s.get(target)
+        if known_s is None or at_s < known_s:
+            self._put(target, at_s)
+
+    def forget(self, target: Timed) -> None:
+        """Do not call a target any more."""
+        self._due_s.pop(target, None)
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call back after a short time, between ticks."""
+        self._clock.call_at(self._clock.monotonic() + seconds, callback)
+
+    def tick(self) -> None:
+        """Call every target that is due, each at most once."""
+        now_s = self._clock.monotonic()
+        due = []
+        while self._queue and self._queue[0][0] <= now_s:
+            due.append(heapq.heappop(self._queue))
+        for at_s, _, target in due:
+            if self._due_s.get(target) == at_s:
+                del self._due_s[target]
+                self._call(target, now_s)
+        self._on_tick()
+
+    def _call(self, target: Timed, now_s: float) -> None:
+        try:
+            next_s = target.on_time(now_s)
+        except Exception:
+            # A defect in one connection must not keep the others from their deadlines.
+            log.exception("A timer of a connection failed.")
+            next_s = now_s + TICK_S
+        if next_s is not None:
+            self.call_by(target, next_s)
+
+    def _put(self, target: Timed, at_s: float) -> None:
+        self._due_s[target] = at_s
+        heapq.heappush(self._queue, (at_s, next(self._order), target))
+        if len(self._queue) > 2 * len(self._due_s) + STALE_ENTRIES_MAX:
+            self._queue = [each for each in self._queue if self._due_s.get(each[2]) == each[0]]
+            heapq.heapify(self._queue)
+
+    async def _run(self) -> None:
+        while True:
+            await self._sleep(TICK_S)
+            try:
+                self.tick()
+            except Exception:
+                # A defect in one tick must not end the ticks: deadlines and bills depend on them.
+                log.exception("A tick of the gateway failed.")

@@ -1,0 +1,91 @@
+"""The outgoing side of a client: frames are written, and what it got is counted."""
+
+from collections.abc import Callable
+
+from onebook import sockets
+from onebook.gateway import frames
+from onebook.gateway.direct import Peer
+from onebook.gateway.processor import CommandProcessor
+
+
+class Subscriber(Peer):
+    """One client that frames are written to.
+
+    `packed`: permessage-deflate was negotiated. `processor` has what it subscribed to. `fetches`
+    cancel its unanswered requests for books. `total` are the payload bytes that it got.
+    """
+
+    __slots__ = ("_fd", "_last_bytes", "_undelivered", "fetches", "packed", "processor", "total")
+
+    def __init__(self, processor: CommandProcessor, *, packed: bool = False) -> None:
+        super().__init__()
+        self.processor = processor
+        self.packed = packed
+        self.fetches: set[Callable[[], None]] | None = None
+        self.total = 0
+        self._fd = -1
+        self._last_bytes = 0  # of the close frame, the last thing that we send
+        self._undelivered: int | None = None  # at the end
+
+    def say(self, payload: bytes) -> None:
+        """Send one text message."""
+        self.write(frames.deflated_frame(payload) if self.packed else frames.text_frame(payload))
+
+    def write(self, frame: bytes) -> None:
+        """Send one built frame, unless a close frame was sent."""
+        if self.ended:
+            return
+        self.sent += frames.payload_length(frame)
+        self.give(frame)
+
+    def give(self, data: bytes) -> None:
+        """Hand bytes to the transport."""
+        self.buffered = True
+        self.transport.write(data)
+
+    def abort(self) -> None:
+        """Cut the connection; what the peer has not got by now is not charged."""
+        if self._undelivered is None:
+            self._undelivered = self.unacknowledged()
+        self.transport.abort()
+
+    def unacknowledged(self) -> int:
+        """Bytes that were written and that the peer has not acknowledged."""
+        if self._undelivered is not None:
+            return self._undelivered
+        if self._fd < 0:
+            return 0
+        unsent = self.transport.get_write_buffer_size() + sockets.unacknowledged(self._fd)
+        return max(0, unsent - self._last_bytes)
+
+    def take_delivered(self) -> int:
+        """Payload bytes that the peer has got since the last call."""
+        if not self.sent:
+            return 0
+        delivered = max(0, self.sent - self.unacknowledged())
+        self.sent -= delivered
+        self.total += delivered
+        return delivered
+
+    def _write_ended(self, *, failed: bool) -> None:
+        """The socket is closed: fix what did not reach the peer."""
+        if self._undelivered is None:
+            # Where writing failed, what the transport held is no longer known.
+            self._undelivered = self.sent if failed and self.buffered else self.unacknowledged()
+
+    def _last_frame_written(self, last_bytes: int) -> None:
+        """A close frame was written: nothing else is."""
+        self.ended = True
+        self._last_bytes = last_bytes
+        if self.out is not None:
+            # What this tick brought is not written after a close frame.
+            self.sent -= min(self.sent, sum(map(frames.payload_length, self.out)))
+            self.out = None
+
+    def _half_close(self) -> None:
+        """Send no more, but read on until the peer closes, so that it can read our close frame."""
+        if self.transport.can_write_eof():
+            self._last_bytes += 1  # the kernel counts the end of the stream
+            self.transport.write_eof()
+        else:
+            self.transport.close()

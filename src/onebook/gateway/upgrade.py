@@ -1,0 +1,244 @@
+"""WebSocket upgrades: which requests are accepted, and the HTTP answers to the others.
+
+The limits of the node and of addresses come first, then RFC 6455, which the sans-I/O websockets
+library checks.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import parse_qs
+
+import msgspec
+from websockets.datastructures import Headers, MultipleValuesError
+from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
+
+from onebook.config import GatewaySettings
+from onebook.core import iso
+from onebook.gateway.door import Door, Seat
+from onebook.gateway.frames import SharedDeflate
+from onebook.gateway.offenders import Offenders
+from onebook.gateway.plain import shown
+from onebook.logs import redact
+from onebook.streams import Clock
+
+VERSION: Final = "13"  # RFC 6455 section 4.4
+REQUEST_LINE_BYTES_MAX: Final = 8_192  # of the websockets library
+RETRY_AFTER_MIN_S: Final = 1
+RETRY_AFTER_MAX_S: Final = 10  # spread, so that refused clients do not return together
+
+# Statuses of the library, with our error code and message for each.
+REFUSALS: Final = {
+    HTTPStatus.BAD_REQUEST: ("invalid_request", "This is not a WebSocket handshake of RFC 6455."),
+    HTTPStatus.METHOD_NOT_ALLOWED: (
+        "method_not_allowed",
+        "This path does not answer that method; see the Allow header.",
+    ),
+    HTTPStatus.REQUEST_URI_TOO_LONG: (
+        "request_too_large",
+        "The path and query of a WebSocket upgrade are too long.",
+    ),
+    HTTPStatus.FORBIDDEN: (
+        "origin_not_allowed",
+        "Pages of this origin may not connect; the operator lists those that may.",
+    ),
+    HTTPStatus.UPGRADE_REQUIRED: (
+        "upgrade_required",
+        f"This path speaks WebSocket version {VERSION}; the request asks for something else.",
+    ),
+    HTTPStatus.INTERNAL_SERVER_ERROR: (
+        "internal_server_error",
+        "Something went wrong on our side; it has been logged.",
+    ),
+}
+
+# The library would log each connection; one line at the end is enough and is ours.
+library_log = logging.getLogger("onebook.gateway.websockets")
+library_log.setLevel(logging.ERROR)
+
+
+class UpgradeAnswer(NamedTuple):
+    """The answer to an upgrade request; `seat` is the socket's place among its address's."""
+
+    status: int
+    data: bytes
+    seat: Seat | None = None
+    packed: bool = False
+    api_key: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the connection is a WebSocket now."""
+        return self.status == HTTPStatus.SWITCHING_PROTOCOLS
+
+
+class Upgrader:
+    """Answers the upgrade requests of all connections.
+
+    Args:
+        settings: Path, origins and limits.
+        door: Connection attempts and sockets of addresses.
+        offenders: Addresses whose handshakes are paced.
+        clock: Where time comes from.
+        has_room: Whether the node takes one more connection.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        door: Door,
+        offenders: Offenders,
+        clock: Clock,
+        has_room: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._door = door
+        self._offenders = offenders
+        self._clock = clock
+        self._has_room = has_room
+        self._extensions = [SharedDeflate()] if settings.compression_allowed else []
+        # Browsers send their page's origin; programs send none and are not at risk.
+        self._origins: Any = [*settings.origins, None] if settings.origins else None
+
+    def begin(self) -> "Handshake":
+        """The handshake of a new connection."""
+        return Handshake(
+            ServerProtocol(
+                origins=self._origins,
+                extensions=self._extensions,
+                max_size=self._settings.message_bytes_max,
+                logger=library_log,
+            )
+        )
+
+    def address(self, request: Request, peer: str) -> str:
+        """The client's address."""
+        return self._door.address(peer, _header(request.headers, "X-Forwarded-For"))
+
+    def delay_s(self, address: str) -> float:
+        """Seconds for which the answer to an address waits."""
+        if self._door.trusts(address):
+            return 0.0
+        return self._offenders.wait_s(address, self._clock.monotonic())
+
+    def answer(self, handshake: "Handshake", *, address: str, peer: str) -> UpgradeAnswer:
+        """Accept or refuse the upgrade request of a handshake."""
+        protocol, request = handshake.protocol, handshake.request
+        assert request is not None
+        path, _, query = request.path.partition("?")
+        seat, refusal = None, self._request_refusal(request, path)
+        if refusal is None:
+            seat, refusal = self._take_seat(address, peer)
+        response = refusal or protocol.accept(request)
+        status = HTTPStatus(response.status_code)
+        if status in REFUSALS:
+            response = self._problem(status, *REFUSALS[status])
+        protocol.send_response(response)
+        keys = parse_qs(query).get("api_key") if self._settings.query_key_allowed else None
+        return UpgradeAnswer(
+            response.status_code,
+            b"".join(protocol.data_to_send()),
+            seat,
+            packed=bool(protocol.extensions),
+            api_key=keys[-1] if keys else None,
+        )
+
+    def unreadable(self, data: bytes) -> UpgradeAnswer:
+        """The answer to bytes that the library could not read: a body, too many or long lines."""
+        too_long = len(data.partition(b"\r\n")[0]) > REQUEST_LINE_BYTES_MAX
+        status = HTTPStatus.REQUEST_URI_TOO_LONG if too_long else HTTPStatus.BAD_REQUEST
+        return UpgradeAnswer(status, self._problem(status, *REFUSALS[status]).serialize())
+
+    def _request_refusal(self, request: Request, path: str) -> Response | None:
+        """Why this request is not even tried; None if it is."""
+        if path.removesuffix("/") != self._settings.path:  # as REST ignores one slash
+            return self._problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no {shown(path)}.")
+        if _header(request.headers, "Sec-WebSocket-Version") != VERSION:
+            status = HTTPStatus.UPGRADE_REQUIRED
+            return self._problem(status, *REFUSALS[status])
+        if not self._has_room():
+            return self._problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "service_unavailable",
+                "This node takes no connections now.",
+                retry_after_s=_retry_after_s(),
+            )
+        return None
+
+    def _take_seat(self, address: str, peer: str) -> tuple[Seat | None, Response | None]:
+        """Count a connection attempt, and the socket of an address behind a proxy."""
+        wait_s = self._door.knock(address, self._clock.monotonic())
+        seat = None
+        if not wait_s and address != peer:  # a peer's own sockets are counted when accepted
+            seat = self._door.enter(address)
+            if seat is None:
+                wait_s = float(_retry_after_s())
+        if not wait_s:
+            return seat, None
+        return None, self._problem(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "rate_limit_exceeded",
+            "Too many connection attempts from this address.",
+            retry_after_s=int(wait_s) + 1,
+            limit=self._door.headers(address, self._clock.monotonic()),
+        )
+
+    def _problem(
+        self,
+        status: HTTPStatus,
+        error: str,
+        message: str,
+        *,
+        retry_after_s: int = 0,
+        limit: Mapping[str, str] | None = None,
+    ) -> Response:
+        timestamp = iso(self._clock.wall_us() // 1_000)
+        fields = {"error": error, "message": redact(message), "timestamp": timestamp}
+        body = msgspec.json.encode(fields)
+        headers = {**(limit or {}), "Content-Type": "application/json", "Connection": "close"}
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = "GET"
+        if status is HTTPStatus.UPGRADE_REQUIRED:
+            headers["Connection"] = "Upgrade, close"
+            headers["Upgrade"] = "websocket"
+            headers["Sec-WebSocket-Version"] = VERSION
+        headers["Content-Length"] = str(len(body))
+        if retry_after_s:
+            headers["Retry-After"] = str(retry_after_s)
+        return Response(status, status.phrase, Headers(headers), body)
+
+
+class Handshake:
+    """The upgrade request of one connection while it is read, and while its answer waits."""
+
+    __slots__ = ("protocol", "request")
+
+    def __init__(self, protocol: ServerProtocol) -> None:
+        self.protocol = protocol
+        self.request: Request | None = None
+
+    def received(self, data: bytes) -> None:
+        """Read more of the request; it is whole when `request` is there."""
+        self.protocol.receive_data(data)
+        for event in self.protocol.events_received():
+            self.request = cast(Request, event)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the bytes are no upgrade request."""
+        return self.protocol.handshake_exc is not None
+
+
+def _retry_after_s() -> int:
+    return random.randint(RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S)  # noqa: S311
+
+
+def _header(headers: Headers, name: str) -> str | None:
+    try:
+        return headers.get(name)
+    except MultipleValuesError:
+        return headers.get_all(name)[-1]

@@ -1,0 +1,224 @@
+"""Accounts, keys and their secrets, and the stamps by which nodes see that one was changed."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from sqlalchemy import bindparam, func, or_, select, text, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from onebook.errors import InvalidRequest
+from onebook.model import KeyStatus
+from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.rows import AccountRow, Change, KeyRow, SecretRow
+from onebook.store.sessions import end_sessions
+from onebook.store.tables import accounts, key_secrets, keys, open_after, sessions
+
+# Serialises the rare writes that nodes watch for, so that their stamps appear in order.
+CHANGES_LOCK: Final = 0x6368616E676573
+
+_KEYS = select(
+    keys.c.key_id,
+    keys.c.account_id,
+    accounts.c.username,
+    accounts.c.status.label("account_status"),
+    keys.c.tier,
+    keys.c.status,
+    keys.c.prefix,
+    keys.c.created_at_ms,
+    keys.c.expires_at_ms,
+    keys.c.last_used_at_ms,
+    keys.c.changed_at_ms,
+    keys.c.changed_by,
+    keys.c.reason,
+    (keys.c.suspensions + accounts.c.suspensions).label("suspensions"),
+).join_from(keys, accounts)
+
+
+class AccountStore(Database):
+    """Accounts, keys and their secrets."""
+
+    @whole
+    async def create_account(self, account: AccountRow) -> None:
+        """Add an account.
+
+        Raises:
+            InvalidRequest: The username is taken.
+        """
+        row = columns_of(account)
+        try:
+            async with self._begin(self._writes) as connection:
+                await connection.execute(accounts.insert().values(row))
+        except IntegrityError:
+            raise InvalidRequest(
+                f"There is an account with the username {account.username!r} already."
+            ) from None
+
+    async def account(self, id_or_username: str) -> AccountRow | None:
+        """Find an account by its id or its username."""
+        named = or_(accounts.c.account_id == id_or_username, accounts.c.username == id_or_username)
+        row = await self._one(select(accounts).where(named))
+        return None if row is None else value_of(row, AccountRow)
+
+    async def accounts(self) -> list[AccountRow]:
+        """Every account, oldest first."""
+        order = (accounts.c.created_at_ms, accounts.c.account_id)
+        return [
+            value_of(row, AccountRow) for row in await self._all(select(accounts).order_by(*order))
+        ]
+
+    @whole
+    async def move_account(
+        self, account_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
+    ) -> bool:
+        """Change an account's status if it still is the first of `moved`; say whether it was.
+
+        The sessions of its keys end for good if it may no longer be used.
+        """
+        status, following = moved
+        same = (accounts.c.account_id == account_id, accounts.c.status == status)
+        async with self._begin(self._writes) as connection:
+            stamp = await self._stamp(connection, change)
+            stamp["suspensions"] = accounts.c.suspensions + int(following is not KeyStatus.ACTIVE)
+            moving = update(accounts).where(*same).values(status=following, **stamp)
+            moving_id = moving.returning(accounts.c.account_id)
+            moved_one = (await connection.execute(moving_id)).first() is not None
+            if moved_one and following is not KeyStatus.ACTIVE:
+                theirs = select(keys.c.key_id).where(keys.c.account_id == account_id)
+                await connection.execute(end_sessions(sessions.c.key_id.in_(theirs)))
+            return moved_one
+
+    @whole
+    async def create_key(self, key: KeyRow, digest: bytes) -> None:
+        """Add a key with its first secret."""
+        row = {column.name: getattr(key, column.name) for column in keys.columns}
+        secret = {"digest": digest, "key_id": key.key_id, "created_at_ms": key.created_at_ms}
+        async with self._begin(self._writes) as connection:
+            row |= await self._stamp(
+                connection, Change(key.changed_at_ms, key.changed_by, key.reason)
+            )
+            await connection.execute(keys.insert().values(row))
+            await connection.execute(key_secrets.insert().values(secret))
+
+    async def key(self, key_id: str) -> KeyRow | None:
+        """Find a key by its id."""
+        return (await self.keys_by_id([key_id])).get(key_id)
+
+    async def keys_by_id(self, key_ids: Collection[str]) -> dict[str, KeyRow]:
+        """Find keys by their ids; what there is none of is left out."""
+        rows = await self._all(_KEYS.where(keys.c.key_id.in_(key_ids)))
+        return {row.key_id: value_of(row, KeyRow) for row in rows}
+
+    async def secrets(self, digests: Collection[bytes]) -> dict[bytes, SecretRow]:
+        """Find the keys that digests open; what opens none is left out."""
+        found = _KEYS.add_columns(key_secrets.c.digest, key_secrets.c.retires_at_ms).join(
+            key_secrets, key_secrets.c.key_id == keys.c.key_id
+        )
+        rows = await self._all(found.where(key_secrets.c.digest.in_(digests)))
+        return {row.digest: SecretRow(value_of(row, KeyRow), row.retires_at_ms) for row in rows}
+
+    async def keys(self, account_id: str | None = None) -> list[KeyRow]:
+        """Every key, or those of one account, oldest first."""
+        found = _KEYS.order_by(keys.c.created_at_ms, keys.c.key_id)
+        if account_id is not None:
+            found = found.where(keys.c.account_id == account_id)
+        return [value_of(row, KeyRow) for row in await self._all(found)]
+
+    @whole
+    async def newest_change(self) -> int:
+        """The stamp of the newest change, for a watch that begins now."""
+        async with self._begin(self._reads) as connection:
+            return await _newest_stamp(connection)
+
+    async def changed_keys(self, after_ms: int) -> tuple[list[KeyRow], int]:
+        """The keys that were changed, or whose account was, after a stamp; and the newest stamp."""
+        newest = func.greatest if self._on_postgres else func.max
+        stamp = newest(keys.c.changed_at_ms, accounts.c.changed_at_ms).label("stamp")
+        changed = or_(keys.c.changed_at_ms > after_ms, accounts.c.changed_at_ms > after_ms)
+        rows = await self._all(_KEYS.add_columns(stamp).where(changed))
+        return [value_of(row, KeyRow) for row in rows], max(
+            (row.stamp for row in rows), default=after_ms
+        )
+
+    @whole
+    async def move_key(
+        self, key_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
+    ) -> bool:
+        """Change a key's status if it still is the first of `moved`; say whether it was.
+
+        Its sessions end for good if it may no longer be used.
+        """
+        status, following = moved
+        same = (keys.c.key_id == key_id, keys.c.status == status)
+        async with self._begin(self._writes) as connection:
+            stamp = await self._stamp(connection, change)
+            stamp["suspensions"] = keys.c.suspensions + int(following is not KeyStatus.ACTIVE)
+            moving = update(keys).where(*same).values(status=following, **stamp)
+            moving_id = moving.returning(keys.c.key_id)
+            moved_one = (await connection.execute(moving_id)).first() is not None
+            if moved_one and following is not KeyStatus.ACTIVE:
+                await connection.execute(end_sessions(sessions.c.key_id == key_id))
+            return moved_one
+
+    @whole
+    async def rotate_key(
+        self, key_id: str, secret: tuple[str, bytes], change: Change, *, retires_at_ms: int
+    ) -> None:
+        """Give a key another secret (prefix, digest); the ones before it retire at a time.
+
+        The key's sessions end for good if that time has come.
+        """
+        prefix, digest = secret
+        before = (key_secrets.c.key_id == key_id, open_after(retires_at_ms))
+        new = {"digest": digest, "key_id": key_id, "created_at_ms": change.now_ms}
+        async with self._begin(self._writes) as connection:
+            stamp = await self._stamp(connection, change)
+            await connection.execute(
+                update(key_secrets).where(*before).values(retires_at_ms=retires_at_ms)
+            )
+            await connection.execute(key_secrets.insert().values(new))
+            await connection.execute(
+                update(keys).where(keys.c.key_id == key_id).values(prefix=prefix, **stamp)
+            )
+            if retires_at_ms <= change.now_ms:
+                await connection.execute(end_sessions(sessions.c.key_id == key_id))
+
+    async def open_secrets(self, key_ids: Collection[str], now_ms: int) -> set[bytes]:
+        """The digests that open any of these keys at a time."""
+        found = select(key_secrets.c.digest)
+        found = found.where(key_secrets.c.key_id.in_(key_ids), open_after(now_ms))
+        return {row.digest for row in await self._all(found)}
+
+    @whole
+    async def touch_keys(self, used_at_ms: Mapping[str, int]) -> None:
+        """Note when keys were used last."""
+        if not used_at_ms:
+            return
+        touched = update(keys).where(keys.c.key_id == bindparam("id"))
+        touched = touched.values(last_used_at_ms=bindparam("at"))
+        rows = [{"id": key_id, "at": at} for key_id, at in sorted(used_at_ms.items())]
+        async with self._begin(self._writes) as connection:
+            await connection.execute(touched, rows)
+
+    async def _stamp(self, connection: AsyncConnection, change: Change) -> dict[str, Any]:
+        """The columns of a change, with a stamp later than every one before it.
+
+        The stamp follows the clock but never goes back, so that a node that polls for what is
+        newer misses nothing when the clocks of two machines differ.
+        """
+        if self._on_postgres:
+            lock = text("SELECT pg_advisory_xact_lock(:id)")
+            await connection.execute(lock, {"id": CHANGES_LOCK})
+        return {
+            "changed_at_ms": max(change.now_ms, await _newest_stamp(connection) + 1),
+            "changed_by": change.by,
+            "reason": change.reason,
+        }
+
+
+async def _newest_stamp(connection: AsyncConnection) -> int:
+    stamps = [
+        (await connection.execute(select(func.max(table.c.changed_at_ms)))).scalar()
+        for table in (keys, accounts)
+    ]
+    return max(stamp or 0 for stamp in stamps)

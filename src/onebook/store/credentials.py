@@ -1,0 +1,61 @@
+"""Encrypted credentials of exchange environments."""
+
+from sqlalchemy import ColumnElement, delete, select, update
+
+from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.rows import CredentialsRow
+from onebook.store.tables import credentials
+
+
+class CredentialStore(Database):
+    """Encrypted credentials of exchange environments."""
+
+    @whole
+    async def put_credentials(self, row: CredentialsRow) -> None:
+        """Keep the credentials of an exchange environment in place of those before."""
+        values = columns_of(row)
+        put = self._insert(credentials).values(values)
+        put = put.on_conflict_do_update(
+            index_elements=[credentials.c.exchange, credentials.c.environment], set_=values
+        )
+        async with self._begin(self._writes) as connection:
+            await connection.execute(put)
+
+    async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
+        """Find the credentials of an exchange environment."""
+        row = await self._one(select(credentials).where(*_environment(exchange, environment)))
+        return None if row is None else value_of(row, CredentialsRow)
+
+    async def list_credentials(self) -> list[CredentialsRow]:
+        """Every exchange environment that has credentials."""
+        order = (credentials.c.exchange, credentials.c.environment)
+        rows = await self._all(select(credentials).order_by(*order))
+        return [value_of(row, CredentialsRow) for row in rows]
+
+    @whole
+    async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
+        """Replace credentials if they still are `before`; say whether they were.
+
+        So a change of the encryption key can run while the service does, and be resumed.
+        """
+        same = _environment(before.exchange, before.environment)
+        rewrapped = (
+            update(credentials)
+            .where(*same, credentials.c.ciphertext == before.ciphertext)
+            .values(kek_id=after.kek_id, ciphertext=after.ciphertext, nonce=after.nonce)
+            .returning(credentials.c.exchange)
+        )
+        async with self._begin(self._writes) as connection:
+            return (await connection.execute(rewrapped)).first() is not None
+
+    @whole
+    async def delete_credentials(self, exchange: str, environment: str) -> bool:
+        """Forget the credentials of an exchange environment; say whether there were any."""
+        gone = delete(credentials).where(*_environment(exchange, environment))
+        async with self._begin(self._writes) as connection:
+            found = await connection.execute(gone.returning(credentials.c.exchange))
+            return found.first() is not None
+
+
+def _environment(exchange: str, environment: str) -> tuple[ColumnElement[bool], ...]:
+    return credentials.c.exchange == exchange, credentials.c.environment == environment

@@ -1,0 +1,221 @@
+"""One database and its transactions: what the methods of every aggregate are made of.
+
+Every method is one transaction, and one that has begun is finished even if nobody waits for it any
+more: a driver that is cancelled in the middle may leave its transaction open, and with it SQLite's
+only write lock.
+"""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+
+from msgspec import Struct, convert
+from sqlalchemy import Row, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from onebook.errors import ConfigError, DatabaseUnavailable
+from onebook.store import outage
+from onebook.store.engine import AT_ONCE, BEGIN, WRITES, DatabaseFile, open_engine
+from onebook.store.faults import database_errors
+from onebook.store.outage import Outage
+from onebook.store.tables import facts
+
+OPERATION_TIMEOUT_S: Final = 15.0
+WAL_TRIES_MAX = 100
+WAL_PAUSE_S = 0.05
+WRITTEN_AT: Final = "written_at_ms"  # the fact that `probe` writes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T", bound=Struct)
+D = TypeVar("D", bound="Database")
+
+
+def whole(
+    method: Callable[Concatenate[D, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[D, P], Coroutine[Any, Any, R]]:
+    """Run a method to its end in a task of its own, also when its caller is cancelled."""
+
+    @functools.wraps(method)
+    async def wrapped(database: D, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await database._finish(method(database, *args, **kwargs))
+
+    return wrapped
+
+
+class Database:
+    """A database as an async context manager that owns its connections."""
+
+    def __init__(self, url: str) -> None:
+        self._engine: AsyncEngine = open_engine(url)
+        self._on_postgres = self._engine.dialect.name == "postgresql"
+        self._file = (
+            None if self._on_postgres else DatabaseFile(Path(self._engine.url.database or ""))
+        )
+        self._outage = Outage()
+        # A read is one statement, and needs no transaction around it.
+        alone = {"isolation_level": "AUTOCOMMIT"} if self._on_postgres else {BEGIN: AT_ONCE}
+        self._reads = self._engine.execution_options(**alone)
+        self._writes = self._engine.execution_options(**{BEGIN: WRITES})
+        self._insert = postgresql.insert if self._on_postgres else sqlite.insert
+        self._running: set[asyncio.Task[Any]] = set()
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a SQLite database."""
+        return None if self._file is None else self._file.path
+
+    @property
+    def name(self) -> str:
+        """What to call the database in the names of files about it."""
+        return f"{self._engine.url.database}" if self._file is None else self._file.path.name
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._running:
+            await asyncio.wait(self._running, timeout=OPERATION_TIMEOUT_S)
+        await self._engine.dispose()
+
+    async def _finish(self, work: Coroutine[Any, Any, R]) -> R:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        began = self._outage.began()
+        try:
+            async with asyncio.timeout(OPERATION_TIMEOUT_S):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            reason = f"It did not answer within {OPERATION_TIMEOUT_S:g} s."
+            self._outage.failed(outage.READS, reason, began)
+            raise DatabaseUnavailable(reason) from None
+
+    @asynccontextmanager
+    async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        kind: outage.Kind = outage.WRITES if engine is self._writes else outage.READS
+        began = self._outage.began()
+        try:
+            async with self._connected(engine) as connection:
+                yield connection
+        except DatabaseUnavailable as error:
+            self._outage.failed(kind, error.reason, began)
+            raise
+        self._outage.succeeded(kind, began)
+
+    @asynccontextmanager
+    async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        """One transaction, its errors mapped.
+
+        The file is checked before and after: what is committed to one that was deleted meanwhile
+        is lost, and what such a file makes SQLite say is not the cause.
+        """
+        async with database_errors(self._engine.url):
+            self.check_file()
+            try:
+                async with engine.begin() as connection:
+                    yield connection
+            except Exception:
+                self.check_file()
+                raise
+            self.check_file()
+
+    def check_file(self) -> None:
+        """Check that the file of a SQLite database is still the one that was opened.
+
+        Raises:
+            FileFault: It is missing, or another one.
+        """
+        if self._file is not None:
+            self._file.check()
+
+    @whole
+    async def _all(self, statement: Any) -> list[Row[Any]]:
+        async with self._begin(self._reads) as connection:
+            return list((await connection.execute(statement)).all())
+
+    @whole
+    async def _one(self, statement: Any) -> Row[Any] | None:
+        async with self._begin(self._reads) as connection:
+            return (await connection.execute(statement)).first()
+
+    async def upgrade(self, *, create: bool = True) -> None:
+        """Bring the schema to this release; several nodes may do so at once.
+
+        Args:
+            create: Whether to make the file of a SQLite database if there is none.
+
+        Raises:
+            ConfigError: The database cannot be used, or a newer release wrote it.
+        """
+        # Alembic costs a tenth of a second to import, which only this method should pay.
+        from onebook.store import migrate
+
+        if self._file is not None and create:
+            self._file.create()
+        try:
+            if self._file is not None:
+                await self._use_wal()
+            async with self._connected(self._writes) as connection:
+                await connection.run_sync(migrate.upgrade)
+        except DatabaseUnavailable as error:
+            raise ConfigError(error.reason) from error
+
+    async def _use_wal(self) -> None:
+        """Switch the file to WAL, which SQLite remembers in it.
+
+        SQLite does not wait for a lock here (the busy timeout does not cover a change of the
+        journal), so two nodes that start together take turns by trying again.
+        """
+        for _ in range(WAL_TRIES_MAX):
+            async with database_errors(self._engine.url):
+                self.check_file()
+                try:
+                    async with self._reads.connect() as connection:
+                        await connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+                        return
+                except OperationalError as error:
+                    if "locked" not in str(error.orig):
+                        raise
+            await asyncio.sleep(WAL_PAUSE_S)
+        raise DatabaseUnavailable(f"The database {self.path} stays locked by another program.")
+
+    @whole
+    async def fact(self, name: str, value: str) -> str:
+        """Keep a fact about the database if it is new, and return the one that is kept."""
+        new = self._insert(facts).values(name=name, value=value).on_conflict_do_nothing()
+        async with self._begin(self._writes) as connection:
+            await connection.execute(new)
+            kept = select(facts.c.value).where(facts.c.name == name)
+            return str((await connection.execute(kept)).scalar_one())
+
+    @whole
+    async def probe(self, now_ms: int) -> None:
+        """Write a fact, to learn whether the database takes writes."""
+        new = self._insert(facts).values(name=WRITTEN_AT, value=str(now_ms))
+        put = new.on_conflict_do_update(
+            index_elements=[facts.c.name], set_={"value": new.excluded.value}
+        )
+        async with self._begin(self._writes) as connection:
+            await connection.execute(put)
+
+
+def value_of(row: Row[Any], kind: type[T]) -> T:
+    """One row as the value it stands for, its texts turned into enums."""
+    return convert(row, kind, from_attributes=True)
+
+
+def columns_of(value: Struct) -> dict[str, Any]:
+    """A value as the columns of its row."""
+    return {name: getattr(value, name) for name in value.__struct_fields__}

@@ -1,0 +1,64 @@
+"""REST sessions, by the digest of their token."""
+
+from collections.abc import Collection
+
+from sqlalchemy import ColumnElement, Delete, Update, delete, select, update
+
+from onebook.model import KeyStatus
+from onebook.store.database import Database, columns_of, value_of, whole
+from onebook.store.rows import SessionRow
+from onebook.store.tables import accounts, key_secrets, keys, open_after, sessions
+
+
+class SessionStore(Database):
+    """REST sessions."""
+
+    @whole
+    async def create_session(
+        self, session: SessionRow, digest: bytes, *, secret: bytes, live_max: int
+    ) -> list[bytes] | None:
+        """Add a session; the oldest beyond `live_max` go, and their digests are returned.
+
+        Returns None, and adds nothing, if the digest `secret` no longer opens the key or the key
+        may not be used: a node learns of that up to a second late.
+        """
+        row = columns_of(session)
+        mine = (
+            sessions.c.key_id == session.key_id,
+            sessions.c.expires_at_ms > session.created_at_ms,
+        )
+        excess = select(sessions.c.id).where(*mine).order_by(sessions.c.id.desc())
+        gone = delete(sessions).where(sessions.c.id.in_(excess.offset(live_max)))
+        async with self._begin(self._writes) as connection:
+            # Locked: of two nodes that add a session to one key both would spare the oldest, and
+            # a suspension that commits meanwhile would not end this session.
+            usable = select(keys.c.key_id).join(accounts).join(key_secrets).with_for_update()
+            usable = usable.where(
+                keys.c.key_id == session.key_id,
+                keys.c.status == KeyStatus.ACTIVE,
+                accounts.c.status == KeyStatus.ACTIVE,
+                key_secrets.c.digest == secret,
+                open_after(session.created_at_ms),
+            )
+            if (await connection.execute(usable)).first() is None:
+                return None
+            await connection.execute(sessions.insert().values(digest=digest, **row))
+            return [
+                row.digest for row in await connection.execute(gone.returning(sessions.c.digest))
+            ]
+
+    async def sessions(self, digests: Collection[bytes]) -> dict[bytes, SessionRow]:
+        """Find sessions by the digests of their tokens; what there is none of is left out."""
+        columns = [sessions.c[name] for name in SessionRow.__struct_fields__]
+        found = select(sessions.c.digest, *columns).where(sessions.c.digest.in_(digests))
+        return {row.digest: value_of(row, SessionRow) for row in await self._all(found)}
+
+
+def end_sessions(which: ColumnElement[bool]) -> Update:
+    """End sessions, whatever a node's clock says: they expired when they began."""
+    return update(sessions).where(which).values(expires_at_ms=sessions.c.created_at_ms)
+
+
+def forget_sessions(before_ms: int) -> Delete:
+    """Delete the sessions that ended before a time."""
+    return delete(sessions).where(sessions.c.expires_at_ms < before_ms)

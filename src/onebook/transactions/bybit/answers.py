@@ -1,0 +1,189 @@
+"""What Bybit's answers mean: envelopes, error codes, HTTP statuses, limit headers; pure.
+
+- Error codes: https://bybit-exchange.github.io/docs/v5/error
+- Limits and their headers: https://bybit-exchange.github.io/docs/v5/rate-limit
+
+Bybit's messages stay here: 10004 repeats the API key.
+"""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from msgspec import MsgspecError, Struct, json
+from msgspec.structs import replace
+
+from onebook.transactions.bybit.paths import IP_RATE, RATES
+from onebook.transactions.bybit.signing import signed
+from onebook.transactions.credentials import Credentials
+from onebook.transactions.failures import Reason
+from onebook.transactions.upstream import ApiFacts, Call, Outcome, Reply, Then
+
+DISPLAY: Final = "Bybit"
+CIRCUIT_S: Final = 600.0  # "terminate all sessions and wait for at least 10 minutes"
+LIMIT_DIGITS_MAX: Final = 15  # of a number in a header
+
+
+class Envelope(Struct, frozen=True):
+    """What every answer is wrapped in; `retMsg` is for us alone."""
+
+    retCode: int  # noqa: N815
+    retMsg: str | None = None  # noqa: N815
+    result: Any = None
+    time: int = 0
+
+
+_BAD_KEY = Outcome(Reason.AUTHENTICATION_FAILED, "Bybit does not know the API key.", fatal=True)
+_BUSY = Outcome(Reason.EXCHANGE_ERROR, "Bybit could not answer in time.", retryable=True)
+_REGION = Outcome(
+    Reason.AUTHENTICATION_FAILED, "Bybit does not serve this account from here.", fatal=True
+)
+_EXPIRED = Outcome(Reason.AUTHENTICATION_FAILED, "The API key has expired at Bybit.", fatal=True)
+_REFUSED = Outcome(Reason.EXCHANGE_ERROR, "Bybit refused the request.")
+_WRONG_MODE = Outcome(Reason.EXCHANGE_ERROR, "Bybit does not offer this to the account's mode.")
+_NOT_OFFERED = Outcome(Reason.NOT_OFFERED, "Bybit does not offer this to this kind of account.")
+_LOCATION = Outcome(
+    Reason.LOCATION_REFUSED,
+    "Bybit does not serve the country that this server's address is in.",
+    fatal=True,
+)
+_CLOCK_OFF = Outcome(
+    Reason.EXCHANGE_ERROR, "Bybit did not accept the time of the request.", retryable=True
+)
+_NOT_JSON = Outcome(Reason.UNREADABLE, "Bybit's answer is not JSON.", retryable=True)
+_STOP = Outcome(
+    Reason.CIRCUIT_OPEN,
+    "Bybit has had enough requests from this address; nothing is asked for ten minutes.",
+    retryable=True,
+)
+
+LIMITED: Final = 10006
+CLOCK_OFF: Final = 10002
+REQUEST_EXPIRED: Final = -1  # "request expired: o@0, now[] diff[]"
+BAD_PARAMETER: Final = 10001
+IP_LIMITED: Final = 10018  # since 2025-09 an HTTP 403
+REFUSALS: Final[Mapping[int, Outcome]] = {
+    429: _BUSY,
+    10000: _BUSY,
+    10016: _BUSY,
+    131001: _BUSY,
+    131003: _BUSY,
+    131200: _BUSY,
+    131201: _BUSY,
+    131230: _BUSY,
+    CLOCK_OFF: _CLOCK_OFF,
+    REQUEST_EXPIRED: _CLOCK_OFF,
+    LIMITED: Outcome(Reason.RATE_LIMITED, "Bybit's rate limit is used up.", retryable=True),
+    10003: _BAD_KEY,
+    10004: Outcome(Reason.AUTHENTICATION_FAILED, "Bybit did not accept the signature.", fatal=True),
+    10007: _BAD_KEY,
+    10008: _REGION,
+    10009: _REGION,
+    10024: _REGION,
+    10027: _REGION,
+    10010: Outcome(
+        Reason.AUTHENTICATION_FAILED,
+        "The API key is bound to other addresses; the operator must add this one.",
+        fatal=True,
+    ),
+    10005: Outcome(Reason.PERMISSION_DENIED, "The API key has no permission for this."),
+    10017: _NOT_OFFERED,
+    10020: _WRONG_MODE,
+    10028: _WRONG_MODE,
+    100028: _NOT_OFFERED,
+    182200: _WRONG_MODE,
+    33004: _EXPIRED,
+    -2015: _EXPIRED,
+}
+HTTP_FORBIDDEN, HTTP_NOT_FOUND, HTTP_UNAUTHORIZED, HTTP_TOO_MANY = 403, 404, 401, 429
+
+_COUNTRY = re.compile(rb"from your country", re.IGNORECASE)  # CloudFront's page
+_TOO_OLD = re.compile(r"2 years", re.IGNORECASE)
+_SERVER_TIME = re.compile(r"server_timestamp\[(\d{13})\]")
+
+
+class BybitApi:
+    """How Bybit v5 is asked and how it answers."""
+
+    facts: Final = ApiFacts(
+        name="bybit",
+        display=DISPLAY,
+        rates=RATES,
+        address_rate=IP_RATE,
+        circuit_s=CIRCUIT_S,
+    )
+
+    def sign(self, call: Call, credentials: Credentials, *, stamp: int) -> Call:
+        """A call with the headers that prove who asks."""
+        return replace(call, headers=signed(credentials, call.query, at_ms=stamp))
+
+    def read(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+        """What an answer says."""
+        if status != 200:
+            return _of_status(status, body)
+        try:
+            envelope = _decoder.decode(body)
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            return _NOT_JSON.reply()
+        return replace(
+            _of_code(envelope),
+            server_ms=envelope.time,
+            limit=_digits(headers, "x-bapi-limit"),
+            block_s=_blocked_s(headers, envelope),
+        )
+
+
+def _of_status(status: int, body: bytes) -> Reply:
+    """What an HTTP status other than 200 means."""
+    if status == HTTP_FORBIDDEN and _COUNTRY.search(body):
+        return _LOCATION.reply(status)
+    if status == HTTP_FORBIDDEN:
+        return _stop()
+    if status == HTTP_TOO_MANY or status >= 500:
+        return _BUSY.reply(status)
+    return {HTTP_NOT_FOUND: _NOT_OFFERED, HTTP_UNAUTHORIZED: _BAD_KEY}.get(status, _REFUSED).reply(
+        status
+    )
+
+
+def _of_code(envelope: Envelope) -> Reply:
+    """What a `retCode` means."""
+    code, said = envelope.retCode, envelope.retMsg or ""
+    if code == 0:
+        return Reply(value=envelope.result)
+    outcome = REFUSALS.get(code, _REFUSED)
+    if code == BAD_PARAMETER and _TOO_OLD.search(said):
+        return Reply(failure=outcome.failure(code), then=Then.TOO_OLD)
+    if code == IP_LIMITED:
+        return _stop()
+    if code == CLOCK_OFF:
+        told = _SERVER_TIME.search(said)
+        server_ms = int(told[1]) if told else envelope.time
+        return Reply(failure=outcome.failure(code), then=Then.RETRY_NOW, clock_ms=server_ms)
+    if code == LIMITED:  # the limit itself waits, see `_blocked_s`
+        return Reply(failure=outcome.failure(code), then=Then.RETRY_NOW)
+    return outcome.reply(code)
+
+
+def _stop() -> Reply:
+    return Reply(failure=_STOP.failure(HTTP_FORBIDDEN), then=Then.STOP)
+
+
+def _blocked_s(headers: Mapping[str, str], envelope: Envelope) -> float:
+    """For how long the limit of the path is used up."""
+    reset_ms = _digits(headers, "x-bapi-limit-reset-timestamp")
+    # Both times are the exchange's, so our clock does not matter.
+    wait_s = (reset_ms - envelope.time) / 1_000 if reset_ms and envelope.time else 0.0
+    if envelope.retCode == LIMITED:
+        return wait_s if wait_s > 0 else 1.0
+    return max(0.0, wait_s) if _digits(headers, "x-bapi-limit-status") == 0 else 0.0
+
+
+def _digits(headers: Mapping[str, str], name: str) -> int | None:
+    value = headers.get(name, "")
+    plain = value.isascii() and value.isdigit() and len(value) <= LIMIT_DIGITS_MAX
+    return int(value) if plain else None
+
+
+_decoder = json.Decoder(Envelope, float_hook=Decimal)

@@ -1,0 +1,56 @@
+"""How Bybit books the events of an account, and what it cannot prove."""
+
+from typing import Final
+
+from onebook.transactions import proof
+from onebook.transactions.bookkeeping import FUTURES, LEDGER, Bookkeeping, Unproven
+
+_MOVE_LEFT: Final = (
+    "Bybit also books moves that no list has: at an upgrade, to and from bots, copy trading and "
+    "other products; or the transfer between users is lost."
+)
+BOOKS: Final = Bookkeeping(
+    trades="spot_orders",
+    contracts={"linear": "futures_linear", "inverse": "futures_inverse"},
+    tokens="leverage_token_trades",
+    trading_wallet="UNIFIED",
+    funding_wallet="FUND",
+    held=frozenset({"UNIFIED", "FUND"}),
+    unheld=Unproven(
+        "the closing balance of the wallets CONTRACT, SPOT and OPTION",
+        "Their holdings are not read; only their chains are proven.",
+    ),
+    unproven=(
+        (
+            FUTURES,
+            Unproven(
+                "`closedPnl` of positions without `openFee` and `closeFee`",
+                "Bybit did not show them before 2025-06-24; what was gained before fees is "
+                "compared instead.",
+            ),
+        ),
+        (
+            LEDGER,
+            Unproven(
+                "events before the ledger's coverage begins",
+                "Bybit no longer shows the books of wallets that an upgrade closed.",
+            ),
+        ),
+    ),
+    reasons={
+        proof.ORDERS: "Their orders are older than the range, or lost: Bybit finds orders by their "
+        "creation.",
+        proof.SETTLEMENTS: "Bybit does not say whether `deliveryRpl` is before fees.",
+    }
+    | dict.fromkeys(
+        (
+            proof.SPOT_FILLS,
+            proof.FUTURES_FILLS,
+            proof.TRANSFERS,
+            proof.DEPOSITS,
+            proof.WITHDRAWALS,
+            proof.LEVERAGE_TOKENS,
+        ),
+        _MOVE_LEFT,
+    ),
+)

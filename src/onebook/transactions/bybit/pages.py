@@ -1,0 +1,118 @@
+"""Bybit's pages: the query string of one, its rows, and each row as a record; pure."""
+
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import json
+from msgspec.structs import replace
+
+from onebook.core import NumberError, canonical, iso
+from onebook.transactions.adapter import Page, Window
+from onebook.transactions.bybit.paths import Endpoint
+from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id
+from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.record import Description, Holder, Ids, Record, Status
+
+
+def query_of(
+    endpoint: Endpoint, window: Window, cursor: str, *, symbol: str = "", rows: int | None = None
+) -> str:
+    """The query string of a page: both bounds always, the page size (full for None) always."""
+    parameters = [f"{name}={value}" for name, value in endpoint.fixed]
+    source, times = endpoint.source, endpoint.times
+    if symbol:
+        parameters.append(f"symbol={quote(symbol, safe='')}")
+    if source.window_ms and endpoint.ranged:
+        # Inclusive at both ends, at the precision that the endpoint compares.
+        last_ms = window.to_ms - source.grain_ms
+        parameters += [
+            f"{times.start}={window.from_ms // times.unit_ms}",
+            f"{times.end}={last_ms // times.unit_ms}",
+        ]
+    if source.window_ms:
+        parameters.append(f"limit={rows or source.page_rows}")
+    return "&".join(parameters) + cursor_parameter(cursor)
+
+
+def cursor_parameter(cursor: str) -> str:
+    """A cursor goes back as it came; Bybit's arrive percent-encoded or as base64."""
+    if not cursor:
+        return ""
+    return f"&cursor={cursor if '%' in cursor else quote(cursor, safe='')}"
+
+
+def rows_of(endpoint: Endpoint, result: Any) -> tuple[list[Row], str]:
+    """The rows of an answer and where it goes on.
+
+    Raises:
+        SourceFailed: It is not shaped as the endpoint's page says.
+    """
+    try:
+        holder = result
+        if endpoint.rows == "coin":  # a list of one account with its coins
+            holder = result["list"][0] if result["list"] else {"coin": []}
+        rows = holder[endpoint.rows] or []
+        cursor = result.get("nextPageCursor") or ""
+        if not isinstance(rows, list) or not isinstance(cursor, str):
+            raise TypeError
+        if endpoint.rows == "balance":  # the funding wallet lists every coin there is
+            rows = [row for row in rows if canonical(row.get("walletBalance")) not in (None, "0")]
+        return rows, cursor
+    except (LookupError, TypeError, AttributeError, NumberError):
+        raise undocumented() from None
+
+
+def read_row(row: Row, endpoint: Endpoint, context: Context) -> tuple[Record, bool]:
+    """A row as a record; one that the mapping cannot read is shown as it is, and said so."""
+    try:
+        return endpoint.mapper(row, context), True
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return unread(row, endpoint, context), False
+
+
+def owned(record: Record, uid: str | None) -> Record:
+    """A record whose holder is named."""
+    holder = record.account
+    if uid is None or (holder is not None and holder.uid is not None):
+        return record
+    return replace(record, account=_holder(holder.wallet if holder else None, uid))
+
+
+@lru_cache(maxsize=64)
+def _holder(wallet: str | None, uid: str) -> Holder:
+    return Holder(wallet, uid)
+
+
+def unread(row: Row, endpoint: Endpoint, context: Context) -> Record:
+    """A row that the mapping cannot read, as it came."""
+    at_ms = context.asked_at_ms
+    source = endpoint.source
+    return Record(
+        transactionId=make_id(context, source.name, json.encode(row, order="sorted").decode()),
+        timestamp=at_ms,
+        label="Other",
+        description=Description("Bybit Record", "This record could not be read."),
+        datetime=iso(at_ms),
+        exchange=EXCHANGE,
+        environment=context.environment,
+        type=source.type,
+        kind="other",
+        status=Status.UNKNOWN,
+        ids=Ids(),
+        incomplete=("timestamp", "amount"),
+    )
+
+
+def witnessed(page: Page) -> Page:
+    """What a witness's page proves: rows that Bybit shows only here, none of them ours to give."""
+    shown = [record for record in page.records if record.status is Status.COMPLETED]
+    if not shown:
+        return Page([], page.rows, page.cursor)
+    newest_ms = max(max(record.timestamp, record.updated_at or 0) for record in shown)
+    return Page([], page.rows, "", kept_from_ms=newest_ms + 1)
+
+
+def undocumented() -> SourceFailed:
+    """An answer that is not shaped as its page says."""
+    return SourceFailed(Reason.UNREADABLE, "Bybit's answer does not have the documented form.")

@@ -1,0 +1,113 @@
+"""The markets of an exchange by category and symbol: its instrument lists, cached.
+
+A symbol that left the lists (delisted, expired) is read from its name, where the exchange's names
+allow it.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from onebook.model import MINUTE_MS
+from onebook.transactions.budget import Retries
+from onebook.transactions.clock import Clock
+from onebook.transactions.failures import Reason, SourceFailed
+from onebook.transactions.record import Market
+
+GUESSES_MAX: Final = 20_000  # symbols read from their names
+MARKETS_MAX_AGE_MS: Final = 60 * MINUTE_MS
+
+InstrumentRow = Mapping[str, Any]
+
+
+class Markets:
+    """Every symbol that an account may have traded.
+
+    Args:
+        listed: A row of the exchange's instrument list as a market.
+        guess: A market from nothing but its category and symbol.
+    """
+
+    def __init__(
+        self,
+        listed: Callable[[str, InstrumentRow], Market],
+        guess: Callable[[str, str], Market],
+    ) -> None:
+        self._listed = listed
+        self._guess = guess
+        self._known: dict[tuple[str, str], Market] = {}
+        self._guessed: dict[tuple[str, str], Market] = {}
+
+    def load(self, category: str, rows: Iterable[InstrumentRow]) -> None:
+        """Take rows of an instrument list in."""
+        for row in rows:
+            market = self._listed(category, row)
+            self._known[category, market.symbol] = market
+
+    def find(self, category: str, symbol: str) -> Market:
+        """The market of a symbol; coins are None where even its name does not tell."""
+        key = (category, symbol)
+        market = self._known.get(key) or self._guessed.get(key)
+        if market is None:
+            market = self._guess(category, symbol)
+            if len(self._guessed) < GUESSES_MAX:
+                self._guessed[key] = market
+        return market
+
+
+class MarketCache:
+    """The markets of one environment, fetched when first needed and once an hour.
+
+    Args:
+        markets: What is filled.
+        pages: Asks for the instrument list of a category, page by page.
+        display: The exchange's name in the log.
+    """
+
+    def __init__(
+        self,
+        markets: Markets,
+        pages: Callable[[str, Retries], AsyncGenerator[list[InstrumentRow]]],
+        *,
+        clock: Clock,
+        display: str,
+    ) -> None:
+        self.markets = markets
+        self._pages = pages
+        self._clock = clock
+        self._display = display
+        self._log = logging.getLogger("onebook.transactions")
+        self._loaded_ms: dict[str, int] = {}
+        self._loading = asyncio.Lock()
+
+    async def load(self, category: str, retries: Retries) -> None:
+        """See that the markets of a category are known and not an hour old."""
+        async with self._loading:
+            if self._stale(category):
+                await self._load(category, retries)
+
+    def _stale(self, category: str) -> bool:
+        at_ms = self._loaded_ms.get(category)
+        return at_ms is None or self._clock.now_ms() - at_ms > MARKETS_MAX_AGE_MS
+
+    async def _load(self, category: str, retries: Retries) -> None:
+        try:
+            async with aclosing(self._pages(category, retries)) as pages:
+                async for rows in pages:
+                    self.markets.load(category, rows)
+        except (SourceFailed, LookupError, TypeError, ValueError) as error:
+            # Names tell nearly everything: a missing list costs the odd delisted symbol.
+            self._log.warning(
+                "The %s markets of %s could not be loaded: %s", category, self._display, _why(error)
+            )
+        # Not before the end: a load that is cancelled has to be done again.
+        self._loaded_ms[category] = self._clock.now_ms()
+
+
+def _why(error: Exception) -> str:
+    """The reason of a failure for the log; a foreign exception's text could hold anything."""
+    if isinstance(error, SourceFailed):
+        return f"{error.reason.value}: {error.message}"
+    return f"{Reason.UNREADABLE.value}: the answer does not have the documented form."

@@ -1,0 +1,64 @@
+"""A whole node for the tests of the clients: two simulated exchanges and a simulated account."""
+
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from e2e.house import key_of, node_on
+from onebook.accounts.admin import Admin
+from onebook.accounts.pepper import load_pepper
+from onebook.model import DAY_MS
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey, serving
+from onebook.simulator.server import SimulatedExchanges
+from onebook.store import Change
+from onebook.transactions.credentials import Credentials, Vault, master_keys
+
+NAMES = ["okx", "kraken"]
+ACCOUNT = SimulatedKey("account000000000", "secret0000000000000000000000000000")
+
+
+class Place:
+    """A node, its exchanges, its account and one key."""
+
+    def __init__(self, node, simulated, bybit, key):
+        self.node = node
+        self.simulated = simulated
+        self.bybit = bybit
+        self.key = key
+
+    @property
+    def url(self):
+        return self.node.url
+
+    async def move_key(self, action):
+        """What an operator does in another process, and the poll that hears of it."""
+        now_ms = time.time_ns() // 1_000_000
+        admin = Admin(self.node.store, load_pepper(self.node.settings.store.pepper_file))
+        await admin.move_key(self.key, action, Change(now_ms, "tests", action))
+        await self.node.accounts.poll(now_ms)
+
+
+@asynccontextmanager
+async def place(folder: Path, *, rate_hz: float = 20, **tables):
+    """Run a node; a table of settings may be given by its name."""
+    now_ms = time.time_ns() // 1_000_000
+    account = Account(History(now_ms - 20 * DAY_MS, now_ms, executions=300))
+    bybit = SimulatedBybit(account, [ACCOUNT])
+    async with (
+        SimulatedExchanges(NAMES, rate_hz=rate_hz) as simulated,
+        serving(bybit) as bybit_url,
+        node_on(
+            simulated.urls,
+            folder,
+            transactions={
+                "bybit_mainnet_url": bybit_url,
+                "bybit_testnet_url": bybit_url,
+                "master_key_file": str(folder / "master_key"),
+            },
+            **tables,
+        ) as node,
+    ):
+        vault = Vault(node.store, master_keys(node.settings.transactions))
+        credentials = Credentials(ACCOUNT.api_key, ACCOUNT.secret)
+        await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
+        yield Place(node, simulated, bybit, await key_of(node))

@@ -1,0 +1,102 @@
+"""What drivers raise, in sentences for the operator."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import IntegrityError
+
+from databases import database
+from onebook.errors import ConfigError, ServiceUnavailable
+from onebook.store import Store
+from onebook.store import database as database_module
+
+
+async def test_a_broken_reference_is_a_broken_rule_not_a_broken_database(store: Store) -> None:
+    with pytest.raises(IntegrityError):
+        async with store._begin(store._writes) as connection:
+            await connection.execute(
+                text("INSERT INTO usage (key_id, period_start_ms, bytes) VALUES ('no key', 0, 1)")
+            )
+
+
+async def test_a_database_that_does_not_answer_is_service_unavailable(tmp_path: Path) -> None:
+    url = "postgresql://nobody:secret-word@127.0.0.1:1/none"
+    async with Store(url) as store:
+        with pytest.raises(ServiceUnavailable, match="does not answer") as caught:
+            await store.accounts()
+    assert caught.value.retry_after_s == 1.0
+    assert "secret-word" not in str(caught.value)
+
+
+async def test_a_database_without_tables_is_service_unavailable(tmp_path: Path) -> None:
+    async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
+        with pytest.raises(ServiceUnavailable):
+            await store.accounts()
+
+
+async def test_a_database_that_stays_locked_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "WAL_TRIES_MAX", 2)
+    monkeypatch.setattr(database_module, "WAL_PAUSE_S", 0)
+    url = f"sqlite:///{tmp_path}/onebook.db"
+    async with Store(url) as other, Store(url) as store:
+        other._file.create()
+        async with other._writes.begin() as holder:
+            await holder.exec_driver_sql("CREATE TABLE held (a)")
+            with pytest.raises(ConfigError, match="stays locked"):
+                await store.upgrade()
+        await store.upgrade()
+
+
+async def test_what_is_no_database_is_said_plainly(tmp_path: Path) -> None:
+    (tmp_path / "onebook.db").write_bytes(b"this is no database, " * 100)
+    async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
+        with pytest.raises(ConfigError, match="is not a SQLite database"):
+            await store.upgrade()
+
+
+async def refusal(url: str) -> str:
+    async with Store(url) as store:
+        with pytest.raises(ConfigError) as refused:
+            await store.upgrade(create=False)
+    return refused.value.message
+
+
+async def test_each_fault_of_a_sqlite_file_has_its_own_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "onebook.db"
+    assert "is missing: No such file or directory" in await refusal(f"sqlite:///{path}")
+    assert not path.exists()
+    path.write_bytes(b"this is no database, " * 100)
+    assert "is not a SQLite database" in await refusal(f"sqlite:///{path}")
+    path.unlink()
+    path.mkdir()
+    assert "cannot be opened" in await refusal(f"sqlite:///{path}")
+
+
+@pytest.fixture
+def postgresql(tmp_path: Path) -> Iterator[str]:
+    with database("postgresql", tmp_path) as url:
+        yield url
+
+
+async def test_each_fault_of_postgresql_has_its_own_sentence(postgresql: str) -> None:
+    secret = "a-secret-word"
+    good = make_url(postgresql)
+    wrong_port = good.set(port=1, password=secret).render_as_string(hide_password=False)
+    wrong_name = good.set(database="onebook_none").render_as_string(hide_password=False)
+    wrong_host = good.set(host="no-such-host.invalid").render_as_string(hide_password=False)
+    wrong_user = good.set(username="onebook_nobody", password=secret)
+    said = {
+        wrong_port: "at 127.0.0.1:1 refuses connections; check host and port",
+        wrong_name: "has no database onebook_none; create it",
+        wrong_host: "cannot be found",
+        wrong_user.render_as_string(hide_password=False): "user onebook_nobody",
+    }
+    for url, words in said.items():
+        message = await refusal(url)
+        assert words in message
+        assert secret not in message
