@@ -53,6 +53,7 @@ from onebook.gateway.directory import ACTIVE
 from onebook.metrics import BUILD
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
+from onebook.nodes.key_sharing import KeySharing
 from onebook.nodes.presence import new_node_id
 from onebook.rest import Rest
 from onebook.store import Store
@@ -143,6 +144,7 @@ async def running(
         )
         rest = await stack.enter_async_context(Rest())
         books = Books()
+        sharing: KeySharing | None = None
         listed: feeds.Catalogue
         supervisor: feeds.Supervisor | RemoteSupervisor
         if settings.node.role == "gateway":
@@ -152,6 +154,10 @@ async def running(
                 new_node_id(), bus=bus, books=books, catalogue=remote, settings=settings.node
             )
             await stack.enter_async_context(supervisor)
+            sharing = await stack.enter_async_context(
+                KeySharing(supervisor.presence, bus=bus, tiers=settings.accounts.tiers)
+            )
+            accounts.limits = sharing.rates
         else:
             parts = await feeder.feeding(stack, settings, overrides, rest=rest, books=books)
             listed, supervisor = parts.catalogue, parts.supervisor
@@ -165,8 +171,12 @@ async def running(
                 clock=clock,
                 streams=settings.streams,
                 via=listed.via,
+                peers=sharing,
             )
         )
+        if sharing is not None:
+            front.connections.on_counted.subscribe(sharing.counted)
+            sharing.on_counted = front.authenticator.trim
         transactions = _transactions(settings, store, pepper)
         stack.push_async_callback(transactions.close)
         node = Node(

@@ -12,7 +12,7 @@ from onebook.config import GatewaySettings, StreamSettings
 from onebook.feeds import Catalogue
 from onebook.gateway import direct
 from onebook.gateway import directory as directories
-from onebook.gateway.authentication import Authenticator
+from onebook.gateway.authentication import Authenticator, KeyPeers
 from onebook.gateway.charges import Charges
 from onebook.gateway.connection import Connection, ConnectionParts
 from onebook.gateway.counters import GatewayReport, Totals
@@ -53,6 +53,7 @@ class Gateway:
         clock: Clock,
         streams: StreamSettings | None = None,
         via: Mapping[str, str] = MappingProxyType({}),
+        peers: KeyPeers | None = None,
     ) -> None:
         monotonic = clock.monotonic
         self.connections: ConnectionRegistry[Any] = ConnectionRegistry()
@@ -106,6 +107,7 @@ class Gateway:
             connections=self.connections,
             charges=self.charges,
             clock=clock,
+            peers=peers,
         )
         self.parts = ConnectionParts(
             settings=settings,
