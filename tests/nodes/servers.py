@@ -48,7 +48,8 @@ def _port(running, folder):
     while time.monotonic() < ends_at:
         for file in folder.glob("*.ports"):
             try:
-                (url,) = json.loads(file.read_text())["nats"]
+                found = json.loads(file.read_text())
+                (url,) = found.get("nats") or found["tls"]
             except (ValueError, KeyError):
                 continue  # not written to its end yet
             return urlsplit(url).port
