@@ -85,6 +85,7 @@ class NatsBus:
         self._changes: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: dict[Any, Callable[[], None]] = {}
+        self._sent = self._sent_bytes = 0  # since the metrics were brought up to date
         self._too_large = False
         self._closing = False
 
@@ -208,6 +209,9 @@ class NatsBus:
                 written += 1
                 if written % WRITES_PER_TURN == 0:
                     await asyncio.sleep(0)
+            SENT.inc(self._sent)
+            SENT_BYTES.inc(self._sent_bytes)
+            self._sent = self._sent_bytes = 0
 
     async def _send(self, subject: str, payload: bytes) -> None:
         try:
@@ -224,8 +228,8 @@ class NatsBus:
         except (self._errors.Error, OSError):
             DROPPED.labels("disconnected").inc()
         else:
-            SENT.inc()
-            SENT_BYTES.inc(len(payload))
+            self._sent += 1
+            self._sent_bytes += len(payload)
 
     async def _follow(self) -> None:
         """Subscribe and unsubscribe in the order in which that was asked for."""
