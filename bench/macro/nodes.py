@@ -3,9 +3,9 @@
     python bench/macro/nodes.py --rate 2000 --seconds 10
 
 The feeds side applies deltas of 10 levels to 50 books at a rate and publishes them; the gateway
-side applies what comes. Each delta carries the monotonic time at which it was applied, as the amount
-of a level, so latency is from book to book: all that several nodes add to one process. CPU is that
-of each process divided by frames; `--rate 0` measures how many frames a second pass at all.
+side applies what comes. Each delta carries the monotonic time at which it was applied, as the
+amount of a level, so latency is from book to book: all that several nodes add to one process. CPU
+is that of each process divided by frames; `--rate 0` measures how many frames a second pass at all.
 """
 
 import argparse
