@@ -25,6 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from onebook import sockets
 from onebook.config import ServerSettings
 from onebook.core import iso
+from onebook.errors import ConfigError
 from onebook.metrics import LOOP_LAG
 
 TICK_S: Final = 0.25
@@ -61,6 +62,23 @@ for _reason in ("full", "address"):
     REFUSED.labels(_reason)
 
 log = logging.getLogger("onebook.http")
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket, bound before anything else starts: a port in use is the commonest mistake.
+
+    Raises:
+        ConfigError: It cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"Cannot listen on {host} port {port}: {reason}.") from None
+    with listener:
+        yield listener
 
 
 class Wait(Enum):

@@ -45,6 +45,9 @@ COMMANDS: Final = {
         "record:record_command",
         "Record the order-book frames of an exchange into a file that `onebook replay` plays.",
     ),
+    "nodes": Place(
+        "nodes:nodes_command", "Show the nodes of this cluster, as their heartbeats tell."
+    ),
     "usage": Place("usage:usage", "Show what a key has used of its monthly allowance."),
     "billing": Place(
         "billing:billing_command", "Report the usage of every key, by billing period."

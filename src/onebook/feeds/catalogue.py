@@ -139,6 +139,10 @@ class Catalogue:
         """Return what `exchange` lists as `symbol`, traded or halted."""
         return self._listed.get(exchange, {}).get(symbol)
 
+    def listed(self, exchange: str) -> list[Instrument]:
+        """Return everything that `exchange` lists, traded or halted."""
+        return list(self._listed.get(exchange, {}).values())
+
     def loaded(self, exchange: str) -> bool:
         """Return whether the list of `exchange` was ever read."""
         return exchange in self._listed

@@ -201,6 +201,12 @@ class Supervisor:
         """Return the exchanges that the settings switch on."""
         return self.stats.keys()
 
+    def release(self, instrument: Instrument) -> None:
+        """Count one less; the book of the last is closed at once: another node serves it."""
+        self.unwant(instrument)
+        if self._unwanted_at.pop(instrument, None) is not None:
+            self._close(instrument)
+
     def state(self, exchange: str) -> str:
         """Return "active", "maintenance", "limited" or "offline"."""
         stats = self.stats.get(exchange)
@@ -222,8 +228,7 @@ class Supervisor:
         for instrument, since in list(self._unwanted_at.items()):
             if now - since >= linger_s:
                 del self._unwanted_at[instrument]
-                self._displace(instrument)
-                self._books.close(instrument)
+                self._close(instrument)
         wall_offset_s = self._wall() - self._clock()
         for stats in self.stats.values():
             stats.publish(wall_offset_s=wall_offset_s, old_s=self._settings.old_s)
@@ -245,6 +250,10 @@ class Supervisor:
                 self.sweep(self._clock())
             except Exception:
                 log.exception("Looking after the feeds failed.")
+
+    def _close(self, instrument: Instrument) -> None:
+        self._displace(instrument)
+        self._books.close(instrument)
 
     def _place(self, instrument: Instrument) -> None:
         """Find a feed once everything that is wanted now is known: then it packs well."""
