@@ -8,9 +8,10 @@ from e2e.house import key_of, node_on
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey, serving
+from onebook.simulator.account.serving import serving
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.server import SimulatedExchanges
-from onebook.store import Change
+from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 NAMES = ["okx", "kraken"]
@@ -34,7 +35,7 @@ class Place:
         """What an operator does in another process, and the poll that hears of it."""
         now_ms = time.time_ns() // 1_000_000
         admin = Admin(self.node.store, load_pepper(self.node.settings.store.pepper_file))
-        await admin.move_key(self.key, action, Change(now_ms, "tests", action))
+        await admin.move_key(self.key, action, AuditedChange(now_ms, "tests", action))
         await self.node.accounts.poll(now_ms)
 
 
