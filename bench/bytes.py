@@ -25,13 +25,13 @@ from onebook.books import Books  # noqa: E402
 from onebook.config import FeedSettings  # noqa: E402
 from onebook.exchanges import EXCHANGES  # noqa: E402
 from onebook.exchanges.contract import Delta, Snapshot  # noqa: E402
-from onebook.feeds.session import Session  # noqa: E402
+from onebook.feeds.session import FeedSession  # noqa: E402
 from onebook.feeds.stats import ExchangeStats  # noqa: E402
 from onebook.gateway import frames  # noqa: E402
 from onebook.model import GIB_BYTES, Instrument  # noqa: E402
 from onebook.simulator.dialects import DIALECTS  # noqa: E402
-from onebook.simulator.listings import Listing  # noqa: E402
-from onebook.simulator.market import Changes, Market, decimal_text  # noqa: E402
+from onebook.simulator.listings import ListedSymbol  # noqa: E402
+from onebook.simulator.market import LevelChanges, MarketBooks, decimal_text  # noqa: E402
 from onebook.simulator.scripts import scripts  # noqa: E402
 from onebook.streams import Stream, StreamKey, Streams  # noqa: E402
 
@@ -106,7 +106,7 @@ class House:
 
 def simulated() -> Sums:
     """Six exchanges of the simulator, each at its own pace."""
-    market = Market(DIALECTS, seed=7)
+    market = MarketBooks(DIALECTS, seed=7)
     listings = {
         name: next(each for each in dialect.listings if each.symbol == SYMBOL)
         for name, dialect in DIALECTS.items()
@@ -117,7 +117,9 @@ def simulated() -> Sums:
     house = House(instruments.values())
     for name, instrument in instruments.items():
         book = market.books(name)[SYMBOL]
-        whole = Changes(list(book.bids.top(len(book.bids))), list(book.asks.top(len(book.asks))))
+        whole = LevelChanges(
+            list(book.bids.top(len(book.bids))), list(book.asks.top(len(book.asks)))
+        )
         house.books.fill(Snapshot(instrument, *_raw(whole, listings[name])), house.clock.now)
     house.watch()
     began = house.clock.now
@@ -144,7 +146,7 @@ def _arrivals(names: list[str], began: float) -> Iterator[tuple[float, str]]:
         yield due[name], name
 
 
-def _raw(changes: Changes, listing: Listing) -> list[Raw]:
+def _raw(changes: LevelChanges, listing: ListedSymbol) -> list[Raw]:
     return [
         Raw(
             json.dumps(
@@ -170,7 +172,7 @@ def recorded() -> Sums:
     }
     house = House(instruments.values())
     sessions = {
-        name: Session(
+        name: FeedSession(
             EXCHANGES[name], [instrument], books=house.books, settings=FeedSettings(),
             stats=ExchangeStats(name),
         )

@@ -19,7 +19,7 @@ from onebook.cli.main import app as commands
 from onebook.config import Settings
 from onebook.errors import ConfigError
 from onebook.model import Tier
-from onebook.store import Change, Store, UsageCell
+from onebook.store import AuditedChange, Store, UsageCell
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 NOW_MS = 1_769_855_400_000
@@ -53,7 +53,7 @@ async def made(settings: Settings) -> str:
         pepper = load_pepper(settings.store.pepper_file)
         await require_same_pepper(store, pepper)
         admin = Admin(store, pepper)
-        change = Change(NOW_MS, "operator", "")
+        change = AuditedChange(NOW_MS, "operator", "")
         await admin.create_account("alice", change)
         new = await admin.create_key("alice", Tier.PREMIUM, change)
         await store.apply_usage(("node", 1), {UsageCell(new.row.key_id, NOW_MS): 77}, NOW_MS)

@@ -18,9 +18,9 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.cli.main import app as commands
 from onebook.config import Settings
-from onebook.doctor import Finding, State, database_findings, local_findings, network_findings
+from onebook.doctor import Finding, Severity, database_findings, local_findings, network_findings
 from onebook.doctor.network import skew_s
-from onebook.store import Change, Store
+from onebook.store import AuditedChange, Store
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 
@@ -41,15 +41,15 @@ async def made(settings: Settings) -> None:
     async with Store(settings.store.url) as store:
         await store.upgrade()
         admin = Admin(store, load_pepper(settings.store.pepper_file))
-        await admin.create_account("alice", Change(1, "operator", ""))
+        await admin.create_account("alice", AuditedChange(1, "operator", ""))
         vault = Vault(store, master_keys(settings.transactions))
         await vault.put("bybit", "mainnet", Credentials("key", "secret"), now_ms=1)
         await require_same_pepper(store, load_pepper(settings.store.pepper_file))
 
 
-def bad(findings: list[Finding]) -> list[tuple[str, State]]:
-    assert all(bool(each.advice) is (each.state is not State.OK) for each in findings)
-    return [(each.check, each.state) for each in findings if each.state is not State.OK]
+def bad(findings: list[Finding]) -> list[tuple[str, Severity]]:
+    assert all(bool(each.advice) is (each.state is not Severity.OK) for each in findings)
+    return [(each.check, each.state) for each in findings if each.state is not Severity.OK]
 
 
 async def test_a_sound_database_has_no_finding(tmp_path: Path) -> None:
@@ -65,28 +65,28 @@ async def test_a_database_that_is_gone_old_or_no_database_is_found(tmp_path: Pat
     await made(settings)
     async with Store(settings.store.url) as store, store._writes.begin() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
-    assert bad(await database_findings(settings)) == [("database", State.WARNING)]
+    assert bad(await database_findings(settings)) == [("database", Severity.WARNING)]
     async with Store(settings.store.url) as store, store._writes.begin() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    assert bad(await database_findings(settings)) == [("database", State.FAULT)]
+    assert bad(await database_findings(settings)) == [("database", Severity.FAULT)]
     (tmp_path / "onebook.db").write_bytes(b"no database at all, but long enough" * 100)
-    assert bad(await database_findings(settings)) == [("database", State.FAULT)]
+    assert bad(await database_findings(settings)) == [("database", Severity.FAULT)]
     (tmp_path / "onebook.db").unlink()
     (gone,) = await database_findings(settings)
-    assert (gone.state, "pepper" in gone.message) == (State.FAULT, True)
+    assert (gone.state, "pepper" in gone.message) == (Severity.FAULT, True)
 
 
 async def test_secrets_that_do_not_belong_to_the_database_are_found(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     await made(settings)
     (tmp_path / "pepper").unlink()
-    assert bad(await database_findings(settings)) == [("pepper", State.FAULT)]
+    assert bad(await database_findings(settings)) == [("pepper", Severity.FAULT)]
     assert not (tmp_path / "pepper").exists()
     load_pepper(tmp_path / "pepper")  # another one
     (tmp_path / "master_key").unlink()
     assert bad(await database_findings(settings)) == [
-        ("pepper", State.FAULT),
-        ("master key", State.FAULT),
+        ("pepper", Severity.FAULT),
+        ("master key", Severity.FAULT),
     ]
 
 
@@ -110,14 +110,14 @@ def test_what_others_can_read_or_write_is_found(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)
     settings = settings_in(tmp_path / "data" / "onebook")
-    assert ("permissions", State.FAULT) in bad(list(local_findings(settings, [], None)))
+    assert ("permissions", Severity.FAULT) in bad(list(local_findings(settings, [], None)))
 
 
 def test_faults_of_the_settings_and_a_public_port_without_tls_are_found(tmp_path: Path) -> None:
     settings = settings_in(tmp_path, server={"host": "0.0.0.0"}, feeds={"exchanges": ["nowhere"]})
     found = bad(list(local_findings(settings, ["a: b."], None)))
-    assert found.count(("settings", State.FAULT)) == 2
-    assert found.count(("exposure", State.WARNING)) == 2
+    assert found.count(("settings", Severity.FAULT)) == 2
+    assert found.count(("exposure", Severity.WARNING)) == 2
 
 
 def test_the_difference_of_clocks_is_that_to_the_middle_of_the_second() -> None:
@@ -152,8 +152,10 @@ def through(places: dict[str, str]) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize(("ahead_s", "state"), [(0, None), (3, State.WARNING), (-60, State.FAULT)])
-async def test_a_wrong_clock_is_found(tmp_path: Path, ahead_s: float, state: State) -> None:
+@pytest.mark.parametrize(
+    ("ahead_s", "state"), [(0, None), (3, Severity.WARNING), (-60, Severity.FAULT)]
+)
+async def test_a_wrong_clock_is_found(tmp_path: Path, ahead_s: float, state: Severity) -> None:
     async with clock_server(ahead_s) as place:
         settings = settings_in(tmp_path, feeds=through({"okx": place, "kraken": place}))
         found = await network_findings(settings)
@@ -166,10 +168,10 @@ async def test_exchanges_that_cannot_be_reached_are_found(tmp_path: Path) -> Non
     async with clock_server(0) as place:
         settings = settings_in(tmp_path, feeds=through({"okx": place, "kraken": closed}))
         found = await network_findings(settings)
-        assert bad(found) == [("exchanges", State.WARNING)]
+        assert bad(found) == [("exchanges", Severity.WARNING)]
         settings = settings_in(tmp_path, feeds=through({"okx": closed, "kraken": closed}))
         found = await network_findings(settings)
-        assert bad(found) == [("exchanges", State.FAULT), ("clock", State.WARNING)]
+        assert bad(found) == [("exchanges", Severity.FAULT), ("clock", Severity.WARNING)]
         assert bad(await network_findings(settings, exchanges_too=False)) == []
 
 
@@ -178,12 +180,12 @@ async def test_a_running_node_and_a_stranger_on_the_port_are_told_apart(tmp_path
     async with app.running(settings, overrides={}) as node:
         at_node = settings_in(tmp_path, server={"port": node.address[1]})
         (found,) = await network_findings(at_node, exchanges_too=False)
-        assert found.state is State.OK
+        assert found.state is Severity.OK
         assert found.message.endswith("and is ready.")
     async with clock_server(0) as place:
         stranger = settings_in(tmp_path, server={"port": int(place.partition(":")[2])})
         (found,) = await network_findings(stranger, exchanges_too=False)
-        assert (found.check, found.state) == ("port", State.FAULT)
+        assert (found.check, found.state) == ("port", Severity.FAULT)
 
 
 def test_the_command_prints_advice_and_ends_with_1_at_a_fault(

@@ -15,16 +15,16 @@ from onebook.streams.identity import (
     CONFLICT,
     MOVES,
     UNCONFIRMED,
-    Limits,
+    IdentityLimits,
+    PriceVerdict,
     Top,
-    Verdict,
     judge,
     review,
 )
 
 LIMIT = Decimal("0.1")
-ALONE, AGREES, NEAR = Verdict.ALONE, Verdict.AGREES, Verdict.NEAR
-DISPUTED, OUTVOTED = Verdict.DISPUTED, Verdict.OUTVOTED
+ALONE, AGREES, NEAR = PriceVerdict.ALONE, PriceVerdict.AGREES, PriceVerdict.NEAR
+DISPUTED, OUTVOTED = PriceVerdict.DISPUTED, PriceVerdict.OUTVOTED
 
 
 def at(mid, half_spread="0"):
@@ -105,8 +105,8 @@ def test_a_majority_is_never_quarantined(mids):
 
 
 def test_the_table_of_marks_is_whole():
-    assert set(MOVES) == set(product((None, UNCONFIRMED, CONFLICT), Verdict))
-    assert {MOVES[each, Verdict.AGREED] for each in (None, UNCONFIRMED, CONFLICT)} == {None}
+    assert set(MOVES) == set(product((None, UNCONFIRMED, CONFLICT), PriceVerdict))
+    assert {MOVES[each, PriceVerdict.AGREED] for each in (None, UNCONFIRMED, CONFLICT)} == {None}
 
 
 class Symbol:
@@ -114,7 +114,7 @@ class Symbol:
 
     def __init__(self, recovery_s=10.0):
         self.books = Books()
-        self.limits = Limits(LIMIT, recovery_s)
+        self.limits = IdentityLimits(LIMIT, recovery_s)
         self.instruments = {}
 
     def price(self, **mids):

@@ -18,7 +18,7 @@ import load
 import onebook.simulator.market as market
 from onebook.exchanges import EXCHANGES
 from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.listings import PAIRS, Listing, Pair
+from onebook.simulator.listings import PAIRS, ListedSymbol, Pair
 from onebook.simulator.server import SimulatedExchange, SimulatedExchanges
 from onebook.simulator.windows import Most, Windows
 
@@ -37,7 +37,7 @@ def pairs() -> tuple[Pair, ...]:
     return PAIRS + tuple(Pair(each, "100.00", "0.01", "10") for each in made if each not in known)
 
 
-def listings(name: str, count: int) -> tuple[Listing, ...]:
+def listings(name: str, count: int) -> tuple[ListedSymbol, ...]:
     """What an exchange lists: so many bases against the quote of its main pair."""
     listed = {each.symbol: each for each in DIALECTS[name].listings}
     main = DIALECTS[name].listings[0]
@@ -46,7 +46,7 @@ def listings(name: str, count: int) -> tuple[Listing, ...]:
     for base in BASES[:count]:
         symbol = f"{base}/{main.quote}"
         native = main.native.replace(main.base, base).replace(main.base.lower(), base.lower())
-        made.append(listed.get(symbol, Listing(symbol, native, grids[symbol], 6)))
+        made.append(listed.get(symbol, ListedSymbol(symbol, native, grids[symbol], 6)))
     return tuple(made)
 
 

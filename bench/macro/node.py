@@ -27,7 +27,7 @@ from onebook.accounts.pepper import load_pepper
 from onebook.exchanges.contract import Delta, Snapshot
 from onebook.model import Instrument, Tier
 from onebook.simulator.listings import PAIRS
-from onebook.store import Change
+from onebook.store import AuditedChange
 
 CLIENTS_PER_KEY = 20  # what the premium tier allows
 LEVELS = 200
@@ -104,7 +104,7 @@ async def running(
 async def keys_for(node: app.Node, clients: int) -> list[str]:
     """Keys enough for so many clients, each within its tier."""
     admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
-    change = Change(time.time_ns() // 1_000_000, "bench", "a benchmark's key")
+    change = AuditedChange(time.time_ns() // 1_000_000, "bench", "a benchmark's key")
     await admin.create_account("bench", change)
     count = -(-clients // CLIENTS_PER_KEY)
     return [(await admin.create_key("bench", Tier.PREMIUM, change)).text for _ in range(count)]

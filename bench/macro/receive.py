@@ -27,7 +27,7 @@ from onebook import feeds
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.limits import Limit, Limits, Quotas
+from onebook.exchanges.limits import ExchangeLimits, Limit, Quotas
 from onebook.feeds import feed as feed_module
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Instrument
@@ -147,11 +147,11 @@ async def with_feeds(port: int, count: Count, *, to_the_book: bool) -> None:
     exchange = feeds.enabled(EXCHANGES, FeedSettings(exchanges=("okx",)))["okx"]
     exchange = type(exchange)(**{**fields(exchange), "ws_url": f"ws://127.0.0.1:{port}/"})
     free = (Limit(10**9, 1.0),)
-    quotas = Quotas(Limits(200, free, connects=free, fetches=free))
+    quotas = Quotas(ExchangeLimits(200, free, connects=free, fetches=free))
     if to_the_book:
         counted_receive(count)
     else:
-        feed_module.Session = lambda _, instruments, **__: CountingSession(instruments, count)  # type: ignore[misc]
+        feed_module.FeedSession = lambda _, instruments, **__: CountingSession(instruments, count)  # type: ignore[misc]
     instrument = Instrument("okx", "BTC/USDT", "BTC-USDT")
     async with Rest() as rest, asyncio.TaskGroup() as group:
         tasks = []
@@ -174,14 +174,14 @@ def fields(struct: Any) -> dict[str, Any]:
 
 def counted_receive(count: Count) -> None:
     """Count behind the real session's own work."""
-    received = feed_module.Session.received
+    received = feed_module.FeedSession.received
 
-    class Session(feed_module.Session):
+    class Session(feed_module.FeedSession):
         def received(self, frame: bytes, now: float) -> None:
             received(self, frame, now)
             count.frame(frame)
 
-    feed_module.Session = Session  # type: ignore[misc]
+    feed_module.FeedSession = Session  # type: ignore[misc]
 
 
 class Bare(asyncio.Protocol):

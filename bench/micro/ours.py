@@ -9,7 +9,7 @@ from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.core import twin
 from onebook.exchanges import EXCHANGES, kraken
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
 from onebook.streams import stream as stream_module
@@ -57,7 +57,7 @@ class Feed:
         self.books = Books() if shared is None else shared
         levels_max = exchange.depth if exchange.truncate else 20_000
         self.book = self.books.open(self.instrument, levels_max=levels_max)
-        self.session = Session(
+        self.session = FeedSession(
             exchange,
             [self.instrument],
             books=self.books,

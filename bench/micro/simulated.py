@@ -15,12 +15,20 @@ from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
 from onebook.feeds.actions import Request, Transmit
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
-from onebook.simulator.board import Answer, Board, Channel, Frame, Now, PostDesk, TextChanges
-from onebook.simulator.board import Session as Client
+from onebook.simulator.board import (
+    ExchangeBoard,
+    Frame,
+    Now,
+    PostDesk,
+    PublishedBook,
+    RestReply,
+    TextChanges,
+)
+from onebook.simulator.board import SimulatedSession as Client
 from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.market import Market
+from onebook.simulator.market import MarketBooks
 
 NOW = Now(1_000.0, 1_700_000_000_000)
 OPENING_S = 5.0  # until what limits of the exchange delay has been sent
@@ -50,8 +58,8 @@ class Simulated:
     def __init__(self, name: str) -> None:
         kind = DIALECTS[name]
         self.name = name
-        self.market = Market({name: kind}, seed=1)
-        self.board = Board(kind.listings, self.market.books(name), rules=kind.rules)
+        self.market = MarketBooks({name: kind}, seed=1)
+        self.board = ExchangeBoard(kind.listings, self.market.books(name), rules=kind.rules)
         self.listing = kind.listings[0]
         self._dialect = kind(self.board)
 
@@ -80,18 +88,18 @@ class Simulated:
             raise LookupError(f"{self.name} answers no {method} {url}")
         return answer.body
 
-    def _posted(self, path: str, body: bytes, now: Now) -> Answer | None:
+    def _posted(self, path: str, body: bytes, now: Now) -> RestReply | None:
         desk = self._dialect
         if path in desk.rules.posted:
             return desk.get(path, json.loads(body), now)
         return desk.post(path, HOST, now) if isinstance(desk, PostDesk) else None
 
-    def window(self, client: Client) -> Channel | None:
+    def window(self, client: Client) -> PublishedBook | None:
         """The window of the pair that a client follows."""
         keys = [key for key in client.topics.values() if key.native == self.listing.native]
         return next((each for each in self.board.followed() if each.key in keys), None)
 
-    def step(self) -> list[tuple[Channel, TextChanges]]:
+    def step(self) -> list[tuple[PublishedBook, TextChanges]]:
         """Move the market until some window changes, and return what changed in each."""
         while not (changed := self._changed()):
             self.market.move()
@@ -99,11 +107,11 @@ class Simulated:
                 pass
         return changed
 
-    def _changed(self) -> list[tuple[Channel, TextChanges]]:
+    def _changed(self) -> list[tuple[PublishedBook, TextChanges]]:
         changes = [(window, window.advance()) for window in self.board.followed()]
         return [(window, each) for window, each in changes if each is not None]
 
-    def told(self, client: Client, window: Channel, changes: TextChanges) -> list[bytes]:
+    def told(self, client: Client, window: PublishedBook, changes: TextChanges) -> list[bytes]:
         """The frames of a change as a client gets them, with its own numbers if it has such."""
         frame = self._dialect.delta(window, changes, NOW)
         return _encoded(client.told([frame], frame))
@@ -143,11 +151,11 @@ class Ours:
         answer = self._simulated.rest(connect.method, connect.path)
         return connect.address(answer, [self._instrument]).url
 
-    def _made(self) -> tuple[Session, LiveBook]:
+    def _made(self) -> tuple[FeedSession, LiveBook]:
         books, exchange = Books(), self._exchange
         levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
         book = books.open(self._instrument, levels_max=levels_max)
-        session = Session(
+        session = FeedSession(
             exchange, [self._instrument], books=books, settings=FeedSettings(),
             stats=ExchangeStats(exchange.name), jitter=lambda: 0.0,
         )  # fmt: skip
@@ -173,7 +181,7 @@ class Ours:
         for frame in frames:
             self._take(self.session, Heard(frame, False, at))
 
-    def _take(self, session: Session, heard: Heard) -> None:
+    def _take(self, session: FeedSession, heard: Heard) -> None:
         if session is self.session:
             self._heard.append(heard)
         if heard.is_body:
@@ -181,7 +189,7 @@ class Ours:
         else:
             session.received(heard.bytes, heard.at)
 
-    def again(self) -> tuple[Session, LiveBook]:
+    def again(self) -> tuple[FeedSession, LiveBook]:
         """Open another session that has heard the same."""
         session, book = self._made()
         for heard in self._heard:

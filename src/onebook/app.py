@@ -414,7 +414,7 @@ def _application(node: Node, clock: SystemClock) -> FastAPI:
             for each in node.transactions.exchanges
         ],
         limits=[
-            web.Limit(each.name, str(each.default), each.meaning)
+            web.DocumentedLimit(each.name, str(each.default), each.meaning)
             for each in catalogue(settings)
             if each.name.startswith(SHOWN_SETTINGS)
         ],

@@ -68,7 +68,7 @@ ASKED: Final = {
 }
 
 
-class Mark(NamedTuple):
+class IdentityMark(NamedTuple):
     """What the identity guard holds against a live book; `detail` is for people."""
 
     reason: Reason
@@ -112,7 +112,7 @@ class LiveBook:
         self.frozen_until = 0.0
         self.updated_at = 0.0
         self.changed_at = 0.0
-        self.mark: Mark | None = None
+        self.mark: IdentityMark | None = None
         self.agreed_at: float | None = None
 
     def horizon(self) -> tuple[str | None, str | None]:
@@ -219,7 +219,7 @@ class Books:
         if reason is not None:
             return self._doubt(book, Reason(reason), now)
         book.updated_at = now
-        on_changed = self._on_changed  # a local, as in `Session.received`
+        on_changed = self._on_changed  # a local, as in `FeedSession.received`
         on_changed(book)
         return None
 

@@ -106,7 +106,7 @@ class RateLimitExceeded(OnebookError):
     code, status = "rate_limit_exceeded", 429
 
 
-class DataLimitExceeded(OnebookError):
+class DataLimitReached(OnebookError):
     """The key's monthly allowance is used up."""
 
     code, status = "data_limit_exceeded", 429

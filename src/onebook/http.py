@@ -3,7 +3,7 @@
 uvicorn waits for ever for the rest of a request and for a client to read its answer. Here each
 wait of a connection has a deadline (`Wait`), one timer looks after all of them, and a socket that
 finds the node full, or its address with too many, is answered 503 or 429 and closed. A WebSocket
-upgrade takes the socket over; its place (`Seat`) goes with it.
+upgrade takes the socket over; its place (`SocketSlot`) goes with it.
 """
 
 import asyncio
@@ -91,17 +91,17 @@ class Wait(Enum):
     NEXT = auto()  # a next request: uvicorn's own keep-alive timer
 
 
-class Seat(Protocol):
+class SocketSlot(Protocol):
     """The place of one open socket."""
 
     def leave(self) -> None:
         """The socket is closed."""
 
 
-class Door(Protocol):
+class AddressCounter(Protocol):
     """Counts the open sockets of addresses."""
 
-    def enter(self, address: str) -> Seat | None:
+    def enter(self, address: str) -> SocketSlot | None:
         """Count an open socket of an address; None where it has as many as it may."""
 
     def trusts(self, peer: str) -> bool:
@@ -111,7 +111,7 @@ class Door(Protocol):
         """The header fields of an answer to an address with too many sockets."""
 
 
-class Turns(Protocol):
+class InputTurns(Protocol):
     """Shares turns of the event loop among the connections that have input."""
 
     def read(self, reader: Any) -> None:
@@ -121,12 +121,12 @@ class Turns(Protocol):
         """A connection is gone."""
 
 
-class Place:
+class CountedSocket:
     """One open socket of the node, and of its address; `leave` gives both back, once."""
 
     __slots__ = ("_counted", "_seat")
 
-    def __init__(self, counted: "Sockets", seat: Seat | None) -> None:
+    def __init__(self, counted: "Sockets", seat: SocketSlot | None) -> None:
         self._counted: Sockets | None = counted
         self._seat = seat
 
@@ -148,14 +148,16 @@ class Sockets:
         probes_max: Beside these, for peers that the door trusts: health checks of a full node.
     """
 
-    def __init__(self, door: Door, *, sockets_max: Callable[[], int], probes_max: int) -> None:
+    def __init__(
+        self, door: AddressCounter, *, sockets_max: Callable[[], int], probes_max: int
+    ) -> None:
         self.count = 0
         self._door = door
         self._sockets_max = sockets_max
         self._probes_max = probes_max
         self._full = False
 
-    def enter(self, peer: str) -> Place | int:
+    def enter(self, peer: str) -> CountedSocket | int:
         """Take a place for a socket, or the HTTP status with which it is refused."""
         trusted = self._door.trusts(peer)
         if self.count >= self._sockets_max() + (self._probes_max if trusted else 0):
@@ -172,7 +174,7 @@ class Sockets:
                 return 429
         self.count += 1
         SOCKETS.set(self.count)
-        return Place(self, seat)
+        return CountedSocket(self, seat)
 
     def headers(self, status: int) -> dict[str, str]:
         """The header fields that tell a client when to try again, and its limit."""
@@ -182,7 +184,7 @@ class Sockets:
         return {"Retry-After": str(RETRY_AFTER_S), **limit}
 
     def left(self) -> None:
-        """A socket is closed; its `Place` says so."""
+        """A socket is closed; its `CountedSocket` says so."""
         self.count -= 1
         SOCKETS.set(self.count)
         if self._full and self.count < self._sockets_max():
@@ -193,7 +195,7 @@ class Sockets:
 class HttpConnection(H11Protocol):
     """One HTTP connection. Its class variables are set on the subclass of a server."""
 
-    turns: ClassVar[Turns]
+    turns: ClassVar[InputTurns]
     deadlines: ClassVar["Deadlines"]
     counted: ClassVar[Sockets]
     metrics_port: ClassVar[int | None]
@@ -202,7 +204,7 @@ class HttpConnection(H11Protocol):
         super().__init__(*arguments, **options)
         self.wait: Wait | None = None
         self.unread = 0  # at the last look at a client that reads its answer slowly
-        self.place: Place | None = None
+        self.place: CountedSocket | None = None
         self.fd = -1
         self.queued = False  # there is input for a later turn of the event loop
         self._rest = b""
@@ -406,7 +408,7 @@ class AcceptWatch:
         ACCEPT_FAILING.set(failing)
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """uvicorn without its signal handlers, with a deadline for TLS handshakes.
 
     The socket of `/metrics` speaks plain HTTP.
@@ -460,8 +462,8 @@ async def serving(
     listener: socket.socket,
     *,
     websocket: Callable[..., asyncio.Protocol],
-    turns: Turns,
-    door: Door,
+    turns: InputTurns,
+    door: AddressCounter,
     connections_max: Callable[[], int],
     forwarded_from: Sequence[str],
     tls: ssl.SSLContext | None,
@@ -504,7 +506,7 @@ async def serving(
     )
     config.load()
     config.ssl = tls
-    server = Server(config, handshake_timeout_s=settings.header_timeout_s, metrics=metrics)
+    server = HttpServer(config, handshake_timeout_s=settings.header_timeout_s, metrics=metrics)
     watch = AcceptWatch(listener)
     listeners = [listener] if metrics is None else [listener, metrics]
     serving = asyncio.create_task(server.serve(sockets=listeners), name="http")

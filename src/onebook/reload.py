@@ -49,7 +49,7 @@ FIXED: Final = ("feeds.ccxt.",)  # of these
 TLS_FILES: Final = ("server.tls_cert_file", "server.tls_key_file")
 
 
-class Changes(NamedTuple):
+class SettingsDiff(NamedTuple):
     """The settings that differ: those that are in force now, and those that need a restart."""
 
     applied: list[str]
@@ -63,10 +63,10 @@ def is_live(name: str) -> bool:
     )
 
 
-def apply(current: Settings, new: Settings) -> Changes:
+def apply(current: Settings, new: Settings) -> SettingsDiff:
     """Write the values of live settings into the sections in use."""
     both = current.server.tls_cert_file is not None and new.server.tls_cert_file is not None
-    changes = Changes([], [])
+    changes = SettingsDiff([], [])
     for name, section, field in list(_leaves(current)):
         value = _value(new, name)
         if getattr(section, field) == value:

@@ -8,7 +8,7 @@ from sqlalchemy import event
 
 from onebook.accounts import Accounts, Admin
 from onebook.model import Tier
-from onebook.store import Change, Store
+from onebook.store import AuditedChange, Store
 
 PEPPER = b"p" * 32
 # 2026-01-31 10:30 UTC: a creation day that most months do not have.
@@ -36,8 +36,8 @@ class House:
     key_id: str
     text: str = field(repr=False)
 
-    def change(self) -> Change:
-        return Change(self.clock.now_ms, "operator", "test")
+    def change(self) -> AuditedChange:
+        return AuditedChange(self.clock.now_ms, "operator", "test")
 
     async def authenticate(self, text: str | None = None, address: str = "192.0.2.1") -> str:
         """The header of a new session."""
@@ -74,7 +74,7 @@ def statements(store: Store) -> list[str]:
 @pytest.fixture
 async def house(store: Store, clock: Clock) -> House:
     admin = Admin(store, PEPPER)
-    made = Change(clock.now_ms, "operator", "test")
+    made = AuditedChange(clock.now_ms, "operator", "test")
     await admin.create_account("alice", made)
     key = await admin.create_key("alice", Tier.BASIC, made)
     accounts = Accounts(store, PEPPER, clock_ms=clock)

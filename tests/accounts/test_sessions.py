@@ -3,7 +3,7 @@
 import pytest
 
 from onebook.accounts.keys import Key
-from onebook.accounts.sessions import LIFETIME_MS, Session, new_token, token_of
+from onebook.accounts.sessions import LIFETIME_MS, RestSession, new_token, token_of
 from onebook.errors import InvalidSession, MissingAuthorization
 from onebook.model import KeyStatus, Tier
 
@@ -82,4 +82,4 @@ def test_a_session_lasts_86_400_000_milliseconds() -> None:
 
 def test_the_repr_of_a_session_hides_its_token() -> None:
     key = Key("key_1", "id", "alice", Tier.BASIC, KeyStatus.ACTIVE, "ob_live_", 1, None)
-    assert TOKEN not in repr(Session(key, "session-1", TOKEN, 1, 2))
+    assert TOKEN not in repr(RestSession(key, "session-1", TOKEN, 1, 2))

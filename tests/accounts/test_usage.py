@@ -12,7 +12,7 @@ from onebook.accounts import Meter, UsageReport
 from onebook.accounts.keys import Key, key_of
 from onebook.accounts.periods import period_at
 from onebook.accounts.usage import (
-    Mark,
+    UsageMark,
     mark_of,
     stored_usage,
     usage_report,
@@ -125,20 +125,20 @@ def test_days_until_reset_are_whole_days_left(left_ms: int, days: int) -> None:
 @pytest.mark.parametrize(
     ("used_bytes", "mark"),
     [
-        (0, Mark.WITHIN),
-        (799, Mark.WITHIN),
-        (800, Mark.WARNING),
-        (1_000, Mark.WARNING),
-        (1_001, Mark.OVER),
+        (0, UsageMark.WITHIN),
+        (799, UsageMark.WITHIN),
+        (800, UsageMark.WARNING),
+        (1_000, UsageMark.WARNING),
+        (1_001, UsageMark.OVER),
     ],
 )
 def test_warning_threshold_is_80_percent_and_the_limit_all_of_it(
-    used_bytes: int, mark: Mark
+    used_bytes: int, mark: UsageMark
 ) -> None:
     assert mark_of(used_bytes, 1_000) is mark
     status = usage_report(KEY, used_bytes, allowance_bytes=1_000, now_ms=START_MS).status
-    assert status.warning_threshold is (mark is not Mark.WITHIN)
-    assert status.limit_exceeded is (mark is Mark.OVER)
+    assert status.warning_threshold is (mark is not UsageMark.WITHIN)
+    assert status.limit_exceeded is (mark is UsageMark.OVER)
 
 
 def test_an_expired_key_is_reported_as_expired_and_not_active() -> None:

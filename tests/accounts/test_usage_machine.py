@@ -18,7 +18,7 @@ from onebook.accounts.keys import key_of
 from onebook.accounts.periods import period_at
 from onebook.errors import ServiceUnavailable
 from onebook.model import Tier
-from onebook.store import Change, Store, UsageCell
+from onebook.store import AuditedChange, Store, UsageCell
 
 from .conftest import PEPPER, START_MS, Clock
 from .test_usage import Faults
@@ -45,7 +45,7 @@ class Machine(RuleBasedStateMachine):
         self.restart()
 
     async def _issue_key(self) -> None:
-        admin, change = Admin(self.store, PEPPER), Change(START_MS, "", "")
+        admin, change = Admin(self.store, PEPPER), AuditedChange(START_MS, "", "")
         account = await admin.create_account(str(uuid4()), change)
         made = await admin.create_key(account.username, Tier.BASIC, change)
         self.key = key_of(made.row)

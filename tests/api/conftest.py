@@ -27,7 +27,7 @@ from onebook.simulator.bybit_account import (
     SimulatedBybit,
     SimulatedKey,
 )
-from onebook.store import Change, Store
+from onebook.store import AuditedChange, Store
 from onebook.transactions import clock as clocks
 from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
@@ -105,8 +105,8 @@ class World:
             now_s=self.clock.now_s,
         )
 
-    def change(self) -> Change:
-        return Change(self.clock.ms, "operator", "test")
+    def change(self) -> AuditedChange:
+        return AuditedChange(self.clock.ms, "operator", "test")
 
     async def move_key(self, key: str, action: str) -> None:
         """What an operator does in another process, and the poll that hears of it."""

@@ -18,7 +18,7 @@ from api.test_sessions import is_problem
 from onebook.api import create_app
 from onebook.api.context import Caller, read_body
 from onebook.config import ApiSettings
-from onebook.errors import DataLimitExceeded, InvalidExchange, ServiceUnavailable
+from onebook.errors import DataLimitReached, InvalidExchange, ServiceUnavailable
 
 LIMIT = 64 * 1024
 EVERY_PATH = ["/api/v1/", "/api/v1/health", "/api/v1/exchanges", "/nope", "/livez"]
@@ -205,7 +205,7 @@ def strange(app: FastAPI) -> FastAPI:
 
     @app.get("/test/over")
     async def over() -> None:
-        raise DataLimitExceeded("The allowance of this month is used up.")
+        raise DataLimitReached("The allowance of this month is used up.")
 
     @app.post("/test/body")
     async def body(request: Request, session: Caller) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from chaos.proxy import HOST, Proxy, Toxic
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange, Guard
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.contract import Exchange, LossDetection
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -59,10 +59,14 @@ SETTINGS = FeedSettings(
 # Exchanges that number nothing and send no checksum: a change that is lost cannot be seen, or the
 # next frame has the whole book.
 UNNUMBERED: Final = {
-    name for name, each in EXCHANGES.items() if each.guard in (Guard.ORDER, Guard.WHOLE)
+    name
+    for name, each in EXCHANGES.items()
+    if each.guard in (LossDetection.ORDER, LossDetection.WHOLE)
 }
 # Exchanges whose checksum is all that tells a lost change: what lies deeper is not compared then.
-CHECKSUMMED: Final = {name for name, each in EXCHANGES.items() if each.guard is Guard.CHECKSUM}
+CHECKSUMMED: Final = {
+    name for name, each in EXCHANGES.items() if each.guard is LossDetection.CHECKSUM
+}
 
 
 class Case(NamedTuple):
@@ -265,7 +269,7 @@ def behind(exchange: Exchange, port: int) -> Exchange:
         exchange,
         ws_url=ws._replace(netloc=at).geturl(),
         rest_url=rest._replace(netloc=at).geturl(),
-        limits=Limits(
+        limits=ExchangeLimits(
             topics=1,
             messages=exchange.limits.messages,
             requests=exchange.limits.requests,

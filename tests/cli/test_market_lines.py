@@ -15,7 +15,7 @@ from rich.console import Console
 
 from onebook.cli.ladder import Ladder, joined
 from onebook.cli.market_lines import FeeTable, market_lines, read_fees
-from onebook.client import Level, View
+from onebook.client import BookView, ViewLevel
 
 MONO = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
 FEES = FeeTable({"okx": Decimal("0.5")}, Decimal("0.1"))
@@ -23,7 +23,7 @@ FEES = FeeTable({"okx": Decimal("0.5")}, Decimal("0.1"))
 
 def level(price, **amounts):
     parts = {name: Decimal(amount) for name, amount in amounts.items()}
-    return Level(Decimal(price), sum(parts.values()), tuple(parts), tuple(parts.values()))
+    return ViewLevel(Decimal(price), sum(parts.values()), tuple(parts), tuple(parts.values()))
 
 
 def fill(**changes):
@@ -45,7 +45,7 @@ def fill(**changes):
 
 @pytest.fixture
 def view():
-    return View(
+    return BookView(
         "BTC/USDT",
         live=True,
         bids=[level("100.5", okx="1"), level("100", kraken="2")],
@@ -160,7 +160,7 @@ def test_the_picture_of_the_ladder(tmp_path):
     other = {"exchange": "binance", "amount": 1, "notional": Decimal("64250.7")}
     filled = fill(average=Decimal("64250.64"), worst=Decimal("64250.7"), split=[part, other])
     filled["notional"] = Decimal("160626.6")
-    view = View(
+    view = BookView(
         "BTC/USDT",
         live=True,
         bids=bids,

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from onebook.cli.record import record, record_command
 from onebook.errors import ExchangeFailed
 from onebook.exchanges import EXCHANGES
-from onebook.feeds.recording import Fetched, Opened, Received, read
+from onebook.feeds.recording import ConnectionOpened, Fetched, Received, read
 from onebook.simulator.scripts import scripts
 from onebook.simulator.server import SimulatedExchanges
 
@@ -30,7 +30,7 @@ def test_a_simulated_exchange_is_recorded_and_can_be_replayed(tmp_path: Path) ->
     )
     assert got.exit_code == 0, got.output
     entries = read(path)
-    assert isinstance(entries[0], Opened)
+    assert isinstance(entries[0], ConnectionOpened)
     assert sum(isinstance(entry, Fetched) for entry in entries) == 2
     frames = sum(isinstance(entry, Received) for entry in entries)
     assert f"{frames} frames" in got.output

@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed
 
 from onebook.cli.ladder import Ladder, rows
 from onebook.cli.main import app
-from onebook.client import Level, Problem, View
+from onebook.client import BookView, ViewLevel, ViewProblem
 
 ONEBOOK = (sys.executable, "-m", "onebook")
 PATIENCE_S = 30.0
@@ -39,14 +39,14 @@ def drawn(view, count=5, width=None):
 
 def level(price, **amounts):
     parts = {name: Decimal(amount) for name, amount in amounts.items()}
-    return Level(
+    return ViewLevel(
         Decimal(price), sum(parts.values(), Decimal()), tuple(parts), tuple(parts.values())
     )
 
 
 @pytest.fixture
 def view():
-    return View(
+    return BookView(
         "BTC/USDT",
         live=True,
         bids=[level("100", okx="1.25", kraken="0.75"), level("99", okx="1")],
@@ -61,7 +61,7 @@ def view():
 def wide():
     """A view with long numbers and every exchange at the best level."""
     everywhere = {name: f"1{number}.12345678" for number, name in enumerate(NAMES)}
-    return View(
+    return BookView(
         "BTC/USDT",
         live=True,
         bids=[level("97310.45", **everywhere), level("97310", okx="0.00000001")],
@@ -143,7 +143,7 @@ def test_a_crossed_book_says_so(view):
 
 
 def test_a_lost_connection_is_said_with_its_cause_and_nothing_old_is_drawn(view):
-    view.lose(Problem("unreachable", "Nothing listens there.", 1.5))
+    view.lose(ViewProblem("unreachable", "Nothing listens there.", 1.5))
     assert drawn(view) == [
         "BTC/USDT",
         "not live: Nothing listens there. Next attempt in 1.5 s.",

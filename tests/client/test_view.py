@@ -4,7 +4,7 @@ import json
 import zlib
 from decimal import Decimal
 
-from onebook.client import Level, Problem, View
+from onebook.client import BookView, ViewLevel, ViewProblem
 
 
 def message(kind, number, bids, asks, **more):
@@ -37,7 +37,7 @@ def delta(number, bids, asks, *, checksum, previous=None):
 
 
 def opened():
-    view = View("BTC/USDT")
+    view = BookView("BTC/USDT")
     assert view.apply(message("aggregated_orderbook_update", 1, [[100, 1]], [[101.5, 2]]))
     return view
 
@@ -45,7 +45,11 @@ def opened():
 def test_a_full_update_replaces_the_view():
     view = opened()
     assert view.apply(message("aggregated_orderbook_update", 9, [[99, 4]], []))
-    assert (view.bids, view.asks, view.update_number) == ([Level(Decimal(99), Decimal(4))], [], 9)
+    assert (view.bids, view.asks, view.update_number) == (
+        [ViewLevel(Decimal(99), Decimal(4))],
+        [],
+        9,
+    )
 
 
 def test_a_delta_changes_adds_and_removes_levels_in_order():
@@ -73,7 +77,7 @@ def test_fills_are_exact_and_those_of_the_last_message():
     update["data"]["fill"] = {"buy": [], "sell": [{"by": "amount", "average": Decimal("100.5")}]}
     assert view.apply(update)
     assert view.fill["sell"][0]["average"] == Decimal("100.5")
-    view.lose(Problem("connection_lost", "It was lost."))
+    view.lose(ViewProblem("connection_lost", "It was lost."))
     assert view.fill == {}
 
 
@@ -84,21 +88,21 @@ def test_ages_and_coverage_are_those_of_the_last_message_and_go_with_the_connect
     update["data"] |= {"ages": {"okx": 5}, "coverage": {"okx": {"bids": 99, "asks": None}}}
     assert view.apply(update)
     assert (view.ages, view.coverage) == ({"okx": 5}, {"okx": {"bids": 99, "asks": None}})
-    view.lose(Problem("connection_lost", "It was lost."))
+    view.lose(ViewProblem("connection_lost", "It was lost."))
     assert (view.ages, view.coverage) == ({}, {})
 
 
 def test_object_levels_have_their_attribution():
-    view = View("BTC/USDT")
+    view = BookView("BTC/USDT")
     level = {"price": 1.5, "amount": 3, "exchanges": ["a", "b"], "amounts": [1, 2]}
     assert view.apply(message("aggregated_orderbook_update", 1, [level], []))
     assert view.bids == [
-        Level(Decimal("1.5"), Decimal(3), ("a", "b"), (Decimal(1), Decimal(2))),
+        ViewLevel(Decimal("1.5"), Decimal(3), ("a", "b"), (Decimal(1), Decimal(2))),
     ]
 
 
 def test_array_levels_with_split_say_the_same():
-    view = View("BTC/USDT")
+    view = BookView("BTC/USDT")
     level = [1.5, 3, [["a", 1], ["b", 2]]]
     assert view.apply(message("aggregated_orderbook_update", 1, [level], []))
     assert view.bids[0].exchanges == ("a", "b")
@@ -114,7 +118,7 @@ def test_a_status_is_kept_by_exchange():
 
 def test_a_lost_connection_shows_nothing():
     view = opened()
-    view.lose(Problem("unreachable", "Nothing listens there."))
+    view.lose(ViewProblem("unreachable", "Nothing listens there."))
     assert not view.live
     assert str(view.problem) == "Nothing listens there."
     assert (view.bids, view.asks) == ([], [])

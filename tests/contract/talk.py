@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from contract.oracle import Reader
 from contract.venue import CHANNELS, Venue, greeted
-from onebook.exchanges.contract import Fetch, Gap, Guard, Output, ProtocolError, Send
+from onebook.exchanges.contract import Fetch, Gap, LossDetection, Output, ProtocolError, Send
 from onebook.model import Instrument
 
 PACE_S = 1.0  # between two frames of ours: feeds keep to the limits of the exchange
@@ -46,7 +46,7 @@ class Talk:
 
     def settle(self) -> None:
         """Where books are whole in every frame, the first may come with the next change only."""
-        if self.exchange.guard is Guard.WHOLE:
+        if self.exchange.guard is LossDetection.WHOLE:
             for instrument in self.instruments:
                 if instrument not in self.reader.live:
                     self.change(instrument.native)

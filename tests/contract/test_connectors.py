@@ -17,15 +17,15 @@ from onebook.exchanges import resolve
 from onebook.exchanges.contract import (
     Acknowledged,
     Alive,
+    BookRefused,
     Closing,
     Delta,
     Fetch,
     Gap,
-    Guard,
     Ignored,
+    LossDetection,
     Output,
     ProtocolError,
-    Refused,
     Renewed,
     Send,
     SlowDown,
@@ -38,11 +38,11 @@ from onebook.model import Instrument
 
 # Where nothing shows a lost frame, or only a checksum of the best levels: a loss is seen at the
 # next frame that leaves the ten best different, and a loss below them when its level rises.
-UNSEEN = [name for name, each in CHANNELS.items() if each.guard is Guard.ORDER]
-WHOLE = [name for name, each in CHANNELS.items() if each.guard is Guard.WHOLE]
-BY_CHECKSUM = [name for name, each in CHANNELS.items() if each.guard is Guard.CHECKSUM]
+UNSEEN = [name for name, each in CHANNELS.items() if each.guard is LossDetection.ORDER]
+WHOLE = [name for name, each in CHANNELS.items() if each.guard is LossDetection.WHOLE]
+BY_CHECKSUM = [name for name, each in CHANNELS.items() if each.guard is LossDetection.CHECKSUM]
 # Where all frames of a connection are counted: a loss may be of any book.
-BY_COUNT = [name for name, each in CHANNELS.items() if each.guard is Guard.COUNT]
+BY_COUNT = [name for name, each in CHANNELS.items() if each.guard is LossDetection.COUNT]
 LEVELS_FIELD = re.compile(rb'"(b|bids|a|asks|changes)":')
 
 MESSAGES = Ignored | Alive | Trading  # what says nothing about one book
@@ -536,7 +536,7 @@ def test_any_json_gives_values_or_the_one_declared_error(name: str, message: Any
         outputs = list(talk.connector.received(frame))
     except ProtocolError:
         return
-    allowed = Acknowledged | Refused | Closing | Send | Gap | Unnamed | SlowDown | MESSAGES
+    allowed = Acknowledged | BookRefused | Closing | Send | Gap | Unnamed | SlowDown | MESSAGES
     assert all(isinstance(out, allowed) for out in outputs), outputs
 
 

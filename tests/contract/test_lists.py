@@ -7,9 +7,9 @@ from onebook.core.types import SCALE_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import ProtocolError
 from onebook.exchanges.frames import NATIVE_CHARACTERS_MAX, instrument_of, sound
-from onebook.simulator.board import Board
+from onebook.simulator.board import ExchangeBoard
 from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.listings import Listing
+from onebook.simulator.listings import ListedSymbol
 
 every_exchange = pytest.mark.parametrize("name", EXCHANGES)
 
@@ -19,9 +19,9 @@ def body_of(name: str, pairs: list[tuple[str, str]]) -> bytes:
     example = DIALECTS[name].listings[0]
     spelling = example.native.upper().replace(example.base, "{0}").replace(example.quote, "{1}")
     listings = [
-        Listing(f"{base}/{quote}", spelling.format(base, quote), 2, 8) for base, quote in pairs
+        ListedSymbol(f"{base}/{quote}", spelling.format(base, quote), 2, 8) for base, quote in pairs
     ]
-    dialect = DIALECTS[name](Board(listings, {}, rules=DIALECTS[name].rules))
+    dialect = DIALECTS[name](ExchangeBoard(listings, {}, rules=DIALECTS[name].rules))
     return list_body(EXCHANGES[name], dialect, START)
 
 

@@ -14,9 +14,9 @@ from contract.venue import CHANNELS, Venue, greeted
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges.limits import Limit
-from onebook.feeds.actions import End, Ping, Request, Transmit
+from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.liveness import Cadences
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.simulator.board import Now
@@ -57,7 +57,7 @@ class World:
     def connect(self) -> None:
         greeting = self.venue.connect()
         self._coming.clear()
-        self.session = Session(
+        self.session = FeedSession(
             self.exchange,
             self.instruments,
             books=self.books,
@@ -115,7 +115,7 @@ class World:
     def _act(self) -> None:
         for action in self.session.take(self.now):
             match action:
-                case Ping():
+                case SendPing():
                     self.session.heard(self.now)
                 case Transmit(frame):
                     self._answer(frame)

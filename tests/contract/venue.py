@@ -18,19 +18,19 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.simulator.board import (
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
+    ExchangeBoard,
     Frame,
-    Key,
     Now,
     PostDesk,
-    Session,
+    PublishedBook,
+    SimulatedSession,
 )
 from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.listings import Listing, Profile
-from onebook.simulator.market import Market
+from onebook.simulator.listings import ListedSymbol, Profile
+from onebook.simulator.market import MarketBooks
 
 LISTED = 3
 LEVELS_MAX = 130  # more than any exchange's window that a client must cut
@@ -61,7 +61,7 @@ def list_body(exchange: Exchange, dialect: Dialect, now: Now) -> bytes:
 
 
 class SmallOffer(NamedTuple):
-    listings: tuple[Listing, ...]
+    listings: tuple[ListedSymbol, ...]
     profile: Profile
 
 
@@ -77,8 +77,8 @@ class Venue:
         self.name = name
         self.random = random.Random(seed)
         self.now = START
-        self._market = Market({name: offer}, seed=seed)
-        self._board = Board(offer.listings, self._market.books(name), rules=kind.rules)
+        self._market = MarketBooks({name: offer}, seed=seed)
+        self._board = ExchangeBoard(offer.listings, self._market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
         self.listed = list_body(self._exchange, self._dialect, self.now)
         self.instruments = self._exchange.parse_instruments(self.listed)
@@ -92,14 +92,14 @@ class Venue:
         self._board.sessions[:] = [self._session]
         return greeting
 
-    def _opened(self) -> tuple[Session, list[bytes]]:
+    def _opened(self) -> tuple[SimulatedSession, list[bytes]]:
         url, connect = self._exchange.ws_url, self._exchange.connect
         if connect is not None:
             assert isinstance(self._dialect, PostDesk)
             answer = self._dialect.post(connect.path, HOST, self.now)
             assert answer is not None, connect.path
             url = connect.address(answer.body, self.instruments).url
-        session = Session(url.partition(urlsplit(url).netloc)[2], now_s=self.now.s)
+        session = SimulatedSession(url.partition(urlsplit(url).netloc)[2], now_s=self.now.s)
         return session, encoded(self._dialect.opened(session, self.now))
 
     def wait(self, seconds: float) -> None:
@@ -176,7 +176,7 @@ class Venue:
             return False
         return any(isinstance(out, Unnamed) for out in outputs)
 
-    def _aside(self, frame: str, session: Session | None = None) -> list[bytes]:
+    def _aside(self, frame: str, session: SimulatedSession | None = None) -> list[bytes]:
         session = session or self._opened()[0]
         try:
             return encoded(self._dialect.received(session, frame, self.now))
@@ -188,9 +188,9 @@ class Venue:
         outputs = greeted(self._exchange.connector(some), self.greeting)
         return [out.at(self.now.ms).decode() for out in outputs if isinstance(out, Send)]
 
-    def _windows(self) -> dict[str, Key]:
+    def _windows(self) -> dict[str, ChannelKey]:
         """Which window of each book the connector follows."""
-        keys: dict[str, Key] = {}
+        keys: dict[str, ChannelKey] = {}
         for native in self.natives:  # each alone: some connections carry one book
             session, _ = self._opened()
             for request in self._requests([native]):
@@ -198,7 +198,7 @@ class Venue:
             keys |= {key.native: key for key in session.topics.values()}
         return keys
 
-    def _window(self, native: str) -> Channel:
+    def _window(self, native: str) -> PublishedBook:
         window = self._board.channel(self._keys[native])
         assert window is not None
         return window

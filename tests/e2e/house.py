@@ -12,7 +12,7 @@ from onebook import app, config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import Tier
-from onebook.store import Change
+from onebook.store import AuditedChange
 from steady import PATIENCE_S
 
 
@@ -50,7 +50,7 @@ async def node_on(urls, folder, **tables):
 async def key_of(node, name="alice", tier=Tier.PREMIUM):
     """The text of a new key."""
     admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
-    change = Change(time.time_ns() // 1_000_000, "tests", "a test's key")
+    change = AuditedChange(time.time_ns() // 1_000_000, "tests", "a test's key")
     await admin.create_account(name, change)
     return (await admin.create_key(name, tier, change)).text
 

@@ -29,7 +29,7 @@ from onebook.accounts.spill import take_in
 from onebook.accounts.usage import stored_usage
 from onebook.model import Tier
 from onebook.simulator.server import SimulatedExchanges
-from onebook.store import Change, Store
+from onebook.store import AuditedChange, Store
 from steady import waited_s
 
 POINTS = int(os.environ.get("CRASH_POINTS", "20"))
@@ -97,7 +97,7 @@ async def template(tmp_path):
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
         await store.upgrade()
         admin = Admin(store, load_pepper(folder / "pepper"))
-        change = Change(time.time_ns() // 1_000_000, "tests", "")
+        change = AuditedChange(time.time_ns() // 1_000_000, "tests", "")
         await admin.create_account("alice", change)
         made = await admin.create_key("alice", Tier.ENTERPRISE, change)
     return folder, key_of(made.row), made.text

@@ -7,7 +7,7 @@ from onebook import app
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import Tier
-from onebook.store import Change
+from onebook.store import AuditedChange
 
 FEW = {"requests_per_minute": 10, "connections_max": 1}
 ANSWERS = ("exchanges_data", "error")
@@ -22,7 +22,7 @@ async def test_an_open_connection_gets_the_new_tier_and_allowance(tmp_path):
             await client.kind("exchanges_data")
             now_ms = time.time_ns() // 1_000_000
             admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
-            change = Change(now_ms, "tests", "")
+            change = AuditedChange(now_ms, "tests", "")
             await admin.change_key(text, change, tier=Tier.PREMIUM, allowance_bytes=1 << 40)
             await node.accounts.poll(now_ms)  # as the watch does each second
             for _ in range(3 * FEW["requests_per_minute"]):

@@ -214,12 +214,12 @@ async def made_key(folder):
     from onebook.accounts import Admin
     from onebook.accounts.pepper import load_pepper
     from onebook.model import Tier
-    from onebook.store import Change
+    from onebook.store import AuditedChange
 
     async with Store(f"sqlite:///{folder}/onebook.db") as store:
         await store.upgrade()
         admin = Admin(store, load_pepper(folder / "pepper"))
-        change = Change(time.time_ns() // 1_000_000, "tests", "")
+        change = AuditedChange(time.time_ns() // 1_000_000, "tests", "")
         await admin.create_account("alice", change)
         made = await admin.create_key("alice", Tier.BASIC, change)
     return made.row.key_id, made.text

@@ -9,7 +9,7 @@ import pytest
 from e2e.house import client_of, key_of, merged, node_on, shown
 from onebook import core
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Guard
+from onebook.exchanges.contract import LossDetection
 from onebook.gateway import direct
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.server import SimulatedExchanges
@@ -20,7 +20,7 @@ SYMBOL = "BTC/USDT"
 ALL = sorted(
     name
     for name, exchange in EXCHANGES.items()
-    if exchange.guard is not Guard.WHOLE
+    if exchange.guard is not LossDetection.WHOLE
     and any(each.symbol == SYMBOL for each in DIALECTS[name].listings)
 )
 DEPTH = 50

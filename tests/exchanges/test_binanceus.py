@@ -8,17 +8,17 @@ from contract.venue import START
 from onebook.exchanges.binanceus import EXCHANGE
 from onebook.exchanges.contract import (
     Acknowledged,
+    BookRefused,
     Delta,
     Fetch,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
 )
 from onebook.model import Instrument
 from onebook.simulator.binanceus import BinanceUs
-from onebook.simulator.board import Board, Session
+from onebook.simulator.board import ExchangeBoard, SimulatedSession
 
 BNB = Instrument("binanceus", "BNB/BTC", "BNBBTC")
 ACK = b'{"result":null,"id":1}'
@@ -63,7 +63,7 @@ def test_a_refusal_a_rate_limit_and_a_damaged_frame() -> None:
     )
     reason = "Invalid request: too many parameters"
     refusal = json.dumps({"code": 2, "msg": reason, "id": 1}).encode()
-    assert connector.received(refusal) == (Refused(BNB, reason),)
+    assert connector.received(refusal) == (BookRefused(BNB, reason),)
     with pytest.raises(ProtocolError, match="BNBBTC") as caught:
         connector.received(EVENT.replace(b'"U":157', b'"U":"x"'))
     assert caught.value.instrument is BNB
@@ -71,8 +71,8 @@ def test_a_refusal_a_rate_limit_and_a_damaged_frame() -> None:
 
 @pytest.mark.parametrize("number", ['"a"', "-1", "null", "1.5", "true"])
 def test_the_simulated_exchange_refuses_a_request_without_an_unsigned_number(number: str) -> None:
-    dialect = BinanceUs(Board(BinanceUs.listings, {}, rules=BinanceUs.rules))
-    session = Session("/stream", now_s=START.s)
+    dialect = BinanceUs(ExchangeBoard(BinanceUs.listings, {}, rules=BinanceUs.rules))
+    session = SimulatedSession("/stream", now_s=START.s)
     request = '{"method":"SUBSCRIBE","params":["btcusdt@depth"],"id":%s}'
     (answer,) = dialect.received(session, request % number, START)
     assert json.loads(answer)["code"] == 2

@@ -12,11 +12,11 @@ from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
     Alive,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -124,7 +124,7 @@ def test_an_error_refuses_its_request_a_rate_limit_nothing() -> None:
     connector = live()
     words = "dataType not support"
     refusal = {"id": "2", "code": 80015, "msg": words, "dataType": "", "data": None}
-    assert connector.received(json.dumps(refusal).encode()) == (Refused(ETH, words),)
+    assert connector.received(json.dumps(refusal).encode()) == (BookRefused(ETH, words),)
     limited = b'{"id":"1","code":100410,"msg":"rate limited"}'
     assert connector.received(limited) == (SlowDown("rate limited"),)
     nameless = b'{"code":100400,"msg":"not supported","timestamp":1790126693749}'

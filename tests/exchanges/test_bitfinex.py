@@ -18,13 +18,13 @@ from onebook.exchanges.contract import (
     HEARTBEAT,
     Acknowledged,
     Alive,
+    BookRefused,
     Closing,
     Connector,
     Delta,
     Gap,
     Output,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -173,7 +173,7 @@ def test_a_refusal_is_of_its_symbol_or_its_request(where: dict[str, Any]) -> Non
     connector = EXCHANGE.connector([BTC, DOGE])
     connector.opened()
     frame = said(event="error", channel="book", msg="symbol: invalid", code=10300, **where)
-    assert connector.received(frame) == (Refused(DOGE, "symbol: invalid (10300)"),)
+    assert connector.received(frame) == (BookRefused(DOGE, "symbol: invalid (10300)"),)
 
 
 def test_other_errors() -> None:
@@ -184,7 +184,7 @@ def test_other_errors() -> None:
         ({"msg": "subscribe: dup", "code": 10301, "symbol": "tBTCUSD"}, Acknowledged(BTC)),
         (
             {"msg": "subscribe: limit", "code": 10305, "symbol": "tBTCUSD"},
-            Refused(BTC, "subscribe: limit (10305)"),
+            BookRefused(BTC, "subscribe: limit (10305)"),
         ),
     ):
         assert connector.received(said(event="error", **message)) == (output,)

@@ -13,10 +13,10 @@ from onebook.exchanges.contract import (
     EXPECTED,
     UNKNOWN,
     Acknowledged,
+    BookRefused,
     Connector,
     Ignored,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -81,7 +81,7 @@ def test_every_frame_is_the_whole_book_and_market_orders_are_no_level() -> None:
 
 
 def test_a_refusal_is_about_the_channel_of_its_request() -> None:
-    assert connected().received(error(2, -32602, "why")) == (Refused(ETH, "why"),)
+    assert connected().received(error(2, -32602, "why")) == (BookRefused(ETH, "why"),)
     assert connected().received(error(2, -32009, "twice")) == (Acknowledged(ETH),)
     assert connected().received(error(None, -32700, "Parse error")) == (Unnamed("Parse error"),)
     slow = error(2, -32000, "Too many requests")

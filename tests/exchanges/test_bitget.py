@@ -15,12 +15,12 @@ from onebook.exchanges.bitget import EXCHANGE
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     Heartbeat,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -124,7 +124,7 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 
 def test_an_error_refuses_the_pair_it_names() -> None:
     words = '{"instType":"spot","symbol":"ETHUSDT","topic":"books"} doesn\'t exist'
-    assert live().received(error(30001, words)) == (Refused(ETH, words),)
+    assert live().received(error(30001, words)) == (BookRefused(ETH, words),)
     assert live().received(error(30016, "Param error")) == (Unnamed("Param error"),)
 
 

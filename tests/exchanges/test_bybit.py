@@ -9,11 +9,11 @@ from onebook.exchanges.bybit import EXCHANGE
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -105,7 +105,7 @@ def test_a_refusal_names_its_topic_and_the_others_are_asked_for_again() -> None:
     connector.opened()
     words = "Invalid symbol :[orderbook.200.ETHUSDT]"
     assert connector.received(reply("1", success=False, words=words)) == (
-        Refused(ETH, words),
+        BookRefused(ETH, words),
         Send(
             b'{"op":"subscribe","args":["orderbook.200.BTCUSDT","orderbook.200.SOLUSDT"],'
             b'"req_id":"2"}'
@@ -125,7 +125,7 @@ def test_a_refusal_that_names_no_topic_is_of_the_whole_request() -> None:
     connector = EXCHANGE.connector([BTC, ETH])
     connector.opened()
     answer = reply("1", success=False, words="args is empty")
-    assert kinds(connector.received(answer)) == [Refused, Refused]
+    assert kinds(connector.received(answer)) == [BookRefused, BookRefused]
     assert connector.received(answer) == (Unnamed("args is empty"),)
 
 

@@ -10,12 +10,12 @@ from onebook.exchanges.contract import (
     EXPECTED,
     UNKNOWN,
     Acknowledged,
+    BookRefused,
     Closing,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -122,10 +122,10 @@ def test_a_resync_leaves_the_pair_and_asks_for_it_again() -> None:
 
 def test_an_error_refuses_the_pair_of_its_request_or_that_it_names() -> None:
     words = "Currency pair ETH-USDT is not supported"
-    assert opened().received(error(words, "2")) == (Refused(ETH, words),)
-    assert opened().received(error(words, "77")) == (Refused(ETH, words),)
+    assert opened().received(error(words, "2")) == (BookRefused(ETH, words),)
+    assert opened().received(error(words, "77")) == (BookRefused(ETH, words),)
     words = "market_data is on maintenance"
-    assert opened().received(error(words, "1")) == (Refused(BTC, words),)
+    assert opened().received(error(words, "1")) == (BookRefused(BTC, words),)
     assert opened().received(error(words, "77")) == (Unnamed(words),)
     words = "Not subscribed to BTC-USD"
     assert live().received(error(words, "3", "order_book_unsubscribe")) == EXPECTED

@@ -10,17 +10,17 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     EXPECTED,
     NOTHING,
     Acknowledged,
+    BookRefused,
     Delta,
     Gap,
     Output,
     ProtocolError,
-    Refused,
     Send,
     Snapshot,
 )
@@ -48,7 +48,7 @@ def control(frame: bytes) -> Event:
         case {"name": str(name), "id": int(channel)}:
             return Accepted([name], channel=channel)
         case {"name": str(name)}:
-            return Rejected("unknown", names=[name])
+            return RequestRejected("unknown", names=[name])
         case [int(channel), *_]:
             return BookFrame(channel=channel)
     return BookFrame()
@@ -145,7 +145,7 @@ def test_of_two_ids_of_a_name_the_newer_counts() -> None:
 
 
 def test_a_refusal_can_state_its_name_apart() -> None:
-    assert Line(A, B).hear({"name": "B:USD"}) == [Refused(B, "unknown")]
+    assert Line(A, B).hear({"name": "B:USD"}) == [BookRefused(B, "unknown")]
 
 
 def test_a_missing_frame_is_a_gap_of_every_live_book() -> None:

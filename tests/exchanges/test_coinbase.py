@@ -11,9 +11,9 @@ from onebook.exchanges.contract import (
     NO_LEVELS,
     Acknowledged,
     Alive,
+    BookRefused,
     Delta,
     ProtocolError,
-    Refused,
     Send,
     Snapshot,
     Unnamed,
@@ -114,10 +114,10 @@ def test_an_error_refuses_the_product_it_names_and_the_others_are_asked_for_agai
     connector = EXCHANGE.connector([BTC, ETH, SOL])
     connector.received(subscriptions("SOL-USD"))
     refused, again = connector.received(error("BTC-USD is not a valid product"))
-    assert refused == Refused(BTC, "Failed to subscribe: BTC-USD is not a valid product")
+    assert refused == BookRefused(BTC, "Failed to subscribe: BTC-USD is not a valid product")
     assert again == asked("subscribe", "ETH-USD")
     (refused,) = connector.received(error("ETH-USD is not a valid product"))
-    assert isinstance(refused, Refused), "and nothing is asked for twice without end"
+    assert isinstance(refused, BookRefused), "and nothing is asked for twice without end"
 
 
 def test_an_error_that_names_no_product_may_be_about_any() -> None:

@@ -14,12 +14,12 @@ from onebook.exchanges.contract import (
     NO_LEVELS,
     NOTHING,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Gap,
-    Guard,
+    LossDetection,
     ProtocolError,
-    Refused,
     Send,
     Snapshot,
     Unnamed,
@@ -82,7 +82,10 @@ def gaps(last: int, following: int) -> Sequence[Gap]:
 
 def test_it_is_a_channel_of_coinbase_that_shows_what_is_lost() -> None:
     assert channel_of(EXCHANGES["coinbase"], "advanced") is ADVANCED
-    assert (EXCHANGES["coinbase"].guard, ADVANCED.guard) == (Guard.ORDER, Guard.COUNT)
+    assert (EXCHANGES["coinbase"].guard, ADVANCED.guard) == (
+        LossDetection.ORDER,
+        LossDetection.COUNT,
+    )
 
 
 def test_heartbeats_are_asked_for_first_and_books_in_requests_of_their_own() -> None:
@@ -147,7 +150,7 @@ def test_an_error_refuses_the_product_it_names_and_the_others_are_asked_for_agai
     connector.opened()
     error = b'{"type":"error","message":"BTC-USD is not a product"}'
     assert connector.received(error) == (
-        Refused(BTC, "BTC-USD is not a product"),
+        BookRefused(BTC, "BTC-USD is not a product"),
         asked("subscribe", "ETH-USD"),
     )
     words = "too many L2 streams requested in a single session"

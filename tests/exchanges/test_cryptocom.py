@@ -10,11 +10,11 @@ from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
     Alive,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -149,7 +149,7 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 def test_an_error_refuses_the_channel_it_names() -> None:
     error = {"id": 11, "method": "subscribe", "code": 40003, "message": "Unknown symbol"}
     named = json.dumps(error | {"channel": "book.ETH_USD.50"}).encode()
-    assert live().received(named) == (Refused(ETH, "Unknown symbol book.ETH_USD.50"),)
+    assert live().received(named) == (BookRefused(ETH, "Unknown symbol book.ETH_USD.50"),)
     assert live().received(json.dumps(error).encode()) == (Unnamed("Unknown symbol"),)
     full = {"id": 1, "method": "subscribe", "code": 40107}
     full["message"] = words = "Maximum subscriptions exceeded"

@@ -9,11 +9,11 @@ from onebook.exchanges.contract import (
     EXPECTED,
     HEARTBEAT,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -130,7 +130,10 @@ def test_an_error_is_about_its_request() -> None:
     error = {"message": "Invalid params", "data": data, "code": -32602}
     connector = opened()
     words = "Invalid params value must be a list"
-    assert connector.received(answer(1, error=error)) == (Refused(BTC, words), Refused(ETH, words))
+    assert connector.received(answer(1, error=error)) == (
+        BookRefused(BTC, words),
+        BookRefused(ETH, words),
+    )
     assert connector.received(answer(9, error=error)) == (Unnamed(words),)
     slow = {"message": "too_many_requests", "code": 10028}
     assert opened().received(answer(1, error=slow)) == (SlowDown("too_many_requests"),)

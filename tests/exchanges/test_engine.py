@@ -13,10 +13,10 @@ from onebook.exchanges.channel import (
     BookFrame,
     Counted,
     Event,
-    Rejected,
+    ExchangeReady,
+    RequestRejected,
     SeedRefused,
     SocketSeed,
-    Welcome,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -24,13 +24,13 @@ from onebook.exchanges.contract import (
     NOTHING,
     Acknowledged,
     Alive,
+    BookRefused,
     Delta,
     Fetch,
     Gap,
     Ignored,
     Output,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -38,7 +38,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.engine import CONTROL_BYTES_MAX, Engine, SeededEngine
 from onebook.exchanges.join import Join
-from onebook.exchanges.sync import Trackers, Unnumbered, Whole
+from onebook.exchanges.sync import Trackers, Unnumbered, WholeBooks
 from onebook.model import Instrument
 
 A, B, C = (Instrument("made", f"{native}/USD", native) for native in "ABC")
@@ -56,7 +56,7 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | Non
 def control(frame: bytes) -> Event:
     match frame.decode().split(" ", 1):
         case ["welcome"]:
-            return Welcome()
+            return ExchangeReady()
         case ["ok", names]:
             return Accepted(names.split())
         case ["only", answer]:
@@ -65,17 +65,17 @@ def control(frame: bytes) -> Event:
         case ["done", number]:
             return Accepted(number=int(number))
         case ["no", words]:
-            return Rejected(words)
+            return RequestRejected(words)
         case ["never", words]:
             number, _, words = words.partition(" ")
-            return Rejected(words, int(number), whole=True)
+            return RequestRejected(words, int(number), whole=True)
         case ["code", words]:
             code, _, words = words.partition(" ")
-            return Rejected(words, code=code)
+            return RequestRejected(words, code=code)
         case ["failed", words]:
-            return Rejected(words, whole=True)
+            return RequestRejected(words, whole=True)
         case ["twice", words]:
-            return Rejected(words, whole=True, repeated=True)
+            return RequestRejected(words, whole=True, repeated=True)
     return BookFrame(json.loads(frame)[1] if frame[-1:] == b"]" else "")
 
 
@@ -114,9 +114,9 @@ def test_requests_are_batched_and_numbered() -> None:
 def test_what_the_answer_to_a_request_omits_is_refused() -> None:
     engine = opened()
     outputs = engine.received(b"only 1 B C")
-    assert outputs == (Acknowledged(B), Refused(A, "not listed")), "C is of another request"
+    assert outputs == (Acknowledged(B), BookRefused(A, "not listed")), "C is of another request"
     assert engine.received(b"only 1 B") == EXPECTED, "it was answered before"
-    assert Refused(C, "not listed") in engine.received(b"only 2")
+    assert BookRefused(C, "not listed") in engine.received(b"only 2")
 
 
 def test_what_was_accepted_before_may_be_omitted() -> None:
@@ -160,7 +160,7 @@ def test_where_leaving_one_leaves_all_the_others_are_asked_for_again() -> None:
 def test_a_whole_book_acknowledges_a_subscription_that_nothing_else_answers(
     *, unanswered: bool
 ) -> None:
-    book = Whole(A, unanswered=unanswered)
+    book = WholeBooks(A, unanswered=unanswered)
     snapshot = Snapshot(A, b"[1]", b"[2]", at=7)
     first = (Acknowledged(A), snapshot) if unanswered else (snapshot,)
     for _ in range(2):
@@ -207,7 +207,7 @@ def test_the_number_of_an_unsubscription_accepts_nothing() -> None:
 
 def test_an_error_touches_whom_it_names_and_without_a_name_nobody() -> None:
     engine = opened()
-    assert engine.received(b"no market B") == (Refused(B, "market B"),)
+    assert engine.received(b"no market B") == (BookRefused(B, "market B"),)
     assert engine.received(b"no such thing") == (Unnamed("such thing"),)
 
 
@@ -218,7 +218,7 @@ def test_a_rate_limit_refuses_nobody_whomever_it_names() -> None:
 def test_what_a_refused_request_asked_for_beside_the_bad_name_is_asked_for_again() -> None:
     engine = opened()
     refused, again = engine.received(b"never 1 A")
-    assert refused == Refused(A, "A")
+    assert refused == BookRefused(A, "A")
     assert sent([again]) == [["+", "B", 3]], "C was asked for by another request"
     assert engine.received(b"done 3") == (Acknowledged(B),)
 
@@ -227,7 +227,7 @@ def test_without_numbers_all_that_is_not_answered_is_asked_for_again() -> None:
     engine = opened()
     engine.received(b"ok C")
     refused, again = engine.received(b"failed A")
-    assert refused == Refused(A, "A")
+    assert refused == BookRefused(A, "A")
     assert sent([again]) == [["+", "B", 3]]
 
 
@@ -403,7 +403,7 @@ def test_an_error_whose_code_asks_for_fewer_requests_refuses_nothing() -> None:
     engine = Engine(replace(BOOKS, too_many=("7",)), [A, B])
     engine.opened()
     assert engine.received(b"code 7 A is too much") == (SlowDown("A is too much"),)
-    assert engine.received(b"code 8 A is no market") == (Refused(A, "A is no market"),)
+    assert engine.received(b"code 8 A is no market") == (BookRefused(A, "A is no market"),)
 
 
 @pytest.mark.parametrize(

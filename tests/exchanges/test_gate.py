@@ -12,11 +12,11 @@ from contract.recorded import bodies, frames
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -144,10 +144,10 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 def test_a_refusal_is_about_the_stream_of_its_request() -> None:
     words = "unknown currency pair: ETH_USDT"
     connector = live()
-    assert connector.received(answer(2, words)) == (Refused(ETH, words),)
+    assert connector.received(answer(2, words)) == (BookRefused(ETH, words),)
     assert connector.received(answer(2, words)) == (Unnamed(words),)
     unnumbered = answer(0, "unknown").replace(b'"id": 0', b'"payload": ["ob.BTC_USDT.400"]')
-    assert connector.received(unnumbered) == (Refused(BTC, "unknown ob.BTC_USDT.400"),)
+    assert connector.received(unnumbered) == (BookRefused(BTC, "unknown ob.BTC_USDT.400"),)
     slow = answer(1, "Too many requests")
     assert connector.received(slow) == (SlowDown("Too many requests"),)
     format_error = b'{"error":{"code":1,"message":"Invalid request body format"}}'

@@ -7,11 +7,11 @@ import pytest
 
 from onebook.exchanges.contract import (
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -112,7 +112,7 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 def test_a_refusal_names_one_stream_and_the_rest_is_asked_for_again() -> None:
     words = "Invalid stream name: btcusd@depth@100ms"
     refused, again = opened().received(refusal(-1013, words))
-    assert refused == Refused(BTC, "Invalid stream name: btcusd")
+    assert refused == BookRefused(BTC, "Invalid stream name: btcusd")
     assert again == asked("subscribe", 2, "ethusd")
 
 

@@ -11,11 +11,11 @@ from contract.recorded import frames
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -75,7 +75,7 @@ def test_the_answer_to_a_request_lists_what_was_taken_and_the_rest_is_refused() 
     connector = EXCHANGE.connector([BTC, ETH])
     assert connector.opened() == (asked("subscribe", 1, "BTCUSDT", "ETHUSDT"),)
     answer = connector.received(listed(1, "ETHUSDT"))
-    assert answer == (Acknowledged(ETH), Refused(BTC, OMITTED))
+    assert answer == (Acknowledged(ETH), BookRefused(BTC, OMITTED))
     assert connector.received(listed(1)) == EXPECTED, "it was answered before"
 
 
@@ -136,7 +136,7 @@ def test_an_error_refuses_what_its_request_asked_for() -> None:
         Unnamed("Symbol not found"),
     )
     assert connector.received(error(2001, "Symbol not found", 1)) == (
-        Refused(BTC, "Symbol not found"),
+        BookRefused(BTC, "Symbol not found"),
     )
 
 

@@ -14,12 +14,12 @@ from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
     Alive,
+    BookRefused,
     Connector,
     Delta,
     FrameForm,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -136,7 +136,7 @@ def test_an_error_refuses_what_its_request_asked_for() -> None:
     connector = EXCHANGE.connector([BTC, ETH])
     connector.opened()
     words = "invalid mbp.150.symbol ethusdt"
-    assert connector.received(error(words, "2")) == (Refused(ETH, words),)
+    assert connector.received(error(words, "2")) == (BookRefused(ETH, words),)
     assert connector.received(error("invalid symbol", "2")) == (Unnamed("invalid symbol"),)
     assert connector.received(error("not json string")) == (Unnamed("not json string"),)
 

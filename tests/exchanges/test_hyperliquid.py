@@ -9,9 +9,9 @@ from onebook.core import Book
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -116,7 +116,7 @@ def test_an_error_is_about_the_coin_that_it_names() -> None:
     parsing = "Error parsing JSON into valid websocket request: "
     named = parsing + asked("subscribe", "PURR/USDC").frame.decode()
     (out,) = opened().received(error(named))
-    assert isinstance(out, Refused)
+    assert isinstance(out, BookRefused)
     assert out.instrument is PURR
     assert opened().received(error(parsing + "hello")) == (Unnamed(parsing + "hello"),)
     assert opened().received(error("Too many requests")) == (SlowDown("Too many requests"),)

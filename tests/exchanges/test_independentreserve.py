@@ -9,10 +9,10 @@ from contract.oracle import Reader
 from onebook.exchanges.contract import (
     Acknowledged,
     Alive,
+    BookRefused,
     Connector,
     Delta,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -120,7 +120,7 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 
 def test_an_error_refuses_the_pair_that_it_names_and_no_other() -> None:
     words = "Invalid channel: btc-usd"
-    assert live().received(said("Error", words)) == (Refused(BTC, words),)
+    assert live().received(said("Error", words)) == (BookRefused(BTC, words),)
     assert live().received(said("Error", "Invalid")) == (Unnamed("Invalid"),)
     slow = "Too many requests"
     assert live().received(said("Error", slow)) == (SlowDown(slow),)

@@ -9,10 +9,10 @@ from onebook.exchanges.contract import (
     UNKNOWN,
     Acknowledged,
     Alive,
+    BookRefused,
     Connector,
     Delta,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -124,7 +124,7 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 )
 def test_a_refusal_names_its_symbol(frame: dict[str, str]) -> None:
     (refused,) = live().received(json.dumps(frame | {"success": False}).encode())
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, BookRefused)
     assert refused.instrument is BTC
     assert "Currency pair not supported" in refused.reason
 

@@ -19,6 +19,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Closing,
     Connector,
     Delta,
@@ -26,7 +27,6 @@ from onebook.exchanges.contract import (
     Gap,
     Heartbeat,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -143,7 +143,7 @@ def test_resync_unsubscribes_and_subscribes_one_symbol_at_a_time() -> None:
 def test_a_refusal_is_about_the_symbol_of_its_request(member: str) -> None:
     frame = f'{{"id":"2","result":false,"{member}":"invalid request data"}}'.encode()
     connector = welcomed()
-    assert connector.received(frame) == (Refused(ETH, "invalid request data"),)
+    assert connector.received(frame) == (BookRefused(ETH, "invalid request data"),)
     assert connector.received(frame) == (Unnamed("invalid request data"),)
     slow = b'{"id":"1","result":false,"reason":"Too many requests"}'
     assert connector.received(slow) == (SlowDown("Too many requests"),)
@@ -258,7 +258,7 @@ def test_a_classic_error_refuses_the_symbol_it_names_and_asks_for_the_rest() -> 
     words = "topic /market/level2:BTC-USDT is not found"
     frame = json.dumps({"id": "1", "type": "error", "code": 404, "data": words}).encode()
     refused, again = classic().received(frame)
-    assert refused == Refused(BTC, words)
+    assert refused == BookRefused(BTC, words)
     assert isinstance(again, Send)
     assert b'"topic":"/market/level2:ETH-USDT"' in again.frame
 

@@ -12,9 +12,9 @@ from onebook.exchanges.contract import (
     HEARTBEAT,
     UNKNOWN,
     Acknowledged,
+    BookRefused,
     Connector,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -103,7 +103,7 @@ def test_our_ping_comes_well_within_a_minute_and_its_answer_proves_a_socket_alon
 
 def test_an_error_refuses_the_pair_it_names() -> None:
     words = "Invalid pair: eth_btc"
-    assert connected().received(error(words)) == (Refused(ETH, words),)
+    assert connected().received(error(words)) == (BookRefused(ETH, words),)
     words = "Missing parameter ['pair']"
     assert connected().received(error(words)) == (Unnamed(words),)
     assert connected().received(error("Too many requests")) == (SlowDown("Too many requests"),)

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.exchanges.limits import JITTER_S, Limit, Limits, Quota, Quotas, Scope, bucket_within
+from onebook.exchanges.limits import (
+    JITTER_S,
+    ExchangeLimits,
+    Limit,
+    Quota,
+    Quotas,
+    Scope,
+    bucket_within,
+)
 
 FREE = (Limit(10**9, 1.0),)
 
@@ -69,7 +77,9 @@ def test_the_slowest_of_several_limits_counts():
 
 def test_a_limit_of_the_address_is_shared_and_one_of_a_connection_is_not():
     own, shared = Limit(2, 1.0), Limit(2, 1.0, Scope.ADDRESS)
-    quotas = Quotas(Limits(1, messages=(own,), requests=(shared,), connects=FREE, fetches=FREE))
+    quotas = Quotas(
+        ExchangeLimits(1, messages=(own,), requests=(shared,), connects=FREE, fetches=FREE)
+    )
     messages, requests = quotas.of_connection()
     messages.take(1, 0.0)
     requests.take(1, 0.0)

@@ -10,12 +10,12 @@ from core.both import EACH
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Delta,
     Fetch,
     Gap,
     Ignored,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -25,7 +25,7 @@ from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.mexc import BOOKS, EXCHANGE, LEVELS
 from onebook.feeds.recording import Recorder
 from onebook.model import Instrument, InstrumentStatus
-from onebook.simulator.board import Dropped, Key, TextChanges
+from onebook.simulator.board import ChannelKey, Dropped, TextChanges
 from onebook.simulator.mexc import DEPTH, Push
 from onebook.simulator.scripts import scripts
 from simulator.pure import Desk
@@ -233,7 +233,7 @@ def test_a_pair_is_refused_with_the_code_of_success() -> None:
     connector.opened()
     words = f"Not Subscribed successfully! [{CHANNEL}PAIDUSDT].  Reason： Blocked! "
     answer = json.dumps({"id": 2, "code": 0, "msg": words}).encode()
-    assert connector.received(answer) == (Refused(PAID, words),)
+    assert connector.received(answer) == (BookRefused(PAID, words),)
 
 
 def test_errors_that_name_nothing_and_too_many_requests() -> None:
@@ -301,7 +301,7 @@ def test_the_simulator_writes_what_the_exchange_sent_byte_for_byte() -> None:
     assert (depths.fromVersion, depths.toVersion) == ("281293249", "281293259")
     assert push.SerializeToString(deterministic=True) == RECORDED
     desk = Desk("mexc")
-    channel = desk.board.channel(Key("BTCUSDT", DEPTH))
+    channel = desk.board.channel(ChannelKey("BTCUSDT", DEPTH))
     assert channel is not None
     told = Push.FromString(desk.dialect.delta(channel, TextChanges([("1.5", "0")], []), desk.now))
     assert (
@@ -337,7 +337,7 @@ def test_the_simulator_follows_thirty_channels_and_ends_a_connection_without_any
     late = desk.now._replace(s=desk.now.s + 31)
     with pytest.raises(Dropped, match="No subscription"):
         desk.dialect.heartbeat(desk.session, late)
-    desk.session.topics = {str(rank): Key("X", 1) for rank in range(30)}
+    desk.session.topics = {str(rank): ChannelKey("X", 1) for rank in range(30)}
     assert desk.dialect.heartbeat(desk.session, late) == []
     assert "Not Subscribed" in desk.say(request("BTCUSDT"))[0]["msg"]
 

@@ -9,12 +9,12 @@ from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
     Alive,
+    BookRefused,
     Closing,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -151,7 +151,7 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 def test_an_error_refuses_the_instrument_it_names() -> None:
     words = "Wrong URL or channel:books,instId:BTC-USDT doesn't exist. Please use the correct URL"
     frame = json.dumps({"event": "error", "code": "60018", "msg": words}).encode()
-    assert EXCHANGE.connector([BTC, ETH]).received(frame) == (Refused(BTC, words),)
+    assert EXCHANGE.connector([BTC, ETH]).received(frame) == (BookRefused(BTC, words),)
 
 
 def test_an_error_that_names_nobody_may_be_about_anybody() -> None:

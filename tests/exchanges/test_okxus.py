@@ -7,10 +7,10 @@ import pytest
 from onebook.exchanges import resolve
 from onebook.exchanges.contract import (
     Acknowledged,
+    BookRefused,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -54,7 +54,7 @@ def test_a_refusal_a_rate_limit_and_a_damaged_frame() -> None:
     assert connector.received(slow) == (SlowDown("Requests too frequent"),)
     words = "Wrong URL or channel:books,instId:BTC-USD doesn't exist."
     refusal = json.dumps({"event": "error", "code": "60018", "msg": words}).encode()
-    assert connector.received(refusal) == (Refused(BTC, words),)
+    assert connector.received(refusal) == (BookRefused(BTC, words),)
     with pytest.raises(ProtocolError) as caught:
         connector.received(book("update", 10, 15).replace(b'"asks"', b'"tasks"'))
     assert caught.value.instrument is BTC

@@ -12,10 +12,10 @@ from onebook.config import FeedSettings
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -114,7 +114,7 @@ def test_a_resync_subscribes_again_which_replaces() -> None:
 
 def test_an_error_refuses_the_market_of_its_request() -> None:
     assert opened().received(failed(1, "invalid argument", 1)) == (
-        Refused(BTC, "invalid argument"),
+        BookRefused(BTC, "invalid argument"),
     )
     assert live().received(failed(7, "invalid format", None)) == (Unnamed("invalid format"),)
     assert opened().received(failed(1, "too many requests", 1)) == (SlowDown("too many requests"),)

@@ -13,10 +13,10 @@ from onebook.core import Book
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     ProtocolError,
-    Refused,
     Renewed,
     Send,
     SlowDown,
@@ -123,10 +123,10 @@ def test_leaving_one_book_leaves_all_and_the_others_are_asked_for_again() -> Non
 
 def test_a_refusal_is_about_the_book_of_its_request() -> None:
     words = "invalid argument"
-    assert live().received(answer(2, 6001, words)) == (Refused(SHIB, words),)
+    assert live().received(answer(2, 6001, words)) == (BookRefused(SHIB, words),)
     assert live().received(answer(None, 6001, words)) == (Unnamed(words),)
     many = "subscription limit exceeded"
-    assert live().received(answer(1, 6015, many)) == (Refused(BTC, many),)
+    assert live().received(answer(1, 6015, many)) == (BookRefused(BTC, many),)
     assert live().received(answer(1, 1, "too many requests")) == (SlowDown("too many requests"),)
 
 

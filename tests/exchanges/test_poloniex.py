@@ -9,11 +9,11 @@ from onebook.exchanges.contract import (
     EXPECTED,
     UNKNOWN,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     Snapshot,
     Unnamed,
@@ -114,7 +114,7 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 def test_an_error_refuses_the_symbol_it_names() -> None:
     words = "Invalid symbol: BTC_USDT."
     frame = json.dumps({"event": "error", "message": words}).encode()
-    assert live().received(frame) == (Refused(BTC, words),)
+    assert live().received(frame) == (BookRefused(BTC, words),)
 
 
 @pytest.mark.parametrize("words", ["Bad request", "no valid symbols"])

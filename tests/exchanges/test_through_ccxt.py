@@ -7,7 +7,15 @@ import pytest
 
 from onebook.config import CcxtSettings
 from onebook.core import Book
-from onebook.exchanges.contract import Gap, Ignored, ProtocolError, Refused, Send, Snapshot, Unnamed
+from onebook.exchanges.contract import (
+    BookRefused,
+    Gap,
+    Ignored,
+    ProtocolError,
+    Send,
+    Snapshot,
+    Unnamed,
+)
 from onebook.exchanges.through_ccxt import CcxtConnector, exchange_of, parse_instruments
 from onebook.model import Instrument, InstrumentStatus
 
@@ -49,7 +57,9 @@ def test_a_book_is_whole_and_ends_at_its_outermost_levels():
 def test_what_cannot_be_trusted_is_a_gap_and_a_refusal_is_of_one_book():
     connector = CcxtConnector([ONE, TWO])
     assert connector.received(frame("lost", words="NonceError")) == (Gap(ONE, "NonceError"),)
-    assert connector.received(frame("refused", words="BadSymbol")) == (Refused(ONE, "BadSymbol"),)
+    assert connector.received(frame("refused", words="BadSymbol")) == (
+        BookRefused(ONE, "BadSymbol"),
+    )
     nameless = b'{"type":"unnamed","words":"BadRequest"}'
     assert connector.received(nameless) == (Unnamed("BadRequest"),)
     assert connector.received(b'{"type":"open"}') == (Ignored(known=True),)

@@ -9,11 +9,11 @@ from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
     Alive,
+    BookRefused,
     Connector,
     Delta,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -124,9 +124,9 @@ def test_a_resync_unsubscribes_one_market_and_subscribes_it() -> None:
 
 def test_an_error_refuses_the_market_of_its_request() -> None:
     words = "market ETH_BTC does not exist"
-    assert opened().received(failed(9, words, 2)) == (Refused(ETH, words),)
+    assert opened().received(failed(9, words, 2)) == (BookRefused(ETH, words),)
     assert opened().received(failed(1, "invalid argument", 1)) == (
-        Refused(BTC, "invalid argument"),
+        BookRefused(BTC, "invalid argument"),
     )
     assert live().received(failed(1, "invalid argument", None)) == (Unnamed("invalid argument"),)
 

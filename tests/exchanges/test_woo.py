@@ -10,12 +10,12 @@ from onebook.exchanges import resolve
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Fetch,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -102,7 +102,7 @@ def test_what_the_answer_leaves_out_is_refused_unless_it_was_accepted_before() -
     assert connector.received(accepted(1, "SPOT_BTC_USDT")) == (
         Acknowledged(BTC),
         FETCH_BTC,
-        Refused(ETH, OMITTED),
+        BookRefused(ETH, OMITTED),
     )
     assert connector.received(accepted(2)) == EXPECTED, "it is subscribed already"
 
@@ -140,7 +140,7 @@ def test_a_request_that_is_refused_costs_its_topics_and_an_error_without_a_numbe
     connector = live()
     connector.add([Instrument("woo", "A/USDT", "SPOT_A_USDT")])
     (out,) = connector.received(refused("Command type invalid!", "2", "SUBSCRIBE"))
-    assert isinstance(out, Refused)
+    assert isinstance(out, BookRefused)
     assert out.instrument.symbol == "A/USDT"
     assert live().received(refused("Invalid request.")) == (Unnamed("Invalid request."),)
     slow = refused("Too many requests", "1", "SUBSCRIBE")

@@ -8,12 +8,12 @@ import pytest
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Fetch,
     Gap,
     ProtocolError,
-    Refused,
     Send,
     SlowDown,
     Snapshot,
@@ -111,7 +111,10 @@ def test_an_unknown_pair_is_refused_and_the_rest_of_its_request_asked_for_again(
     connector = EXCHANGE.connector([BTC, LOBSTER])
     connector.opened()
     words = "checkSymbol error, symbol:龙虾_usdt"
-    assert connector.received(answer(1, words)) == (Refused(LOBSTER, words), asked(2, "btc_usdt"))
+    assert connector.received(answer(1, words)) == (
+        BookRefused(LOBSTER, words),
+        asked(2, "btc_usdt"),
+    )
     assert connector.received(answer(0, "success", 2)) == (Acknowledged(BTC), FETCH_BTC)
 
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from onebook.config import CcxtSettings
-from onebook.feeds.ccxt.client import Books, Client
+from onebook.feeds.ccxt.client import CcxtClient, CcxtHandle
 from onebook.feeds.ccxt.feed import Mailbox
 from onebook.feeds.ccxt.numbers import SideWriter
 from onebook.feeds.ccxt.worker import Tasks, Worker
@@ -83,7 +83,7 @@ class Desk:
         self._loop = asyncio.get_running_loop()
         self.worker = Worker("test-ccxt")
         self.ends = []
-        self.client = Client(self._make, self._told, self._over, settings)
+        self.client = CcxtClient(self._make, self._told, self._over, settings)
 
     def _make(self):
         def market(native):
@@ -91,7 +91,7 @@ class Desk:
                 raise KeyError(native)
             return native.upper(), SideWriter(str, str, str)
 
-        return Books(self.scripted, self.scripted.close, market)
+        return CcxtHandle(self.scripted, self.scripted.close, market)
 
     def _told(self, native, frame):
         self._loop.call_soon_threadsafe(self._take, json.loads(frame))
@@ -298,7 +298,7 @@ async def test_a_client_that_cannot_be_made_says_why():
     def broken():
         raise NetworkError("no route")
 
-    desk.client = Client(broken, desk._told, desk._over, SETTINGS)
+    desk.client = CcxtClient(broken, desk._told, desk._over, SETTINGS)
     async with desk:
         end = await desk.ended()
         assert (end.reason, end.detail) == (Reason.DISCONNECTED, "NetworkError: no route")

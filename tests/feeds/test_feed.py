@@ -457,7 +457,7 @@ async def test_a_host_that_does_not_finish_the_handshake_is_left(polite):
 
 async def test_a_connection_that_comes_after_nobody_waits_is_let_go(server):
     rig = Rig(server.url, A)
-    session = feed_module.Session(
+    session = feed_module.FeedSession(
         TOY, [A], books=rig.books, settings=FeedSettings(), stats=rig.stats
     )
     connection = rig.feed._link(session)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from onebook.feeds import recording
 from onebook.feeds.recording import (
+    ConnectionOpened,
     Entry,
     Fetched,
-    Opened,
     Received,
     Recorder,
     RecordingError,
@@ -34,7 +34,7 @@ payloads = st.one_of(
 )
 entries = st.lists(
     st.one_of(
-        st.builds(Opened, times, st.just(URL)),
+        st.builds(ConnectionOpened, times, st.just(URL)),
         st.builds(Sent, times, st.just(URL), payloads),
         st.builds(Received, times, payloads, st.booleans()),
         st.builds(Fetched, times, st.just(REST), payloads, st.just("")),
@@ -48,7 +48,7 @@ def record(path: Path, entries: list[Entry], **options: int) -> Recorder:
     with Recorder(path, **options) as recorder:
         for entry in entries:
             match entry:
-                case Opened(at, url):
+                case ConnectionOpened(at, url):
                     recorder.opened(url, at)
                 case Sent(at, url, frame):
                     recorder.frame_out(url, at, frame)
@@ -82,7 +82,7 @@ def test_what_is_written_is_read_again(folder: Path, entries: list[Entry]) -> No
 def test_text_stays_text_and_binary_stays_binary(tmp_path: Path) -> None:
     path = tmp_path / "r"
     written: list[Entry] = [
-        Opened(1.5, URL),
+        ConnectionOpened(1.5, URL),
         Sent(2.0, URL, b"ping"),
         Received(2.25, '{"a":"ä"}'.encode()),
         Received(3.0, b"{}", True),
@@ -198,7 +198,7 @@ def test_every_recorded_sample_is_read(samples: Path) -> None:
             assert set(kinds) == {Fetched}
             assert all(json.loads(entry.body) for entry in entries if isinstance(entry, Fetched))
         else:
-            assert isinstance(entries[0], Opened)
+            assert isinstance(entries[0], ConnectionOpened)
             assert kinds[Received] > 0
 
 

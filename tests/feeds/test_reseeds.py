@@ -22,7 +22,7 @@ from onebook.exchanges.engine import SeededEngine
 from onebook.feeds.actions import Action, End, Request, Transmit
 from onebook.feeds.reseeding import NO_CHANGES
 from onebook.feeds.reseeds import RETRY_S
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 
@@ -63,7 +63,7 @@ class Talk:
         for instrument in instruments:
             self.books.open(instrument)
         self.stats = ExchangeStats("binance")
-        self.session = Session(
+        self.session = FeedSession(
             exchange,
             instruments,
             books=self.books,

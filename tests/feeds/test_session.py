@@ -19,7 +19,7 @@ from onebook.feeds.dispatch import FAULTS, NOISE, QUEUE_FULL
 from onebook.feeds.liveness import Cadences
 from onebook.feeds.pulse import DEAD, NO_DATA, NO_HEARTBEAT
 from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS
-from onebook.feeds.session import RENEWED, Session
+from onebook.feeds.session import RENEWED, FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 
@@ -41,7 +41,7 @@ class Talk:
         for instrument in instruments:
             self.books.open(instrument)
         self.stats = ExchangeStats("toy")
-        self.session = Session(
+        self.session = FeedSession(
             exchange,
             instruments,
             books=self.books,
@@ -695,7 +695,7 @@ def reconnected(talk: Talk, cadences: Cadences) -> Talk:
     """Another connection of the same feed, over the same books."""
     later = Talk.__new__(Talk)
     later.books, later.now, later.stats = talk.books, talk.now + 1.0, talk.stats
-    later.session = Session(
+    later.session = FeedSession(
         TOY,
         [A],
         books=talk.books,

@@ -14,7 +14,7 @@ from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.binance import BOOKS, join
-from onebook.exchanges.contract import Guard
+from onebook.exchanges.contract import LossDetection
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.limits import Limit, Scope
 from onebook.feeds import Catalogue, Supervisor
@@ -134,9 +134,9 @@ async def test_a_wanted_book_becomes_that_of_the_exchange_and_stays_it(rig):
 async def test_a_fault_takes_the_book_out_and_a_fresh_snapshot_brings_it_back(rig, kind):
     rig, instrument = rig
     guard = EXCHANGES[instrument.exchange].guard
-    if kind == "checksum" and guard is not Guard.CHECKSUM:
+    if kind == "checksum" and guard is not LossDetection.CHECKSUM:
         pytest.skip("it sends no checksum")
-    if kind == "gap" and guard in (Guard.ORDER, Guard.WHOLE):
+    if kind == "gap" and guard in (LossDetection.ORDER, LossDetection.WHOLE):
         pytest.skip("its channel numbers nothing: a lost update cannot be seen or does no harm")
     await live(rig, instrument)
     rig.simulated[instrument.exchange].corrupt_next(instrument.symbol, kind)

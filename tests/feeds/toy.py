@@ -15,6 +15,7 @@ from onebook.exchanges.contract import (
     ROWS_MAX,
     Acknowledged,
     Alive,
+    BookRefused,
     Closing,
     Delta,
     Exchange,
@@ -25,7 +26,6 @@ from onebook.exchanges.contract import (
     Instruments,
     Output,
     ProtocolError,
-    Refused,
     Renewed,
     Send,
     SlowDown,
@@ -34,7 +34,7 @@ from onebook.exchanges.contract import (
     Unnamed,
     Verify,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.model import Instrument
 
 CHECKSUM = ChecksumLayout(10, ChecksumOrder.ASKS_BIDS, ChecksumNumber.DIGITS)
@@ -121,7 +121,7 @@ class ToyConnector:
             case b"renewed":
                 return Renewed(instrument)
             case b"refused":
-                return Refused(instrument, text.decode())
+                return BookRefused(instrument, text.decode())
             case b"alive":
                 return Alive(instrument)
             case _:
@@ -164,7 +164,7 @@ TOY = Exchange(
     parse_instruments=parse_instruments,
     connector=ToyConnector,
     depth=0,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=3,
         messages=(Limit(1_000, 1.0),),
         connects=(Limit(6_000, 60.0, Scope.ADDRESS),),

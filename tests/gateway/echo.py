@@ -17,7 +17,7 @@ from onebook.gateway.authentication import Authenticator
 from onebook.gateway.charges import Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
 from onebook.gateway.counters import GatewayTotals
-from onebook.gateway.door import Door
+from onebook.gateway.door import AddressLimiter
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.lifecycle import ConnectionEvent, ConnectionState
 from onebook.gateway.offenders import Offenders
@@ -53,7 +53,11 @@ def echoing(settings=OPEN_WIDE):
         turns=Turns(turn_s=settings.turn_s, monotonic=clock.monotonic, call_soon=loop.call_soon),
         scheduler=Scheduler(clock, on_tick=lambda: None),
         upgrader=Upgrader(
-            settings, door=Door(0), offenders=offenders, clock=clock, has_room=lambda: True
+            settings,
+            door=AddressLimiter(0),
+            offenders=offenders,
+            clock=clock,
+            has_room=lambda: True,
         ),
         offenders=offenders,
         authenticator=Authenticator(

@@ -20,7 +20,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Delta, Snapshot
 from onebook.gateway import Gateway
 from onebook.model import Health, Instrument, Tier
-from onebook.store import Change, Store
+from onebook.store import AuditedChange, Store
 from steady import PATIENCE_S
 
 PEPPER = b"p" * 32
@@ -135,7 +135,7 @@ class Node:
         return f"ws://127.0.0.1:{self.port}{self.settings.path}"
 
     def change(self):
-        return Change(self.clock.wall_ms(), "operator", "test")
+        return AuditedChange(self.clock.wall_ms(), "operator", "test")
 
     async def key(self, tier=Tier.BASIC, name="alice", **options):
         """The text of a new key."""

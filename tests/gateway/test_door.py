@@ -2,11 +2,11 @@
 
 import pytest
 
-from onebook.gateway.door import Door
+from onebook.gateway.door import AddressLimiter
 
 
 def test_60_attempts_a_minute_from_one_address_and_others_are_not_affected():
-    door = Door(60)
+    door = AddressLimiter(60)
     assert [door.knock("192.0.2.1", 0.0) for _ in range(60)] == [0.0] * 60
     assert door.knock("192.0.2.1", 0.0) == 1.0
     assert door.knock("192.0.2.2", 0.0) == 0.0
@@ -14,14 +14,14 @@ def test_60_attempts_a_minute_from_one_address_and_others_are_not_affected():
 
 
 def test_ipv6_counts_by_64():
-    door = Door(1)
+    door = AddressLimiter(1)
     assert door.knock("2001:db8::1", 0.0) == 0.0
     assert door.knock("2001:db8::2", 0.0) > 0
     assert door.knock("2001:db8:0:1::1", 0.0) == 0.0
 
 
 def test_zero_does_not_count():
-    assert [Door(0).knock("192.0.2.1", 0.0) for _ in range(1_000)] == [0.0] * 1_000
+    assert [AddressLimiter(0).knock("192.0.2.1", 0.0) for _ in range(1_000)] == [0.0] * 1_000
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_zero_does_not_count():
     ],
 )
 def test_only_a_proxy_that_we_believe_names_another_address(peer, forwarded, whose):
-    assert Door(60, ("10.0.0.0/8", "::1")).address(peer, forwarded) == whose
+    assert AddressLimiter(60, ("10.0.0.0/8", "::1")).address(peer, forwarded) == whose

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.rig import SYMBOL, gateway
-from onebook.store import Change
+from onebook.store import AuditedChange
 
 
 @pytest.mark.parametrize("whose", ["key", "account"])
@@ -27,7 +27,9 @@ async def test_a_key_suspended_and_resumed_between_two_polls_closes_its_sockets(
 async def test_a_key_suspended_meanwhile_closes_its_sockets_4002(node, key):
     other = await node.key()
     async with node.client(key) as client, node.client(other) as bystander:
-        await node.admin.move_key(key, "suspend", Change(node.clock.wall_ms(), "operator", "test"))
+        await node.admin.move_key(
+            key, "suspend", AuditedChange(node.clock.wall_ms(), "operator", "test")
+        )
         await node.accounts.poll(node.clock.wall_ms())
         refusal = await client.next()
         assert (refusal["type"], refusal["error"]) == ("authentication_error", "api_key_disabled")

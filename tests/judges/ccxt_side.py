@@ -18,7 +18,7 @@ import aiohttp
 import ccxt.pro
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from onebook.simulator.listings import Listing
+from onebook.simulator.listings import ListedSymbol
 from onebook.simulator.loopback import Urls
 
 Levels = list[tuple[Decimal, Decimal]]
@@ -70,7 +70,7 @@ def redirected(urls: Any, to: Urls) -> Any:
     return urls
 
 
-def market(listing: Listing) -> dict[str, Any]:
+def market(listing: ListedSymbol) -> dict[str, Any]:
     """A spot market as ccxt describes it."""
     return {
         "id": listing.native,
@@ -117,7 +117,7 @@ class Watched:
         self,
         judge: Judge,
         urls: Urls,
-        listings: tuple[Listing, ...],
+        listings: tuple[ListedSymbol, ...],
         symbol: str,
         stirred: Callable[[], None],
     ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from onebook.core.types import LEVEL_FORM, PART_FORM, Levels
 from onebook.library import BookLevel, BookUpdate, Health, MissingPackage, Reason
-from onebook.library.update import Naming, Standing
+from onebook.library.update import ExchangeCondition, Naming
 
 NAMES = ("binance", "okx", "kraken")
 EXACT = Context(prec=200)
@@ -58,7 +58,7 @@ def _parts(rows: list[Row], *, wide: bool) -> Any:
 
 
 def update_of(levels: Levels, **changes: Any) -> BookUpdate:
-    standings = tuple(Standing(name, Health.LIVE, True, None, "") for name in NAMES)
+    standings = tuple(ExchangeCondition(name, Health.LIVE, True, None, "") for name in NAMES)
     values = {
         "symbol": "BTC/USDT",
         "number": 1,
@@ -209,8 +209,8 @@ def test_the_horizon_is_where_the_first_of_the_shown_exchanges_ends() -> None:
 
 def test_what_is_left_out_is_told_with_its_reason() -> None:
     standings = (
-        Standing("binance", Health.STALE, False, Reason.GAP, "numbers"),
-        Standing("okx", Health.LIVE, True, None, ""),
+        ExchangeCondition("binance", Health.STALE, False, Reason.GAP, "numbers"),
+        ExchangeCondition("okx", Health.LIVE, True, None, ""),
     )
     update = update_of(
         Levels(2, 3, b"", b"", b"", b""), standings=standings, moments=[(9.0, (None, "3"))]

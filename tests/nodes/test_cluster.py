@@ -13,7 +13,7 @@ from onebook import app, feeder
 from onebook.errors import ConfigError
 from onebook.model import Health, Reason
 from onebook.nodes.bus import NatsBus
-from onebook.nodes.members import Heartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.simulator.server import SimulatedExchanges
 from steady import PATIENCE_S
 
@@ -225,7 +225,7 @@ async def test_nodes_of_another_version_are_refused_clearly(tmp_path, caplog):
     async with world(tmp_path) as here, here.feeds() as feeds:
         node, subscriber = await here.gateway()
         await here.fresh(subscriber)
-        stranger = Heartbeat(
+        stranger = NodeHeartbeat(
             node=7,
             name="old-one",
             role=NodeRole.FEEDS,

@@ -9,7 +9,7 @@ from nodes.servers import nats_server
 from onebook import feeder
 from onebook.cli.main import app
 from onebook.nodes.demand import Interest, encode_interest
-from onebook.nodes.members import Heartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.simulator.server import SimulatedExchanges
 from steady import PATIENCE_S
 
@@ -37,12 +37,12 @@ async def test_it_names_nodes_states_and_books(tmp_path):
         ):
             subjects = feeds.node.presence.subjects
             wants = Interest(gateway=9, seq=1, added=["okx BTC/USDT"], whole=True)
-            gateway = Heartbeat(node=9, name="g", role=NodeRole.GATEWAY, wants_seq=1)
+            gateway = NodeHeartbeat(node=9, name="g", role=NodeRole.GATEWAY, wants_seq=1)
             feeds.bus.subscribe(
                 subjects.request(9, "wants"),
                 lambda payload, reply: feeds.bus.publish(reply, encode_interest(wants)),
             )
-            stranger = Heartbeat(node=8, name="old-one", role=NodeRole.FEEDS, wire=99)
+            stranger = NodeHeartbeat(node=8, name="old-one", role=NodeRole.FEEDS, wire=99)
             async with asyncio.timeout(PATIENCE_S):
                 while not list(feeds.books.live()):
                     feeds.bus.publish(subjects.heartbeats, encode_heartbeat(gateway))

@@ -17,7 +17,7 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import Tier
 from onebook.nodes.members import NodeRole
-from onebook.store import Change
+from onebook.store import AuditedChange
 from steady import PATIENCE_S, own_s
 
 CAP = 5
@@ -56,7 +56,7 @@ def alive(node):
 
 
 def change():
-    return Change(time.time_ns() // 1_000_000, "tests", "a test")
+    return AuditedChange(time.time_ns() // 1_000_000, "tests", "a test")
 
 
 async def opened(node, text):

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onebook.nodes import wire
-from onebook.nodes.demand import PAGE_KEYS, Demand, Wants, encode_interest, interest_of
+from onebook.nodes.demand import PAGE_KEYS, GatewayDemand, Wants, encode_interest, interest_of
 from onebook.nodes.members import (
-    Heartbeat,
     Members,
+    NodeHeartbeat,
     NodeRole,
     NodeState,
     encode_heartbeat,
@@ -22,7 +22,7 @@ LOOK_S = 0.05
 
 
 def beat(node, role=NodeRole.FEEDS, state=NodeState.UP, sent_s=0.0, **more):
-    return Heartbeat(
+    return NodeHeartbeat(
         node=node,
         name=f"n{node}",
         role=role,
@@ -144,7 +144,7 @@ def test_a_symbol_is_one_token_of_a_subject_and_unlike_every_other(symbol):
 def test_demand_is_what_gateways_want_whatever_is_lost(changes, data):
     """Two gateways; changes are lost at random, and then everything is asked for."""
     wants = {gateway: Wants(gateway) for gateway in (1, 2)}
-    demand = Demand()
+    demand = GatewayDemand()
     for number, (name, last) in enumerate(changes):
         mine = wants[1 + number % 2]
         key = f"okx {name}"
@@ -182,7 +182,7 @@ class Holder:
 
     def __init__(self, *nodes):
         self.nodes = nodes
-        self.demand = Demand()
+        self.demand = GatewayDemand()
         self.demand.replaced(9, 1, ["okx A"])
         self.tenure = Tenure(
             ME, ranking=lambda key: self.nodes, linger_s=5.0, handover_max_s=10.0, grace_s=0.2

@@ -21,7 +21,7 @@ from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import Tier
 from onebook.simulator.server import SimulatedExchanges
-from onebook.store import Change, Store
+from onebook.store import AuditedChange, Store
 from steady import PATIENCE_S, waited_s
 
 EXCHANGES = ("okx", "kraken", "binance")
@@ -64,7 +64,7 @@ class Cluster:
         async with Store(settings.store.url) as store:
             await store.upgrade(create=True)
             admin = Admin(store, load_pepper(settings.store.pepper_file))
-            change = Change(time.time_ns() // 1_000_000, "tests", "a test's key")
+            change = AuditedChange(time.time_ns() // 1_000_000, "tests", "a test's key")
             await admin.create_account("alice", change)
             return (await admin.create_key("alice", Tier.PREMIUM, change)).text
 

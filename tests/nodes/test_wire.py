@@ -46,7 +46,7 @@ def test_a_snapshot_comes_back_and_a_long_one_is_deflated(rows):
 
 def test_a_health_comes_back():
     payload = wire.health_frame(1, 2, 3, Health.STALE, Reason.GAP, "why")
-    assert wire.state_of(wire.frame_of(payload)) == wire.State(Health.STALE, "gap", "why")
+    assert wire.state_of(wire.frame_of(payload)) == wire.BookState(Health.STALE, "gap", "why")
 
 
 WHOLE = (

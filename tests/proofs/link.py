@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl, urlsplit
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.exchanges.contract import Fetch, FrameForm
-from onebook.feeds.actions import Ping, Request, Transmit
+from onebook.feeds.actions import Request, SendPing, Transmit
 from onebook.feeds.connection import TICK_S
 from onebook.feeds.inflate import inflated
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument
 from proofs.clock import Timer, VirtualClock
@@ -40,7 +40,7 @@ class Link:
         self._settings = settings
         self._stats = ExchangeStats(venue.name)
         self._instruments: dict[Instrument, None] = {}
-        self._session: Session | None = None
+        self._session: FeedSession | None = None
         self._wire: Wire | None = None
         self._epoch = 0
         self._arrives_s = 0.0
@@ -93,7 +93,7 @@ class Link:
             self._connect_later(self._rng.uniform(*RECONNECT_S))
             return
         self._epoch += 1
-        self._session = Session(
+        self._session = FeedSession(
             self._venue.exchange,
             list(self._instruments),
             books=self._books,
@@ -147,7 +147,7 @@ class Link:
                     self._transmit(frame)
                 case Request(fetch):
                     self._fetch(fetch)
-                case Ping():
+                case SendPing():
                     self._pong()
                 case _:
                     self._down("ended")

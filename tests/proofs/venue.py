@@ -6,13 +6,21 @@ from typing import NamedTuple
 
 from contract.venue import list_body
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange, Guard
-from onebook.simulator.board import Answer, Board, Channel, Dropped, Frame, Now, TextChanges
-from onebook.simulator.board import Session as ClientSession
+from onebook.exchanges.contract import Exchange, LossDetection
+from onebook.simulator.board import (
+    Dropped,
+    ExchangeBoard,
+    Frame,
+    Now,
+    PublishedBook,
+    RestReply,
+    TextChanges,
+)
+from onebook.simulator.board import SimulatedSession as ClientSession
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, Case
 from onebook.simulator.front import Front
-from onebook.simulator.market import Market
+from onebook.simulator.market import MarketBooks
 from proofs.clock import VirtualClock
 
 HISTORY_MAX = 4_000
@@ -46,7 +54,7 @@ class Wire:
 class Venue:
     """One exchange: books, protocol, clients, history, and what goes wrong with it."""
 
-    def __init__(self, name: str, market: Market, clock: VirtualClock, rng: Random) -> None:
+    def __init__(self, name: str, market: MarketBooks, clock: VirtualClock, rng: Random) -> None:
         kind = DIALECTS[name]
         self.name = name
         self.exchange: Exchange = EXCHANGES[name]
@@ -58,7 +66,7 @@ class Venue:
         self._market = market
         self._clock = clock
         self._rng = rng
-        self._board = Board(kind.listings, market.books(name), rules=kind.rules)
+        self._board = ExchangeBoard(kind.listings, market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
         self.front = Front(self._dialect, self._board, clock=self._now, instead=self._failure)
         body = list_body(self.exchange, self._dialect, self._now())
@@ -67,14 +75,14 @@ class Venue:
         faults = SEEN_BY_ALL
         if not kind.rules.signed_amounts:
             faults += SEEN_UNLESS_SIGNED
-        if self.exchange.guard is Guard.NUMBERS:
+        if self.exchange.guard is LossDetection.NUMBERS:
             faults += SEEN_BY_NUMBERS
-        if self.exchange.guard is Guard.COUNT:
+        if self.exchange.guard is LossDetection.COUNT:
             faults += SEEN_BY_COUNT
-        if self.exchange.guard is Guard.CHECKSUM:
+        if self.exchange.guard is LossDetection.CHECKSUM:
             faults += SEEN_BY_CHECKSUM
         self._faults = faults
-        self._held: dict[Channel, str] = {}
+        self._held: dict[PublishedBook, str] = {}
         self._listings = {listing.symbol: listing for listing in kind.listings}
 
     def units(self, symbol: str) -> tuple[int, int]:
@@ -94,7 +102,7 @@ class Venue:
             while (changes := channel.advance()) is not None:
                 self._tell(channel, changes)
 
-    def _tell(self, channel: Channel, changes: TextChanges) -> None:
+    def _tell(self, channel: PublishedBook, changes: TextChanges) -> None:
         case = Case(self._dialect, channel, changes, self._board.listings, self._now())
         frames = self._spoilt(case, channel)
         self.observe(channel)
@@ -103,7 +111,7 @@ class Venue:
                 if key == channel.key:
                     self.front.say(client, client.session.told(frames, case.frame()))
 
-    def observe(self, channel: Channel) -> None:
+    def observe(self, channel: PublishedBook) -> None:
         """Keep what the book is now, if that is new."""
         states = self.history.setdefault(channel.listing.symbol, deque(maxlen=HISTORY_MAX))
         if not states or states[-1].update != channel.updates:
@@ -114,7 +122,7 @@ class Venue:
         for channel in self._board.windows():
             self.observe(channel)
 
-    def _spoilt(self, case: Case, channel: Channel) -> list[Frame]:
+    def _spoilt(self, case: Case, channel: PublishedBook) -> list[Frame]:
         """The frames of a change; with one held back before, that comes after."""
         late = self._held.pop(channel, None)
         if late is not None:
@@ -146,8 +154,8 @@ class Venue:
     def mute(self, symbol: str) -> None:
         self._board.muted.add(self.instruments[symbol].native)
 
-    def _failure(self, path, query) -> Answer | None:
-        return Answer(503, b'{"msg":"try later"}') if self.rest_failing else None
+    def _failure(self, path, query) -> RestReply | None:
+        return RestReply(503, b'{"msg":"try later"}') if self.rest_failing else None
 
     def _now(self) -> Now:
         return Now(self._clock.now_s, self._clock.wall_ms())

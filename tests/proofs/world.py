@@ -17,7 +17,7 @@ from onebook.exchanges import EXCHANGES
 from onebook.gateway import Gateway
 from onebook.model import Health, Instrument
 from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.market import Market
+from onebook.simulator.market import MarketBooks
 from onebook.store import Store
 from onebook.streams import StreamKey
 from proofs.client import Client
@@ -82,7 +82,7 @@ class World:
         self.clock = VirtualClock()
         self.books = Books()
         names = sorted(self.rng.sample(LISTING, self.rng.randint(2, 4)))
-        self._market = Market({name: DIALECTS[name] for name in names}, seed=seed)
+        self._market = MarketBooks({name: DIALECTS[name] for name in names}, seed=seed)
         self.venues = {
             name: Venue(name, self._market, self.clock, Random(f"{seed}/{name}")) for name in names
         }

@@ -10,7 +10,7 @@ pytest.importorskip("ccxt", reason="ccxt is one of the judges (dependency group 
 
 from contract.venue import CHANNELS
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Guard
+from onebook.exchanges.contract import LossDetection
 from onebook.exchanges.quality import (
     NO_LEVEL,
     Evidence,
@@ -87,7 +87,7 @@ def test_a_level_is_the_highest_whose_rules_hold(proven: Evidence, level: str) -
 def test_an_open_doubt_and_an_unseen_loss_keep_from_gold_and_an_unread_page_from_silver() -> None:
     assert doubts(docstring(EXCHANGES["gate"]))
     assert quality(EXCHANGES["gate"], ALL).level == "silver"
-    unguarded = replace(EXCHANGES["binance"], guard=Guard.ORDER)
+    unguarded = replace(EXCHANGES["binance"], guard=LossDetection.ORDER)
     assert quality(unguarded, ALL).level == "silver"
     assert not page_read(docstring(EXCHANGES["hitbtc"]))
     assert quality(EXCHANGES["hitbtc"], ALL).level == "bronze"

@@ -30,7 +30,7 @@ from onebook.simulator.bybit_account import (
     SimulatedKey,
 )
 from onebook.simulator.server import SimulatedExchanges
-from onebook.store import Change, Store
+from onebook.store import AuditedChange, Store
 from onebook.transactions.credentials import Credentials, MasterKeys, Vault
 from security.canaries import Canaries
 from security.rig import (
@@ -187,7 +187,7 @@ async def furnished(folder: Path, bybit_url: str, urls: tuple[str, str]) -> str:
     async with Store(url) as store:
         await store.upgrade()
         admin = Admin(store, load_pepper(folder / "pepper"))
-        change = Change(now_ms, "operator", "canary")
+        change = AuditedChange(now_ms, "operator", "canary")
         await admin.create_account("alice", change)
         made = await admin.create_key("alice", Tier.PREMIUM, change)
         vault = Vault(store, MasterKeys(None, value=MASTER_KEY))

@@ -14,6 +14,7 @@ from onebook.config import FeedSettings
 from onebook.core import Book, ChecksumLayout
 from onebook.exchanges.contract import (
     Acknowledged,
+    BookRefused,
     Delta,
     Exchange,
     Fetch,
@@ -21,7 +22,6 @@ from onebook.exchanges.contract import (
     Gap,
     Output,
     ProtocolError,
-    Refused,
     Send,
     Snapshot,
     Verify,
@@ -43,7 +43,7 @@ class Follower:
         self.symbols = set(symbols)
         self.books: dict[str, Book] = {}
         self.acknowledged: set[str] = set()
-        self.faults: list[Gap | Refused | ProtocolError | str] = []
+        self.faults: list[Gap | BookRefused | ProtocolError | str] = []
         self.frames = 0
         self.frame_log: list[str | bytes] = []
 
@@ -102,7 +102,7 @@ class Follower:
                     await self._act(self.connector.fetched(instrument, answer.content))
                 case Acknowledged(instrument):
                     self.acknowledged.add(instrument.symbol)
-                case Gap() | Refused():
+                case Gap() | BookRefused():
                     self.faults.append(output)
                 case Snapshot(instrument, bids, asks, shape):
                     self._change(

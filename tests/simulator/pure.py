@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from onebook.simulator.board import Board, Frame, Now, Session
+from onebook.simulator.board import ExchangeBoard, Frame, Now, SimulatedSession
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, Case
-from onebook.simulator.market import Market
+from onebook.simulator.market import MarketBooks
 from onebook.simulator.windows import Windows
 
 START = Now(1_000.0, 1_700_000_000_000)
@@ -22,12 +22,12 @@ class Desk:
 
     def __init__(self, name: str, path: str = "/", *, seed: int = 3) -> None:
         self.name = name
-        self.market = Market({name: DIALECTS[name]}, seed=seed)
+        self.market = MarketBooks({name: DIALECTS[name]}, seed=seed)
         kind = DIALECTS[name]
-        self.board = Board(kind.listings, self.market.books(name), rules=kind.rules)
+        self.board = ExchangeBoard(kind.listings, self.market.books(name), rules=kind.rules)
         self.dialect = kind(self.board)
         self.now = START
-        self.session = Session(path, now_s=self.now.s)
+        self.session = SimulatedSession(path, now_s=self.now.s)
         self.session.requests = Windows(kind.rules.requests)
         self.board.sessions.append(self.session)
         self.greeting = [json.loads(f) for f in self.dialect.opened(self.session, self.now)]

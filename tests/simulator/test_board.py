@@ -10,25 +10,27 @@ from hypothesis import strategies as st
 from onebook.simulator.binance import Binance
 from onebook.simulator.board import (
     FIRST_SEQUENCE,
-    Board,
+    ChannelKey,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    SimulatedSession,
     Spelling,
     TextChanges,
     loaded,
 )
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.front import Front
-from onebook.simulator.market import Market
+from onebook.simulator.market import MarketBooks
 from onebook.simulator.windows import Most, Windows
 
 
-def board_of(name: str, rules: Rules, *, seed: int = 1) -> tuple[Market, Board]:
-    market = Market({name: DIALECTS[name]}, seed=seed)
-    return market, Board(DIALECTS[name].listings, market.books(name), rules=rules)
+def board_of(
+    name: str, rules: ExchangeRules, *, seed: int = 1
+) -> tuple[MarketBooks, ExchangeBoard]:
+    market = MarketBooks({name: DIALECTS[name]}, seed=seed)
+    return market, ExchangeBoard(DIALECTS[name].listings, market.books(name), rules=rules)
 
 
 def best(book: dict[str, str], depth: int, *, highest: bool) -> dict[str, str]:
@@ -41,10 +43,10 @@ def best(book: dict[str, str], depth: int, *, highest: bool) -> dict[str, str]:
 def test_a_client_that_applies_every_change_and_cuts_has_the_window(
     seed: int, depth: int, cuts: bool
 ) -> None:
-    market, board = board_of("kraken", Rules(silent_cuts=cuts), seed=seed)
-    session = Session("/", now_s=0)
+    market, board = board_of("kraken", ExchangeRules(silent_cuts=cuts), seed=seed)
+    session = SimulatedSession("/", now_s=0)
     board.sessions.append(session)
-    channel = board.subscribe(session, "t", Key("BTC/USD", depth))
+    channel = board.subscribe(session, "t", ChannelKey("BTC/USD", depth))
     assert channel is not None
     mine = [dict(levels) for levels in channel.snapshot()]
     for _ in range(20):
@@ -65,8 +67,8 @@ def test_a_client_that_applies_every_change_and_cuts_has_the_window(
 
 
 def test_numbers_rise_by_the_changed_levels_and_updates_by_one() -> None:
-    market, board = board_of("okx", Rules())
-    channel = board.channel(Key("BTC-USDT", 400))
+    market, board = board_of("okx", ExchangeRules())
+    channel = board.channel(ChannelKey("BTC-USDT", 400))
     assert channel is not None
     assert (channel.previous, channel.sequence) == (FIRST_SEQUENCE, FIRST_SEQUENCE)
     list(market.step("okx", ["BTC/USDT"]))
@@ -79,8 +81,8 @@ def test_numbers_rise_by_the_changed_levels_and_updates_by_one() -> None:
 
 
 def test_a_window_that_slept_is_up_to_date_for_the_next_client() -> None:
-    market, board = board_of("okx", Rules())
-    key = Key("BTC-USDT", 400)
+    market, board = board_of("okx", ExchangeRules())
+    key = ChannelKey("BTC-USDT", 400)
     board.channel(key)
     list(market.step("okx"))
     channel = board.channel(key)
@@ -94,17 +96,17 @@ def test_digits_are_spelled_as_the_exchange_does() -> None:
         (Spelling(8, 8), "64249.00000000", "1.50000000"),
         (Spelling(), "64249", "1.5"),
     ):
-        market, board = board_of("kraken", Rules(spelling=spelling))
+        market, board = board_of("kraken", ExchangeRules(spelling=spelling))
         book = market.books("kraken")["BTC/USD"]
         book.bids.set(642490, 150_000_000)
-        channel = board.channel(Key("BTC/USD", 130))
+        channel = board.channel(ChannelKey("BTC/USD", 130))
         assert channel is not None
         assert (price, amount) in channel.snapshot().bids
 
 
 def test_a_phantom_keeps_the_book_crossed_until_a_snapshot() -> None:
-    market, board = board_of("okx", Rules())
-    channel = board.channel(Key("BTC-USDT", 400))
+    market, board = board_of("okx", ExchangeRules())
+    channel = board.channel(ChannelKey("BTC-USDT", 400))
     assert channel is not None
     [(price, amount)] = channel.haunt().bids
     assert float(price) > float(channel.top(1).asks[0][0])
@@ -120,12 +122,12 @@ def test_a_phantom_keeps_the_book_crossed_until_a_snapshot() -> None:
 
 
 def test_unknown_muted_and_refused_symbols() -> None:
-    _, board = board_of("okx", Rules())
-    session = Session("/", now_s=0)
+    _, board = board_of("okx", ExchangeRules())
+    session = SimulatedSession("/", now_s=0)
     board.sessions.append(session)
-    assert board.channel(Key("NO-NO", 1)) is None
+    assert board.channel(ChannelKey("NO-NO", 1)) is None
     board.muted.add("BTC-USDT")
-    assert board.subscribe(session, "t", Key("BTC-USDT", 400)) is None
+    assert board.subscribe(session, "t", ChannelKey("BTC-USDT", 400)) is None
     assert not session.topics
     assert board.lists("ETH-USDT")
     board.refused.add("ETH-USDT")
@@ -134,7 +136,7 @@ def test_unknown_muted_and_refused_symbols() -> None:
 
 
 def test_one_frame_too_many_in_a_second_ends_the_connection() -> None:
-    session = Session("/", now_s=0)
+    session = SimulatedSession("/", now_s=0)
     session.messages = Windows([Most(3)])
     for moment in (0.0, 0.2, 0.4, 1.1):
         session.heard(moment)
@@ -168,8 +170,10 @@ def test_what_is_one_too_many_is_counted_by_its_kind() -> None:
 
 def test_requests_weigh_what_the_exchange_says_and_beyond_its_budget_get_429() -> None:
     now = Now(0.0, 0)
-    board = Board(
-        Binance.listings, Market({"binance": Binance}, seed=1).books("binance"), rules=Binance.rules
+    board = ExchangeBoard(
+        Binance.listings,
+        MarketBooks({"binance": Binance}, seed=1).books("binance"),
+        rules=Binance.rules,
     )
     front = Front(Binance(board), board, clock=lambda: now, instead=lambda path, query: None)
     depth = {"symbol": "BTCUSDT", "limit": "5000"}  # 250 of 6,000 a minute
@@ -190,10 +194,10 @@ def test_only_objects_are_loaded() -> None:
 
 
 def test_levels_that_change_one_by_one_lead_to_the_same_window_and_never_cross() -> None:
-    rules = Rules(single_levels=True)
+    rules = ExchangeRules(single_levels=True)
     market, board = board_of("okx", rules)
-    key = Key("BTC-USDT", 20)
-    plain = Board(board.listings.values(), market.books("okx"), rules=Rules())
+    key = ChannelKey("BTC-USDT", 20)
+    plain = ExchangeBoard(board.listings.values(), market.books("okx"), rules=ExchangeRules())
     one_by_one, at_once = board.channel(key), plain.channel(key)
     assert one_by_one is not None
     assert at_once is not None
@@ -211,7 +215,7 @@ def test_levels_that_change_one_by_one_lead_to_the_same_window_and_never_cross()
 
 
 def test_a_frame_that_is_lost_was_given_its_form_before() -> None:
-    session = Session("/", now_s=0.0)
+    session = SimulatedSession("/", now_s=0.0)
     assert session.told(["a"], "a") == ["a"]
     numbers = count(1)
     session.form = lambda frame: f"{frame}{next(numbers)}"
@@ -221,8 +225,8 @@ def test_a_frame_that_is_lost_was_given_its_form_before() -> None:
 
 
 def test_a_whole_window_has_what_changed_and_what_a_fault_made_of_it() -> None:
-    market, board = board_of("kraken", Rules(spelling=Spelling(amount_places=None)))
-    channel = board.channel(Key("BTC/USD", 10))
+    market, board = board_of("kraken", ExchangeRules(spelling=Spelling(amount_places=None)))
+    channel = board.channel(ChannelKey("BTC/USD", 10))
     assert channel is not None
     gone = 0
     for _ in range(20):

@@ -8,9 +8,9 @@ import pytest
 
 from contract.venue import list_body
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Guard, Send
+from onebook.exchanges.contract import LossDetection, Send
 from onebook.model import Instrument
-from onebook.simulator.board import Channel, Frame, Now, TextChanges
+from onebook.simulator.board import Frame, Now, PublishedBook, TextChanges
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, HUGE_BYTES
 from simulator.pure import Desk, main_pair
@@ -125,7 +125,7 @@ def test_a_wrong_symbol_is_another_listed_one(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, each in EXCHANGES.items() if each.guard is Guard.CHECKSUM]
+    "name", [name for name, each in EXCHANGES.items() if each.guard is LossDetection.CHECKSUM]
 )
 def test_a_wrong_checksum_differs_only_there(name: str) -> None:
     field = f'"{DIALECTS[name].rules.checksum_field}":'
@@ -143,7 +143,7 @@ def test_every_fault_has_a_sentence_for_the_help() -> None:
 class Binary(DIALECTS["okx"]):  # type: ignore[misc]
     """A dialect whose book frames are bytes."""
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> bytes:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> bytes:
         return super().delta(channel, changes, now).encode()
 
 

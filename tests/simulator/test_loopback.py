@@ -4,7 +4,14 @@ import httpx
 import pytest
 import websockets
 
-from onebook.simulator.board import Answer, Board, Now, Rules, Session, answered
+from onebook.simulator.board import (
+    ExchangeBoard,
+    ExchangeRules,
+    Now,
+    RestReply,
+    SimulatedSession,
+    answered,
+)
 from onebook.simulator.front import Front
 from onebook.simulator.loopback import Loopback
 
@@ -12,22 +19,22 @@ from onebook.simulator.loopback import Loopback
 class Made:
     """Says in binary frames where it was asked for an address; has no books."""
 
-    rules = Rules(posted=("/info",))
+    rules = ExchangeRules(posted=("/info",))
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         session.binary = session.path == "/pushed"
         return ["welcome"]
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         return [frame]
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         return []
 
-    def get(self, path, query, now: Now) -> Answer | None:
+    def get(self, path, query, now: Now) -> RestReply | None:
         return answered(dict(query)) if path == "/info" else None
 
-    def post(self, path: str, host: str, now: Now) -> Answer | None:
+    def post(self, path: str, host: str, now: Now) -> RestReply | None:
         return answered(f"ws://{host}/pushed") if path == "/address" else None
 
 
@@ -35,7 +42,7 @@ class Made:
 async def loopback():
     front = Front(
         Made(),
-        Board((), {}, rules=Made.rules),
+        ExchangeBoard((), {}, rules=Made.rules),
         clock=lambda: Now(0.0, 0),
         instead=lambda path, query: None,
     )

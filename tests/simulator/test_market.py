@@ -7,19 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.listings import Listing, step_text
-from onebook.simulator.market import Book, Market, Side, decimal_text, units
+from onebook.simulator.listings import ListedSymbol, step_text
+from onebook.simulator.market import MarketBooks, Side, SimulatedBook, decimal_text, units
 
 NAMES = list(DIALECTS)
 STEPS_A_SECOND = 10  # of `onebook demo`
 STEPS = 1_200
 
 
-def made(names: list[str], seed: int) -> Market:
-    return Market({name: DIALECTS[name] for name in names}, seed=seed)
+def made(names: list[str], seed: int) -> MarketBooks:
+    return MarketBooks({name: DIALECTS[name] for name in names}, seed=seed)
 
 
-def levels(book: Book) -> tuple[dict[int, int], dict[int, int]]:
+def levels(book: SimulatedBook) -> tuple[dict[int, int], dict[int, int]]:
     return dict(book.bids.amounts), dict(book.asks.amounts)
 
 
@@ -153,7 +153,7 @@ def test_decimal_text_is_exact(value: int, decimals: int, least: int) -> None:
 
 
 def test_a_listing_states_its_steps() -> None:
-    listing = Listing("ETH/BTC", "ETHBTC", 5, 0)
+    listing = ListedSymbol("ETH/BTC", "ETHBTC", 5, 0)
     assert (listing.base, listing.quote) == ("ETH", "BTC")
     assert (listing.tick, listing.lot) == ("0.00001", "1")
     assert step_text(1) == "0.1"

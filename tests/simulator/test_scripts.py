@@ -7,7 +7,7 @@ import pytest
 
 from onebook.exchanges import EXCHANGES
 from onebook.feeds.recording import RecordingError
-from onebook.simulator.board import Key
+from onebook.simulator.board import ChannelKey
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.scripts import exchange_of, listing_of, scripts
 from simulator.pure import Desk
@@ -57,7 +57,7 @@ def test_a_recording_of_the_simulator_is_known_by_its_path_and_port(tmp_path: Pa
 def test_where_a_path_is_shared_the_frames_tell_the_exchange(name: str) -> None:
     desk = Desk(name)
     listing = desk.dialect.listings[0]
-    window = desk.board.channel(Key(listing.native, 500))
+    window = desk.board.channel(ChannelKey(listing.native, 500))
     assert window is not None
     frame = desk.dialect.delta(window, window.top(1), desk.now)
     path = urlsplit(EXCHANGES[name].ws_url).path

@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Close
 
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Guard, Trading
+from onebook.exchanges.contract import LossDetection, Trading
 from onebook.simulator import loopback
 from onebook.simulator.board import Now
 from onebook.simulator.dialects import DIALECTS
@@ -51,7 +51,7 @@ async def ended(ws: ClientConnection) -> Close | None:
 async def settled(follower: Follower, sim: SimulatedExchanges, symbol: str = "") -> None:
     name = follower.exchange.name
     pair = symbol or main_pair(name)
-    if follower.exchange.guard is Guard.WHOLE:
+    if follower.exchange.guard is LossDetection.WHOLE:
         sim.step()  # the first book may come with the next change
     await follower.until(lambda: follower.book(pair) == tuple(sim[name].book(pair)))
 
@@ -87,7 +87,7 @@ async def test_a_fault_is_seen_and_a_resync_repairs_it(name: str, fault: str, se
         sim[name].corrupt_next(main_pair(name), fault)
         sim.step()
         sim.step()
-        if fault == "gap" and EXCHANGES[name].guard in (Guard.ORDER, Guard.WHOLE):
+        if fault == "gap" and EXCHANGES[name].guard in (LossDetection.ORDER, LossDetection.WHOLE):
             return  # what is lost cannot be seen, or is whole in the next frame
         if seen:
             await follower.until(lambda: bool(follower.faults))
@@ -103,7 +103,7 @@ async def test_faults_that_need_a_look_at_the_book(name: str, fault: str) -> Non
         SimulatedExchanges([name], seed=11, rate_hz=0) as sim,
         Follower(sim.exchanges()[name], [main_pair(name)]) as follower,
     ):
-        if fault == "checksum" and EXCHANGES[name].guard is not Guard.CHECKSUM:
+        if fault == "checksum" and EXCHANGES[name].guard is not LossDetection.CHECKSUM:
             with pytest.raises(ValueError, match="sends no checksum"):
                 sim[name].corrupt_next(main_pair(name), fault)
             return

@@ -9,7 +9,7 @@ from feeds.toy import limited
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Guard
+from onebook.exchanges.contract import LossDetection
 from onebook.exchanges.limits import Limit, Scope
 from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Health
@@ -25,7 +25,8 @@ VISIBLE = {
     name: tuple(
         fault
         for fault in ("gap", "garbage", "wrong_symbol", "nan")
-        if fault not in UNSEEN or EXCHANGES[name].guard not in (Guard.ORDER, Guard.WHOLE)
+        if fault not in UNSEEN
+        or EXCHANGES[name].guard not in (LossDetection.ORDER, LossDetection.WHOLE)
     )
     for name in DIALECTS
 }
@@ -37,7 +38,7 @@ class House:
     def __init__(self, sim: SimulatedExchanges, name: str) -> None:
         self.sim = sim
         # Where books are whole in every frame, the first may come with the next change only.
-        self._patience_s = STEP_S if EXCHANGES[name].guard is Guard.WHOLE else None
+        self._patience_s = STEP_S if EXCHANGES[name].guard is LossDetection.WHOLE else None
         self.books = Books()
         self.healths: list[tuple[str, Health]] = []
         self._stirred = asyncio.Event()

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from onebook.errors import InvalidRequest
-from onebook.store import Change, SecretRow, Store
+from onebook.store import AuditedChange, SecretRow, Store
 from store.samples import ACTIVE, ALICE, KEY, SUSPENDED
 
 
@@ -47,7 +47,7 @@ async def test_many_keys_are_found_at_once_and_what_is_none_is_left_out(keyed: S
 
 
 async def test_a_status_moves_only_from_the_state_it_was_seen_in(keyed: Store) -> None:
-    change = Change(5_000, "carol", "unpaid")
+    change = AuditedChange(5_000, "carol", "unpaid")
     assert await keyed.move_key("key_1", (ACTIVE, SUSPENDED), change)
     assert not await keyed.move_key("key_1", (ACTIVE, SUSPENDED), change)
     row = await keyed.key("key_1")
@@ -58,7 +58,7 @@ async def test_a_status_moves_only_from_the_state_it_was_seen_in(keyed: Store) -
 
 
 async def test_an_account_moves_only_from_the_state_it_was_seen_in(keyed: Store) -> None:
-    change = Change(5_000, "carol", "unpaid")
+    change = AuditedChange(5_000, "carol", "unpaid")
     assert await keyed.move_account("id-alice", (ACTIVE, SUSPENDED), change)
     assert not await keyed.move_account("id-alice", (ACTIVE, SUSPENDED), change)
     row = await keyed.key("key_1")
@@ -69,20 +69,20 @@ async def test_an_account_moves_only_from_the_state_it_was_seen_in(keyed: Store)
 async def test_a_watch_hears_of_changed_keys_and_changed_accounts(keyed: Store) -> None:
     begin = await keyed.newest_change()
     assert await keyed.changed_keys(begin) == ([], begin)
-    await keyed.move_key("key_1", (ACTIVE, SUSPENDED), Change(5_000, "carol", ""))
+    await keyed.move_key("key_1", (ACTIVE, SUSPENDED), AuditedChange(5_000, "carol", ""))
     rows, stamp = await keyed.changed_keys(begin)
     assert [row.status for row in rows] == [SUSPENDED]
     assert stamp == await keyed.newest_change() == 5_000
-    await keyed.move_account("id-alice", (ACTIVE, SUSPENDED), Change(6_000, "carol", ""))
+    await keyed.move_account("id-alice", (ACTIVE, SUSPENDED), AuditedChange(6_000, "carol", ""))
     rows, stamp = await keyed.changed_keys(stamp)
     assert [row.account_status for row in rows] == [SUSPENDED]
     assert await keyed.changed_keys(stamp) == ([], 6_000)
 
 
 async def test_a_change_is_heard_also_when_a_clock_runs_behind(keyed: Store) -> None:
-    await keyed.move_key("key_1", (ACTIVE, SUSPENDED), Change(5_000, "carol", ""))
+    await keyed.move_key("key_1", (ACTIVE, SUSPENDED), AuditedChange(5_000, "carol", ""))
     stamp = await keyed.newest_change()
-    await keyed.move_key("key_1", (SUSPENDED, ACTIVE), Change(4_000, "late clock", ""))
+    await keyed.move_key("key_1", (SUSPENDED, ACTIVE), AuditedChange(4_000, "late clock", ""))
     rows, newest = await keyed.changed_keys(stamp)
     assert [row.changed_by for row in rows] == ["late clock"]
     assert newest == 5_001
@@ -93,7 +93,7 @@ async def test_the_newest_change_of_an_empty_store_is_zero(store: Store) -> None
 
 
 async def test_a_rotated_key_has_two_secrets_until_the_old_retires(keyed: Store) -> None:
-    change = Change(5_000, "carol", "yearly")
+    change = AuditedChange(5_000, "carol", "yearly")
     await keyed.rotate_key("key_1", ("ob_live_wxyz", b"second"), change, retires_at_ms=6_000)
     found = await keyed.secrets([b"first", b"second"])
     first, second = found[b"first"], found[b"second"]
@@ -105,7 +105,7 @@ async def test_a_rotated_key_has_two_secrets_until_the_old_retires(keyed: Store)
 async def test_rotating_again_never_lengthens_the_life_of_an_old_secret(keyed: Store) -> None:
     for number, retires_at_ms in enumerate((6_000, 5_500, 9_000)):
         secret = ("ob_live_wxyz", b"%d" % number)
-        change = Change(5_000, "carol", "")
+        change = AuditedChange(5_000, "carol", "")
         await keyed.rotate_key("key_1", secret, change, retires_at_ms=retires_at_ms)
     digests = (b"first", b"0", b"1", b"2")
     found = await keyed.secrets(digests)

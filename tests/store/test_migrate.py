@@ -12,7 +12,7 @@ from databases import database
 from onebook.accounts import Admin
 from onebook.errors import ConfigError
 from onebook.model import Tier
-from onebook.store import Change, Store
+from onebook.store import AuditedChange, Store
 from onebook.store.migrations.versions import (
     r0001_first_release,
     r0002_suspensions,
@@ -85,15 +85,15 @@ async def test_a_database_of_the_first_release_keeps_its_keys(empty_url: str) ->
     async with Store(empty_url) as store:
         await store.upgrade()
         admin = Admin(store, b"p" * 32)
-        await admin.create_account("alice", Change(1, "operator", ""))
-        made = await admin.create_key("alice", Tier.BASIC, Change(2, "operator", ""))
+        await admin.create_account("alice", AuditedChange(1, "operator", ""))
+        made = await admin.create_key("alice", Tier.BASIC, AuditedChange(2, "operator", ""))
         async with store._writes.begin() as connection:
             await connection.run_sync(down)
             await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
         await store.upgrade()
-        await admin.move_key(made.row.key_id, "suspend", Change(3, "operator", ""))
-        await admin.move_account("alice", "suspend", Change(4, "operator", ""))
-        await admin.move_account("alice", "resume", Change(5, "operator", ""))
+        await admin.move_key(made.row.key_id, "suspend", AuditedChange(3, "operator", ""))
+        await admin.move_account("alice", "suspend", AuditedChange(4, "operator", ""))
+        await admin.move_account("alice", "resume", AuditedChange(5, "operator", ""))
         row = await store.key(made.row.key_id)
     assert row is not None
     assert row.suspensions == 2

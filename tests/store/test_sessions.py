@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from onebook.store import Change, SessionRow, Store
+from onebook.store import AuditedChange, SessionRow, Store
 from store.samples import ACTIVE, SUSPENDED, session_of
 
 
@@ -37,7 +37,10 @@ async def test_the_oldest_live_session_beyond_the_limit_goes(keyed: Store) -> No
 async def test_what_ends_a_key_ends_its_sessions_and_makes_no_new_one(
     keyed: Store, ending: str
 ) -> None:
-    session, change = SessionRow("session-1", "key_1", 3_000, 4_000), Change(3_500, "root", "")
+    session, change = (
+        SessionRow("session-1", "key_1", 3_000, 4_000),
+        AuditedChange(3_500, "root", ""),
+    )
     assert await keyed.create_session(session, b"token", secret=b"first", live_max=9) == []
     if ending == "key":
         assert await keyed.move_key("key_1", (ACTIVE, SUSPENDED), change)

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from onebook.store import Change, SessionRow, Store, UsageCell
+from onebook.store import AuditedChange, SessionRow, Store, UsageCell
 from onebook.store.tables import key_secrets, metadata, open_after
 from store.samples import ALICE, KEY
 
@@ -15,7 +15,7 @@ from store.samples import ALICE, KEY
 async def test_a_secret_opens_until_it_retires(
     keyed: Store, at_ms: int, opening: set[bytes]
 ) -> None:
-    change = Change(5_000, "carol", "")
+    change = AuditedChange(5_000, "carol", "")
     await keyed.rotate_key("key_1", ("ob_live_wxyz", b"second"), change, retires_at_ms=6_000)
     rows = await keyed._all(select(key_secrets.c.digest).where(open_after(at_ms)))
     assert {row.digest for row in rows} == opening

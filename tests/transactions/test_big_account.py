@@ -14,7 +14,7 @@ from msgspec import json
 
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import SimulatedBybit
-from onebook.simulator.bybit_account.facts import Fill
+from onebook.simulator.bybit_account.facts import ExecutionRow
 from onebook.transactions.request import TransactionsRequest
 from transactions.bybit_support import (
     CALLER,
@@ -152,7 +152,7 @@ def check_totals(account: Account, records: list[dict[str, Any]]) -> None:
         if record["kind"] != "order" and record["type"] == "spot_orders":
             fees += sum(units(fee["amount"]) for fee in record["fees"])
     assert changes == {coin: total for coin, total in account.unified.items() if coin in changes}
-    spot: list[Fill] = [entry.facts for entry in account.executions["spot"].entries]
+    spot: list[ExecutionRow] = [entry.facts for entry in account.executions["spot"].entries]
     assert fees == sum(fill.fee + fill.tax for fill in spot)
     assert scale
 

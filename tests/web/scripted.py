@@ -23,7 +23,7 @@ from onebook.gateway import codes, messages
 from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import MasterKeys, Vault
 from onebook.transactions.service import Transactions
-from onebook.web import Limit, Site, TransactionSection, pages
+from onebook.web import DocumentedLimit, Site, TransactionSection, pages
 
 EXCHANGES = ("binance", "bybit", "coinbase", "kraken", "okx", "poloniex")
 TICK = Decimal("0.1")
@@ -203,7 +203,9 @@ def site() -> Site:
         openapi=create_app(services).openapi,
         asyncapi=lambda: asyncapi_of(services, "http://books.example"),
         exchanges=[TransactionSection("bybit", "Bybit", ("deposits", "spot_orders"))],
-        limits=[Limit("server.port", "8000", "TCP port of REST and WebSocket; `0` takes one.")],
+        limits=[
+            DocumentedLimit("server.port", "8000", "TCP port of REST and WebSocket; `0` takes one.")
+        ],
     )
 
 

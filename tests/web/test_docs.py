@@ -7,7 +7,7 @@ import pytest
 
 from onebook.errors import OnebookError
 from onebook.gateway import codes, messages
-from onebook.web.docs import Limit, TransactionSection, render
+from onebook.web.docs import DocumentedLimit, TransactionSection, render
 from onebook.web.samples import JAVASCRIPT, PYTHON
 from web.scripted import site
 
@@ -19,7 +19,11 @@ def page() -> str:
         given.openapi(),
         given.asyncapi(),
         exchanges=[TransactionSection("bybit", "Bybit", ("deposits", "spot_orders"))],
-        limits=[Limit("server.drain_s", "30", "Seconds over which `clients` are sent away <b>.")],
+        limits=[
+            DocumentedLimit(
+                "server.drain_s", "30", "Seconds over which `clients` are sent away <b>."
+            )
+        ],
     )
 
 

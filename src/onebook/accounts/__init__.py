@@ -5,7 +5,7 @@ from onebook.accounts.admin import Admin, NewKey
 from onebook.accounts.keys import Key
 from onebook.accounts.limits import Decision, RateLimiter
 from onebook.accounts.pepper import load_pepper
-from onebook.accounts.sessions import Session
+from onebook.accounts.sessions import RestSession
 from onebook.accounts.usage import Meter, UsageReport, usage_report
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "Meter",
     "NewKey",
     "RateLimiter",
-    "Session",
+    "RestSession",
     "UsageReport",
     "load_pepper",
     "usage_report",

@@ -18,7 +18,7 @@ from onebook.accounts.keys import Key, digest, key_of, require_enabled, status_a
 from onebook.accounts.limits import AttemptLimits, RateLimiter
 from onebook.accounts.pepper import require_same_pepper
 from onebook.accounts.periods import period_at
-from onebook.accounts.sessions import REMEMBERED_MS, Session, Sessions, is_over
+from onebook.accounts.sessions import REMEMBERED_MS, RestSession, Sessions, is_over
 from onebook.accounts.spill import UsageFile
 from onebook.accounts.usage import (
     Meter,
@@ -149,7 +149,7 @@ class Accounts:
         self._attempts.require_verdict(address, now_s)
         return key
 
-    async def authenticate(self, text: str | None, *, address: str, now_ms: int) -> Session:
+    async def authenticate(self, text: str | None, *, address: str, now_ms: int) -> RestSession:
         """Make a session for a key; the oldest beyond the limit of a key goes.
 
         Raises:
@@ -164,7 +164,7 @@ class Accounts:
         self._attempts.authenticated(key, now_ms / SECOND_MS)
         return await self._sessions.create(key, self.fingerprint(text), now_ms)
 
-    async def session(self, authorization_header: str | None, now_ms: int) -> Session:
+    async def session(self, authorization_header: str | None, now_ms: int) -> RestSession:
         """Find the session that an Authorization header names.
 
         Raises:
@@ -180,7 +180,7 @@ class Accounts:
         if is_over(row, now_ms):
             raise SessionExpired("The session is over; authenticate again.")
         self._used_at_ms[key.key_id] = now_ms
-        return Session(key, row.session_id, "", row.created_at_ms, row.expires_at_ms)
+        return RestSession(key, row.session_id, "", row.created_at_ms, row.expires_at_ms)
 
     async def usage_report(self, key_text: str, *, address: str, now_ms: int) -> UsageReport:
         """Report what a key has used; counted against nothing.

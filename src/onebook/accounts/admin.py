@@ -22,7 +22,7 @@ from onebook.accounts.keys import (
 )
 from onebook.errors import InvalidRequest, NotFound
 from onebook.model import DAY_MS, KeyStatus, Tier
-from onebook.store import AccountRow, Change, KeyRow, Store
+from onebook.store import AccountRow, AuditedChange, KeyRow, Store
 
 USERNAME_LENGTH_MAX: Final = 64
 ALLOWANCE_MAX_BYTES: Final = 1 << 60
@@ -46,7 +46,7 @@ class Admin:
         self._store = store
         self._pepper = pepper
 
-    async def create_account(self, username: str, change: Change) -> AccountRow:
+    async def create_account(self, username: str, change: AuditedChange) -> AccountRow:
         """Add a user.
 
         Raises:
@@ -79,7 +79,9 @@ class Admin:
             raise NotFound(f"There is no account {id_or_username!r}.")
         return account
 
-    async def move_account(self, id_or_username: str, action: str, change: Change) -> AccountRow:
+    async def move_account(
+        self, id_or_username: str, action: str, change: AuditedChange
+    ) -> AccountRow:
         """Suspend or resume a user, and with it the use of all its keys.
 
         Raises:
@@ -95,7 +97,7 @@ class Admin:
         self,
         id_or_username: str,
         tier: Tier,
-        change: Change,
+        change: AuditedChange,
         *,
         expires_at_ms: int | None = None,
     ) -> NewKey:
@@ -154,7 +156,7 @@ class Admin:
         rows = await self._store.keys(account_id)
         return [replace(row, status=status_at(row, now_ms)) for row in rows]
 
-    async def move_key(self, id_or_text: str, action: str, change: Change) -> KeyRow:
+    async def move_key(self, id_or_text: str, action: str, change: AuditedChange) -> KeyRow:
         """Suspend, resume or expire a key.
 
         Raises:
@@ -169,7 +171,7 @@ class Admin:
     async def change_key(
         self,
         id_or_text: str,
-        change: Change,
+        change: AuditedChange,
         *,
         tier: Tier | None = None,
         allowance_bytes: int | None = None,
@@ -197,7 +199,9 @@ class Admin:
         await self._store.change_key(row.key_id, tier or row.tier, allowance_bytes, change)
         return await self.key(row.key_id, change.now_ms)
 
-    async def rotate_key(self, id_or_text: str, change: Change, *, overlap_ms: int) -> NewKey:
+    async def rotate_key(
+        self, id_or_text: str, change: AuditedChange, *, overlap_ms: int
+    ) -> NewKey:
         """Give a key a new text; the old one works on for `overlap_ms`.
 
         Its id, usage and limits stay the same, because it is the same key; its sessions end if

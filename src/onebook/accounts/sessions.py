@@ -30,7 +30,7 @@ _BEARER = re.compile(r"bearer +(\S+)", re.ASCII | re.IGNORECASE)
 _UNKNOWN = "The session token is not valid; authenticate again."
 
 
-class Session(Struct, frozen=True):
+class RestSession(Struct, frozen=True):
     """A session of a key; `token` is set only where it has just been made."""
 
     key: Key
@@ -40,7 +40,7 @@ class Session(Struct, frozen=True):
     expires_at_ms: int
 
     def __repr__(self) -> str:
-        return f"Session(session_id={self.session_id!r}, key_id={self.key.key_id!r})"
+        return f"RestSession(session_id={self.session_id!r}, key_id={self.key.key_id!r})"
 
 
 class Sessions:
@@ -63,7 +63,7 @@ class Sessions:
         self._per_key_max = per_key_max
         self._cache: ReadCache[bytes, SessionRow] = ReadCache(store.sessions, clock_ms=clock_ms)
 
-    async def create(self, key: Key, secret: bytes, now_ms: int) -> Session:
+    async def create(self, key: Key, secret: bytes, now_ms: int) -> RestSession:
         """Make a session for a key that the digest `secret` opened.
 
         Raises:
@@ -78,7 +78,7 @@ class Sessions:
             raise ApiKeyDisabled("This API key was suspended or replaced; ask the operator.")
         if gone:
             self._cache.discard(gone)
-        return Session(key, row.session_id, token, row.created_at_ms, row.expires_at_ms)
+        return RestSession(key, row.session_id, token, row.created_at_ms, row.expires_at_ms)
 
     async def find(self, authorization_header: str | None, now_ms: int) -> SessionRow:
         """Find the session that an Authorization header names, over or not.

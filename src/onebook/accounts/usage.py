@@ -86,7 +86,7 @@ class UsageReport(Struct, frozen=True):
     timestamp: str
 
 
-class Mark(IntEnum):
+class UsageMark(IntEnum):
     """How far a key is in its allowance."""
 
     WITHIN = 0
@@ -94,13 +94,13 @@ class Mark(IntEnum):
     OVER = 2
 
 
-def mark_of(used_bytes: int, allowance_bytes: int) -> Mark:
+def mark_of(used_bytes: int, allowance_bytes: int) -> UsageMark:
     """How far a number of bytes is in an allowance."""
     if used_bytes > allowance_bytes:
-        return Mark.OVER
+        return UsageMark.OVER
     if used_bytes * 100 >= allowance_bytes * WARNING_PERCENT:
-        return Mark.WARNING
-    return Mark.WITHIN
+        return UsageMark.WARNING
+    return UsageMark.WITHIN
 
 
 def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int) -> UsageReport:
@@ -131,8 +131,8 @@ def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int
             next_reset=iso_ms(period_after(key.created_at_ms, period).end_ms),
         ),
         status=UsageStatus(
-            limit_exceeded=mark is Mark.OVER,
-            warning_threshold=mark is not Mark.WITHIN,
+            limit_exceeded=mark is UsageMark.OVER,
+            warning_threshold=mark is not UsageMark.WITHIN,
             api_key_status=status,
         ),
         timestamp=iso_ms(now_ms),
@@ -162,8 +162,8 @@ class _Count:
         self.cell: UsageCell
         self.end_ms: int
         self.used_bytes: int
-        self.told: Mark
-        self._former: tuple[UsageCell, int, int, Mark] | None = None
+        self.told: UsageMark
+        self._former: tuple[UsageCell, int, int, UsageMark] | None = None
         self._begin(period)
 
     def holds(self, now_ms: int) -> bool:
@@ -183,7 +183,7 @@ class _Count:
         self.cell = UsageCell(self.key.key_id, period.start_ms)
         self.end_ms = period.end_ms
         self.used_bytes = 0
-        self.told = Mark.WITHIN
+        self.told = UsageMark.WITHIN
 
 
 class Meter:
@@ -255,7 +255,7 @@ class Meter:
         for count in self._counts.values():
             count.told = min(count.told, self._mark(count))
 
-    def _mark(self, count: _Count) -> Mark:
+    def _mark(self, count: _Count) -> UsageMark:
         return mark_of(count.used_bytes, count.key.allowance_of(self.allowance_bytes))
 
     def _begin(self, count: _Count, used_bytes: int) -> None:
@@ -276,7 +276,7 @@ class Meter:
 
     def over(self, key_id: str) -> bool:
         """Whether an open key has used more than its allowance."""
-        return self._mark(self._current(key_id, self._clock_ms())) is Mark.OVER
+        return self._mark(self._current(key_id, self._clock_ms())) is UsageMark.OVER
 
     def report(self, key_id: str, now_ms: int) -> UsageReport:
         """What an open key has used, as a client is told."""
@@ -359,7 +359,7 @@ class Meter:
                 continue
             count.told = mark
             ALLOWANCE_MARKS.labels(mark.name.lower()).inc()
-            if mark is Mark.OVER:
+            if mark is UsageMark.OVER:
                 self.on_over(cell.key_id)
             else:
                 self.on_warning(cell.key_id, self.report(cell.key_id, self._clock_ms()))

@@ -29,7 +29,7 @@ _ADVICE = {
 }
 
 
-class Message(Protocol):
+class MessageDescription(Protocol):
     """One message as the gateway describes it."""
 
     @property
@@ -58,7 +58,7 @@ class WebSocketFacts(Struct, frozen=True):
         close_codes: Every close code and why it is sent.
     """
 
-    messages: Sequence[Message]
+    messages: Sequence[MessageDescription]
     errors: Mapping[str, tuple[tuple[str, ...], str]]
     close_codes: Mapping[int, str]
 
@@ -100,7 +100,7 @@ def advice(code: int) -> str:
     return _ADVICE.get(code // 100, "Mend the client, then return.")
 
 
-def _by_id(messages: Sequence[Message]) -> dict[str, Message]:
+def _by_id(messages: Sequence[MessageDescription]) -> dict[str, MessageDescription]:
     """Messages under unique names: two welcomes differ by their body."""
     names = [message.name for message in messages]
     return {
@@ -121,7 +121,7 @@ def _channel(path: str, messages: Iterable[str], *, query_key: bool) -> dict[str
     return channel
 
 
-def _operations(messages: Mapping[str, Message]) -> dict[str, Any]:
+def _operations(messages: Mapping[str, MessageDescription]) -> dict[str, Any]:
     """Every client message with its replies, then what the server says of its own accord."""
     answered = {name for message in messages.values() for name in message.replies}
     operations = {}
@@ -137,7 +137,9 @@ def _operation(action: str, names: list[str]) -> dict[str, Any]:
     return {"action": action, "channel": {"$ref": "#/channels/socket"}} | _messages(names)
 
 
-def _reply(message: Message, messages: Mapping[str, Message]) -> dict[str, Any]:
+def _reply(
+    message: MessageDescription, messages: Mapping[str, MessageDescription]
+) -> dict[str, Any]:
     wanted = [*message.replies, "error"]
     names = [n for n, m in messages.items() if m.direction == "server" and m.name in wanted]
     return {"reply": {"channel": {"$ref": "#/channels/socket"}} | _messages(names)}
@@ -151,7 +153,7 @@ def _reference(where: str, name: str) -> dict[str, str]:
     return {"$ref": f"#/{where}/{name}"}
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message(message: MessageDescription) -> dict[str, Any]:
     schema: dict[str, Any] = {"$ref": SCHEMAS.format(name=message.body.__name__)}
     if message.body.__struct_config__.tag is None:  # one body for several types: say which
         only = {"properties": {"type": {"const": message.name}}}

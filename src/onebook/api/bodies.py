@@ -81,7 +81,7 @@ class NoSession(AnswerBody):
     message: str
 
 
-class DataUsage(AnswerBody):
+class DataUsageBody(AnswerBody):
     """What a key has received in this period. GB are GiB: 50 GB = 53,687,091,200 bytes."""
 
     used_gb: float
@@ -93,7 +93,7 @@ class DataUsage(AnswerBody):
     bytes_limit: int
 
 
-class BillingPeriod(AnswerBody):
+class BillingPeriodBody(AnswerBody):
     """Calendar months in UTC, anchored on the day the key was made."""
 
     reset_date: str
@@ -104,7 +104,7 @@ class BillingPeriod(AnswerBody):
     """One period later."""
 
 
-class UsageStatus(AnswerBody):
+class UsageStatusBody(AnswerBody):
     """Where the key stands."""
 
     limit_exceeded: bool
@@ -120,9 +120,9 @@ class Usage(AnswerBody):
     username: str
     billing_tier: Tier
     api_key_active: bool
-    data_usage: DataUsage
-    billing_period: BillingPeriod
-    status: UsageStatus
+    data_usage: DataUsageBody
+    billing_period: BillingPeriodBody
+    status: UsageStatusBody
     timestamp: str
 
 

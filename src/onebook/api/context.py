@@ -9,8 +9,8 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ValidationError
 
-from onebook.accounts import Decision, Session
-from onebook.api.edge import EXCHANGE, Exchange
+from onebook.accounts import Decision, RestSession
+from onebook.api.edge import EXCHANGE, RequestRecord
 from onebook.api.problems import from_validation
 from onebook.api.services import Services
 
@@ -40,7 +40,7 @@ def address(request: Request) -> str:
     return request.client.host if request.client else "unknown"
 
 
-async def caller(request: Request, parts: Parts, documented: Documented) -> Session:
+async def caller(request: Request, parts: Parts, documented: Documented) -> RestSession:
     """The session of a Bearer request, counted against its key's rate limit."""
     given = request.headers.getlist("authorization")
     # Several headers are one comma-separated list (RFC 9110 section 5.3), which no token is.
@@ -51,7 +51,7 @@ async def caller(request: Request, parts: Parts, documented: Documented) -> Sess
     return found
 
 
-Caller = Annotated[Session, Depends(caller)]
+Caller = Annotated[RestSession, Depends(caller)]
 
 
 async def counted_by_address(request: Request, parts: Parts) -> None:
@@ -64,12 +64,12 @@ ByAddress = Depends(counted_by_address)
 
 def identify(request: Request, key_id: str) -> None:
     """Name the key of a request in the access log."""
-    exchange: Exchange = request.scope[EXCHANGE]
+    exchange: RequestRecord = request.scope[EXCHANGE]
     exchange.key_id = key_id
 
 
 def _count(request: Request, decision: Decision) -> None:
-    exchange: Exchange = request.scope[EXCHANGE]
+    exchange: RequestRecord = request.scope[EXCHANGE]
     exchange.decision = decision  # `edge.py` writes its headers, whatever the answer will be
     decision.require("requests")
 

@@ -49,7 +49,7 @@ log = logging.getLogger("onebook.api")
 
 
 @dataclass
-class Exchange:
+class RequestRecord:
     """What is known of one request while it is answered."""
 
     started_s: float
@@ -76,13 +76,13 @@ class Edge:
         # because the server below reads the method from its own scope.
         inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         inner = _without_slash(inner)
-        inner[EXCHANGE] = exchange = Exchange(self._services.now_s(), inner)
+        inner[EXCHANGE] = exchange = RequestRecord(self._services.now_s(), inner)
         try:
             await self._answer(exchange, receive, self._sender(exchange, scope["method"], send))
         finally:
             self._record(exchange, scope["method"])
 
-    async def _answer(self, exchange: Exchange, receive: Receive, sender: Send) -> None:
+    async def _answer(self, exchange: RequestRecord, receive: Receive, sender: Send) -> None:
         scope = exchange.scope
         try:
             if not self._answered_here(scope):
@@ -117,7 +117,7 @@ class Edge:
         limit = self._services.settings.body_bytes_max
         return RequestTooLarge(f"The request body may hold at most {limit:,} bytes.")
 
-    def _receiver(self, exchange: Exchange, receive: Receive) -> Receive:
+    def _receiver(self, exchange: RequestRecord, receive: Receive) -> Receive:
         async def counting() -> Message:
             message = await receive()
             exchange.received_bytes += len(message.get("body", b""))
@@ -127,7 +127,7 @@ class Edge:
 
         return counting
 
-    def _sender(self, exchange: Exchange, method: str, send: Send) -> Send:
+    def _sender(self, exchange: RequestRecord, method: str, send: Send) -> Send:
         async def adding(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
@@ -139,7 +139,7 @@ class Edge:
 
         return adding
 
-    def _add_headers(self, headers: MutableHeaders, exchange: Exchange) -> None:
+    def _add_headers(self, headers: MutableHeaders, exchange: RequestRecord) -> None:
         for name, value in SECURITY_HEADERS.items():
             headers.setdefault(name, value)
         if exchange.scope["scheme"] == "https":
@@ -149,7 +149,7 @@ class Edge:
         if exchange.decision is not None:
             headers.update(exchange.decision.headers())
 
-    def _record(self, exchange: Exchange, method: str) -> None:
+    def _record(self, exchange: RequestRecord, method: str) -> None:
         route, spent_s = template(exchange.scope), self._services.now_s() - exchange.started_s
         method = method if method in METHODS else "other"
         REQUESTS.labels(method, route, exchange.status).inc()

@@ -18,13 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from onebook.accounts import Meter, Session
+from onebook.accounts import Meter, RestSession
 from onebook.api.bodies import NO_SESSION, FailedProblem, errors
 from onebook.api.context import Caller, Parts, body_schema, read_body
 from onebook.api.problems import FailureRoute
 from onebook.api.services import Services
 from onebook.errors import (
-    DataLimitExceeded,
+    DataLimitReached,
     ExchangeFailed,
     InternalError,
     InvalidDateRange,
@@ -171,7 +171,7 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
             InvalidTransactionTypes,
             InvalidDateRange,
             RateLimitExceeded,
-            DataLimitExceeded,
+            DataLimitReached,
             model=FailedProblem,
         ),
     },
@@ -197,12 +197,12 @@ async def transactions(request: Request, parts: Parts, session: Caller) -> Respo
     return Response(body, media_type=JSON, headers=VARY)
 
 
-async def _refuse_over(parts: Services, session: Session) -> None:
+async def _refuse_over(parts: Services, session: RestSession) -> None:
     key, meter, now_ms = session.key, parts.accounts.meter, parts.now_ms()
     await meter.open(key)
     if meter.over(key.key_id):
         resets_at_ms = parts.accounts.resets_at_ms(key, now_ms)
-        raise DataLimitExceeded(
+        raise DataLimitReached(
             OVER,
             details={"reset_date": iso_ms(resets_at_ms)},
             retry_after_s=(resets_at_ms - now_ms) / SECOND_MS,
@@ -343,7 +343,7 @@ async def _first_of(lines: AsyncGenerator[bytes]) -> bytes:
 
 _CUT_OFF: Final = (
     json.encode(
-        {"type": "summary", "success": False, "error": DataLimitExceeded.code, "message": OVER}
+        {"type": "summary", "success": False, "error": DataLimitReached.code, "message": OVER}
     )
     + b"\n"
 )

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from onebook.cli.common import fail
 
 
-class Place(NamedTuple):
+class CommandPath(NamedTuple):
     """Where a command is: `module:attribute`, a function or a `Typer` of several commands."""
 
     path: str
@@ -20,61 +20,61 @@ class Place(NamedTuple):
 
 
 COMMANDS: Final = {
-    "serve": Place("serve:serve_command", "Run the service until it is told to stop."),
-    "demo": Place(
+    "serve": CommandPath("serve:serve_command", "Run the service until it is told to stop."),
+    "demo": CommandPath(
         "demo:demo_command",
         "Run the service on simulated exchanges, with a key that is ready to use.",
     ),
-    "doctor": Place(
+    "doctor": CommandPath(
         "doctor:doctor_command",
         "Examine settings, permissions, clock, database, key files, versions and reachability.",
     ),
-    "top": Place(
+    "top": CommandPath(
         "top:top_command",
         "Show a running node: load, clients, database, and each exchange, those in trouble first.",
     ),
-    "watch": Place(
+    "watch": CommandPath(
         "watch:watch_command",
         "Show the merged book of one pair, live: price, amount, and the exchanges at each level.",
     ),
-    "replay": Place(
+    "replay": CommandPath(
         "replay:replay_command",
         "Serve recorded exchanges: clients connect, subscribe and see the recorded books.",
     ),
-    "record": Place(
+    "record": CommandPath(
         "record:record_command",
         "Record the order-book frames of an exchange into a file that `onebook replay` plays.",
     ),
-    "nodes": Place(
+    "nodes": CommandPath(
         "nodes:nodes_command", "Show the nodes of this cluster, as their heartbeats tell."
     ),
-    "usage": Place("usage:usage", "Show what a key has used of its monthly allowance."),
-    "billing": Place(
+    "usage": CommandPath("usage:usage", "Show what a key has used of its monthly allowance."),
+    "billing": CommandPath(
         "billing:billing_command", "Report the usage of every key, by billing period."
     ),
-    "audit": Place("audit:audit_command", "Show what operators changed, newest first."),
-    "backup": Place(
+    "audit": CommandPath("audit:audit_command", "Show what operators changed, newest first."),
+    "backup": CommandPath(
         "backup:backup_command",
         "Save database, pepper, master key and settings file in one archive, while nodes run.",
     ),
-    "restore": Place(
+    "restore": CommandPath(
         "backup:restore_command",
         "Restore a backup to the places that the settings name; writes nothing over.",
     ),
-    "exchanges": Place("exchanges:exchanges_app", "The exchanges: list, show, check."),
-    "keys": Place(
+    "exchanges": CommandPath("exchanges:exchanges_app", "The exchanges: list, show, check."),
+    "keys": CommandPath(
         "keys:keys_app", "API keys: create, list, change, suspend, resume, expire, rotate."
     ),
-    "accounts": Place("accounts:accounts_app", "Users: create, list, suspend, resume."),
-    "credentials": Place(
+    "accounts": CommandPath("accounts:accounts_app", "Users: create, list, suspend, resume."),
+    "credentials": CommandPath(
         "credentials:credentials_app",
         "Exchange keys of the operator: set, check, list, rotate, remove.",
     ),
-    "transactions": Place(
+    "transactions": CommandPath(
         "transactions:transactions_app", "Transactions of exchange accounts, in one form."
     ),
-    "db": Place("db:db_app", "The database."),
-    "config": Place("config:config_app", "Show, check and explain the settings."),
+    "db": CommandPath("db:db_app", "The database."),
+    "config": CommandPath("config:config_app", "Show, check and explain the settings."),
 }
 # Packages that only the service needs: what `pip install "onebook[server]"` adds.
 SERVER_PACKAGES: Final = frozenset(

@@ -16,7 +16,7 @@ from onebook.cli.common import console, reported, run
 from onebook.model import Tier
 from onebook.simulator import bybit_account
 from onebook.simulator.server import SimulatedExchanges
-from onebook.store import Change
+from onebook.store import AuditedChange
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
 USERNAME: Final = "demo"
@@ -76,7 +76,7 @@ async def _introduce(node: app.Node, *, bybit_key: bybit_account.SimulatedKey) -
     now_ms = time.time_ns() // 1_000_000
     await vault.put("bybit", "mainnet", credentials, now_ms=now_ms)
     admin = Admin(node.store, load_pepper(node.settings.store.pepper_file))
-    change = Change(time.time_ns() // 1_000_000, "demo", "the demo's key")
+    change = AuditedChange(time.time_ns() // 1_000_000, "demo", "the demo's key")
     await admin.create_account(USERNAME, change)
     key = (await admin.create_key(USERNAME, Tier.PREMIUM, change)).text
     exchanges = ", ".join(node.supervisor.stats)

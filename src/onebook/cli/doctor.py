@@ -10,10 +10,10 @@ from rich.text import Text
 from onebook import config, doctor
 from onebook.cli.common import console, reported, run
 from onebook.cli.operator import AsJson, print_json
-from onebook.doctor import Finding, State
+from onebook.doctor import Finding, Severity
 
 EXIT_FAULT: Final = 1
-STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "bold red"}
+STYLES: Final = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.FAULT: "bold red"}
 
 
 @reported
@@ -44,7 +44,7 @@ def doctor_command(
         print_json(findings)
     else:
         _print(findings)
-    if any(each.state is State.FAULT for each in findings):
+    if any(each.state is Severity.FAULT for each in findings):
         raise typer.Exit(EXIT_FAULT)
 
 
@@ -56,7 +56,7 @@ def _print(findings: list[Finding]) -> None:
             advice = f" -> {each.advice}" if each.advice else ""
             line = f"{each.state}  {each.check}  {each.message}{advice}"
             console.print(Text(line), soft_wrap=True, highlight=False)
-    counts = [(sum(each.state is state for each in findings), state) for state in State]
+    counts = [(sum(each.state is state for each in findings), state) for state in Severity]
     faults, warnings = counts[2][0], counts[1][0]
     console.print(
         f"{faults} fault{'' if faults == 1 else 's'}, "

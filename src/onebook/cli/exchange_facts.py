@@ -10,7 +10,7 @@ from onebook.core import ChecksumLayout
 from onebook.exchanges.channel import (
     BookChannel,
 )
-from onebook.exchanges.contract import Exchange, Guard
+from onebook.exchanges.contract import Exchange, LossDetection
 from onebook.exchanges.limits import Limit, Scope
 from onebook.exchanges.quality import (
     Evidence,
@@ -37,12 +37,14 @@ COLUMNS: Final = (
     "ws_url",
 )
 GUARDS: Final = {
-    Guard.NUMBERS: "each frame names the state before it: a lost one is seen at once",
-    Guard.COUNT: "frames of the connection are counted: a lost one is seen at once, and may be of"
-    " any book",
-    Guard.CHECKSUM: "a checksum of the best levels: a lost frame is seen when they differ",
-    Guard.ORDER: "none, only the order of the socket: a frame that the exchange loses is not seen",
-    Guard.WHOLE: "none needed: each frame has the whole book",
+    LossDetection.NUMBERS: "each frame names the state before it: a lost one is seen at once",
+    LossDetection.COUNT: "frames of the connection are counted: a lost one is seen at once, and may"
+    " be of any book",
+    LossDetection.CHECKSUM: "a checksum of the best levels: a lost frame is seen when they differ",
+    LossDetection.ORDER: (
+        "none, only the order of the socket: a frame that the exchange loses is not seen"
+    ),
+    LossDetection.WHOLE: "none needed: each frame has the whole book",
 }
 ADDRESS: Final = re.compile(r"https://[^\s)>`]+[^\s)>`.,;:]")
 PROOF_COLUMNS: Final = ("level", "rule", "holds", "evidence")

@@ -12,7 +12,7 @@ from typing import Final
 from rich.text import Text
 
 from onebook.cli.codes import Codes
-from onebook.client import Level, View
+from onebook.client import BookView, ViewLevel
 
 CODES: Final = Codes()
 GAP: Final = 2
@@ -33,7 +33,7 @@ def text_of(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def problem_text(view: View) -> str:
+def problem_text(view: BookView) -> str:
     """Why a view is not live, and when the next attempt is."""
     if view.problem is None:
         return "no book yet"
@@ -41,20 +41,20 @@ def problem_text(view: View) -> str:
     return f"{view.problem}{again}"
 
 
-def _amounts(level: Level) -> str:
+def _amounts(level: ViewLevel) -> str:
     parts = zip(level.exchanges, level.amounts, strict=True)
     return "  ".join(f"{name} {amount:f}" for name, amount in parts)
 
 
-def _names(level: Level) -> str:
+def _names(level: ViewLevel) -> str:
     return " ".join(level.exchanges)
 
 
-def _codes(level: Level) -> str:
+def _codes(level: ViewLevel) -> str:
     return " ".join(map(CODES.of, level.exchanges))
 
 
-def _some_codes(level: Level, *, cells: int) -> str:
+def _some_codes(level: ViewLevel, *, cells: int) -> str:
     """As many codes as fit, and how many exchanges more."""
     codes = [CODES.of(name) for name in level.exchanges]
     for shown in range(len(codes), 0, -1):
@@ -64,7 +64,7 @@ def _some_codes(level: Level, *, cells: int) -> str:
     return f"+{len(codes)}"
 
 
-FORMS: Final[tuple[Callable[[Level], str], ...]] = (_amounts, _names, _codes)
+FORMS: Final[tuple[Callable[[ViewLevel], str], ...]] = (_amounts, _names, _codes)
 
 
 class Ladder:
@@ -79,7 +79,7 @@ class Ladder:
         self._amount = _Aligned()
         self._forms = [0] * len(FORMS)
 
-    def lines(self, view: View, count: int) -> list[Text]:
+    def lines(self, view: BookView, count: int) -> list[Text]:
         """Asks above bids, the best of each in the middle, `count` levels a side."""
         asks, bids = view.asks[:count], view.bids[:count]
         shown = [*reversed(asks), *bids]
@@ -115,7 +115,7 @@ class Ladder:
             drawn.append(self._middle_line(middle))
         return drawn
 
-    def _layout(self) -> tuple[int, Callable[[Level], str] | None]:
+    def _layout(self) -> tuple[int, Callable[[ViewLevel], str] | None]:
         """Cells of the bar, and how the attribution is written."""
         if self.width is None:
             return 0, FORMS[0]
@@ -130,7 +130,7 @@ class Ladder:
         cells = min(BAR_CELLS, left - GAP)
         return (cells if cells >= BAR_CELLS_MIN else 0), None
 
-    def _title(self, view: View) -> list[Text]:
+    def _title(self, view: BookView) -> list[Text]:
         title = Text(view.symbol, style="bold")
         if not view.live:
             return [title, *self._folded(f"not live: {problem_text(view)}", "red")]
@@ -166,7 +166,7 @@ class Ladder:
         return line
 
 
-def _middle(view: View) -> tuple[str, str, bool] | None:
+def _middle(view: BookView) -> tuple[str, str, bool] | None:
     stats = view.market_stats
     if not stats or stats["spread"] is None:
         return None

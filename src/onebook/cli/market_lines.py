@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from rich.text import Text
 
 from onebook.cli.ladder import text_of
-from onebook.client import Level, View
+from onebook.client import BookView, ViewLevel
 
 OTHERS: Final = "others"
 GAP: Final = "  "
@@ -62,7 +62,7 @@ def read_fees(path: Path) -> FeeTable:
     return FeeTable(fees, fees.pop(OTHERS, Decimal(0)))
 
 
-def market_lines(view: View, fees: FeeTable | None, width: int | None) -> list[Text]:
+def market_lines(view: BookView, fees: FeeTable | None, width: int | None) -> list[Text]:
     """Cost of each size, buying above selling, then crossed markets, then the oldest data."""
     if not view.live:
         return []
@@ -79,7 +79,7 @@ def market_lines(view: View, fees: FeeTable | None, width: int | None) -> list[T
 
 
 def _fill(
-    view: View,
+    view: BookView,
     side: str,
     fill: Mapping[str, Any],
     fees: FeeTable | None,
@@ -118,7 +118,7 @@ def _fill(
     return Text(line, style="" if fill["complete"] else "yellow")
 
 
-def _crossed(view: View, fees: FeeTable | None, width: int | None) -> Text:
+def _crossed(view: BookView, fees: FeeTable | None, width: int | None) -> Text:
     """The pair of exchanges with the widest gap; of an uncrossed market the nearest."""
     pairs = [
         (sell.price - buy.price, buy, sell)
@@ -148,7 +148,7 @@ def _crossed(view: View, fees: FeeTable | None, width: int | None) -> Text:
     return Text(_fitted("crossed:", parts, width), style="yellow")
 
 
-def _quotes(levels: Iterable[Level]) -> list[Quote]:
+def _quotes(levels: Iterable[ViewLevel]) -> list[Quote]:
     """The best quote of each exchange, of the levels that are there."""
     best: dict[str, Quote] = {}
     for level in levels:
@@ -157,13 +157,13 @@ def _quotes(levels: Iterable[Level]) -> list[Quote]:
     return list(best.values())
 
 
-def _ages(view: View, width: int | None) -> Text:
+def _ages(view: BookView, width: int | None) -> Text:
     oldest = sorted(view.ages, key=lambda name: (-view.ages[name], name))
     parts = [f"{name} {_age(view, name)}" for name in oldest]
     return Text(_fitted("oldest data:" if parts else "no data", parts, width), style="dim")
 
 
-def _age(view: View, exchange: str) -> str:
+def _age(view: BookView, exchange: str) -> str:
     age_ms = view.ages.get(exchange)
     if age_ms is None:
         return "age unknown"

@@ -14,7 +14,7 @@ from onebook.cli.operator import ConfigFile
 from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.demand import PAGE_KEYS
-from onebook.nodes.members import Heartbeat, NodeRole, heartbeat_of
+from onebook.nodes.members import NodeHeartbeat, NodeRole, heartbeat_of
 from onebook.nodes.subjects import BOOKS, Subjects
 
 INCOMPATIBLE: Final = "incompatible"
@@ -36,7 +36,7 @@ def nodes_command(
 async def _show(settings: config.Settings, *, with_books: bool) -> None:
     node = settings.node
     subjects = Subjects(node.cluster)
-    heard: dict[int, Heartbeat] = {}
+    heard: dict[int, NodeHeartbeat] = {}
 
     def received(payload: bytes, reply: str) -> None:
         heartbeat = heartbeat_of(payload)
@@ -61,7 +61,7 @@ async def _show(settings: config.Settings, *, with_books: bool) -> None:
                     print_table(columns, [(each.name, *row) for row in rows])
 
 
-def _print_nodes(nodes: list[Heartbeat]) -> None:
+def _print_nodes(nodes: list[NodeHeartbeat]) -> None:
     now_ms = time.time_ns() // 1_000_000
     print_table(
         ("NODE", "ROLE", "STATE", "VERSION", "UP", "BOOKS", "LIVE", "EXCHANGES", "ADDRESS"),

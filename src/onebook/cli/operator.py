@@ -23,7 +23,7 @@ from onebook.cli.options import ConfigFile as ConfigFile
 from onebook.cli.options import print_json as print_json
 from onebook.errors import InvalidRequest
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
-from onebook.store import AccountRow, Change, KeyRow, Store
+from onebook.store import AccountRow, AuditedChange, KeyRow, Store
 from onebook.times import iso_ms, ms_of_iso
 
 SPAN_UNITS_MS: Final = {"s": SECOND_MS, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": DAY_MS}
@@ -57,9 +57,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def change(reason: str) -> Change:
+def change(reason: str) -> AuditedChange:
     """A change that the person at this terminal makes now."""
-    return Change(now_ms(), _who(), reason)
+    return AuditedChange(now_ms(), _who(), reason)
 
 
 def _who() -> str:

@@ -15,13 +15,13 @@ from rich.text import Text
 from onebook.cli.common import console, errors, fail, reported, run
 from onebook.cli.ladder import LINES_BESIDE, Ladder, joined, problem_text, rows
 from onebook.cli.market_lines import FeeTable, market_lines, read_fees
-from onebook.client import Refused, View, watch
+from onebook.client import BookView, Refused, watch
 
 REFRESH_PER_S: Final = 10
 DEPTH_MAX: Final = 500
 PIPE_DEPTH: Final = 10
 
-Open = Callable[[int], AsyncGenerator[View, None]]
+Open = Callable[[int], AsyncGenerator[BookView, None]]
 
 
 @reported
@@ -114,7 +114,7 @@ class _Screen:
         """Lines for the market: all, or as many as leave the best level of each side in sight."""
         return max(0, min(self._lines_below, console.height - LINES_BESIDE - 2))
 
-    def show(self, view: View) -> None:
+    def show(self, view: BookView) -> None:
         if self._ladder.width != console.width:
             self._ladder = Ladder(console.width)
         below = market_lines(view, self._fees, console.width)[: self._room_below]
@@ -136,7 +136,7 @@ class _Lines:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def show(self, view: View) -> None:
+    def show(self, view: BookView) -> None:
         if view.live:
             below = market_lines(view, self._fees, None)
             _print(console, joined([*self._ladder.lines(view, self.depth), *below, Text()]))

@@ -14,8 +14,8 @@ and can be copied out of it: it needs websockets, and httpx where REST is used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onebook.client.failures import Problem, Refused, ServiceError, Unavailable
-from onebook.client.view import Level, View
+from onebook.client.failures import Refused, ServiceError, Unavailable, ViewProblem
+from onebook.client.view import BookView, ViewLevel
 from onebook.client.watch import watch
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ _LATER = {
 
 __all__ = [
     "AsyncOnebook",
+    "BookView",
     "KeyUsage",
-    "Level",
     "Onebook",
-    "Problem",
     "Refused",
     "ServiceError",
     "TransactionPage",
     "Unavailable",
-    "View",
+    "ViewLevel",
+    "ViewProblem",
     "watch",
 ]
 

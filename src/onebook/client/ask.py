@@ -8,7 +8,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
-from onebook.client.failures import Problem, Refused, Unavailable, closed, connect_failed
+from onebook.client.failures import Refused, Unavailable, ViewProblem, closed, connect_failed
 from onebook.client.session import (
     ANSWER_TIMEOUT_S,
     ERRORS,
@@ -42,13 +42,13 @@ async def ask(
 
 
 async def _reply(ws: ClientConnection) -> dict[str, Any]:
-    cause: Problem | None = None
+    cause: ViewProblem | None = None
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while True:
                 message = decoded(await ws.recv())
                 if message["type"] in ERRORS:
-                    cause = Problem(message.get("error", message["type"]), message["message"])
+                    cause = ViewProblem(message.get("error", message["type"]), message["message"])
                     if message.get("id") == _ID or message["type"] == "authentication_error":
                         _raise(cause, message)
                 elif message.get("id") == _ID:
@@ -60,7 +60,7 @@ async def _reply(ws: ClientConnection) -> dict[str, Any]:
         raise Unavailable(code, sentence) from None
 
 
-def _raise(cause: Problem, message: dict[str, Any]) -> None:
+def _raise(cause: ViewProblem, message: dict[str, Any]) -> None:
     wait_s = message.get("retry_after")
     kind = Refused if wait_s is None else Unavailable
     raise kind(

@@ -15,7 +15,7 @@ from onebook.client.rest import ATTEMPTS_MAX
 from onebook.client.service import AsyncOnebook
 from onebook.client.session import SILENCE_MAX_S
 from onebook.client.usage import KeyUsage
-from onebook.client.view import View
+from onebook.client.view import BookView
 
 STOP_TIMEOUT_S = 5.0
 
@@ -68,7 +68,7 @@ class Onebook:
         attempts_max: int | None = None,
         silence_max_s: float = SILENCE_MAX_S,
         **options: Any,
-    ) -> Iterator[View]:
+    ) -> Iterator[BookView]:
         """Yield the newest view of each symbol for ever, across reconnects."""
         return self._iterated(
             lambda: self._client.watch(
@@ -82,7 +82,7 @@ class Onebook:
 
     def order_book(
         self, symbol: str, *, exchanges: Sequence[str] | str = "all", **options: Any
-    ) -> View:
+    ) -> BookView:
         """The merged book of one symbol, once."""
         return self._run(self._client.order_book(symbol, exchanges=exchanges, **options))
 

@@ -79,7 +79,7 @@ class Unavailable(ServiceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ViewProblem:
     """Why a view is not live now; a retry is under way.
 
     `code` is the service's error code, a close code as text, gap, or one of `Unavailable`.
@@ -169,7 +169,7 @@ def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:
     return code, f"{url} answers HTTP {status}: the service cannot take this client now.", wait_s
 
 
-def closed(error: ConnectionClosed, cause: Problem | None) -> tuple[str, str, int]:
+def closed(error: ConnectionClosed, cause: ViewProblem | None) -> tuple[str, str, int]:
     """Classify a close: code, sentence, close code.
 
     Args:

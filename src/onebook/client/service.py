@@ -18,7 +18,7 @@ from onebook.client.pages import (
 from onebook.client.rest import ATTEMPTS_MAX, RestClient
 from onebook.client.session import SILENCE_MAX_S
 from onebook.client.usage import KeyUsage
-from onebook.client.view import View
+from onebook.client.view import BookView
 from onebook.client.watch import watch
 
 
@@ -72,7 +72,7 @@ class AsyncOnebook:
         attempts_max: int | None = None,
         silence_max_s: float = SILENCE_MAX_S,
         **options: Any,
-    ) -> AsyncGenerator[View, None]:
+    ) -> AsyncGenerator[BookView, None]:
         """Yield the newest view of each symbol for ever, across reconnects; see `watch`."""
         return watch(
             self._addresses.websocket,
@@ -87,11 +87,11 @@ class AsyncOnebook:
 
     async def order_book(
         self, symbol: str, *, exchanges: Sequence[str] | str = "all", **options: Any
-    ) -> View:
+    ) -> BookView:
         """The merged book of one symbol, once; options are those of `watch`."""
         asked = {"type": "get_aggregated_orderbook", "symbol": symbol, "exchanges": exchanges}
         reply = await self._ask({**asked, **options})
-        view = View(reply["symbol"])
+        view = BookView(reply["symbol"])
         view.apply({**reply, "type": "aggregated_orderbook_update", "update_number": 0})
         return view
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from onebook.client.failures import OPEN_TIMEOUT_S, Problem, Refused, Unavailable
-from onebook.client.view import View
+from onebook.client.failures import OPEN_TIMEOUT_S, Refused, Unavailable, ViewProblem
+from onebook.client.view import BookView
 
 FRAME_BYTES_MAX = 16 << 20
 ANSWER_TIMEOUT_S = 10.0
@@ -51,12 +51,14 @@ class ViewSession:
     about none is about the connection: it is the `cause` of the close that follows.
     """
 
-    def __init__(self, ws: ClientConnection, held: Sequence[View], options: dict[str, Any]) -> None:
+    def __init__(
+        self, ws: ClientConnection, held: Sequence[BookView], options: dict[str, Any]
+    ) -> None:
         self.ws = ws
         self.held = {view.symbol: view for view in held}
         self.options = options
         self.reconnect_s: float | None = None
-        self.cause: Problem | None = None
+        self.cause: ViewProblem | None = None
         self._subscribe_at: dict[str, float] = {}  # all in loop time, by symbol
         self._resync_at: dict[str, float] = {}
         self._resynced_at: dict[str, float] = {}
@@ -70,7 +72,7 @@ class ViewSession:
         for symbol in self.held:
             await self._subscribe(symbol)
 
-    async def views(self) -> AsyncGenerator[View, None]:
+    async def views(self) -> AsyncGenerator[BookView, None]:
         """Yield each view that a message changed.
 
         Raises:
@@ -97,16 +99,18 @@ class ViewSession:
                     self._accepted(message)
                 case "server_shutdown":
                     self.reconnect_s = float(message["reconnect_in_ms"]) / 1_000
-                    self.cause = Problem("server_shutdown", "The service restarts.")
+                    self.cause = ViewProblem("server_shutdown", "The service restarts.")
 
-    async def _updated(self, view: View, message: dict[str, Any]) -> bool:
+    async def _updated(self, view: BookView, message: dict[str, Any]) -> bool:
         """Apply an update; after a gap, ask for a full one. Returns whether the view changed."""
         self._answer_by.pop(view.symbol, None)
         if message["type"] == "aggregated_orderbook_delta" and not view.live:
             return False  # a full update is under way
         if view.apply(message):
             return view.live
-        view.lose(Problem("gap", "An update is missing or damaged; the full book is requested."))
+        view.lose(
+            ViewProblem("gap", "An update is missing or damaged; the full book is requested.")
+        )
         due_s = self._resynced_at.get(view.symbol, -RESYNC_PAUSE_S) + RESYNC_PAUSE_S
         if self._now_s() >= due_s:
             await self._resync(view.symbol)
@@ -114,10 +118,10 @@ class ViewSession:
             self._resync_at[view.symbol] = due_s
         return True
 
-    async def _failed(self, kind: str, message: dict[str, Any]) -> list[View]:
+    async def _failed(self, kind: str, message: dict[str, Any]) -> list[BookView]:
         """Handle an error message; the views that it takes down are returned."""
         retry_s = float(message.get("retry_after", 0))
-        problem = Problem(message.get("error", kind), message["message"], retry_s)
+        problem = ViewProblem(message.get("error", kind), message["message"], retry_s)
         view = self.held.get(str(message.get("id", message.get("symbol"))))
         if view is not None and retry_s:
             self._answer_by.pop(view.symbol, None)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from onebook.client.failures import Problem
+from onebook.client.failures import ViewProblem
 
 CHECKSUM_LEVELS = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ViewLevel:
     """One price of the merged book, with its attribution.
 
     `amounts` is parallel to `exchanges`, and empty unless the subscription asked for `split`.
@@ -27,7 +27,7 @@ class Level:
 
 
 @dataclass(slots=True)
-class View:
+class BookView:
     """The merged book of one symbol as the service last described it, best levels first.
 
     `live` is False, and the view empty, from a lost connection until the next full update;
@@ -38,9 +38,9 @@ class View:
 
     symbol: str
     live: bool = False
-    problem: Problem | None = None
-    bids: list[Level] = field(default_factory=list)
-    asks: list[Level] = field(default_factory=list)
+    problem: ViewProblem | None = None
+    bids: list[ViewLevel] = field(default_factory=list)
+    asks: list[ViewLevel] = field(default_factory=list)
     market_stats: dict[str, Any] = field(default_factory=dict)
     stale_exchanges: list[str] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class View:
         self._take(message, changed=False)
         return True
 
-    def lose(self, problem: Problem) -> None:
+    def lose(self, problem: ViewProblem) -> None:
         """Empty the view until the next full update, because of a problem."""
         self.live = False
         self.problem = problem
@@ -99,11 +99,11 @@ class View:
         return zlib.crc32(text.encode())
 
 
-def _price(level: Level) -> Decimal:
+def _price(level: ViewLevel) -> Decimal:
     return level.price
 
 
-def _joined(old: list[Level], changes: Any) -> list[Level]:
+def _joined(old: list[ViewLevel], changes: Any) -> list[ViewLevel]:
     levels = {level.price: level for level in old}
     for level in changes:
         if level.amount:
@@ -113,7 +113,7 @@ def _joined(old: list[Level], changes: Any) -> list[Level]:
     return list(levels.values())
 
 
-def _level(raw: Any) -> Level:
+def _level(raw: Any) -> ViewLevel:
     """Read an object level or an array level; whole numbers arrive as ints."""
     if isinstance(raw, dict):
         price, amount = raw["price"], raw["amount"]
@@ -122,4 +122,6 @@ def _level(raw: Any) -> Level:
         price, amount, *split = raw
         parts = split[0] if split else ()
         exchanges, amounts = [part[0] for part in parts], [part[1] for part in parts]
-    return Level(Decimal(price), Decimal(amount), tuple(exchanges), tuple(map(Decimal, amounts)))
+    return ViewLevel(
+        Decimal(price), Decimal(amount), tuple(exchanges), tuple(map(Decimal, amounts))
+    )

@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from onebook.client.failures import (
     NO_CLOSE_FRAME,
-    Problem,
     Unavailable,
+    ViewProblem,
     check_url,
     closed,
     connect_failed,
@@ -21,7 +21,7 @@ from onebook.client.failures import (
     shown,
 )
 from onebook.client.session import SILENCE_MAX_S, ViewSession, opening
-from onebook.client.view import View
+from onebook.client.view import BookView
 
 STABLE_S = 10.0  # a connection that was live for so long ends a series of failures
 
@@ -38,7 +38,7 @@ async def watch(
     silence_max_s: float = SILENCE_MAX_S,
     ssl_context: ssl.SSLContext | None = None,
     **options: Any,
-) -> AsyncGenerator[View, None]:
+) -> AsyncGenerator[BookView, None]:
     """Yield a symbol's view after it changed, for ever, across reconnects.
 
     A caller that is slower than the service gets the newest view of each symbol, never a queue of
@@ -67,7 +67,7 @@ async def watch(
     newest = _Newest()
     link = _Link(
         newest,
-        [View(symbol) for symbol in symbols],
+        [BookView(symbol) for symbol in symbols],
         url=url,
         options={"exchanges": exchanges, **options},
         attempts_max=attempts_max,
@@ -93,14 +93,14 @@ class _Newest:
     """The newest view of each symbol that the caller has not taken yet."""
 
     def __init__(self) -> None:
-        self.views: dict[str, View] = {}
+        self.views: dict[str, BookView] = {}
         self.changed = asyncio.Event()
 
-    def put(self, view: View) -> None:
+    def put(self, view: BookView) -> None:
         self.views[view.symbol] = view
         self.changed.set()
 
-    def take(self) -> View:
+    def take(self) -> BookView:
         """A copy, because updates go on while the caller works with it."""
         view = self.views.pop(next(iter(self.views)))
         return replace(view, states=dict(view.states))
@@ -112,7 +112,7 @@ class _Link:
     def __init__(
         self,
         newest: _Newest,
-        held: Sequence[View],
+        held: Sequence[BookView],
         *,
         url: str,
         options: dict[str, Any],
@@ -148,7 +148,7 @@ class _Link:
             self._failures += 1
             if self.attempts_max is not None and self._failures >= self.attempts_max:
                 raise Unavailable(code, sentence, retry_after_s=wait_s)
-            problem = Problem(code, sentence, wait_s)
+            problem = ViewProblem(code, sentence, wait_s)
             self._log(problem)
             for view in self.held:
                 view.lose(problem)
@@ -175,7 +175,7 @@ class _Link:
             return code, sentence, NO_CLOSE_FRAME, given_s
         raise AssertionError("a session ends with an exception")
 
-    def _show(self, view: View) -> None:
+    def _show(self, view: BookView) -> None:
         if view.live and self._live_since_s is None:
             self._live_since_s = self._now_s()
             if self._logged:
@@ -183,7 +183,7 @@ class _Link:
             self._logged = ""
         self.newest.put(view)
 
-    def _log(self, problem: Problem) -> None:
+    def _log(self, problem: ViewProblem) -> None:
         level = logging.DEBUG if problem.code == self._logged else logging.WARNING
         log.log(level, "%s Next attempt in %.1f s.", problem.message, problem.retry_in_s)
         self._logged = problem.code

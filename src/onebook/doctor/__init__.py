@@ -6,8 +6,8 @@ write. `local` looks at this machine, `database` at the store and the secrets th
 """
 
 from onebook.doctor.database import database_findings
-from onebook.doctor.findings import Finding, State
+from onebook.doctor.findings import Finding, Severity
 from onebook.doctor.local import local_findings
 from onebook.doctor.network import network_findings
 
-__all__ = ["Finding", "State", "database_findings", "local_findings", "network_findings"]
+__all__ = ["Finding", "Severity", "database_findings", "local_findings", "network_findings"]

@@ -32,7 +32,7 @@ FIREWALL_ADVICE: Final = (
 )
 
 
-class Answer(NamedTuple):
+class ExchangeAnswer(NamedTuple):
     """What an exchange's servers answered; `skew_s` is our clock minus theirs."""
 
     problem: str = ""
@@ -89,12 +89,14 @@ async def _node(server: ServerSettings, place: str) -> Finding:
     return make("port", f"A node listens on {place}: {problems}", advice)
 
 
-async def _ask_all(exchanges: Mapping[str, Exchange], timeout_s: float) -> dict[str, Answer]:
+async def _ask_all(
+    exchanges: Mapping[str, Exchange], timeout_s: float
+) -> dict[str, ExchangeAnswer]:
     places = asyncio.Semaphore(AT_ONCE_MAX)
     headers = {"User-Agent": f"onebook/{__version__}"}
     async with httpx.AsyncClient(timeout=timeout_s, headers=headers) as http:
 
-        async def ask(exchange: Exchange) -> Answer:
+        async def ask(exchange: Exchange) -> ExchangeAnswer:
             async with places:
                 return await _ask(exchange, http, timeout_s)
 
@@ -102,21 +104,21 @@ async def _ask_all(exchanges: Mapping[str, Exchange], timeout_s: float) -> dict[
     return dict(zip(exchanges, answers, strict=True))
 
 
-async def _ask(exchange: Exchange, http: httpx.AsyncClient, timeout_s: float) -> Answer:
+async def _ask(exchange: Exchange, http: httpx.AsyncClient, timeout_s: float) -> ExchangeAnswer:
     try:
         async with asyncio.timeout(timeout_s):
             await _connect(exchange.ws_url)
     except (OSError, TimeoutError) as error:
-        return Answer(_reason(exchange.ws_url, error), FIREWALL_ADVICE)
+        return ExchangeAnswer(_reason(exchange.ws_url, error), FIREWALL_ADVICE)
     began_s = time.time()
     try:
         answer = await http.head(exchange.rest_url)
     except httpx.HTTPError as error:
-        return Answer(_reason(exchange.rest_url, error), FIREWALL_ADVICE)
+        return ExchangeAnswer(_reason(exchange.rest_url, error), FIREWALL_ADVICE)
     if answer.status_code in REFUSED:
         advice = "It refuses this address or country: leave it out of feeds.exchanges."
-        return Answer(f"{_host(exchange.rest_url)} answers {answer.status_code}.", advice)
-    return Answer(skew_s=skew_s(answer.headers.get("date", ""), began_s, time.time()))
+        return ExchangeAnswer(f"{_host(exchange.rest_url)} answers {answer.status_code}.", advice)
+    return ExchangeAnswer(skew_s=skew_s(answer.headers.get("date", ""), began_s, time.time()))
 
 
 def skew_s(date: str, began_s: float, ended_s: float) -> float | None:
@@ -149,7 +151,7 @@ def _reason(url: str, error: BaseException) -> str:
     return f"{_host(url)} cannot be reached: {error}."
 
 
-def _reached(answers: Mapping[str, Answer]) -> Iterator[Finding]:
+def _reached(answers: Mapping[str, ExchangeAnswer]) -> Iterator[Finding]:
     bad = {name: each for name, each in answers.items() if each.problem}
     if bad and len(bad) == len(answers):
         name, first = next(iter(bad.items()))

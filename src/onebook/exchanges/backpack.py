@@ -38,7 +38,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -48,9 +48,9 @@ from onebook.exchanges.contract import (
     Output,
 )
 from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import Problem, Sequence64, decode
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode
 from onebook.exchanges.join import Join
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
@@ -80,7 +80,7 @@ class Control(Struct):
     """Every frame that is not a delta."""
 
     stream: str = ""
-    error: Problem | None = None
+    error: ErrorBody | None = None
 
 
 class Depth(Struct):
@@ -109,7 +109,7 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not a delta."""
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
-        return Rejected(message.error.message)
+        return RequestRejected(message.error.message)
     if message.stream.startswith(STREAM):
         return BookFrame(message.stream.removeprefix(STREAM))
     return Ignored(known=False)
@@ -158,7 +158,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     interval_ms=200,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=90,  # ours, as all of these: the page states none
         messages=(Limit(5, 1.0),),
         connects=(Limit(60, 60.0, Scope.ADDRESS),),

@@ -37,7 +37,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -48,9 +48,9 @@ from onebook.exchanges.contract import (
     Output,
 )
 from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import Problem, Sequence64, decode
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode
 from onebook.exchanges.join import Join
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
@@ -83,7 +83,7 @@ class Control(Struct):
     e: str = ""
     code: int | None = None
     msg: str = ""
-    error: Problem | None = None
+    error: ErrorBody | None = None
     data: Any = None
 
 
@@ -117,7 +117,7 @@ def control(frame: bytes) -> Event:
     if event.get("e") == "depthUpdate":
         return BookFrame(str(event.get("s")))
     if message.error or message.code is not None:
-        return Rejected(message.error.msg if message.error else message.msg, message.id)
+        return RequestRejected(message.error.msg if message.error else message.msg, message.id)
     return Accepted(number=message.id) if message.id else Ignored(known=False)
 
 
@@ -164,7 +164,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     interval_ms=100,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=200,  # of 1024: a lost socket must not cost an hour of REST budget
         messages=(Limit(5, 1.0),),  # over it is a disconnect, repeated a ban
         connects=(Limit(300, 300.0, Scope.ADDRESS),),

@@ -38,21 +38,21 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
     NO_LEVELS,
     Exchange,
     FrameForm,
-    Guard,
     Ignored,
+    LossDetection,
     Output,
     Send,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, send, short
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
@@ -62,7 +62,7 @@ CHANNEL: Final = "@incrDepth"
 TOO_FREQUENT: Final = 100410
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     action: str
@@ -77,7 +77,7 @@ class Update(Struct, gc=False):
     """The frame of a book."""
 
     topic: str = field(name="dataType")
-    data: Book
+    data: BookMessage
     timestamp: int = UNTIMED
 
 
@@ -141,7 +141,7 @@ def control(frame: bytes) -> Event:
     if message.ping is not None:
         return send({"pong": message.ping, "time": message.time}, urgent=True)
     if message.code:
-        return Rejected(message.msg, message.id, code=message.code)
+        return RequestRejected(message.msg, message.id, code=message.code)
     if message.topic.endswith(CHANNEL):
         return BookFrame(message.topic)
     return Ignored(known=False) if message.id is None else Accepted(number=message.id)
@@ -180,8 +180,8 @@ EXCHANGE: Final = Exchange(
     depth=1_000,
     interval_ms=500,
     frames=FrameForm.COMPRESSED,
-    guard=Guard.ORDER,
-    limits=Limits(
+    guard=LossDetection.ORDER,
+    limits=ExchangeLimits(
         topics=180,  # of 200
         messages=(Limit(8, 1.0),),  # fewer than 10 subscriptions
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none

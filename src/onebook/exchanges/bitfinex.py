@@ -46,7 +46,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     HEARTBEAT,
@@ -56,9 +56,9 @@ from onebook.exchanges.contract import (
     Alive,
     Closing,
     Exchange,
-    Guard,
     Ignored,
     Instruments,
+    LossDetection,
     Output,
     Trading,
     Verify,
@@ -72,7 +72,7 @@ from onebook.exchanges.frames import (
     short,
     step_of,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.sync import Trackers, Unnumbered
 from onebook.model import Instrument
 
@@ -194,7 +194,7 @@ def _problem(message: Control) -> Event:
     words = f"{message.msg} ({message.code})"
     if message.code in NOT_SUBSCRIBED:
         return Ignored(known=True)
-    return Rejected(
+    return RequestRejected(
         words,
         number=message.sub_id,
         repeated=message.code == ALREADY_SUBSCRIBED,
@@ -269,8 +269,8 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=0,
-    guard=Guard.COUNT,
-    limits=Limits(
+    guard=LossDetection.COUNT,
+    limits=ExchangeLimits(
         topics=25,  # 30 by another page
         messages=(Limit(5, 1.0),),  # ours: the pages state none
         # One more, and the address is shut out for a minute.

@@ -41,20 +41,20 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
     Exchange,
-    Guard,
     Ignored,
+    LossDetection,
     Output,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Problem, decode, text_in
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.frames import ErrorBody, decode, text_in
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import Whole
+from onebook.exchanges.sync import WholeBooks
 from onebook.model import Instrument
 
 CHANNEL: Final = "lightning_board_snapshot_"
@@ -76,7 +76,7 @@ class Message(Struct, gc=False):
     message: Board
 
 
-class Book(Struct, gc=False, tag_field="method", tag="channelMessage"):
+class BookMessage(Struct, gc=False, tag_field="method", tag="channelMessage"):
     """The frame of a whole book."""
 
     params: Message
@@ -89,10 +89,10 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Problem | None = None
+    error: ErrorBody | None = None
 
 
-_read = msgspec.json.Decoder(Book).decode
+_read = msgspec.json.Decoder(BookMessage).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
@@ -101,9 +101,9 @@ def topic(instrument: Instrument) -> str:
     return CHANNEL + instrument.native
 
 
-def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
     """Read a whole book."""
-    message: Book = _read(frame)
+    message: BookMessage = _read(frame)
     params = message.params
     book = books.get(params.channel)
     return None if book is None else book.snapshot(params.message.bids, params.message.asks)
@@ -114,7 +114,7 @@ def control(frame: bytes) -> Event:
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
         repeated = message.error.code == REPEATED
-        return Rejected(message.error.message, message.id, repeated=repeated)
+        return RequestRejected(message.error.message, message.id, repeated=repeated)
     if message.result is True:
         return Accepted(number=message.id)
     channel = text_in(message.params, "channel")
@@ -135,7 +135,9 @@ INSTRUMENTS: Final = ListReader(
     spot={"market_type": ("Spot",)},
 )
 
-BOOKS: Final = BookChannel(data, control, *verbs(request), partial(Whole, shape=LEVELS), key=topic)
+BOOKS: Final = BookChannel(
+    data, control, *verbs(request), partial(WholeBooks, shape=LEVELS), key=topic
+)
 
 EXCHANGE: Final = Exchange(
     name="bitflyer",
@@ -147,9 +149,9 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=300,
     interval_ms=5_000,
-    guard=Guard.WHOLE,
+    guard=LossDetection.WHOLE,
     timed=False,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=20,  # ours: it lists fewer pairs
         messages=(Limit(10, 1.0),),  # ours: the page states none
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none

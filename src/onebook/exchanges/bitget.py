@@ -44,7 +44,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -59,7 +59,7 @@ from onebook.exchanges.frames import (
     decode,
     text_in,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
 
@@ -145,7 +145,7 @@ def control(frame: bytes) -> Event:
         case "subscribe" if name:
             return Accepted([name])
         case "error":
-            return Rejected(message.msg, code=str(message.code))
+            return RequestRejected(message.msg, code=str(message.code))
         case "" if is_book:
             return BookFrame(name)
     return Ignored(known=message.event in ("subscribe", "unsubscribe"))
@@ -184,7 +184,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=1_000,
     interval_ms=50,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=50,  # advised, of 1,000; each repair is two of 240 requests an hour
         messages=(Limit(10, 1.0),),
         requests=(Limit(240, 3_600.0),),

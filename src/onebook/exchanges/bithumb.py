@@ -45,7 +45,7 @@ UNITS: Final = LevelShape.objects(
 )
 
 
-class Book(Struct, gc=False, tag_field="type", tag=upbit.CHANNEL):
+class BookMessage(Struct, gc=False, tag_field="type", tag=upbit.CHANNEL):
     """The frame of a whole book."""
 
     code: str
@@ -63,7 +63,7 @@ class Control(Struct):
     error: Any = None
 
 
-BOOKS: Final = upbit.channel("DEFAULT", Book, Control, UNITS)
+BOOKS: Final = upbit.channel("DEFAULT", BookMessage, Control, UNITS)
 
 EXCHANGE: Final[Exchange] = replace(
     upbit.EXCHANGE,

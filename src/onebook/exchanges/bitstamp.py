@@ -38,14 +38,14 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
     Closing,
     Exchange,
-    Guard,
     Ignored,
+    LossDetection,
     Output,
 )
 from onebook.exchanges.engine import Engine
@@ -53,16 +53,16 @@ from onebook.exchanges.frames import (
     decode,
     text_in,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import Whole
+from onebook.exchanges.sync import WholeBooks
 from onebook.model import Instrument
 
 CHANNEL: Final = "order_book_"
 EVENTS: Final = ("bts:unsubscription_succeeded", "bts:heartbeat")
 
 
-class Levels(Struct, gc=False):
+class SideLevels(Struct, gc=False):
     """A whole book."""
 
     bids: Raw
@@ -70,11 +70,11 @@ class Levels(Struct, gc=False):
     microtimestamp: str
 
 
-class Book(Struct, gc=False, tag_field="event", tag="data"):
+class BookMessage(Struct, gc=False, tag_field="event", tag="data"):
     """The frame of a whole book."""
 
     channel: str
-    data: Levels
+    data: SideLevels
 
 
 class Control(Struct):
@@ -85,7 +85,7 @@ class Control(Struct):
     data: Any = None
 
 
-_read = msgspec.json.Decoder(Book).decode
+_read = msgspec.json.Decoder(BookMessage).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
@@ -94,9 +94,9 @@ def topic(instrument: Instrument) -> str:
     return CHANNEL + instrument.native
 
 
-def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
     """Read a whole book."""
-    message: Book = _read(frame)
+    message: BookMessage = _read(frame)
     book = books.get(message.channel)
     if book is None:
         return None
@@ -111,7 +111,7 @@ def control(frame: bytes) -> Event:
         case "bts:subscription_succeeded":
             return Accepted([message.channel])
         case "bts:error":
-            return Rejected(text_in(message.data, "message"))
+            return RequestRejected(text_in(message.data, "message"))
         case "bts:request_reconnect":
             return Closing("the exchange asks to reconnect")
         case "data" if message.channel.startswith(CHANNEL):
@@ -136,7 +136,7 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, *verbs(request, "bts:subscribe", "bts:unsubscribe"), Whole, key=topic
+    data, control, *verbs(request, "bts:subscribe", "bts:unsubscribe"), WholeBooks, key=topic
 )
 
 EXCHANGE: Final = Exchange(
@@ -149,8 +149,8 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=100,
     interval_ms=0,
-    guard=Guard.WHOLE,
-    limits=Limits(
+    guard=LossDetection.WHOLE,
+    limits=ExchangeLimits(
         topics=100,  # of 1,024: each frame of a busy book is about 5 KB
         messages=(Limit(10, 1.0),),  # ours: the page states none
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none

@@ -42,7 +42,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     SeedRefused,
     SocketSeed,
     verbs,
@@ -63,7 +63,7 @@ from onebook.exchanges.frames import (
     texts_of,
 )
 from onebook.exchanges.join import Join
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
@@ -74,7 +74,7 @@ SEED_LEVELS: Final = 1_000
 TOO_MANY: Final = (105, 110)
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A whole book."""
 
     market: str
@@ -84,14 +84,14 @@ class Book(Struct, gc=False):
     timestamp: int = UNTIMED
 
 
-class Update(Book, gc=False, tag_field="event", tag=CHANNEL):
+class Update(BookMessage, gc=False, tag_field="event", tag=CHANNEL):
     """The frame of a delta."""
 
 
 class Whole(Struct):
     """The answer to a request for a book."""
 
-    response: Book
+    response: BookMessage
 
 
 class Control(Struct):
@@ -144,7 +144,7 @@ def _failed(message: Control) -> Event:
         return SeedRefused(message.market, words, message.code)
     if message.action == "unsubscribe":
         return Ignored(known=True)
-    return Rejected(words, code=message.code)
+    return RequestRejected(words, code=message.code)
 
 
 def subscription(names: Sequence[str], number: int, verb: str) -> object:
@@ -191,7 +191,7 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(SeededEngine, BOOKS),
     depth=0,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,  # ours: each costs a point for its book
         # Of 1000 points a minute for REST and sockets together; one too many blocks for 15 min.
         messages=(Limit(600, 60.0, Scope.ADDRESS),),

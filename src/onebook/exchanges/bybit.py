@@ -36,7 +36,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -52,7 +52,7 @@ from onebook.exchanges.frames import (
     decode,
     short,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
@@ -64,7 +64,7 @@ OPERATIONS: Final = ("unsubscribe", "ping", "pong")
 RESTARTED: Final = 1  # `u` of a snapshot after a restart of the service
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     native: str = field(name="s")
@@ -78,7 +78,7 @@ class Data(Struct, gc=False):
 
     topic: str
     type: str
-    data: Book
+    data: BookMessage
     ts: int = UNTIMED
 
 
@@ -129,7 +129,7 @@ def control(frame: bytes) -> Event:
     if message.success:
         return Accepted(number=message.req_id)
     repeated = "already subscribed" in message.ret_msg
-    return Rejected(message.ret_msg, message.req_id, whole=True, repeated=repeated)
+    return RequestRejected(message.ret_msg, message.req_id, whole=True, repeated=repeated)
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
@@ -164,7 +164,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=100,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=200,  # 6 KB of the 21,000 characters that arguments may have
         messages=(Limit(10, 1.0),),  # ours: the page states none
         connects=(Limit(500, 300.0, Scope.ADDRESS),),

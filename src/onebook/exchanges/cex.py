@@ -42,8 +42,8 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
-    Welcome,
+    ExchangeReady,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     ROWS_MAX,
@@ -64,7 +64,7 @@ from onebook.exchanges.frames import (
     step_of,
     text_in,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.sync import Chain
 from onebook.model import Instrument
 
@@ -73,7 +73,7 @@ INCREMENT: Final = "order_book_increment"
 UNSUBSCRIBE: Final = "order_book_unsubscribe"
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     sequence: Sequence64 = field(name="seqId")
@@ -85,13 +85,13 @@ class Book(Struct, gc=False):
 class Increment(Struct, gc=False, tag_field="e", tag=INCREMENT):
     """The frame of a change."""
 
-    data: Book
+    data: BookMessage
 
 
 class Subscribed(Struct, gc=False, tag_field="e", tag=SUBSCRIBE):
     """The frame of a whole book."""
 
-    data: Book
+    data: BookMessage
 
 
 class Control(Struct):
@@ -141,14 +141,14 @@ def control(frame: bytes) -> Event:
     error = text_in(message.data, "error")
     match message.event:
         case "connected":
-            return Welcome()
+            return ExchangeReady()
         case "disconnected":
             return Closing("disconnected by the exchange")
         case "pong" | "order_book_unsubscribe":
             return Ignored(known=True)
         case "order_book_subscribe" | "order_book_increment" if not error:
             return BookFrame(text_in(message.data, "pair"))
-    return Rejected(error, message.oid) if error else Ignored(known=False)
+    return RequestRejected(error, message.oid) if error else Ignored(known=False)
 
 
 def subscribe(names: Sequence[str], number: int, *, event: str = SUBSCRIBE) -> object:
@@ -196,7 +196,7 @@ EXCHANGE: Final = Exchange(
     depth=20,
     interval_ms=1000,
     timed=False,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=30,  # so many were seen on one; ours, as the pace below fills it in 15 s at best
         messages=(Limit(20, 1.0),),  # ours
         requests=(Limit(90, 60.0, Scope.ADDRESS),),  # of 100 points, some left for REST

@@ -37,7 +37,7 @@ class Accepted(Struct, frozen=True):
     omission: str = ""
 
 
-class Rejected(Struct, frozen=True):
+class RequestRejected(Struct, frozen=True):
     """The exchange refused a request.
 
     Args:
@@ -85,18 +85,18 @@ class SeedRefused(Struct, frozen=True):
     code: int | str | None = None
 
 
-class Welcome(Struct, frozen=True):
+class ExchangeReady(Struct, frozen=True):
     """The exchange is ready for requests (`BookChannel.welcomes`)."""
 
 
 Written = Callable[[Sequence[Any], int], object]
 Plain = (
     Accepted
-    | Rejected
+    | RequestRejected
     | BookFrame
     | SocketSeed
     | SeedRefused
-    | Welcome
+    | ExchangeReady
     | Send
     | SlowDown
     | Trading
@@ -152,7 +152,8 @@ class BookChannel(Struct, frozen=True):
         unsubscribe: Writes its opposite; None where each request replaces those before it, so that
             `subscribe` always names everything that is on the connection.
         track: Makes what keeps one book in step (`sync`).
-        names_per_request: The most names in one request; where requests replace, `Limits.topics`.
+        names_per_request: The most names in one request; where requests replace,
+            `ExchangeLimits.topics`.
         key: The name in the frames, where it is not the native one.
         pause: Writes the request that comes before a repeated subscription, where it differs from
             `unsubscribe`.

@@ -36,7 +36,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.coinbase_advanced import ADVANCED, INSTRUMENTS
@@ -44,8 +44,8 @@ from onebook.exchanges.contract import (
     NO_LEVELS,
     Alive,
     Exchange,
-    Guard,
     Ignored,
+    LossDetection,
     Output,
     ProtocolError,
 )
@@ -55,7 +55,7 @@ from onebook.exchanges.frames import (
     decode,
     short,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.sync import Unnumbered
 
 CHANNEL: Final = "level2_batch"
@@ -71,7 +71,7 @@ class Change(Struct, gc=False, tag_field="type", tag="l2update"):
     time: str = ""
 
 
-class Book(Struct, gc=False, tag_field="type", tag="snapshot"):
+class BookMessage(Struct, gc=False, tag_field="type", tag="snapshot"):
     """The whole book."""
 
     product_id: str
@@ -80,7 +80,7 @@ class Book(Struct, gc=False, tag_field="type", tag="snapshot"):
     time: str = ""
 
 
-class Heartbeat(Struct, gc=False, tag_field="type", tag="heartbeat"):
+class HeartbeatFrame(Struct, gc=False, tag_field="type", tag="heartbeat"):
     """A product is alive."""
 
     product_id: str
@@ -103,19 +103,19 @@ class Control(Struct):
     reason: str = ""
 
 
-_read = msgspec.json.Decoder(Change | Heartbeat | Book).decode
+_read = msgspec.json.Decoder(Change | HeartbeatFrame | BookMessage).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
     """Follow a frame of a book, or note that it is alive."""
-    message: Change | Heartbeat | Book = _read(frame)
+    message: Change | HeartbeatFrame | BookMessage = _read(frame)
     book = books.get(message.product_id)
     if book is None:
         return None
     if type(message) is Change:
         return book.delta(message.changes, NO_LEVELS, message.time)
-    if type(message) is Book:
+    if type(message) is BookMessage:
         return book.snapshot(message.bids, message.asks, message.time)
     return (Alive(book.instrument),)
 
@@ -127,7 +127,7 @@ def control(frame: bytes) -> Event:
         case "subscriptions":
             return Accepted(_subscribed(message.channels))
         case "error":
-            return Rejected(f"{message.message}: {message.reason}", whole=True)
+            return RequestRejected(f"{message.message}: {message.reason}", whole=True)
         case "l2update" | "snapshot" | "heartbeat":
             return BookFrame(str(message.product_id))
     return Ignored(known=False)
@@ -171,8 +171,8 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=0,
     interval_ms=50,
-    guard=Guard.ORDER,
-    limits=Limits(
+    guard=LossDetection.ORDER,
+    limits=ExchangeLimits(
         topics=50,  # each brings its whole book and a heartbeat a second
         messages=(Limit(100, 1.0, Scope.ADDRESS),),
         # 8 requests a second and address; connections or subscriptions is not said, so both.

@@ -51,7 +51,7 @@ from onebook.exchanges.channel import (
     Counted,
     Event,
     Plain,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -60,14 +60,14 @@ from onebook.exchanges.contract import (
     ROWS_MAX,
     Alive,
     Exchange,
-    Guard,
     Ignored,
     Instruments,
+    LossDetection,
     Output,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, short, texts_of
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Trackers, Unnumbered
 
@@ -86,7 +86,7 @@ class Change(Struct, gc=False):
     updates: Raw
 
 
-class Book(Struct, gc=False, tag_field="channel", tag=DATA):
+class BookMessage(Struct, gc=False, tag_field="channel", tag=DATA):
     """The frame of books."""
 
     number: Sequence64 = field(name="sequence_num")
@@ -104,13 +104,13 @@ class Control(Struct):
     message: str = ""
 
 
-_read = msgspec.json.Decoder(Book).decode
+_read = msgspec.json.Decoder(BookMessage).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
 def data(books: Trackers[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
     """Follow a frame of books, also of those that were left: all are counted."""
-    message: Book = _read(frame)
+    message: BookMessage = _read(frame)
     for change in message.events:
         if change.product not in books and change.product not in books.left:
             return None
@@ -141,7 +141,7 @@ def control(frame: bytes) -> Event:
 
 def _event(message: Control) -> Plain:
     if message.type == "error":
-        return Rejected(message.message, whole=True)
+        return RequestRejected(message.message, whole=True)
     if message.channel == "heartbeats":
         return Alive()
     if message.channel == "subscriptions":
@@ -197,8 +197,8 @@ ADVANCED: Final = Exchange(
     parse_instruments=parse_own_books,
     connector=partial(Engine, BOOKS),
     depth=0,
-    guard=Guard.COUNT,
-    limits=Limits(
+    guard=LossDetection.COUNT,
+    limits=ExchangeLimits(
         topics=30,
         messages=(Limit(8, 1.0, Scope.ADDRESS),),
         connects=(Limit(8, 1.0, Scope.ADDRESS),),

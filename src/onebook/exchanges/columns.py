@@ -15,7 +15,7 @@ Kinds = dict[tuple[str, ...], tuple[Any, bool]]  # the type of each path, and wh
 _MEMBER: Final = re.compile(r"([^.\[]+)(?:\[(\w+)=(\w+)\])?(?:\.|$)")
 
 
-class Member(NamedTuple):
+class PathStep(NamedTuple):
     """A step of a path: a member, and which object of it where it is a list of them."""
 
     name: str
@@ -24,9 +24,9 @@ class Member(NamedTuple):
 
 
 @cache
-def members_of(path: str) -> tuple[Member, ...]:
+def members_of(path: str) -> tuple[PathStep, ...]:
     """Read a path such as `priceFilter.tickSize` or `filters[filterType=LOT_SIZE].stepSize`."""
-    return tuple(Member(*each.groups("")) for each in _MEMBER.finditer(path))
+    return tuple(PathStep(*each.groups("")) for each in _MEMBER.finditer(path))
 
 
 class Columns:

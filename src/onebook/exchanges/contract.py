@@ -12,7 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 from msgspec import Struct
 
 from onebook.core.types import PAIRS, ChecksumLayout, LevelShape
-from onebook.exchanges.limits import Limits
+from onebook.exchanges.limits import ExchangeLimits
 from onebook.exchanges.moments import UNTIMED, Moment, milliseconds
 from onebook.model import Instrument
 
@@ -122,7 +122,7 @@ class Renewed(Struct, frozen=True, gc=False):
     instrument: Instrument
 
 
-class Refused(Struct, frozen=True, gc=False):
+class BookRefused(Struct, frozen=True, gc=False):
     """The exchange will not give this book; its health becomes offline."""
 
     instrument: Instrument
@@ -178,7 +178,7 @@ Output = (
     | Fetch
     | Acknowledged
     | Renewed
-    | Refused
+    | BookRefused
     | Unnamed
     | SlowDown
     | Trading
@@ -251,7 +251,7 @@ class Connector(Protocol):
         """Unsubscribe; later frames of these instruments are ignored."""
 
 
-class Standing(Enum):
+class StreamPosition(Enum):
     """How far a stream has delivered, compared with the REST body its book was seeded with."""
 
     UNPROVEN = auto()  # nothing delivered since it was subscribed, and nothing known to be missing
@@ -272,7 +272,7 @@ class Seeded(Protocol):
     def abandon(self, instrument: Instrument) -> None:
         """Expect no body any more from the last `reseed`."""
 
-    def standing(self, instrument: Instrument) -> Standing:
+    def standing(self, instrument: Instrument) -> StreamPosition:
         """Compare the stream with the body."""
 
     def distrust(self, instrument: Instrument) -> Iterable[Output]:
@@ -293,7 +293,7 @@ class ParseInstruments(Protocol):
 NextPage = Callable[[Sequence[bytes]], str | None]
 
 
-class Guard(Enum):
+class LossDetection(Enum):
     """What shows that a frame of a book was lost."""
 
     NUMBERS = auto()  # at once: each frame names the state before it
@@ -331,7 +331,7 @@ class Connect(Struct, frozen=True):
         method: GET or POST; its body is empty.
         path: Below the exchange's REST address.
         address: Reads the answer; raises `ProtocolError` where it holds no address.
-        weight: What it costs of the exchange's request budget (`Limits.fetches`).
+        weight: What it costs of the exchange's request budget (`ExchangeLimits.fetches`).
     """
 
     method: str
@@ -385,11 +385,11 @@ class Exchange(Struct, frozen=True):
     parse_instruments: ParseInstruments
     connector: Callable[[Sequence[Instrument]], Connector]
     depth: int
-    limits: Limits
+    limits: ExchangeLimits
     interval_ms: int | None = None
     holds: dict[int, float] = {}
     frames: FrameForm = FrameForm.PLAIN
-    guard: Guard = Guard.NUMBERS
+    guard: LossDetection = LossDetection.NUMBERS
     timed: bool = True
     next_page: NextPage | None = None
     instruments_body: bytes | None = None

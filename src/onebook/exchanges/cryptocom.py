@@ -45,7 +45,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -57,7 +57,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, Sequence64, decode, send, short, text_in
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
@@ -69,14 +69,14 @@ HEARTBEAT: Final = "public/heartbeat"
 NO_PREVIOUS: Final = -1
 
 
-class Levels(Struct, frozen=True, gc=False):
+class SideLevels(Struct, frozen=True, gc=False):
     """Both sides of a change."""
 
     bids: Raw
     asks: Raw
 
 
-NO_CHANGE: Final = Levels(ABSENT, ABSENT)
+NO_CHANGE: Final = SideLevels(ABSENT, ABSENT)
 
 
 class Item(Struct, gc=False):
@@ -85,7 +85,7 @@ class Item(Struct, gc=False):
     u: Sequence64
     pu: Sequence64 = NO_PREVIOUS
     t: int = UNTIMED
-    update: Levels = NO_CHANGE
+    update: SideLevels = NO_CHANGE
     bids: Raw = ABSENT
     asks: Raw = ABSENT
 
@@ -167,7 +167,7 @@ def control(frame: bytes) -> Event:
     if message.method == "unsubscribe":
         return Ignored(known=True)
     if message.code:
-        return Rejected(f"{message.message} {message.channel}".strip())  # or it names none
+        return RequestRejected(f"{message.message} {message.channel}".strip())  # or it names none
     if text_in(message.result, "channel").startswith("book"):
         return BookFrame(text_in(message.result, "subscription"))
     if message.method == "subscribe" and message.channel.startswith("book."):
@@ -211,7 +211,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=10,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=200,  # of 400
         messages=(Limit(10, 1.0),),  # of 100; see above
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none

@@ -41,7 +41,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -52,8 +52,8 @@ from onebook.exchanges.contract import (
     ProtocolError,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Problem, Sequence64, decode, send, short, text_in
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, short, text_in
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
@@ -72,7 +72,7 @@ HEARTBEATS: Final = _rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S})
 TEST: Final = send(_rpc("test", 0, {}), urgent=True)
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     type: str
@@ -87,7 +87,7 @@ class Params(Struct, gc=False):
     """What a notification is about."""
 
     channel: str
-    data: Book
+    data: BookMessage
 
 
 class Data(Struct, gc=False):
@@ -103,7 +103,7 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Problem | None = None
+    error: ErrorBody | None = None
 
 
 _read = msgspec.json.Decoder(Data).decode
@@ -142,7 +142,7 @@ def control(frame: bytes) -> Event:
             return TEST if asked else Alive()
     if (problem := message.error) is not None:
         words = f"{problem.message} {text_in(problem.data, 'reason')}"
-        return Rejected(words.rstrip(), message.id, code=problem.code)
+        return RequestRejected(words.rstrip(), message.id, code=problem.code)
     if isinstance(message.result, list) and message.result:
         return Accepted(number=message.id)
     return Ignored(known=message.result is not None)
@@ -188,7 +188,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=0,
     interval_ms=100,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,  # ours: of 500 channels in one request
         messages=(Limit(20, 1.0, Scope.ADDRESS),),
         requests=(Limit(3, 1.0, Scope.ADDRESS),),

@@ -16,11 +16,11 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Counted,
+    ExchangeReady,
     Plain,
-    Rejected,
+    RequestRejected,
     SeedRefused,
     SocketSeed,
-    Welcome,
     Written,
 )
 from onebook.exchanges.contract import (
@@ -28,15 +28,15 @@ from onebook.exchanges.contract import (
     HEARTBEAT,
     NOTHING,
     Acknowledged,
+    BookRefused,
     Fetch,
     Gap,
     Output,
     ProtocolError,
-    Refused,
     Renewed,
     Send,
     SlowDown,
-    Standing,
+    StreamPosition,
     Unnamed,
 )
 from onebook.exchanges.frames import UNREADABLE, batches, send, short
@@ -186,13 +186,13 @@ class Engine:
                     return self._books.absent(name)
                 reason = f"a frame of {short(name)!r} is damaged: {short(error)}"
                 raise ProtocolError(reason, self._books.known(name))
-            case Welcome():
+            case ExchangeReady():
                 return self._welcomed()
             case SocketSeed():
                 return self._seeded(event)
-            case Rejected() | SeedRefused() if self._asks_for_fewer(event):
+            case RequestRejected() | SeedRefused() if self._asks_for_fewer(event):
                 return (SlowDown(short(event.words)),)
-            case Rejected():
+            case RequestRejected():
                 return self._reject(event)
             case SeedRefused():
                 return self._seed_refused(event)
@@ -242,9 +242,9 @@ class Engine:
             if self._channel.key(one) not in known and not self._requests.awaits(one)
         ]
         self._refused.update(self._channel.key(one) for one in omitted)
-        return (*self._confirm(asked), *(Refused(one, event.omission) for one in omitted))
+        return (*self._confirm(asked), *(BookRefused(one, event.omission) for one in omitted))
 
-    def _reject(self, event: Rejected) -> tuple[Output, ...]:
+    def _reject(self, event: RequestRejected) -> tuple[Output, ...]:
         """Refuse the instruments that an error names, else all of its request; else none."""
         words = short(event.words)
         asked = self._answered(event.number)
@@ -255,15 +255,15 @@ class Engine:
         self._forget(named)
         (self._accepted if event.repeated else self._refused).update(names)
         verdicts: tuple[Output, ...] = tuple(
-            Acknowledged(one) if event.repeated else Refused(one, words) for one in named
+            Acknowledged(one) if event.repeated else BookRefused(one, words) for one in named
         )
         return verdicts + (self._ask_rest(event, asked) if event.whole else NOTHING)
 
-    def _asks_for_fewer(self, event: Rejected | SeedRefused) -> bool:
+    def _asks_for_fewer(self, event: RequestRejected | SeedRefused) -> bool:
         """Return whether an error is about the number of requests, not about what was asked for."""
         return event.code in self._channel.too_many or is_rate_limit(event.words)
 
-    def _ask_rest(self, event: Rejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
+    def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
         settled = self._accepted | self._refused
         among = self._books.all() if event.number is None else asked
         return self._subscribe([one for one in among if self._channel.key(one) not in settled])
@@ -333,10 +333,10 @@ class SeededEngine(Engine):
         if book is not None:
             book.abandon()
 
-    def standing(self, instrument: Instrument) -> Standing:
+    def standing(self, instrument: Instrument) -> StreamPosition:
         """Compare the stream of an instrument with its last body."""
         book = self._join(instrument)
-        return book.standing if book else Standing.CURRENT
+        return book.standing if book else StreamPosition.CURRENT
 
     def distrust(self, instrument: Instrument) -> Iterable[Output]:
         """Unsubscribe from a stream that delivers nothing; a resync subscribes again."""

@@ -50,7 +50,7 @@ T = TypeVar("T")
 Row = TypeVar("Row")
 
 
-class Problem(Struct):
+class ErrorBody(Struct):
     """An error as most exchanges write it, in an object of its own."""
 
     code: int | str | None = None

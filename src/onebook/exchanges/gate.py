@@ -42,7 +42,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -52,8 +52,8 @@ from onebook.exchanges.contract import (
     Output,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Dated, Problem, Sequence64, decode, text_in, texts_of
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.frames import Dated, ErrorBody, Sequence64, decode, text_in, texts_of
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
@@ -66,7 +66,7 @@ REPEATED: Final = "Alert sub"
 NO_CHANGE: Final = Raw(NO_LEVELS)
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     stream: str = field(name="s")
@@ -82,7 +82,7 @@ class Data(Struct, gc=False):
     """The frame of a book."""
 
     channel: str
-    result: Book
+    result: BookMessage
 
 
 class Control(Struct):
@@ -92,7 +92,7 @@ class Control(Struct):
     event: str = ""
     id: Sequence64 | None = None
     payload: Any = None
-    error: Problem | None = None
+    error: ErrorBody | None = None
     result: Any = None
 
 
@@ -129,7 +129,7 @@ def control(frame: bytes) -> Event:
     names = texts_of(message.payload)
     if message.error is not None:
         words = message.error.message
-        return Rejected(
+        return RequestRejected(
             words if message.id else " ".join([words, *names]),
             message.id,
             repeated=words.startswith(REPEATED),
@@ -168,7 +168,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=100,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,  # ours: a client that reads too slowly is disconnected
         messages=(Limit(50, 1.0),),  # ours: the page states none
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none

@@ -36,7 +36,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -46,8 +46,8 @@ from onebook.exchanges.contract import (
     Output,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Problem, Sequence64, decode
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
@@ -74,7 +74,7 @@ class Control(Struct):
 
     id: int | str | None = None
     status: int | None = None
-    error: Problem | None = None
+    error: ErrorBody | None = None
     event: Any = field(name="e", default=None)
     native: Any = field(name="s", default=None)
 
@@ -106,7 +106,7 @@ def control(frame: bytes) -> Event:
         return BookFrame(str(message.native))
     if problem is not None:
         words = problem.msg.replace(STREAM, "")
-        return Rejected(words, message.id, whole=True, code=problem.code)
+        return RequestRejected(words, message.id, whole=True, code=problem.code)
     return Accepted(number=message.id) if message.status == OK else Ignored(known=False)
 
 
@@ -141,7 +141,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=0,
     interval_ms=100,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=50,  # ours: the page states none
         messages=(Limit(10, 1.0),),  # ours: 7,000 weights in 10 s, the weight of a request unknown
         connects=(Limit(300, 300.0, Scope.ADDRESS),),

@@ -38,7 +38,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -47,8 +47,8 @@ from onebook.exchanges.contract import (
     Output,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import Problem, Sequence64, decode, text_in, texts_of
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode, text_in, texts_of
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import NAME, ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
@@ -58,7 +58,7 @@ OMITTED: Final = "it is not among the subscriptions that the exchange lists"
 TOO_MANY: Final = 429
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     sequence: Sequence64 = field(name="s")
@@ -70,8 +70,8 @@ class Book(Struct, gc=False):
 class Data(Struct, gc=False, tag_field="ch", tag=CHANNEL):
     """A frame of books, by symbol."""
 
-    update: dict[str, Book] | None = None
-    snapshot: dict[str, Book] | None = None
+    update: dict[str, BookMessage] | None = None
+    snapshot: dict[str, BookMessage] | None = None
 
 
 class Control(Struct):
@@ -82,7 +82,7 @@ class Control(Struct):
     update: Any = None
     snapshot: Any = None
     result: Any = None
-    error: Problem | None = None
+    error: ErrorBody | None = None
 
 
 _read = msgspec.json.Decoder(Data).decode
@@ -102,7 +102,7 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
     return tuple(out for book, each in known for out in _followed(book, each, whole=whole))
 
 
-def _followed(book: Chain, one: Book, *, whole: bool) -> tuple[Output, ...]:
+def _followed(book: Chain, one: BookMessage, *, whole: bool) -> tuple[Output, ...]:
     if whole:
         return book.snapshot(one.bids, one.asks, one.sequence, one.at)
     return book.delta(one.bids, one.asks, one.sequence - 1, one.sequence, one.at)
@@ -118,7 +118,7 @@ def control(frame: bytes) -> Event:
     problem = message.error
     if problem is not None:
         words = f"{problem.message} {problem.description}".strip()
-        return Rejected(words, message.id, code=problem.code)
+        return RequestRejected(words, message.id, code=problem.code)
     if text_in(message.result, "ch") == CHANNEL:
         names = texts_of(message.result.get("subscriptions"))
         return Accepted(names, message.id, omission=OMITTED)
@@ -155,7 +155,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=0,
     interval_ms=0,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,  # ours: each is a whole book in real time
         messages=(Limit(10, 1.0),),  # and a burst of ten more
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none

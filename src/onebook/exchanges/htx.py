@@ -47,7 +47,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     SeedRefused,
     SocketSeed,
     verbs,
@@ -64,7 +64,7 @@ from onebook.exchanges.contract import (
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import ABSENT, UNREADABLE, Sequence64, decode, send, short
 from onebook.exchanges.join import Join
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
@@ -172,7 +172,7 @@ def _failed(message: Control) -> Event:
         return Ignored(known=True)
     if isinstance(message.id, str) and not message.id.isdecimal():
         return SeedRefused(message.id, words)  # requests for a book have its topic as their id
-    return Rejected(words, message.id)
+    return RequestRejected(words, message.id)
 
 
 def subscription(names: Sequence[str], number: int, verb: str) -> object:
@@ -217,7 +217,7 @@ EXCHANGE: Final = Exchange(
     depth=LEVELS,
     interval_ms=100,
     frames=FrameForm.COMPRESSED,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=50,  # each is ten frames a second; the page warns of many
         messages=(Limit(1, 0.15),),  # `req` once in 100 ms
         connects=(Limit(60, 60.0, Scope.ADDRESS),),

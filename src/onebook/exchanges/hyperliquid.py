@@ -43,15 +43,15 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     ROWS_MAX,
     Exchange,
-    Guard,
     Heartbeat,
     Ignored,
     Instruments,
+    LossDetection,
     Output,
 )
 from onebook.exchanges.engine import Engine
@@ -63,8 +63,8 @@ from onebook.exchanges.frames import (
     step_of,
     text_in,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
-from onebook.exchanges.sync import Whole
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
+from onebook.exchanges.sync import WholeBooks
 from onebook.model import Instrument
 
 CHANNEL: Final = "l2Book"
@@ -81,7 +81,7 @@ class Sides(Struct, gc=False, array_like=True):
     asks: Raw
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A whole book."""
 
     coin: str
@@ -93,7 +93,7 @@ class Frame(Struct, gc=False):
     """The frame of a book."""
 
     channel: str
-    data: Book
+    data: BookMessage
 
 
 class Control(Struct):
@@ -131,7 +131,7 @@ _meta = msgspec.json.Decoder(Meta).decode
 _token = msgspec.json.Decoder(Token).decode
 
 
-def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
     """Read a whole book."""
     message: Frame = _read(frame)
     told = message.data
@@ -152,7 +152,7 @@ def control(frame: bytes) -> Event:
         case "error", words if str(words).startswith(LEFT):
             return Ignored(known=True)
         case "error", words:
-            return Rejected(str(words), repeated=str(words).startswith(REPEATED))
+            return RequestRejected(str(words), repeated=str(words).startswith(REPEATED))
         case "l2Book", told:
             return BookFrame(text_in(told, "coin"))
     return Ignored(known=False)
@@ -202,7 +202,7 @@ SLOW_BOOKS: Final = BookChannel(
     control=control,
     subscribe=partial(request, method="subscribe", fast=False),
     unsubscribe=partial(request, method="unsubscribe", fast=False),
-    track=partial(Whole, shape=LEVELS),
+    track=partial(WholeBooks, shape=LEVELS),
     names_per_request=1,
 )
 BOOKS: Final = replace(
@@ -222,8 +222,8 @@ SLOW: Final = Exchange(
     connector=partial(Engine, SLOW_BOOKS),
     depth=20,
     interval_ms=5000,
-    guard=Guard.WHOLE,
-    limits=Limits(
+    guard=LossDetection.WHOLE,
+    limits=ExchangeLimits(
         topics=100,  # of 1000 an address, on 10 connections
         messages=(Limit(2_000, 60.0, Scope.ADDRESS),),
         connects=(Limit(30, 60.0, Scope.ADDRESS),),

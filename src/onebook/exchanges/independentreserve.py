@@ -40,7 +40,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -48,9 +48,9 @@ from onebook.exchanges.contract import (
     ROWS_MAX,
     Alive,
     Exchange,
-    Guard,
     Ignored,
     Instruments,
+    LossDetection,
     Output,
     ProtocolError,
     Verify,
@@ -65,7 +65,7 @@ from onebook.exchanges.frames import (
     step_of,
     texts_of,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
@@ -78,7 +78,7 @@ QUOTE: Final = "usd"
 SOCKET_CODES: Final = {"xbt": "btc"}
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     bids: Raw = field(name="Bids")
@@ -91,7 +91,7 @@ class Data(Struct, gc=False):
 
     channel: str = field(name="Channel")
     event: str = field(name="Event")
-    book: Book = field(name="Data")
+    book: BookMessage = field(name="Data")
     at: int = field(name="Time", default=UNTIMED)
 
 
@@ -155,7 +155,7 @@ def control(frame: bytes) -> Event:
         case "Subscriptions":
             return Accepted([_name(each) for each in texts_of(message.data)])
         case "Error":
-            return Rejected(str(message.data))
+            return RequestRejected(str(message.data))
     return Ignored(known=False)
 
 
@@ -202,8 +202,8 @@ EXCHANGE: Final = Exchange(
     depth=DEPTH,
     interval_ms=0,
     truncate=True,
-    guard=Guard.CHECKSUM,
-    limits=Limits(
+    guard=LossDetection.CHECKSUM,
+    limits=ExchangeLimits(
         topics=40,
         messages=(Limit(5, 1.0),),
         connects=(Limit(1, 1.0, Scope.ADDRESS),),

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from onebook.core.types import PAIRS, LevelShape
-from onebook.exchanges.contract import NOTHING, Delta, Fetch, Gap, Output, Snapshot, Standing
+from onebook.exchanges.contract import NOTHING, Delta, Fetch, Gap, Output, Snapshot, StreamPosition
 from onebook.exchanges.moments import UNTIMED, Moment
 
 HELD_MAX: Final = 1_000  # deltas that wait for a body; the oldest go first
@@ -122,13 +122,13 @@ class Join:
         self._heard = -1
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> StreamPosition:
         """How far the stream has delivered, compared with the last body."""
         if self.last is None or self.last != self._seed:
-            return Standing.CURRENT
+            return StreamPosition.CURRENT
         if self._heard < self.last:
-            return Standing.BEHIND
-        return Standing.CURRENT if self._proven else Standing.UNPROVEN
+            return StreamPosition.BEHIND
+        return StreamPosition.CURRENT if self._proven else StreamPosition.UNPROVEN
 
     def delta(
         self, first: int, final: int, bids: bytes, asks: bytes, at: Moment = UNTIMED

@@ -40,15 +40,15 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
     NOTHING,
     Alive,
     Exchange,
-    Guard,
     Ignored,
+    LossDetection,
     Output,
     ProtocolError,
     Trading,
@@ -62,7 +62,7 @@ from onebook.exchanges.frames import (
     short,
     symbol_of,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Unnumbered
 
@@ -133,14 +133,14 @@ def control(frame: bytes) -> Event:
         case "book":
             return BookFrame(symbol_of(message.data))
     if message.problem:
-        return Rejected(message.problem)
+        return RequestRejected(message.problem)
     if message.method != "subscribe":
         return Ignored(known=message.method in ("unsubscribe", "pong"))
     if message.success:
         return Accepted([symbol_of([message.result])])
     if message.error.startswith("Already subscribed"):
         return Ignored(known=True)  # two requests crossed; the feed asks again without a snapshot
-    return Rejected(f"{message.symbol} {message.error}".lstrip())
+    return RequestRejected(f"{message.symbol} {message.error}".lstrip())
 
 
 def _status(data: Any) -> Event:
@@ -189,8 +189,8 @@ EXCHANGE: Final = Exchange(
     depth=DEPTH,
     interval_ms=0,
     truncate=True,
-    guard=Guard.CHECKSUM,
-    limits=Limits(
+    guard=LossDetection.CHECKSUM,
+    limits=ExchangeLimits(
         topics=100,
         messages=(Limit(5, 1.0),),  # ours: the page states none
         # Beyond 150 the address is shut out; no faster than every 5 s after maintenance.

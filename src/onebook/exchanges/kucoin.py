@@ -42,8 +42,8 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
-    Welcome,
+    ExchangeReady,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import Exchange, Heartbeat, Ignored, Output, ProtocolError
@@ -58,7 +58,7 @@ TOPIC: Final = "obu.SPOT"
 DEPTH: Final = "increment@10ms"
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     native: str = field(name="s")
@@ -74,7 +74,7 @@ class Data(Struct, gc=False):
     topic: str = field(name="T")
     depth: str = field(name="dp")
     type: str = field(name="t")
-    book: Book = field(name="d")
+    book: BookMessage = field(name="d")
     at: int = field(name="P", default=UNTIMED)
 
 
@@ -110,7 +110,7 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
     raise ProtocolError(f"{TOPIC} has no type {short(message.type)!r}", book.instrument)
 
 
-def _previous(book: Chain, change: Book) -> int:
+def _previous(book: Chain, change: BookMessage) -> int:
     """Name the state that a delta follows: the book's, where it reaches back before that."""
     last, before = book.last, change.first - 1
     return last if last is not None and before < last < change.final else before
@@ -122,11 +122,11 @@ def control(frame: bytes) -> Event:
     if message.topic == TOPIC and message.depth == DEPTH:
         return BookFrame(text_in(message.book, "s"))
     if message.message == "welcome":
-        return Welcome()
+        return ExchangeReady()
     if message.result in (True, "true"):
         return Accepted(number=message.id)
     if message.result is not None:
-        return Rejected(message.reason or message.message, message.id)
+        return RequestRejected(message.reason or message.message, message.id)
     return Ignored(known="pong" in (message.type, message.op))
 
 

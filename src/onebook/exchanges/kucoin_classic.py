@@ -54,8 +54,8 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
-    Welcome,
+    ExchangeReady,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -77,7 +77,7 @@ from onebook.exchanges.frames import (
     text_in,
 )
 from onebook.exchanges.join import Join
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
@@ -186,7 +186,7 @@ def control(frame: bytes) -> Event:
         case "message" if message.subject == SUBJECT:
             return BookFrame(text_in(message.data, "symbol"))
         case "welcome":
-            return Welcome()
+            return ExchangeReady()
         case "ack":
             return Accepted(number=message.id)
         case "error" if message.code == TOKEN_REFUSED:
@@ -194,7 +194,7 @@ def control(frame: bytes) -> Event:
         case "error" if message.code == TOO_MUCH:
             return SlowDown(short(message.data))
         case "error":
-            return Rejected(str(message.data), message.id, whole=True)
+            return RequestRejected(str(message.data), message.id, whole=True)
     return Ignored(known=message.type == "pong")
 
 
@@ -256,7 +256,7 @@ CLASSIC: Final = Exchange(
     connect=Connect("POST", "/api/v1/bullet-public", address, weight=10),
     depth=0,
     interval_ms=0,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,  # of 400: a lost socket must not cost minutes of REST budget
         messages=(Limit(100, 10.0),),
         connects=(Limit(30, 60.0, Scope.ADDRESS),),

@@ -36,40 +36,40 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     ROWS_MAX,
     Exchange,
-    Guard,
     Heartbeat,
     Ignored,
     Instruments,
+    LossDetection,
     Output,
     Send,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import decode, instrument_of, instruments_of, step_of
-from onebook.exchanges.limits import Limit, Limits, Scope
-from onebook.exchanges.sync import Whole
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
+from onebook.exchanges.sync import WholeBooks
 from onebook.model import Instrument
 
 DEPTH: Final = 100
 ZONE: Final = "+08:00"
 
 
-class Levels(Struct, gc=False):
+class SideLevels(Struct, gc=False):
     """Both sides of a book."""
 
     bids: Raw
     asks: Raw
 
 
-class Book(Struct, gc=False, tag_field="type", tag="depth"):
+class BookMessage(Struct, gc=False, tag_field="type", tag="depth"):
     """The frame of a whole book."""
 
     pair: str
-    depth: Levels
+    depth: SideLevels
     at: str = field(name="TS", default="")
 
 
@@ -98,14 +98,14 @@ class Listings(Struct):
     data: list[Raw]
 
 
-_read = msgspec.json.Decoder(Book).decode
+_read = msgspec.json.Decoder(BookMessage).decode
 _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 
 
-def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
     """Read a whole book."""
-    message: Book = _read(frame)
+    message: BookMessage = _read(frame)
     book = books.get(message.pair)
     if book is None:
         return None
@@ -121,7 +121,7 @@ def control(frame: bytes) -> Event:
         pong = {"action": "pong", "pong": message.ping}
         return Send(msgspec.json.encode(pong), urgent=True)
     if message.status == "error":
-        return Rejected(message.message)
+        return RequestRejected(message.message)
     return Ignored(known=message.action == "pong")
 
 
@@ -154,7 +154,7 @@ BOOKS: Final = BookChannel(
     control=control,
     subscribe=subscribe,
     unsubscribe=partial(subscribe, action="unsubscribe"),
-    track=partial(Whole, unanswered=True),
+    track=partial(WholeBooks, unanswered=True),
     names_per_request=1,
 )
 
@@ -167,8 +167,8 @@ EXCHANGE: Final = Exchange(
     parse_instruments=parse_instruments,
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
-    guard=Guard.WHOLE,
-    limits=Limits(
+    guard=LossDetection.WHOLE,
+    limits=ExchangeLimits(
         topics=50,  # ours, as all that follow but the last
         messages=(Limit(10, 1.0),),
         connects=(Limit(60, 60.0, Scope.ADDRESS),),

@@ -1,8 +1,9 @@
 """Rate limits of an exchange, and the token buckets that keep within them.
 
-`Limits` are facts that each connector states. `Quotas` makes the buckets of one exchange: a limit
-of the address is one bucket that all connections of this process share, a limit of a connection is
-a bucket of its own for each. Other processes behind the same address are not known here.
+`ExchangeLimits` are facts that each connector states. `Quotas` makes the buckets of one exchange: a
+limit of the address is one bucket that all connections of this process share, a limit of a
+connection is a bucket of its own for each. Other processes behind the same address are not counted
+here.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ class Limit(Struct, frozen=True):
     scope: Scope = Scope.CONNECTION
 
 
-class Limits(Struct, frozen=True):
+class ExchangeLimits(Struct, frozen=True):
     """What an exchange takes from its clients. Several limits of one kind hold at once.
 
     Args:
@@ -107,7 +108,7 @@ class Quota:
 class Quotas:
     """The buckets of one exchange: shared ones of the address, new ones for each connection."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ExchangeLimits) -> None:
         self.connects = Quota([bucket_within(each, CONNECTS_BURST) for each in limits.connects])
         kinds = ((limits.messages, MESSAGES_BURST), (limits.requests, REQUESTS_BURST))
         self._own = [

@@ -48,7 +48,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -66,7 +66,7 @@ from onebook.exchanges.frames import (
     decode,
 )
 from onebook.exchanges.join import Join
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.protobuf import BYTES, INT64, TEXT, reader
@@ -78,7 +78,7 @@ LEVELS: Final = LevelShape.protobuf(price=1, amount=2, bids=2, asks=1)
 SEED_LEVELS: Final = 1_000
 
 
-class Answer(Struct):
+class TextMessage(Struct):
     """Every text message."""
 
     msg: str = ""
@@ -97,7 +97,7 @@ class Depth(Struct):
 
 _push = reader(channel=(1, TEXT), depths=(313, BYTES), sent_ms=(6, INT64))
 _versions = reader(first=(4, BYTES), final=(5, BYTES))
-_answer = msgspec.json.Decoder(Answer).decode
+_answer = msgspec.json.Decoder(TextMessage).decode
 
 
 def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
@@ -123,7 +123,7 @@ def control(frame: bytes) -> Event:
     if answer.msg == "PONG":
         return Ignored(known=True)
     if answer.code or answer.msg.startswith(REFUSED):
-        return Rejected(answer.msg, answer.id)
+        return RequestRejected(answer.msg, answer.id)
     if answer.id:
         return Accepted(number=answer.id)
     names = [name for name in answer.msg.split(",") if name.startswith(CHANNEL)]
@@ -178,7 +178,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     depth=0,
     interval_ms=100,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=30,  # all that it takes
         messages=(Limit(50, 1.0),),  # of 100; over it is a disconnect, repeated a ban
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none

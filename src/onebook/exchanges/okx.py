@@ -34,7 +34,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -48,7 +48,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, Checksum, Sequence64, decode, short
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
 
@@ -139,7 +139,7 @@ def control(frame: bytes) -> Event:
         case "subscribe" if name is not None:
             return Accepted([name])
         case "error":
-            return Rejected(message.msg, code=message.code)
+            return RequestRejected(message.msg, code=message.code)
         case "notice" if message.code == SERVICE_UPGRADE:
             return Closing(short(message.msg))
         case "" if name is not None:
@@ -181,7 +181,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=400,
     interval_ms=100,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,  # each repair is two of 480 requests an hour
         messages=(Limit(4, 1.0),),  # ours: the page states none
         requests=(Limit(480, 3_600.0),),  # subscribe, unsubscribe and login together

@@ -6,8 +6,8 @@ https://github.com/P2B-team/p2b-api-docs/blob/master/api-doc.md (markets).
 In step: no numbers and no checksum, only the order of the socket. A full book (`true`) comes after
 a subscription, again about every 60 s while the market changes, and replaces what was there: a lost
 change is repaired within a minute where the market is busy. Levels that leave the 100 are removed
-by a change. A subscription replaces the one before it on its connection (`Limits.topics` is 1, and
-the supervisor opens one for each market); repair is to subscribe again.
+by a change. A subscription replaces the one before it on its connection (`ExchangeLimits.topics`
+is 1, and the supervisor opens one for each market); repair is to subscribe again.
 
 Frames, JSON-RPC; blanks stand after colons and commas:
 
@@ -46,20 +46,20 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     ROWS_MAX,
     Exchange,
-    Guard,
     Heartbeat,
     Ignored,
     Instruments,
+    LossDetection,
     Output,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, decode, instrument_of, instruments_of, text_in
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
 
@@ -147,7 +147,7 @@ def control(frame: bytes) -> Event:
                 return BookFrame(market)
         return BookFrame()
     if isinstance(message.error, dict):
-        return Rejected(text_in(message.error, "message"), message.id)
+        return RequestRejected(text_in(message.error, "message"), message.id)
     if text_in(message.result, "status") == "success":
         return Accepted(number=message.id)
     return Ignored(known=message.result == "pong")
@@ -192,9 +192,9 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=LEVELS,
     interval_ms=1000,
-    guard=Guard.ORDER,
+    guard=LossDetection.ORDER,
     timed=False,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=1,
         messages=(Limit(5, 1.0),),  # ours, as are the next two
         connects=(Limit(60, 60.0, Scope.ADDRESS),),

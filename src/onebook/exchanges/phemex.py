@@ -43,15 +43,15 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     ROWS_MAX,
     Exchange,
-    Guard,
     Heartbeat,
     Ignored,
     Instruments,
+    LossDetection,
     Output,
 )
 from onebook.exchanges.engine import Engine
@@ -63,7 +63,7 @@ from onebook.exchanges.frames import (
     instruments_of,
     text_in,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
@@ -82,7 +82,7 @@ class Sides(Struct, gc=False):
     asks: Raw
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     book: Sides
@@ -134,7 +134,7 @@ class Body(Struct):
     data: Products
 
 
-_read = msgspec.json.Decoder(Book).decode
+_read = msgspec.json.Decoder(BookMessage).decode
 _control = msgspec.json.Decoder(Control).decode
 _body = msgspec.json.Decoder(Body).decode
 _currency = msgspec.json.Decoder(Currency).decode
@@ -154,7 +154,7 @@ def track(instrument: Instrument) -> Unnumbered:
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
     """Follow a frame of a book."""
-    message: Book = _read(frame)
+    message: BookMessage = _read(frame)
     book = books.get(message.symbol)
     if book is None:
         return None
@@ -170,7 +170,7 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
-        return Rejected(text_in(message.error, "message"), message.id)
+        return RequestRejected(text_in(message.error, "message"), message.id)
     if message.book is not None:
         return BookFrame(message.symbol)
     return Ignored(known=False) if message.result is None else Accepted(number=message.id)
@@ -241,9 +241,9 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=DEPTH,
     interval_ms=20,
-    guard=Guard.ORDER,
+    guard=LossDetection.ORDER,
     truncate=True,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=20,
         messages=(Limit(20, 1.0),),
         connects=(Limit(200, 300.0, Scope.ADDRESS),),

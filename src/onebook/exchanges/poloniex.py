@@ -30,7 +30,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -49,7 +49,7 @@ from onebook.exchanges.frames import (
     symbol_of,
     texts_of,
 )
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
@@ -108,7 +108,7 @@ def control(frame: bytes) -> Event:
     if message.event == "subscribe" and message.channel == CHANNEL:
         return Accepted(texts_of(message.symbols))
     if message.event == "error":
-        return Rejected(message.message)
+        return RequestRejected(message.message)
     if message.channel == CHANNEL and not message.event:
         return BookFrame(symbol_of(message.data))
     return Ignored(known=message.event in EVENTS)
@@ -142,7 +142,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(Engine, BOOKS),
     depth=20,
     interval_ms=0,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,
         messages=(Limit(20, 1.0),),  # of 500
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from onebook.exchanges.contract import Exchange, Guard
+from onebook.exchanges.contract import Exchange, LossDetection
 
 NO_LEVEL: Final = "-"
 UNREAD: Final = re.compile(r"\bnot read\b|\bon no page\b")
@@ -61,17 +61,17 @@ class Evidence(Struct, frozen=True):
     subscription: str = ""
 
 
-class Level(Struct, frozen=True):
+class QualityLevel(Struct, frozen=True):
     """A level: what it means, and which rules it adds to those of the levels below it."""
 
     means: str
     rules: tuple[str, ...]
 
 
-class Rules(Struct, frozen=True):
+class QualityRules(Struct, frozen=True):
     """The content of `quality.toml`."""
 
-    levels: dict[str, Level]
+    levels: dict[str, QualityLevel]
     rules: dict[str, str]
     harmless: dict[str, tuple[str, ...]]
 
@@ -94,9 +94,9 @@ class Quality(Struct, frozen=True):
 
 
 @cache
-def rules() -> Rules:
+def rules() -> QualityRules:
     """Read `quality.toml`."""
-    return msgspec.convert(_read("quality.toml"), Rules)
+    return msgspec.convert(_read("quality.toml"), QualityRules)
 
 
 @cache
@@ -168,7 +168,7 @@ def quality(exchange: Exchange, proven: Evidence | None = None) -> Quality:
         "page": page_read(text),
         "judged": bool(proven.ccxt or proven.recordings),
         "recorded": bool(as_recorded),
-        "loss": exchange.guard is not Guard.ORDER,
+        "loss": exchange.guard is not LossDetection.ORDER,
         "certain": not open_doubts(exchange),
     }
     level, complete = NO_LEVEL, True

@@ -1,10 +1,10 @@
 """The ways a book is kept in step with its exchange: objects that a connector has.
 
 `Chain`: a snapshot on the socket, then deltas that each name the state they follow. `Unnumbered`:
-the same without numbers. `Whole`: each frame has the whole book. The fourth way is in `join.py`: a
-snapshot that is asked for, joined with the deltas that were held back meanwhile. None of them holds
-levels; they decide which `Output` a message becomes. `Trackers` are those of one connection, and
-follow its numbers where an exchange counts all frames of it.
+the same without numbers. `WholeBooks`: each frame has the whole book. The fourth way is in
+`join.py`: a snapshot that is asked for, joined with the deltas held back meanwhile. None of them
+holds levels; they decide which `Output` a message becomes. `Trackers` are those of one connection,
+and follow its numbers where an exchange counts all frames of it.
 """
 
 from typing import Protocol, TypeVar
@@ -149,7 +149,7 @@ class Unnumbered:
         return (Delta(self.instrument, bids, asks, self.delta_shape, at),) if self.live else NOTHING
 
 
-class Whole:
+class WholeBooks:
     """Takes each frame as a snapshot: the whole book comes with every change.
 
     Args:

@@ -31,24 +31,24 @@ from onebook.exchanges.contract import (
     EXPECTED,
     NOTHING,
     ROWS_MAX,
+    BookRefused,
     Exchange,
     Gap,
-    Guard,
     Instruments,
+    LossDetection,
     Output,
     ProtocolError,
-    Refused,
     Snapshot,
     Unnamed,
 )
 from onebook.exchanges.frames import decode, instrument_of, instruments_of, send
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.model import VIA_CCXT, Instrument
 
 KNOWN_LEVELS: Final = 1  # a side with so many levels ends at its outermost one: see above
 
 
-class Book(Struct, tag="book"):
+class BookMessage(Struct, tag="book"):
     """A whole book; `at` is the exchange's time in Unix milliseconds, 0 where it names none."""
 
     native: str
@@ -102,7 +102,7 @@ class Market(Struct):
     lot: str = ""
 
 
-_frame = msgspec.json.Decoder(Book | Lost | Denied | Nameless | Opened).decode
+_frame = msgspec.json.Decoder(BookMessage | Lost | Denied | Nameless | Opened).decode
 _rows = msgspec.json.Decoder(list[Raw]).decode
 
 
@@ -137,7 +137,7 @@ class CcxtConnector:
         if isinstance(message, Lost):
             return (Gap(instrument, message.words),)
         if isinstance(message, Denied):
-            return (Refused(instrument, message.words),)
+            return (BookRefused(instrument, message.words),)
         bids, asks = message.bids, message.asks
         return (Snapshot(instrument, bids, asks, PAIRS, KNOWN_LEVELS, message.at),)
 
@@ -187,9 +187,9 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
         parse_instruments=partial(parse_instruments, name),
         connector=CcxtConnector,
         depth=settings.depth,
-        guard=Guard.WHOLE,
+        guard=LossDetection.WHOLE,
         timed=False,
-        limits=Limits(
+        limits=ExchangeLimits(
             topics=settings.books_max,
             messages=(),
             connects=(Limit(settings.connects_per_minute, 60.0, Scope.ADDRESS),),

@@ -35,19 +35,19 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     Exchange,
-    Guard,
     Ignored,
+    LossDetection,
     Output,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import decode, text_in
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import Whole
+from onebook.exchanges.sync import WholeBooks
 
 CHANNEL: Final = "orderbook"
 REALTIME: Final = "REALTIME"
@@ -57,7 +57,7 @@ UNITS: Final = LevelShape.objects(
 TOPICS: Final = 50  # ours: each is up to ten frames of 2 KB a second; 855 were served
 
 
-class Book(Struct, gc=False, tag_field="ty", tag=CHANNEL):
+class BookMessage(Struct, gc=False, tag_field="ty", tag=CHANNEL):
     """The frame of a whole book."""
 
     code: str = field(name="cd")
@@ -82,7 +82,7 @@ def channel(
     read: Any = msgspec.json.Decoder(book_type).decode
     read_control: Any = msgspec.json.Decoder(control_type).decode
 
-    def data(books: dict[str, Whole], frame: bytes) -> tuple[Output, ...] | None:
+    def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
         message = read(frame)
         book = books.get(message.code)
         if book is None:
@@ -94,7 +94,7 @@ def channel(
         message = decode(read_control, frame, what="a frame")
         if message.error is not None:
             name, words = (text_in(message.error, member) for member in ("name", "message"))
-            return Rejected(f"{name.replace('_', ' ')}: {words}")
+            return RequestRejected(f"{name.replace('_', ' ')}: {words}")
         if message.type == CHANNEL:
             return BookFrame(message.code)
         return Ignored(known=bool(message.status))
@@ -103,7 +103,7 @@ def channel(
         books = {"type": CHANNEL, "codes": names}
         return [{"ticket": f"onebook-{number}"}, books, {"format": form}]
 
-    track = partial(Whole, shape=units)
+    track = partial(WholeBooks, shape=units)
     return BookChannel(data, control, subscribe, None, track, TOPICS)
 
 
@@ -114,7 +114,7 @@ INSTRUMENTS: Final = ListReader(
     quote_first=True,
 )
 
-BOOKS: Final = channel("SIMPLE", Book, Control, UNITS)
+BOOKS: Final = channel("SIMPLE", BookMessage, Control, UNITS)
 
 EXCHANGE: Final = Exchange(
     name="upbit",
@@ -125,8 +125,8 @@ EXCHANGE: Final = Exchange(
     parse_instruments=INSTRUMENTS,
     connector=partial(Engine, BOOKS),
     depth=30,
-    guard=Guard.WHOLE,
-    limits=Limits(
+    guard=LossDetection.WHOLE,
+    limits=ExchangeLimits(
         topics=TOPICS,
         messages=(Limit(5, 1.0), Limit(100, 60.0)),
         connects=(Limit(5, 1.0, Scope.ADDRESS),),

@@ -42,7 +42,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     Alive,
@@ -52,8 +52,8 @@ from onebook.exchanges.contract import (
     Output,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ABSENT, Problem, Sequence64, decode, text_in
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.frames import ABSENT, ErrorBody, Sequence64, decode, text_in
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.sync import Chain
 
@@ -66,7 +66,7 @@ MICROSECONDS: Final = 1_000_000  # of a second
 Seconds = Annotated[float, Meta(ge=0, lt=1e10)]
 
 
-class Book(Struct, gc=False):
+class BookMessage(Struct, gc=False):
     """A book or a change of it."""
 
     sequence: Sequence64 = field(name="update_id")
@@ -80,7 +80,7 @@ class Params(Struct, gc=False, array_like=True):
     """Whether a book is a full one, the book, and its market."""
 
     full: bool
-    book: Book
+    book: BookMessage
     market: str
 
 
@@ -97,7 +97,7 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Problem | None = None
+    error: ErrorBody | None = None
 
 
 _read = msgspec.json.Decoder(Update).decode
@@ -132,7 +132,7 @@ def control(frame: bytes) -> Event:
                 return BookFrame(market)
         return BookFrame("")
     if message.error is not None:
-        return Rejected(message.error.message, message.id, code=message.error.code)
+        return RequestRejected(message.error.message, message.id, code=message.error.code)
     if text_in(message.result, "status") == "success":
         return Accepted(number=message.id)
     return Ignored(known=message.result == "pong")
@@ -173,7 +173,7 @@ EXCHANGE: Final = Exchange(
     depth=LEVELS,
     interval_ms=100,
     truncate=True,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,  # ours: at the pace below a full socket is subscribed in 30 s
         messages=(Limit(180, 60.0),),  # 200 on the older page; 12,000 in 10 s on the newer one
         connects=(Limit(300, 60.0, Scope.ADDRESS),),  # of 1000

@@ -48,7 +48,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
     verbs,
 )
 from onebook.exchanges.contract import (
@@ -64,7 +64,7 @@ from onebook.exchanges.frames import (
     texts_of,
 )
 from onebook.exchanges.join import Join
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
@@ -162,7 +162,7 @@ def control(frame: bytes) -> Event:
         return Accepted(texts_of(message.data), message.id, omission=OMITTED)
     if not message.cmd or message.success:
         return Ignored(known=bool(message.cmd))
-    return Rejected(str(message.data), message.id or None)
+    return RequestRejected(str(message.data), message.id or None)
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
@@ -202,7 +202,7 @@ EXCHANGE: Final = Exchange(
     connector=partial(SeededEngine, BOOKS),
     depth=DEPTH,
     interval_ms=50,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,
         messages=(Limit(20, 1.0),),  # of 200 topics a second that the page advises
         connects=(Limit(100, 300.0, Scope.ADDRESS),),

@@ -45,7 +45,7 @@ from onebook.exchanges.channel import (
     BookChannel,
     BookFrame,
     Event,
-    Rejected,
+    RequestRejected,
 )
 from onebook.exchanges.contract import (
     Exchange,
@@ -60,7 +60,7 @@ from onebook.exchanges.frames import (
     decode,
 )
 from onebook.exchanges.join import Join
-from onebook.exchanges.limits import Limit, Limits, Scope
+from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
 from onebook.model import Instrument
@@ -139,7 +139,7 @@ def control(frame: bytes) -> Event:
     if message.code is None:
         return Ignored(known=False)
     if message.code:
-        return Rejected(message.msg, message.id, whole=True)
+        return RequestRejected(message.msg, message.id, whole=True)
     return Accepted(number=message.id)
 
 
@@ -187,7 +187,7 @@ EXCHANGE: Final = Exchange(
     depth=0,
     interval_ms=100,
     timed=False,
-    limits=Limits(
+    limits=ExchangeLimits(
         topics=100,  # ours; 400 were served on futures
         messages=(Limit(5, 1.0),),  # ours: the page states none
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none

@@ -12,7 +12,7 @@ class Transmit(NamedTuple):
     frame: bytes
 
 
-class Ping(NamedTuple):
+class SendPing(NamedTuple):
     """Send a protocol-level ping: nothing has come for a while."""
 
 
@@ -34,5 +34,5 @@ class End(NamedTuple):
     abrupt: bool = False
 
 
-Action = Transmit | Ping | Request | End
-PING: Final = Ping()
+Action = Transmit | SendPing | Request | End
+PING: Final = SendPing()

@@ -1,4 +1,4 @@
-"""The socket of one connection to an exchange: frames and time in, actions of its `Session` out.
+"""The socket of one connection to an exchange: frames and time in, the session's actions out.
 
 picows does the framing and leaves some of RFC 6455 to us: fragments are joined here, control frames
 answered, reserved bits refused. What a frame means is decided in `session.py`; nothing is awaited
@@ -16,11 +16,11 @@ from picows import WSCloseCode, WSFrame, WSMsgType, WSTransport
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
-from onebook.feeds.actions import End, Ping, Request, Transmit
+from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.inflate import TooLong, Uninflatable, inflated
 from onebook.feeds.listener import DATA, Listener
 from onebook.feeds.ports import FrameRecorder
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Reason
 from onebook.rest import Rest
@@ -50,7 +50,7 @@ class ExchangeConnection(Listener):
     def __init__(
         self,
         exchange: Exchange,
-        session: Session,
+        session: FeedSession,
         *,
         rest: Rest,
         settings: FeedSettings,
@@ -168,7 +168,7 @@ class ExchangeConnection(Listener):
                     task = asyncio.create_task(self._get(fetch))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
-                case Ping():
+                case SendPing():
                     transport.send_ping()
                 case End(abrupt=True):
                     transport.disconnect(graceful=False)

@@ -28,7 +28,7 @@ from onebook.feeds.connection import ExchangeConnection
 from onebook.feeds.liveness import Cadences
 from onebook.feeds.pace import Backoff
 from onebook.feeds.ports import FrameRecorder, Link, NotReached
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest, retry_after_s
@@ -149,7 +149,7 @@ class Feed:
             return self._unreachable(OFFLINE, f"gives no address ({error.message})")
         except ProtocolError as error:
             return self._unreachable(OFFLINE, f"gives no address ({error.reason})")
-        session = Session(
+        session = FeedSession(
             exchange,
             self.instruments,
             books=self.books,
@@ -205,7 +205,7 @@ class Feed:
         heartbeat = address.heartbeat or exchange.heartbeat
         return replace(exchange, ws_url=address.url, heartbeat=heartbeat)
 
-    def _link(self, session: Session) -> Link:
+    def _link(self, session: FeedSession) -> Link:
         return ExchangeConnection(
             self.exchange,
             session,
@@ -258,7 +258,7 @@ class Feed:
             connection.session.remove(removed, now)
         connection.carry_out(now)
 
-    def _down(self, session: Session, lived_s: float) -> float:
+    def _down(self, session: FeedSession, lived_s: float) -> float:
         self.stats.reconnects += 1
         end = session.ended
         assert end is not None

@@ -5,7 +5,7 @@ from typing import Final
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport
 
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 
 DATA: Final = (WSMsgType.TEXT, WSMsgType.BINARY)
 
@@ -19,7 +19,7 @@ class Listener(WSListener):
     frames reading is paused, until somebody grants a new one: the feeds share one event loop.
     """
 
-    session: Session
+    session: FeedSession
     received: Callable[[bytes, float], None]
     clock: Callable[[], float]
     joining: bool

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 
 
 class FrameRecorder(Protocol):
@@ -24,7 +24,7 @@ class FrameRecorder(Protocol):
 class Link(Protocol):
     """A connection of a feed: a socket of ours, or a client of ccxt."""
 
-    session: Session
+    session: FeedSession
 
     def carry_out(self, now: float) -> None:
         """Do what the session wants done."""

@@ -37,7 +37,7 @@ class RecordingError(ValueError):
     """A file that is not a recording; says where."""
 
 
-class Opened(NamedTuple):
+class ConnectionOpened(NamedTuple):
     """A connection was opened."""
 
     at: float
@@ -70,7 +70,7 @@ class Fetched(NamedTuple):
     header: str = ""
 
 
-Entry = Opened | Sent | Received | Fetched
+Entry = ConnectionOpened | Sent | Received | Fetched
 
 
 def parse(lines: Iterable[str], *, name: str = "recording") -> Iterator[Entry]:
@@ -130,7 +130,7 @@ def _entry(line: str) -> Entry | None:
     if found := _SENT.fullmatch(line):
         return Sent(float(found["at"]), found["url"], *_payload(found["payload"]))
     if found := _OPENED.fullmatch(line):
-        return Opened(float(found["at"]), found["url"])
+        return ConnectionOpened(float(found["at"]), found["url"])
     if found := _FETCHED.fullmatch(line):
         text, header = _headed(found["payload"])
         return Fetched(float(found["at"]), found["url"], _payload(text)[0], header)

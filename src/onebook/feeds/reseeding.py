@@ -9,7 +9,7 @@ from onebook.exchanges.contract import Output, ProtocolError, Seeded
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.phases import Watch
 from onebook.feeds.recovery import Ending, Recovery
-from onebook.feeds.reseeds import Reseeds, Verdict
+from onebook.feeds.reseeds import ReseedNeed, Reseeds
 from onebook.model import Health, Instrument, Reason
 
 log = logging.getLogger("onebook.feeds")
@@ -61,17 +61,17 @@ class Reseeding:
         """Do what a live book needs."""
         instrument = watch.instrument
         verdict = self._reseeds.judge(watch.book, now)
-        if verdict is Verdict.RESEED:
+        if verdict is ReseedNeed.RESEED:
             self._reseeds.asked(instrument, now)
             self._execute(lambda: self._connector.reseed(instrument), now)
             if not watch.fetching:  # asked for on the socket: nothing else says that it failed
                 due_at = now + self._outbox.wait_s(now) + self._settings.reseed_total_s
                 self._reseeds.due(instrument, due_at)
-        elif verdict is Verdict.UNANSWERED:
+        elif verdict is ReseedNeed.UNANSWERED:
             self.put_off(watch, now)
             if self._reseeds.unanswered(instrument) >= self._settings.reseed_tries_max:
                 self._recovery.doubt(instrument, Reason.NO_SNAPSHOT, now)
-        elif verdict is Verdict.DEAD:
+        elif verdict is ReseedNeed.DEAD:
             times = self._reseeds.found_dead(instrument)
             self._execute(lambda: self._connector.distrust(instrument), now)
             self._recovery.doubt(instrument, Reason.DEAD_STREAM, now)

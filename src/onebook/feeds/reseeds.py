@@ -10,7 +10,7 @@ from typing import Final
 
 from onebook.books import LiveBook
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Seeded, Standing
+from onebook.exchanges.contract import Seeded, StreamPosition
 from onebook.model import Instrument
 
 SEED_SHARE: Final = 0.75  # of a small seed's levels, where that is less than `reseed_levels`
@@ -19,7 +19,7 @@ RETRY_S: Final = 2.0  # until a body that was put off is asked for again
 NEVER: Final = float("inf")
 
 
-class Verdict(Enum):
+class ReseedNeed(Enum):
     """What a live book needs."""
 
     FINE = auto()
@@ -79,7 +79,7 @@ class Reseeds:
         seed.filled_at = now
         seed.owed_by = NEVER
         seed.next_at = max(seed.next_at, now + self._settings.reseed_min_s)
-        if self._connector.standing(book.instrument) is Standing.BEHIND:
+        if self._connector.standing(book.instrument) is StreamPosition.BEHIND:
             seed.owed_by = now + self._settings.dead_stream_s
 
     def asked(self, instrument: Instrument, now: float) -> None:
@@ -122,31 +122,33 @@ class Reseeds:
         seed.waiting = seed.probed = False
         return seed.dead
 
-    def judge(self, book: LiveBook, now: float) -> Verdict:
+    def judge(self, book: LiveBook, now: float) -> ReseedNeed:
         """Look at a live book."""
         seed = self._seed(book.instrument)
         standing = self._connector.standing(book.instrument)
-        if standing is Standing.CURRENT:
+        if standing is StreamPosition.CURRENT:
             seed.dead = 0
             seed.owed_by = NEVER
         elif now >= seed.owed_by:
-            return Verdict.DEAD
+            return ReseedNeed.DEAD
         if seed.waiting:
-            return Verdict.UNANSWERED if now >= seed.due_at else Verdict.FINE
+            return ReseedNeed.UNANSWERED if now >= seed.due_at else ReseedNeed.FINE
         if seed.owed_by != NEVER:
-            return Verdict.FINE
+            return ReseedNeed.FINE
         if seed.unanswered and now >= seed.next_at:
-            return Verdict.RESEED
+            return ReseedNeed.RESEED
         if self._due_to_probe(book, seed, standing, now):
             seed.probed = True
-            return Verdict.RESEED
+            return ReseedNeed.RESEED
         if now >= seed.next_at and self._near_horizon(book, seed):
-            return Verdict.RESEED
-        return Verdict.FINE
+            return ReseedNeed.RESEED
+        return ReseedNeed.FINE
 
-    def _due_to_probe(self, book: LiveBook, seed: Seed, standing: Standing, now: float) -> bool:
+    def _due_to_probe(
+        self, book: LiveBook, seed: Seed, standing: StreamPosition, now: float
+    ) -> bool:
         quiet_s = now - max(book.updated_at, seed.filled_at)
-        first = standing is Standing.UNPROVEN and not seed.probed
+        first = standing is StreamPosition.UNPROVEN and not seed.probed
         wait_s = self._settings.probe_first_s if first else self._settings.probe_quiet_s
         return quiet_s >= wait_s and now >= (seed.retry_at if first else seed.next_at)
 

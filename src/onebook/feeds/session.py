@@ -32,7 +32,7 @@ WATCH_S: Final = 0.25  # how often each instrument is looked at
 RENEWED: Final = "its age limit is near"  # the detail beside the code
 
 
-class Session:
+class FeedSession:
     """One connection's state between `opened` and `closed`.
 
     Args:

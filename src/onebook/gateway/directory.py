@@ -27,7 +27,7 @@ CATEGORIES: Final[dict[str, frozenset[str]]] = {
 _encode = msgspec.json.encode
 
 
-class Catalogue(Protocol):
+class PairCatalogue(Protocol):
     """Who knows the instruments of every exchange."""
 
     def exchanges(self, symbol: str) -> list[str]:
@@ -43,7 +43,7 @@ class Catalogue(Protocol):
         """Symbols like this one."""
 
 
-class Supervisor(Protocol):
+class ExchangeStates(Protocol):
     """Who knows how the feeds do."""
 
     def in_use(self) -> Collection[str]:
@@ -66,8 +66,8 @@ class Directory:
 
     def __init__(
         self,
-        catalogue: Catalogue,
-        supervisor: Supervisor,
+        catalogue: PairCatalogue,
+        supervisor: ExchangeStates,
         *,
         monotonic: Callable[[], float],
         via: Mapping[str, str] = MappingProxyType({}),

@@ -10,13 +10,13 @@ from onebook.accounts.limits import AddressLimit, network
 UNKNOWN: Final = "unknown"
 
 
-class Seat:
+class AddressSlot:
     """One open socket of an address; `leave` gives its place back, once."""
 
     __slots__ = ("_address", "_door")
 
-    def __init__(self, door: "Door", address: str) -> None:
-        self._door: Door | None = door
+    def __init__(self, door: "AddressLimiter", address: str) -> None:
+        self._door: AddressLimiter | None = door
         self._address = address
 
     def leave(self) -> None:
@@ -26,7 +26,7 @@ class Seat:
             door.left(self._address)
 
 
-class Door:
+class AddressLimiter:
     """Counts connection attempts and open sockets by address, IPv6 by /64.
 
     Trusted are this machine and the proxies whose X-Forwarded-For is honoured: a proxy's own
@@ -67,14 +67,14 @@ class Door:
         """The header fields that tell an address how many attempts it has left."""
         return self._attempts.peek(address, now_s).headers() if self._attempts else {}
 
-    def enter(self, address: str) -> Seat | None:
+    def enter(self, address: str) -> AddressSlot | None:
         """Count an open socket of an address; None where it has as many as it may."""
         name = network(address)
         count = self._sockets.get(name, 0)
         if self._sockets_max and count >= self._sockets_max:
             return None
         self._sockets[name] = count + 1
-        return Seat(self, name)
+        return AddressSlot(self, name)
 
     def socket_headers(self, retry_after_s: int) -> dict[str, str]:
         """The header fields that tell an address how many sockets it may have open."""
@@ -87,7 +87,7 @@ class Door:
         }
 
     def left(self, name: str) -> None:
-        """A socket of an address is closed; its `Seat` says so."""
+        """A socket of an address is closed; its `AddressSlot` says so."""
         self._sockets[name] -= 1
         if not self._sockets[name]:
             del self._sockets[name]

@@ -18,7 +18,7 @@ from onebook.gateway.charges import Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
 from onebook.gateway.counters import GatewayReport, GatewayTotals
 from onebook.gateway.directory import Directory
-from onebook.gateway.door import Door
+from onebook.gateway.door import AddressLimiter
 from onebook.gateway.drain import Drain
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.key_events import KeyEvents
@@ -35,7 +35,7 @@ from onebook.streams import Clock, Streams, iso_us, ports
 from onebook.transactions.service import Transactions
 
 
-class Supervisor(ports.Supervisor, directories.Supervisor, Protocol):
+class GatewaySupervisor(ports.BookSupervisor, directories.ExchangeStates, Protocol):
     """Keeps the books, and knows the state of the exchanges."""
 
 
@@ -52,7 +52,7 @@ class Gateway:
         accounts: Accounts,
         books: Books,
         catalogue: Catalogue,
-        supervisor: Supervisor,
+        supervisor: GatewaySupervisor,
         clock: Clock,
         streams: StreamSettings | None = None,
         via: Mapping[str, str] = MappingProxyType({}),
@@ -103,7 +103,7 @@ class Gateway:
             monotonic=monotonic,
             call_soon=asyncio.get_running_loop().call_soon,
         )
-        self.door = Door(
+        self.door = AddressLimiter(
             settings.connects_per_minute,
             settings.forwarded_from,
             sockets_per_address_max=settings.sockets_per_address_max,

@@ -18,7 +18,7 @@ from websockets.server import ServerProtocol
 
 from onebook.config import GatewaySettings
 from onebook.core import iso
-from onebook.gateway.door import Door, Seat
+from onebook.gateway.door import AddressLimiter, AddressSlot
 from onebook.gateway.frames import SharedDeflate
 from onebook.gateway.offenders import Offenders
 from onebook.gateway.plain import shown
@@ -65,7 +65,7 @@ class UpgradeAnswer(NamedTuple):
 
     status: int
     data: bytes
-    seat: Seat | None = None
+    seat: AddressSlot | None = None
     packed: bool = False
     api_key: str | None = None
 
@@ -90,7 +90,7 @@ class Upgrader:
         self,
         settings: GatewaySettings,
         *,
-        door: Door,
+        door: AddressLimiter,
         offenders: Offenders,
         clock: Clock,
         has_room: Callable[[], bool],
@@ -169,7 +169,7 @@ class Upgrader:
             )
         return None
 
-    def _take_seat(self, address: str, peer: str) -> tuple[Seat | None, Response | None]:
+    def _take_seat(self, address: str, peer: str) -> tuple[AddressSlot | None, Response | None]:
         """Count a connection attempt, and the socket of an address behind a proxy."""
         wait_s = self._door.knock(address, self._clock.monotonic())
         seat = None

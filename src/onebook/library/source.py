@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, Protocol
 
 from onebook.books import Books, LiveBook
 from onebook.core import View
-from onebook.library.update import BookUpdate, Moment, Naming, Standing
+from onebook.library.update import BookUpdate, ExchangeCondition, Moment, Naming
 from onebook.model import Health, Instrument, Reason
-from onebook.streams.stream import Members, Opening
+from onebook.streams.stream import Opening, StreamMembers
 
 # A book that is offline for one of these does not come back soon.
 SETTLED: Final = (Reason.HALTED, Reason.NOT_LISTED, Reason.REFUSED)
@@ -58,13 +58,13 @@ class BookSource:
         self.symbol = symbol
         self.naming = Naming(names)
         self.instruments: list[Instrument | None] = [None] * len(names)
-        self.members = Members(names, self.instruments)
+        self.members = StreamMembers(names, self.instruments)
         self.opening = Opening(opened_at)
         self.clean: set[BookReader] = set()  # to wake at the next change
         self.pacing: set[BookReader] = set()  # woken, and waiting for their interval
         # Of exchanges without an instrument: why.
         self.missing: dict[str, tuple[Reason, str]] = dict.fromkeys(names, (Reason.SUBSCRIBING, ""))
-        self.standings: tuple[Standing, ...] = ()
+        self.standings: tuple[ExchangeCondition, ...] = ()
         self._books = books
         self.judged()
 
@@ -114,22 +114,22 @@ class BookSource:
         """Return when each shown exchange last sent data, and the horizon of its book."""
         return [(book.updated_at, book.horizon()) for book in self.members.books]
 
-    def _standing(self, name: str, instrument: Instrument | None) -> Standing:
+    def _standing(self, name: str, instrument: Instrument | None) -> ExchangeCondition:
         book = self._books.get(instrument) if instrument is not None else None
         if book is None:
             reason, detail = self.missing.get(name, (Reason.NOT_WANTED, ""))
             state = Health.SYNCING if reason is Reason.SUBSCRIBING else Health.OFFLINE
-            return Standing(name, state, False, reason, detail)
+            return ExchangeCondition(name, state, False, reason, detail)
         return _standing_of(book, shown=self.members.shows(book))
 
 
-def _standing_of(book: LiveBook, *, shown: bool) -> Standing:
+def _standing_of(book: LiveBook, *, shown: bool) -> ExchangeCondition:
     """Return the standing of an open book; the identity guard's mark is told of a live one."""
     state, reason, detail = book.health, book.reason, book.detail
     if state is Health.LIVE and book.mark is not None:
         reason, detail = book.mark
         state = Health.LIVE if shown else Health.STALE
-    return Standing(book.instrument.exchange, state, shown, reason, detail)
+    return ExchangeCondition(book.instrument.exchange, state, shown, reason, detail)
 
 
 class BookReader:
@@ -140,7 +140,7 @@ class BookReader:
         self.consumer = consumer
         self.read_at = float("-inf")  # monotonic seconds of the last update
         self._number = 0
-        self._standings: tuple[Standing, ...] | None = None
+        self._standings: tuple[ExchangeCondition, ...] | None = None
         self._view = View(
             source.naming.names, depth=options.depth, group=options.group, split=options.split
         )

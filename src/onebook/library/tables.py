@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 POLARS_DIGITS_MAX: Final = 38  # of polars' Decimal: 128 bits
 
 
-class Columns(NamedTuple):
+class BookColumns(NamedTuple):
     """The rows of both sides, bids first, by column."""
 
     side: list[str]
@@ -36,14 +36,14 @@ def package(name: str) -> Any:
         ) from error
 
 
-def pandas_frame(columns: Columns, update: "BookUpdate") -> Any:
+def pandas_frame(columns: BookColumns, update: "BookUpdate") -> Any:
     """Return a `pandas.DataFrame`; `attrs` has the symbol and the time."""
     frame = package("pandas").DataFrame(columns._asdict())
     frame.attrs.update(symbol=update.symbol, time_us=update.time_us)
     return frame
 
 
-def polars_frame(columns: Columns, scales: tuple[int, int] | None) -> Any:
+def polars_frame(columns: BookColumns, scales: tuple[int, int] | None) -> Any:
     """Return a `polars.DataFrame`; with `scales` the numbers are of polars' Decimal.
 
     Raises:

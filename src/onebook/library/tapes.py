@@ -11,8 +11,16 @@ from onebook.core.types import LEVELS_MAX
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange, Fetch
 from onebook.feeds.actions import Action, Request, Transmit
-from onebook.feeds.recording import Entry, Fetched, Opened, Received, RecordingError, Sent, read
-from onebook.feeds.session import Session
+from onebook.feeds.recording import (
+    ConnectionOpened,
+    Entry,
+    Fetched,
+    Received,
+    RecordingError,
+    Sent,
+    read,
+)
+from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.library.recorders import SUFFIX
 from onebook.model import Instrument
@@ -82,7 +90,7 @@ class Tape:
         self.instruments = [Instrument(name, each.symbol, each.native) for each in listings]
         self._natives = {each.native for each in listings}
         self._foreign = False  # recorded by another program, with channels that we never ask for
-        self._session: Session | None = None
+        self._session: FeedSession | None = None
         self._asked: list[Fetch] = []
         self._unasked: list[Fetched] = []  # bodies that nothing asked for yet
         self._stats = ExchangeStats(name)
@@ -95,7 +103,7 @@ class Tape:
 
     def play(self, entry: Entry, now: float, books: Books, settings: FeedSettings) -> None:
         """Let one entry happen."""
-        if isinstance(entry, Opened):
+        if isinstance(entry, ConnectionOpened):
             self._open(now, books, settings)
         elif isinstance(entry, Fetched):
             self._unasked.append(entry)
@@ -116,7 +124,7 @@ class Tape:
         if self._session is not None:
             self._session.closed(now)
         self._asked.clear()
-        self._session = Session(
+        self._session = FeedSession(
             self.exchange,
             self.instruments,
             books=books,

@@ -57,7 +57,7 @@ class ExchangeHealth(NamedTuple):
     horizon: Horizon
 
 
-class Standing(NamedTuple):
+class ExchangeCondition(NamedTuple):
     """The part of `ExchangeHealth` that changes rarely; shared by many updates."""
 
     exchange: str
@@ -210,7 +210,7 @@ class BookUpdate:
         time_us: int,
         levels: Levels,
         naming: Naming,
-        standings: tuple[Standing, ...],
+        standings: tuple[ExchangeCondition, ...],
         moments: list[Moment],
         now: float,
     ) -> None:
@@ -429,8 +429,8 @@ class BookUpdate:
         scales = (self.price_scale, self.amount_scale) if exact else None
         return tables.polars_frame(self._columns(exact), scales)
 
-    def _columns(self, exact: bool) -> tables.Columns:
-        columns = tables.Columns([], [], [], [])
+    def _columns(self, exact: bool) -> tables.BookColumns:
+        columns = tables.BookColumns([], [], [], [])
         for name, side in (("bid", self.bids), ("ask", self.asks)):
             pairs: list[Any] = [*(side.decimals() if exact else side.floats())]
             columns.side.extend([name] * len(pairs))

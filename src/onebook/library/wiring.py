@@ -6,7 +6,7 @@ from onebook.books import Books, LiveBook
 from onebook.config import StreamSettings
 from onebook.library.source import BookSource
 from onebook.model import Health, Instrument
-from onebook.streams.guard import Guard
+from onebook.streams.guard import IdentityGuard
 from onebook.streams.ports import Clock
 
 
@@ -31,7 +31,7 @@ class Wiring:
         self._books = books
         self._on_judged = on_judged
         self._sources: dict[Instrument, tuple[BookSource, ...]] = {}
-        self._guard = Guard(books, clock=clock, settings=streams, on_marked=self._judged)
+        self._guard = IdentityGuard(books, clock=clock, settings=streams, on_marked=self._judged)
         books.subscribe(on_changed=self._changed, on_health=self._moved)
 
     def attach(self, source: BookSource, instrument: Instrument) -> None:

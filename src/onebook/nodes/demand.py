@@ -98,7 +98,7 @@ class Wants:
         )
 
 
-class Demand:
+class GatewayDemand:
     """What all gateways want, as one feeds node knows it."""
 
     def __init__(self) -> None:

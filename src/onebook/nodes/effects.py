@@ -8,7 +8,7 @@ from onebook.exchanges.contract import Delta, Snapshot
 from onebook.model import Health, Instrument, Reason
 
 
-class Fill(NamedTuple):
+class ReplaceLevels(NamedTuple):
     """Replace the levels of the book, which makes it live."""
 
     snapshot: Snapshot
@@ -23,7 +23,7 @@ class Turn(NamedTuple):
     detail: str = ""
 
 
-Effect = Fill | Delta | Turn
+Effect = ReplaceLevels | Delta | Turn
 
 
 def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: float) -> bool:
@@ -35,7 +35,7 @@ def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: 
             continue
         book = books.get(instrument)
         offline = book is not None and book.health is Health.OFFLINE
-        if isinstance(effect, Fill):
+        if isinstance(effect, ReplaceLevels):
             if offline:  # an offline book takes nothing before it is started again
                 books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
             if books.fill(effect.snapshot, now - effect.age_ms / 1_000) is not None:

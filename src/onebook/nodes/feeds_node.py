@@ -1,6 +1,6 @@
 """A feeds node: opens the books that placement gives it, publishes them, answers for them.
 
-The driver of `Tenure` and `Demand`. Connections to exchanges are `feeds.Supervisor`'s.
+The driver of `Tenure` and `GatewayDemand`. Connections to exchanges are `feeds.Supervisor`'s.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Instrument
 from onebook.nodes import lists
 from onebook.nodes.bus import Bus
-from onebook.nodes.demand import PAGE_KEYS, Demand, interest_of
-from onebook.nodes.members import Heartbeat, NodeRole, NodeState
+from onebook.nodes.demand import PAGE_KEYS, GatewayDemand, interest_of
+from onebook.nodes.members import NodeHeartbeat, NodeRole, NodeState
 from onebook.nodes.placement import key_of, ranking
 from onebook.nodes.presence import Presence
 from onebook.nodes.publisher import PublishedBooks
@@ -67,7 +67,7 @@ class FeedsNode:
         self.presence = Presence(
             node, NodeRole.FEEDS, bus=bus, settings=settings, describe=self._describe, clock=clock
         )
-        self.demand = Demand()
+        self.demand = GatewayDemand()
         self._exchanges = exchanges
         self._bus = bus
         self._books = books
@@ -139,7 +139,7 @@ class FeedsNode:
 
     # What this node tells
 
-    def _describe(self, me: Heartbeat) -> Heartbeat:
+    def _describe(self, me: NodeHeartbeat) -> NodeHeartbeat:
         catalogue = self._catalogue
         return replace(
             me,
@@ -207,7 +207,7 @@ class FeedsNode:
         else:
             self._ask(interest.gateway)
 
-    def _heard(self, heartbeat: Heartbeat) -> None:
+    def _heard(self, heartbeat: NodeHeartbeat) -> None:
         if heartbeat.role is NodeRole.GATEWAY and not self.demand.current(
             heartbeat.node, heartbeat.wants_seq
         ):

@@ -24,7 +24,7 @@ from onebook.nodes import lists, wire
 from onebook.nodes.bus import Bus
 from onebook.nodes.demand import Wants, encode_interest
 from onebook.nodes.effects import Effect, apply
-from onebook.nodes.members import Heartbeat, NodeRole
+from onebook.nodes.members import NodeHeartbeat, NodeRole
 from onebook.nodes.placement import BookKey, ranking
 from onebook.nodes.presence import Presence
 from onebook.nodes.replica import Replica
@@ -218,7 +218,7 @@ class RemoteSupervisor:
 
     # What nodes tell
 
-    def _describe(self, me: Heartbeat) -> Heartbeat:
+    def _describe(self, me: NodeHeartbeat) -> NodeHeartbeat:
         return replace(
             me,
             wants_seq=self._wants.seq,
@@ -236,7 +236,7 @@ class RemoteSupervisor:
             self._place(followed)
         self._note_exchanges()
 
-    def _heard(self, heartbeat: Heartbeat) -> None:
+    def _heard(self, heartbeat: NodeHeartbeat) -> None:
         if heartbeat.role is not NodeRole.FEEDS:
             return
         self._note_exchanges()

@@ -33,7 +33,7 @@ class NodeState(StrEnum):
     GONE = "gone"  # its last heartbeat: it has stopped
 
 
-class Heartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What a node says about itself several times a second, as a MessagePack map.
 
     Members that a release does not know are ignored, so releases can add some. `sent_us` is the
@@ -58,15 +58,15 @@ class Heartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     problems: Mapping[str, str] = {}  # of a feeds node: why a list cannot be read
 
 
-_heartbeat = msgpack.Decoder(Heartbeat)
+_heartbeat = msgpack.Decoder(NodeHeartbeat)
 
 
-def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
+def encode_heartbeat(heartbeat: NodeHeartbeat) -> bytes:
     """Write a heartbeat."""
     return msgpack.encode(heartbeat)
 
 
-def heartbeat_of(payload: bytes) -> Heartbeat | None:
+def heartbeat_of(payload: bytes) -> NodeHeartbeat | None:
     """Read a heartbeat; None where it is none."""
     try:
         return _heartbeat.decode(payload)
@@ -79,7 +79,7 @@ class Member:
 
     __slots__ = ("age_s", "heartbeat")
 
-    def __init__(self, heartbeat: Heartbeat) -> None:
+    def __init__(self, heartbeat: NodeHeartbeat) -> None:
         self.heartbeat = heartbeat
         self.age_s = 0.0
 
@@ -97,7 +97,7 @@ class Members:
 
     def __init__(self, node: int, *, timeout_s: float, look_s: float) -> None:
         self.node = node
-        self.strangers: dict[int, Heartbeat] = {}
+        self.strangers: dict[int, NodeHeartbeat] = {}
         self._timeout_s = timeout_s
         self._look_max_s = look_s * LOOK_FACTOR
         self._members: dict[int, Member] = {}
@@ -115,12 +115,12 @@ class Members:
         """For how many seconds they have not."""
         return self._echo_age_s
 
-    def heard(self, heartbeat: Heartbeat, now: float) -> bool:
+    def heard(self, heartbeat: NodeHeartbeat, now: float) -> bool:
         """Take in a heartbeat; whether who is alive, or the state of one, is another now."""
         was_connected = self.connected
         return self._take(heartbeat, now) or was_connected != self.connected
 
-    def _take(self, heartbeat: Heartbeat, now: float) -> bool:
+    def _take(self, heartbeat: NodeHeartbeat, now: float) -> bool:
         node = heartbeat.node
         if node == self.node and now - heartbeat.sent_us / 1e6 <= self._timeout_s:
             self._echo_age_s, self._echoed = 0.0, True
@@ -156,7 +156,7 @@ class Members:
             del self._members[node]
         return bool(dead) or was_connected != self.connected
 
-    def alive(self, role: NodeRole) -> dict[int, Heartbeat]:
+    def alive(self, role: NodeRole) -> dict[int, NodeHeartbeat]:
         """The nodes of a role; none while this node is cut off."""
         if not self.connected:
             return {}

@@ -17,8 +17,8 @@ from onebook.config import NodeSettings
 from onebook.nodes import wire
 from onebook.nodes.bus import Bus
 from onebook.nodes.members import (
-    Heartbeat,
     Members,
+    NodeHeartbeat,
     NodeRole,
     NodeState,
     encode_heartbeat,
@@ -59,14 +59,14 @@ class Presence:
         *,
         bus: Bus,
         settings: NodeSettings,
-        describe: Callable[[Heartbeat], Heartbeat],
+        describe: Callable[[NodeHeartbeat], NodeHeartbeat],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.node = node
         self.subjects = Subjects(settings.cluster)
         self.members = Members(node, timeout_s=settings.heartbeat_timeout_s, look_s=LOOK_S)
         self.on_changed: Callable[[], None] = lambda: None
-        self.on_heard: Callable[[Heartbeat], None] = lambda heartbeat: None
+        self.on_heard: Callable[[NodeHeartbeat], None] = lambda heartbeat: None
         self.on_look: Callable[[float], None] = lambda now: None
         self._bus = bus
         self._settings = settings
@@ -75,7 +75,7 @@ class Presence:
         self._state = NodeState.UP
         self._told: set[int] = set()
         self._task: asyncio.Task[None] | None = None
-        self._me = Heartbeat(
+        self._me = NodeHeartbeat(
             node=node,
             name=settings.name or f"{socket.gethostname()}-{getpid()}",
             role=role,

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from onebook.model import Health, Instrument, Reason
-from onebook.nodes.effects import Effect, Fill, Turn
-from onebook.nodes.wire import Frame, Kind, State, delta_of, snapshot_of, state_of
+from onebook.nodes.effects import Effect, ReplaceLevels, Turn
+from onebook.nodes.wire import BookState, Kind, NodeMessage, delta_of, snapshot_of, state_of
 
 LOST_NODE: Final = "the feeds node that served this book sends no heartbeat"
 NO_NODE: Final = "no feeds node serves this exchange"
@@ -25,18 +25,20 @@ LOST_MESSAGE: Final = "a message between nodes was lost"
 NOTHING: Final[tuple[Effect, ...]] = ()
 
 
-class Source:
+class SourceNode:
     """One node's numbered messages about the book; made by the first one that is seen."""
 
     __slots__ = ("epoch", "held", "live", "node", "seq")
 
-    def __init__(self, first: Frame) -> None:
+    def __init__(self, first: NodeMessage) -> None:
         self.node = first.node
         self.epoch = first.epoch
         # Of the last message applied; None while that is not known.
         self.seq: int | None = 0 if first.seq == 1 else None
         self.live = False
-        self.held: dict[int, Frame] = {}  # by number: what follows the snapshot that is awaited
+        self.held: dict[
+            int, NodeMessage
+        ] = {}  # by number: what follows the snapshot that is awaited
 
 
 class Replica:
@@ -56,8 +58,8 @@ class Replica:
         self.gaps = 0
         self._held_max = held_max
         self._known: Sequence[int] = ()
-        self._sources: dict[int, Source] = {}
-        self._shown: Source | None = None
+        self._sources: dict[int, SourceNode] = {}
+        self._shown: SourceNode | None = None
         self.asking: int | None = None  # the node whose answer is awaited
         self._asked_at = float("-inf")
 
@@ -92,7 +94,7 @@ class Replica:
         detail = LOST_NODE if nodes else NO_NODE
         return (Turn(Health.STALE, Reason.DISCONNECTED, detail),)
 
-    def received(self, frame: Frame) -> Sequence[Effect]:
+    def received(self, frame: NodeMessage) -> Sequence[Effect]:
         """Act on a message that a node published.
 
         Raises:
@@ -131,7 +133,7 @@ class Replica:
             return effects
         return self._next(source, frame)
 
-    def answered(self, node: int, frame: Frame | None) -> Sequence[Effect]:
+    def answered(self, node: int, frame: NodeMessage | None) -> Sequence[Effect]:
         """Act on the answer to `ask`: a snapshot, a health, or None where there was none.
 
         Raises:
@@ -179,25 +181,25 @@ class Replica:
         if self._shown is not None:
             self._forget_number(self._shown)
 
-    def _source(self, frame: Frame) -> Source | None:
+    def _source(self, frame: NodeMessage) -> SourceNode | None:
         """The source of a message; None for a node that is not known, and for an old epoch."""
         if frame.node not in self._known:
             return None
         source = self._sources.get(frame.node)
         if source is None:
-            source = self._sources[frame.node] = Source(frame)
+            source = self._sources[frame.node] = SourceNode(frame)
         return source if frame.epoch >= source.epoch else None
 
-    def _begin_again(self, source: Source, frame: Frame) -> Sequence[Effect]:
+    def _begin_again(self, source: SourceNode, frame: NodeMessage) -> Sequence[Effect]:
         """The node closed the book and opened it again: nothing of before counts."""
         effects = NOTHING if frame.kind is Kind.SNAPSHOT else self._gap(source)
-        renewed = self._sources[source.node] = Source(frame)
+        renewed = self._sources[source.node] = SourceNode(frame)
         if source is self._shown:
             self._shown = renewed
             renewed.live = source.live
         return effects
 
-    def _next(self, source: Source, frame: Frame) -> Sequence[Effect]:
+    def _next(self, source: SourceNode, frame: NodeMessage) -> Sequence[Effect]:
         """The message whose turn it is."""
         source.seq = frame.seq
         if frame.kind is Kind.HEALTH:
@@ -210,7 +212,7 @@ class Replica:
             source.seq = None
         return NOTHING
 
-    def _whole(self, source: Source, frame: Frame) -> Sequence[Effect]:
+    def _whole(self, source: SourceNode, frame: NodeMessage) -> Sequence[Effect]:
         if source.seq is not None and frame.seq < source.seq:
             return NOTHING
         snapshot, age_ms = snapshot_of(frame, self.instrument)
@@ -222,12 +224,12 @@ class Replica:
         self._shown = source
         if self.asking == source.node:
             self.asking = None
-        return [Fill(snapshot, age_ms), *self._release(source)]
+        return [ReplaceLevels(snapshot, age_ms), *self._release(source)]
 
-    def _better(self, one: Source, other: Source) -> bool:
+    def _better(self, one: SourceNode, other: SourceNode) -> bool:
         return self._known.index(one.node) < self._known.index(other.node)
 
-    def _health(self, source: Source, state: State) -> Sequence[Effect]:
+    def _health(self, source: SourceNode, state: BookState) -> Sequence[Effect]:
         source.live = False
         shown = self._shown
         if shown is not source and shown is not None and shown.live:
@@ -244,7 +246,7 @@ class Replica:
             reason = Reason.DISCONNECTED  # a code of a later release
         return (Turn(state.health, reason, state.detail),)
 
-    def _release(self, source: Source) -> list[Effect]:
+    def _release(self, source: SourceNode) -> list[Effect]:
         """Apply what was held and follows the number that the source has now."""
         effects: list[Effect] = []
         held, source.held = source.held, {}
@@ -258,14 +260,14 @@ class Replica:
                 effects += self._next(source, frame)
         return effects
 
-    def _hold(self, source: Source, frame: Frame) -> None:
+    def _hold(self, source: SourceNode, frame: NodeMessage) -> None:
         if frame.kind is Kind.MARK:
             return
         if len(source.held) >= self._held_max:
             source.held.clear()
         source.held[frame.seq] = frame
 
-    def _gap(self, source: Source, *, keep: bool = False) -> Sequence[Effect]:
+    def _gap(self, source: SourceNode, *, keep: bool = False) -> Sequence[Effect]:
         """A number is missing: the levels of this source cannot be trusted."""
         if source.seq is None:
             return NOTHING
@@ -277,7 +279,7 @@ class Replica:
             return (Turn(Health.STALE, Reason.GAP, LOST_MESSAGE),)
         return NOTHING
 
-    def _forget_number(self, source: Source, *, keep: bool = False) -> None:
+    def _forget_number(self, source: SourceNode, *, keep: bool = False) -> None:
         source.seq, source.live = None, False
         if not keep:
             source.held.clear()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from onebook.nodes.demand import Demand
+from onebook.nodes.demand import GatewayDemand
 
 
 class Hold(Enum):
@@ -28,7 +28,7 @@ class Tenancy(NamedTuple):
     since: float
 
 
-class Changes(NamedTuple):
+class TenureChanges(NamedTuple):
     """What to open and what to close now."""
 
     opened: list[str]
@@ -94,9 +94,11 @@ class Tenure:
         """Whether a book waits for time to pass."""
         return any(each.hold is not Hold.SERVING for each in self._held.values())
 
-    def update(self, demand: Demand, now: float, keys: Iterable[str] | None = None) -> Changes:
+    def update(
+        self, demand: GatewayDemand, now: float, keys: Iterable[str] | None = None
+    ) -> TenureChanges:
         """Decide by who is alive and what is wanted now, of all books or of `keys`."""
-        changes = Changes([], [])
+        changes = TenureChanges([], [])
         for key in demand.keys() if keys is None else keys:
             if key not in self._held and key in demand and self._mine(key):
                 self._held[key] = Tenancy(Hold.SERVING, now)
@@ -123,7 +125,7 @@ class Tenure:
         nodes = self._ranking(key)
         return bool(nodes) and nodes[0] == self._node
 
-    def _hold(self, key: str, tenancy: Tenancy, demand: Demand, now: float) -> Hold | None:
+    def _hold(self, key: str, tenancy: Tenancy, demand: GatewayDemand, now: float) -> Hold | None:
         """How the book is to be held from now on; None: not any more."""
         waited_s = now - tenancy.since
         nodes = self._ranking(key)

@@ -55,7 +55,7 @@ class Kind(IntEnum):
     MARK = 4
 
 
-class Frame(Struct, frozen=True, gc=False):
+class NodeMessage(Struct, frozen=True, gc=False):
     """One message: where it is from, its number, and the part that depends on its kind."""
 
     kind: Kind
@@ -65,7 +65,7 @@ class Frame(Struct, frozen=True, gc=False):
     body: Any  # a memoryview, sliced and not copied
 
 
-class State(Struct, frozen=True, array_like=True):
+class BookState(Struct, frozen=True, array_like=True):
     """The health of a book and why."""
 
     health: Health
@@ -76,7 +76,7 @@ class State(Struct, frozen=True, array_like=True):
 _KINDS: Final = {int(kind): kind for kind in Kind}
 _shape_bytes: dict[LevelShape, bytes] = {}
 _shapes: dict[bytes, LevelShape] = {}
-_state = msgpack.Decoder(State)
+_state = msgpack.Decoder(BookState)
 _shape = msgpack.Decoder(LevelShape)
 
 
@@ -109,7 +109,7 @@ def health_frame(
     node: int, epoch: int, seq: int, health: Health, reason: Reason | None, detail: str
 ) -> bytes:
     """Encode that a book is not live, and why."""
-    state = State(health, reason or "", detail)
+    state = BookState(health, reason or "", detail)
     return HEAD.pack(VERSION, Kind.HEALTH, node, epoch, seq) + msgpack.encode(state)
 
 
@@ -118,7 +118,7 @@ def mark_frame(node: int, epoch: int, seq: int) -> bytes:
     return HEAD.pack(VERSION, Kind.MARK, node, epoch, seq)
 
 
-def frame_of(payload: bytes) -> Frame:
+def frame_of(payload: bytes) -> NodeMessage:
     """Decode the head of a message.
 
     Raises:
@@ -134,10 +134,10 @@ def frame_of(payload: bytes) -> Frame:
     body = memoryview(payload)[HEAD.size :]
     if kind & DEFLATED:
         body = memoryview(_inflated(body))
-    return Frame(known, node, epoch, seq, body)
+    return NodeMessage(known, node, epoch, seq, body)
 
 
-def snapshot_of(frame: Frame, instrument: Instrument) -> tuple[Snapshot, int]:
+def snapshot_of(frame: NodeMessage, instrument: Instrument) -> tuple[Snapshot, int]:
     """Decode a whole book and its age in ms.
 
     Raises:
@@ -151,7 +151,7 @@ def snapshot_of(frame: Frame, instrument: Instrument) -> tuple[Snapshot, int]:
     return Snapshot(instrument, bids, asks, shape, levels_asked), age_ms
 
 
-def delta_of(frame: Frame, instrument: Instrument) -> Delta:
+def delta_of(frame: NodeMessage, instrument: Instrument) -> Delta:
     """Decode changed levels.
 
     Raises:
@@ -165,7 +165,7 @@ def delta_of(frame: Frame, instrument: Instrument) -> Delta:
     return Delta(instrument, bids, asks, shape)
 
 
-def state_of(frame: Frame) -> State:
+def state_of(frame: NodeMessage) -> BookState:
     """Decode a health.
 
     Raises:

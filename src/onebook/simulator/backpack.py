@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     TextLevels,
@@ -26,7 +26,7 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 5_000
@@ -43,26 +43,26 @@ class Backpack:
     """The protocol of ws.backpack.exchange and api.backpack.exchange."""
 
     profile = Profile(depth=500, spread_ppm=8, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC_USDT", 1, 5),
-        Listing("ETH/USDT", "ETH_USDT", 2, 4),
-        Listing("SOL/USDT", "SOL_USDT", 2, 2),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC_USDT", 1, 5),
+        ListedSymbol("ETH/USDT", "ETH_USDT", 2, 4),
+        ListedSymbol("SOL/USDT", "SOL_USDT", 2, 2),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(10),),  # unconfirmed, as is what follows
         silence_max_s=120.0,
         ping_s=60.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Nothing is said first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """SUBSCRIBE and UNSUBSCRIBE; only errors are answered."""
         request = loaded(frame) or {}
         method, streams = request.get("method"), request.get("params")
@@ -76,17 +76,17 @@ class Backpack:
             return []
         return [reply for stream in streams for reply in self._subscribe(session, str(stream))]
 
-    def _subscribe(self, session: Session, stream: str) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, stream: str) -> list[str]:
         match = STREAM.fullmatch(stream)
         if match is None:
             return [_error(*INVALID_STREAM)]
         if match["pace"] not in PACES:
             return [_error(*INVALID_WINDOW)]
         if self._board.lists(match["native"]):
-            self._board.subscribe(session, stream, Key(match["native"], DEPTH))
+            self._board.subscribe(session, stream, ChannelKey(match["native"], DEPTH))
         return []
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What changed within 200 ms; the bids worst first."""
         native = channel.listing.native
         data = {
@@ -101,22 +101,22 @@ class Backpack:
         }
         return dumped({"data": data, "stream": f"depth.200ms.{native}"})
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: protocol pings do it."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """`markets` and `depth`."""
         if path == "/api/v1/markets":
             return answered([_market(listing) for listing in self._board.listings.values()])
         return self._depth(query, now) if path == "/api/v1/depth" else None
 
-    def _depth(self, query: Mapping[str, str], now: Now) -> Answer:
+    def _depth(self, query: Mapping[str, str], now: Now) -> RestReply:
         native, limit = query.get("symbol", ""), query.get("limit", "1000")
         if limit not in LIMITS:
-            return Answer(400, b"failed to parse parameter `limit`")
+            return RestReply(400, b"failed to parse parameter `limit`")
         lists = self._board.lists(native) and native not in self._board.muted
-        channel = self._board.channel(Key(native, DEPTH)) if lists else None
+        channel = self._board.channel(ChannelKey(native, DEPTH)) if lists else None
         if channel is None:
             problem = {"code": "INVALID_CLIENT_REQUEST", "message": "Invalid market symbol"}
             return answered(problem, 400)
@@ -136,7 +136,7 @@ class Backpack:
         return data["s"] if isinstance(data, dict) and data.get("e") == "depth" else None
 
 
-def _market(listing: Listing) -> dict[str, object]:
+def _market(listing: ListedSymbol) -> dict[str, object]:
     return {
         "symbol": listing.native,
         "baseSymbol": listing.base,

@@ -10,22 +10,22 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 5_000
@@ -37,14 +37,14 @@ class Binance:
     """The protocol of stream.binance.com and api.binance.com."""
 
     profile = Profile(depth=500, spread_ppm=3, offset_ppm_max=6)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTCUSDT", 2, 5),
-        Listing("ETH/USDT", "ETHUSDT", 2, 4),
-        Listing("SOL/USDT", "SOLUSDT", 2, 3),
-        Listing("DOGE/USDT", "DOGEUSDT", 5, 0),
-        Listing("ETH/BTC", "ETHBTC", 5, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTCUSDT", 2, 5),
+        ListedSymbol("ETH/USDT", "ETHUSDT", 2, 4),
+        ListedSymbol("SOL/USDT", "SOLUSDT", 2, 3),
+        ListedSymbol("DOGE/USDT", "DOGEUSDT", 5, 0),
+        ListedSymbol("ETH/BTC", "ETHBTC", 5, 4),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=8, amount_places=8),
         messages=(Most(5),),
         connects=(Most(300, 300.0),),
@@ -54,10 +54,10 @@ class Binance:
     )
     weights: tuple[tuple[int, int], ...] = ((100, 5), (500, 25), (1_000, 50), (5_000, 250))
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Streams may stand in the URL: `/stream?streams=a/b` wraps frames, `/ws/a` does not."""
         url = urlsplit(session.path)
         if url.path.startswith("/ws"):
@@ -69,7 +69,7 @@ class Binance:
             self._subscribe(session, stream)
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """SUBSCRIBE, UNSUBSCRIBE and LIST_SUBSCRIPTIONS; anything else is an error."""
         request = loaded(frame)
         if request is None:
@@ -90,14 +90,14 @@ class Binance:
                 return [_error(2, f"Invalid request: unknown variant `{method}`", number)]
         return [dumped({"result": None, "id": number})]
 
-    def _subscribe(self, session: Session, stream: str) -> None:
+    def _subscribe(self, session: SimulatedSession, stream: str) -> None:
         symbol, _, channel = stream.partition("@")
         if len(session.topics) >= STREAMS_MAX:
             raise Dropped("Too many streams.")
         if channel in ("depth", "depth@100ms") and self._board.lists(symbol.upper()):
-            self._board.subscribe(session, stream, Key(symbol.upper(), DEPTH))
+            self._board.subscribe(session, stream, ChannelKey(symbol.upper(), DEPTH))
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """`depthUpdate` in its combined form."""
         native = channel.listing.native
         data = {
@@ -111,7 +111,7 @@ class Binance:
         }
         return dumped({"stream": f"{native.lower()}@depth@100ms", "data": data})
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: protocol pings do it."""
         return []
 
@@ -122,16 +122,16 @@ class Binance:
         limit = int(query.get("limit", "100"))
         return next((weight for most, weight in self.weights if limit <= most), self.weights[-1][1])
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """`exchangeInfo` and `depth`."""
         if path == "/api/v3/exchangeInfo":
             return self._exchange_info(now)
         return self._depth(query) if path == "/api/v3/depth" else None
 
-    def _depth(self, query: Mapping[str, str]) -> Answer:
+    def _depth(self, query: Mapping[str, str]) -> RestReply:
         native, limit = query.get("symbol", ""), int(query.get("limit", "100"))
         lists = self._board.lists(native) and native not in self._board.muted
-        channel = self._board.channel(Key(native, DEPTH)) if lists else None
+        channel = self._board.channel(ChannelKey(native, DEPTH)) if lists else None
         if channel is None:
             return answered({"code": -1121, "msg": "Invalid symbol."}, 400)
         book = channel.snapshot()
@@ -143,7 +143,7 @@ class Binance:
         headers = (("X-MBX-USED-WEIGHT-1M", str(self.weight("/api/v3/depth", query))),)
         return answered(body)._replace(headers=headers)
 
-    def _exchange_info(self, now: Now) -> Answer:
+    def _exchange_info(self, now: Now) -> RestReply:
         symbols = [
             {
                 "symbol": listing.native,

@@ -7,8 +7,8 @@ https://github.com/binance-us/binance-us-api-docs/blob/master/web-socket-streams
 from typing import Final
 
 from onebook.simulator.binance import Binance
-from onebook.simulator.board import Dialect, Now, Session, dumped, loaded
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.board import Dialect, Now, SimulatedSession, dumped, loaded
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 
@@ -16,19 +16,19 @@ class BinanceUs(Binance):
     """The protocol of stream.binance.us and api.binance.us."""
 
     profile = Profile(depth=300, spread_ppm=12, offset_ppm_max=25)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTCUSDT", 2, 5),
-        Listing("ETH/USDT", "ETHUSDT", 2, 4),
-        Listing("SOL/USDT", "SOLUSDT", 2, 3),
-        Listing("DOGE/USDT", "DOGEUSDT", 5, 0),
-        Listing("BTC/USD", "BTCUSD", 2, 5),
-        Listing("ETH/USD", "ETHUSD", 2, 4),
-        Listing("ETH/BTC", "ETHBTC", 5, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTCUSDT", 2, 5),
+        ListedSymbol("ETH/USDT", "ETHUSDT", 2, 4),
+        ListedSymbol("SOL/USDT", "SOLUSDT", 2, 3),
+        ListedSymbol("DOGE/USDT", "DOGEUSDT", 5, 0),
+        ListedSymbol("BTC/USD", "BTCUSD", 2, 5),
+        ListedSymbol("ETH/USD", "ETHUSD", 2, 4),
+        ListedSymbol("ETH/BTC", "ETHBTC", 5, 4),
     )
     rules = Binance.rules._replace(ping_s=180.0, fetches=(Most(1_200, 60.0),))
     weights = ((100, 1), (500, 5), (1_000, 10), (5_000, 50))
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """The requests of Binance, where they are numbered."""
         request = loaded(frame)
         if request is None or _is_unsigned(request.get("id")):

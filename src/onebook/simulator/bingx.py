@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 1_000
@@ -44,13 +44,13 @@ class BingX:
     """The protocol of open-api-ws.bingx.com and open-api.bingx.com."""
 
     profile = Profile(depth=300, spread_ppm=6, offset_ppm_max=12)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC-USDT", 2, 5),
-        Listing("ETH/USDT", "ETH-USDT", 2, 4),
-        Listing("SOL/USDT", "SOL-USDT", 3, 2),
-        Listing("DOGE/USDT", "DOGE-USDT", 5, 0),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC-USDT", 2, 5),
+        ListedSymbol("ETH/USDT", "ETH-USDT", 2, 4),
+        ListedSymbol("SOL/USDT", "SOL-USDT", 3, 2),
+        ListedSymbol("DOGE/USDT", "DOGE-USDT", 5, 0),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(10),),
         silence_max_s=86_400.0,  # pings end what is silent
@@ -58,14 +58,14 @@ class BingX:
         gzip=True,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """BingX says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """A pong, or `sub` and `unsub` of one topic; what is none of these gets no answer."""
         request = loaded(frame) or {}
         if "pong" in request:
@@ -82,7 +82,9 @@ class BingX:
             return [_answer(number, 0, "SUCCESS", now)]
         return self._subscribe(session, topic, number, now)
 
-    def _subscribe(self, session: Session, topic: str, number: object, now: Now) -> list[str]:
+    def _subscribe(
+        self, session: SimulatedSession, topic: str, number: object, now: Now
+    ) -> list[str]:
         match = TOPIC.fullmatch(topic)
         if match is None or not self._board.lists(match["native"]):
             if self._board.nameless:
@@ -90,18 +92,18 @@ class BingX:
             return [_answer(number, *UNSUPPORTED, now)]
         if len(session.topics) >= TOPICS_MAX and topic not in session.topics:
             return [_answer(number, *TOO_MANY_TOPICS, now)]
-        window = self._board.subscribe(session, topic, Key(match["native"], DEPTH))
+        window = self._board.subscribe(session, topic, ChannelKey(match["native"], DEPTH))
         accepted = _answer(number, 0, "SUCCESS", now)
         if window is None:
             return [accepted]
         return [accepted, _frame(window, "all", window.snapshot(), now)]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What changed, asks worst first."""
         backwards = TextChanges(changes.bids, changes.asks[::-1])
         return _frame(channel, "update", backwards, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """A ping; none is sent after six that got no pong."""
         if len(session.marks) >= PINGS_UNANSWERED_MAX:
             raise Dropped("", ABNORMAL)
@@ -109,7 +111,7 @@ class BingX:
         session.marks.add(mark)
         return [dumped({"ping": mark, "time": now.rfc3339()})]
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The symbols; their steps are numbers."""
         if path != "/openApi/spot/v1/common/symbols":
             return None
@@ -123,7 +125,7 @@ class BingX:
         return match["native"] if match else None
 
 
-def _symbol(listing: Listing) -> dict[str, object]:
+def _symbol(listing: ListedSymbol) -> dict[str, object]:
     return {
         "symbol": listing.native,
         "minNotional": 5,
@@ -137,7 +139,7 @@ def _symbol(listing: Listing) -> dict[str, object]:
     }
 
 
-def _frame(channel: Channel, action: str, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, action: str, book: TextChanges, now: Now) -> str:
     data = {
         "action": action,
         "asks": dict(book.asks),

@@ -15,21 +15,21 @@ from typing import Any, Final
 from zlib import crc32
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     TextLevels,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 LENGTHS: Final = ("1", "25", "100", "250")
@@ -73,16 +73,16 @@ class Bitfinex:
     """The protocol of api-pub.bitfinex.com."""
 
     profile = Profile(depth=260, spread_ppm=20, offset_ppm_max=15)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "tBTCUST", 0, 8),
-        Listing("ETH/USDT", "tETHUST", 1, 8),
-        Listing("DOGE/USDT", "tDOGE:UST", 5, 8),
-        Listing("SOL/USDT", "tSOLUST", 2, 8),
-        Listing("BTC/USD", "tBTCUSD", 0, 8),
-        Listing("ETH/USD", "tETHUSD", 1, 8),
-        Listing("ETH/BTC", "tETHBTC", 6, 8),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "tBTCUST", 0, 8),
+        ListedSymbol("ETH/USDT", "tETHUST", 1, 8),
+        ListedSymbol("DOGE/USDT", "tDOGE:UST", 5, 8),
+        ListedSymbol("SOL/USDT", "tSOLUST", 2, 8),
+        ListedSymbol("BTC/USD", "tBTCUSD", 0, 8),
+        ListedSymbol("ETH/USD", "tETHUSD", 1, 8),
+        ListedSymbol("ETH/BTC", "tETHBTC", 6, 8),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         single_levels=True,
         signed_amounts=True,
         connects=(Most(20, 60.0),),
@@ -91,18 +91,18 @@ class Bitfinex:
         status=status,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
         self._ids = {native: FIRST_CHANNEL_ID + n for n, native in enumerate(board.listings)}
         self._natives = {each: native for native, each in self._ids.items()}
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """The version, and whether the platform is operative."""
         session.form = Tail(0)
         platform = {"status": 1 if self._board.system == "online" else 0}
         return [_event("info", version=2, serverId="083bd8d4-aca7", platform=platform)]
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Ping, configure, subscribe, unsubscribe."""
         request = loaded(frame) or {}
         match request.get("event"):
@@ -117,7 +117,7 @@ class Bitfinex:
                 return self._unsubscribe(session, request.get("chanId"))
         return [_event("error", msg="unknown event", code=10_000)]
 
-    def _subscribe(self, session: Session, request: dict[str, Any], now: Now) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> list[str]:
         asked = {name: each for name, each in request.items() if name != "event"}
         native, length = str(request.get("symbol")), str(request.get("len", "25"))
         if self._board.limits(session, now):
@@ -135,7 +135,7 @@ class Bitfinex:
             return [_event("error", **asked, msg="subscribe: dup", code=10_301)]
         if len(session.topics) >= CHANNELS_MAX:
             return [_event("error", **asked, msg="subscribe: limit", code=10_305)]
-        window = self._board.subscribe(session, native, Key(native, int(length)))
+        window = self._board.subscribe(session, native, ChannelKey(native, int(length)))
         answer = {"prec": "P0", "freq": "F0", "len": length} | asked
         ids = {"chanId": self._ids[native], "pair": native.removeprefix("t")}
         replies = [_event("subscribed", **answer, **ids)]
@@ -144,19 +144,19 @@ class Bitfinex:
             replies.append(session.form(f"[{self._ids[native]},[{rows}],{now.ms}]"))
         return replies
 
-    def _unsubscribe(self, session: Session, channel: object) -> list[str]:
+    def _unsubscribe(self, session: SimulatedSession, channel: object) -> list[str]:
         native = self._natives.get(channel) if isinstance(channel, int) else None
         if native is None or session.topics.pop(native, None) is None:
             return [_event("error", msg="unsubscribe: invalid", code=10_401, chanId=channel)]
         return [_event("unsubscribed", status="OK", chanId=channel)]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """One level; its time is the last element, until the client's flags are heeded."""
         bids = changes.bids[-1:]
         [row] = _rows(TextChanges(bids, [] if bids else changes.asks))
         return f"[{self._ids[channel.listing.native]},{row},{now.ms}]"
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """Checksums of the books that changed since the last one, and heartbeats of all."""
         form = session.form
         if not isinstance(form, Tail):
@@ -172,7 +172,7 @@ class Bitfinex:
             frames += [f'[{self._ids[native]},"hb",{now.ms}]' for native in session.topics]
         return [form(frame) for frame in frames]
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The exchange pairs: a list of the one list that the path asks for."""
         if path != PAIRS_PATH:
             return None
@@ -189,7 +189,7 @@ class Bitfinex:
         return None
 
 
-def checksum(window: Channel) -> int:
+def checksum(window: PublishedBook) -> int:
     """The signed CRC-32 of price and amount of the best 25 bids and asks in turn."""
     top = window.top(CHECKSUM_LEVELS)
     asks = [(price, f"-{amount}") for price, amount in top.asks]
@@ -223,7 +223,7 @@ def _number(text: str) -> str:
     return f"{value.normalize():e}".replace("e-0", "e-")
 
 
-def _pair(listing: Listing) -> str:
+def _pair(listing: ListedSymbol) -> str:
     base, quote = (CODES.get(code, code) for code in (listing.base, listing.quote))
     return f"{base}{quote}" if len(base) == len(quote) == 3 else f"{base}:{quote}"
 
@@ -235,7 +235,7 @@ def _decoded(frame: str) -> object:
         return None
 
 
-def _due(session: Session, what: str, every_s: float, now: Now) -> bool:
+def _due(session: SimulatedSession, what: str, every_s: float, now: Now) -> bool:
     due = now.s >= session.beats.get(what, session.opened_s) + every_s
     if due:
         session.beats[what] = now.s

@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     TextLevels,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 300
@@ -39,24 +39,24 @@ class Bitflyer:
     """
 
     profile = Profile(depth=310, spread_ppm=40, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC_USDT", 0, 8),
-        Listing("ETH/USDT", "ETH_USDT", 1, 7),
-        Listing("BTC/USD", "BTC_USD", 1, 8),
-        Listing("ETH/BTC", "ETH_BTC", 5, 7),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC_USDT", 0, 8),
+        ListedSymbol("ETH/USDT", "ETH_USDT", 1, 7),
+        ListedSymbol("BTC/USD", "BTC_USD", 1, 8),
+        ListedSymbol("ETH/BTC", "ETH_BTC", 5, 7),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         messages=(Most(100),), fetches=(Most(500, 300.0),), silence_max_s=60.0, ping_s=15.0
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """The exchange says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Subscribe and unsubscribe, one channel in a request."""
         request = loaded(frame)
         if request is None:
@@ -77,14 +77,14 @@ class Bitflyer:
             self._subscribe(session, topic)
         return [dumped({"jsonrpc": "2.0", "id": number, "result": True})]
 
-    def _subscribe(self, session: Session, topic: str) -> None:
+    def _subscribe(self, session: SimulatedSession, topic: str) -> None:
         native = topic.removeprefix(TOPIC)
         if self._board.lists(native):
-            channel = self._board.subscribe(session, topic, Key(native, DEPTH))
+            channel = self._board.subscribe(session, topic, ChannelKey(native, DEPTH))
             if channel is not None:
                 channel.snapshot()  # which ends a phantom; nothing is sent
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """The whole book after a change."""
         book = channel.whole(changes)
         sides = f'"bids":[{_levels(book.bids)}],"asks":[{_levels(book.asks)}]'
@@ -92,11 +92,11 @@ class Bitflyer:
         params = f'{{{topic},"message":{{"mid_price":{book.asks[0][0]},{sides}}}}}'
         return f'{{"jsonrpc":"2.0","method":"channelMessage","params":{params}}}'
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: there are protocol pings."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The markets."""
         if path != "/v1/getmarkets":
             return None

@@ -11,21 +11,21 @@ from typing import Any, Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 1_000
@@ -40,14 +40,14 @@ class Bitget:
     """The protocol of ws.bitget.com and api.bitget.com."""
 
     profile = Profile(depth=400, spread_ppm=5, offset_ppm_max=10)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTCUSDT", 2, 6),
-        Listing("ETH/USDT", "ETHUSDT", 2, 4),
-        Listing("SOL/USDT", "SOLUSDT", 2, 4),
-        Listing("DOGE/USDT", "DOGEUSDT", 5, 4),
-        Listing("ETH/BTC", "ETHBTC", 5, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTCUSDT", 2, 6),
+        ListedSymbol("ETH/USDT", "ETHUSDT", 2, 4),
+        ListedSymbol("SOL/USDT", "SOLUSDT", 2, 4),
+        ListedSymbol("DOGE/USDT", "DOGEUSDT", 5, 4),
+        ListedSymbol("ETH/BTC", "ETHBTC", 5, 4),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         messages=(Most(10),),
         requests=(Most(240, 3_600.0),),
         connects=(Most(300, 300.0),),
@@ -55,14 +55,14 @@ class Bitget:
         traffic_counts=False,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Bitget says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`ping`, subscribe, unsubscribe; each argument has its own answer."""
         if frame == "ping":
             return ["pong"]
@@ -79,7 +79,7 @@ class Bitget:
         act = {"subscribe": self._subscribe, "unsubscribe": self._unsubscribe}[operation]
         return [reply for arg in args for reply in act(session, arg, now)]
 
-    def _subscribe(self, session: Session, arg: dict[str, Any], now: Now) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, arg: dict[str, Any], now: Now) -> list[str]:
         family, native = arg.get("instType"), str(arg.get("symbol"))
         if arg.get("topic") != "books" or family not in FAMILIES or self._board.nameless:
             return [_error(30016, "Param error")]
@@ -88,24 +88,24 @@ class Bitget:
         ack = _answer("subscribe", arg)
         if family != "spot":
             return [ack]
-        window = self._board.subscribe(session, native, Key(native, DEPTH))
+        window = self._board.subscribe(session, native, ChannelKey(native, DEPTH))
         if window is None:
             return [ack]
         return [ack, _frame(window, "snapshot", window.snapshot(), NO_PREVIOUS, now)]
 
-    def _unsubscribe(self, session: Session, arg: dict[str, Any], now: Now) -> list[str]:
+    def _unsubscribe(self, session: SimulatedSession, arg: dict[str, Any], now: Now) -> list[str]:
         session.topics.pop(str(arg.get("symbol")), None)
         return [_answer("unsubscribe", arg)]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An update of `books`."""
         return _frame(channel, "update", changes, channel.previous, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: the client pings."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The instruments of the category that is asked for."""
         if path != "/api/v3/market/instruments":
             return None
@@ -134,7 +134,7 @@ class Bitget:
         return arg.get("symbol") if arg.get("topic") == "books" and "data" in message else None
 
 
-def _frame(channel: Channel, action: str, book: TextChanges, previous: int, now: Now) -> str:
+def _frame(channel: PublishedBook, action: str, book: TextChanges, previous: int, now: Now) -> str:
     native = channel.listing.native
     item = {
         "a": book.asks,

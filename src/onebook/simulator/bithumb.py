@@ -7,8 +7,8 @@ name its format. https://apidocs.bithumb.com
 from itertools import zip_longest
 from typing import Final
 
-from onebook.simulator.board import Channel, Dialect, Now, Rules, TextChanges, loaded
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.board import Dialect, ExchangeRules, Now, PublishedBook, TextChanges, loaded
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.upbit import ABSENT, Upbit
 from onebook.simulator.windows import Most
 
@@ -20,16 +20,16 @@ class Bithumb(Upbit):
     """
 
     profile = Profile(depth=20, spread_ppm=30, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "USDT-BTC", 2, 4),
-        Listing("ETH/USDT", "USDT-ETH", 2, 4),
-        Listing("SOL/USDT", "USDT-SOL", 3, 4),
-        Listing("DOGE/USDT", "USDT-DOGE", 5, 4),
-        Listing("ETH/BTC", "BTC-ETH", 8, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "USDT-BTC", 2, 4),
+        ListedSymbol("ETH/USDT", "USDT-ETH", 2, 4),
+        ListedSymbol("SOL/USDT", "USDT-SOL", 3, 4),
+        ListedSymbol("DOGE/USDT", "USDT-DOGE", 5, 4),
+        ListedSymbol("ETH/BTC", "BTC-ETH", 8, 4),
     )
     depth = 15
     formats = ("DEFAULT", None)
-    rules = Rules(
+    rules = ExchangeRules(
         messages=(Most(5), Most(100, 60.0)),
         connects=(Most(10, per_address=True),),
         silence_max_s=60.0,
@@ -37,7 +37,7 @@ class Bithumb(Upbit):
     )
 
     @staticmethod
-    def _frame(channel: Channel, book: TextChanges, kind: str, now: Now) -> str:
+    def _frame(channel: PublishedBook, book: TextChanges, kind: str, now: Now) -> str:
         units = ",".join(
             f'{{"ask_price":{ask},"bid_price":{bid},"ask_size":{asked},"bid_size":{size}}}'
             for (bid, size), (ask, asked) in zip_longest(book.bids, book.asks, fillvalue=ABSENT)

@@ -9,22 +9,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 100
@@ -38,14 +38,14 @@ class Bitstamp:
     """The protocol of ws.bitstamp.net and www.bitstamp.net."""
 
     profile = Profile(depth=110, spread_ppm=30, offset_ppm_max=15)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "btcusdt", 0, 8),
-        Listing("ETH/USDT", "ethusdt", 1, 8),
-        Listing("BTC/USD", "btcusd", 0, 8),
-        Listing("ETH/USD", "ethusd", 1, 8),
-        Listing("ETH/BTC", "ethbtc", 8, 8),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "btcusdt", 0, 8),
+        ListedSymbol("ETH/USDT", "ethusdt", 1, 8),
+        ListedSymbol("BTC/USD", "btcusd", 0, 8),
+        ListedSymbol("ETH/USD", "ethusd", 1, 8),
+        ListedSymbol("ETH/BTC", "ethbtc", 8, 8),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(100),),
         fetches=(Most(400), Most(10_000, 600.0)),
@@ -53,14 +53,14 @@ class Bitstamp:
         ping_s=54.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Bitstamp says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Heartbeat, subscribe, unsubscribe; one channel in a request."""
         if len(frame.encode()) >= FRAME_BYTES:
             raise Dropped("Message too big.", TOO_BIG)
@@ -81,18 +81,18 @@ class Bitstamp:
         self._subscribe(session, topic)
         return [_told("bts:subscription_succeeded", topic, {})]
 
-    def _subscribe(self, session: Session, topic: str) -> None:
+    def _subscribe(self, session: SimulatedSession, topic: str) -> None:
         """Follow a pair; an unknown one is acknowledged all the same."""
         native = topic.removeprefix(TOPIC)
         if not self._board.lists(native):
             return
         if topic not in session.topics and len(session.topics) >= TOPICS_MAX:
             raise Dropped("Too many subscriptions.")
-        channel = self._board.subscribe(session, topic, Key(native, DEPTH))
+        channel = self._board.subscribe(session, topic, ChannelKey(native, DEPTH))
         if channel is not None:
             channel.snapshot()  # which ends a phantom; nothing is sent
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """The whole book after a change."""
         book = channel.whole(changes)
         levels = {"bids": book.bids, "asks": book.asks}
@@ -101,11 +101,11 @@ class Bitstamp:
             {"data": times | levels, "channel": TOPIC + channel.listing.native, "event": "data"}
         )
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: there are protocol pings."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The markets."""
         if path != "/api/v2/markets/":
             return None
@@ -120,7 +120,7 @@ class Bitstamp:
         return topic.removeprefix(TOPIC) if book else None
 
 
-def _market(listing: Listing) -> dict[str, Any]:
+def _market(listing: ListedSymbol) -> dict[str, Any]:
     return {
         "name": listing.symbol,
         "market_symbol": listing.native,

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     TextLevels,
@@ -28,7 +28,7 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 FULL: Final = 5_000  # deeper than any of the books here
@@ -40,14 +40,14 @@ class Bitvavo:
     """The protocol of ws.bitvavo.com and api.bitvavo.com; pairs of the market instead of euros."""
 
     profile = Profile(depth=150, spread_ppm=25, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC-USDT", 2, 8),
-        Listing("ETH/USDT", "ETH-USDT", 2, 8),
-        Listing("SOL/USDT", "SOL-USDT", 3, 8),
-        Listing("DOGE/USDT", "DOGE-USDT", 6, 8),
-        Listing("ETH/BTC", "ETH-BTC", 6, 8),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC-USDT", 2, 8),
+        ListedSymbol("ETH/USDT", "ETH-USDT", 2, 8),
+        ListedSymbol("SOL/USDT", "SOL-USDT", 3, 8),
+        ListedSymbol("DOGE/USDT", "DOGE-USDT", 6, 8),
+        ListedSymbol("ETH/BTC", "ETH-BTC", 6, 8),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None),
         messages=(Most(5_000),),
         requests=(Most(1_000, 60.0, per_address=True),),
@@ -56,14 +56,14 @@ class Bitvavo:
         ping_s=50.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Bitvavo says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Subscribe, unsubscribe and `getBook`."""
         request = loaded(frame)
         if request is None:
@@ -82,19 +82,19 @@ class Bitvavo:
                 return [_state("unsubscribed", session)]
         return [_error(action, 205, "action parameter is invalid.")]
 
-    def _subscribe(self, session: Session, markets: list[Any]) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, markets: list[Any]) -> list[str]:
         if not all(self._board.lists(str(market)) for market in markets):
             return [_error("subscribe", 205, "market parameter is invalid.")]
         muted = [market for market in markets if market in self._board.muted]
         for market in markets:
-            self._board.subscribe(session, market, Key(market, FULL))
+            self._board.subscribe(session, market, ChannelKey(market, FULL))
         return [_state("subscribed", session, muted)]
 
     def _book(self, market: str, request: dict[str, Any], now: Now) -> list[str]:
         head = {"action": "getBook", "requestId": request.get("requestId")}
         if not self._board.lists(market):
             return [_error("getBook", 205, "market parameter is invalid.")]
-        window = self._board.channel(Key(market, FULL))
+        window = self._board.channel(ChannelKey(market, FULL))
         if window is None or market in self._board.muted:
             return []
         whole = window.snapshot()
@@ -102,16 +102,16 @@ class Bitvavo:
         trimmed = TextChanges(_trimmed(whole.bids[:depth]), _trimmed(whole.asks[:depth]))
         return [dumped({**head, "response": _book(window, trimmed, now)})]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An update, in no order that helps."""
         unsorted = TextChanges(changes.bids[::-1], changes.asks[::-1])
         return dumped({"event": "book", **_book(channel, unsorted, now)})
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: it pings on the protocol level."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The markets."""
         if path != "/v2/markets":
             return None
@@ -127,7 +127,7 @@ class Bitvavo:
         return whole.get("market") if whole else None
 
 
-def _market(listing: Listing) -> dict[str, object]:
+def _market(listing: ListedSymbol) -> dict[str, object]:
     return {
         "market": listing.native,
         "status": "trading",
@@ -142,7 +142,7 @@ def _market(listing: Listing) -> dict[str, object]:
     }
 
 
-def _book(channel: Channel, book: TextChanges, now: Now) -> dict[str, object]:
+def _book(channel: PublishedBook, book: TextChanges, now: Now) -> dict[str, object]:
     return {
         "market": channel.listing.native,
         "nonce": channel.updates,
@@ -159,7 +159,7 @@ def _trimmed(levels: TextLevels) -> TextLevels:
     ]
 
 
-def _state(event: str, session: Session, silent: list[str] | None = None) -> str:
+def _state(event: str, session: SimulatedSession, silent: list[str] | None = None) -> str:
     markets = list(dict.fromkeys([*session.topics, *(silent or [])]))
     return dumped({"event": event, "subscriptions": {"book": markets}})
 

@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from onebook.simulator.listings import Listing, Profile
-from onebook.simulator.market import Book, Levels, Side, decimal_text
+from onebook.simulator.listings import ListedSymbol, Profile
+from onebook.simulator.market import Levels, Side, SimulatedBook, decimal_text
 from onebook.simulator.windows import Most, Windows
 from onebook.times import iso_us
 
@@ -48,12 +48,12 @@ class Spelling(NamedTuple):
     amount_places: int | None = 0
 
 
-class Rules(NamedTuple):
+class ExchangeRules(NamedTuple):
     """What an exchange demands of its clients, and how it prints its books."""
 
     spelling: Spelling = Spelling()
-    silent_cuts: bool = False  # see `Channel`
-    single_levels: bool = False  # see `Channel`
+    silent_cuts: bool = False  # see `PublishedBook`
+    single_levels: bool = False  # see `PublishedBook`
     signed_amounts: bool = False  # amounts of asks are negative, so that no sign is a fault
     messages: tuple[Most, ...] = (Most(100),)  # one more ends the connection
     requests: tuple[Most, ...] = ()  # one more is answered with "too many requests"
@@ -69,7 +69,7 @@ class Rules(NamedTuple):
     checksum_field: str = "checksum"  # the member of its frames, where they have one
 
 
-class Answer(NamedTuple):
+class RestReply(NamedTuple):
     """A REST answer."""
 
     status: int
@@ -86,14 +86,14 @@ class Dropped(Exception):
         self.reason = reason
 
 
-class Key(NamedTuple):
+class ChannelKey(NamedTuple):
     """Which window of which book a client listens to."""
 
     native: str
     depth: int
 
 
-class Channel:
+class PublishedBook:
     """One book as an exchange publishes it: a window of `depth` levels, numbered.
 
     `sequence` counts changed levels, `updates` counts frames; `previous` is the sequence before
@@ -104,7 +104,7 @@ class Channel:
     snapshot.
     """
 
-    def __init__(self, book: Book, key: Key, *, rules: Rules) -> None:
+    def __init__(self, book: SimulatedBook, key: ChannelKey, *, rules: ExchangeRules) -> None:
         self.listing = book.listing
         self.key = key
         self.previous = self.sequence = FIRST_SEQUENCE
@@ -181,7 +181,7 @@ class Channel:
         bids = {price: each for price, each in self.bids.items() if price not in self._phantoms}
         return bids, dict(self.asks)
 
-    def labelled(self, native: str) -> "Channel":
+    def labelled(self, native: str) -> "PublishedBook":
         """The same window under another name."""
         other = copy.copy(self)
         other.listing = self.listing._replace(native=native)
@@ -229,12 +229,12 @@ class Channel:
         ]
 
 
-class Session:
+class SimulatedSession:
     """One client's connection as the exchange sees it; times are monotonic seconds."""
 
     def __init__(self, path: str, *, now_s: float) -> None:
         self.path = path
-        self.topics: dict[str, Key] = {}  # what the client called it -> the window
+        self.topics: dict[str, ChannelKey] = {}  # what the client called it -> the window
         self.started: list[str] = []  # natives subscribed since the server last looked
         self.marks: set[str] = set()  # the protocol's own notes, such as heartbeat products
         self.form: Callable[[Any], Frame] | None = None  # how this client gets its book frames
@@ -266,7 +266,7 @@ class Session:
             raise Dropped("Too many messages.")
 
 
-class Board:
+class ExchangeBoard:
     """The listings, books and clients of one exchange.
 
     Args:
@@ -276,7 +276,11 @@ class Board:
     """
 
     def __init__(
-        self, listings: Iterable[Listing], books: Mapping[str, Book], *, rules: Rules
+        self,
+        listings: Iterable[ListedSymbol],
+        books: Mapping[str, SimulatedBook],
+        *,
+        rules: ExchangeRules,
     ) -> None:
         self.listings = {listing.native: listing for listing in listings}
         self.refused: set[str] = set()  # natives that subscribing and REST answer as unknown
@@ -285,12 +289,12 @@ class Board:
         self.system = "online"  # of the trading engine
         self.muted: set[str] = set()  # natives that are acknowledged and then silent
         self.dead: set[str] = set()  # natives whose changes are numbered and not sent
-        self.sessions: list[Session] = []
+        self.sessions: list[SimulatedSession] = []
         self._books = books
         self._rules = rules
-        self._channels: dict[Key, Channel] = {}
+        self._channels: dict[ChannelKey, PublishedBook] = {}
 
-    def limits(self, session: Session, now: Now) -> bool:
+    def limits(self, session: SimulatedSession, now: Now) -> bool:
         """Whether this request is one too many, by the rules or because a test wants it so."""
         if not session.requests.takes(now.s):
             return True
@@ -303,7 +307,9 @@ class Board:
         """Whether the exchange knows a native now."""
         return native in self.listings and native not in self.refused
 
-    def subscribe(self, session: Session, topic: str, key: Key) -> Channel | None:
+    def subscribe(
+        self, session: SimulatedSession, topic: str, key: ChannelKey
+    ) -> PublishedBook | None:
         """Let a client listen; the channel whose snapshot is due, None where none comes."""
         if key.native in self.muted:
             return None
@@ -311,25 +317,25 @@ class Board:
         session.started.append(key.native)
         return self.channel(key)
 
-    def channel(self, key: Key) -> Channel | None:
+    def channel(self, key: ChannelKey) -> PublishedBook | None:
         """The window as it is now; None for an unknown native or in a replay."""
         listing = self.listings.get(key.native)
         book = self._books.get(listing.symbol) if listing else None
         if book is None:
             return None
         if key not in self._channels:
-            self._channels[key] = Channel(book, key, rules=self._rules)
+            self._channels[key] = PublishedBook(book, key, rules=self._rules)
         channel = self._channels[key]
         if channel not in self.followed():  # its book may have moved under another window
             while channel.advance():
                 pass
         return channel
 
-    def windows(self) -> list[Channel]:
+    def windows(self) -> list[PublishedBook]:
         """Every window that a client ever asked for."""
         return list(self._channels.values())
 
-    def followed(self) -> list[Channel]:
+    def followed(self) -> list[PublishedBook]:
         """The windows that somebody listens to."""
         keys = {key for session in self.sessions for key in session.topics.values()}
         return [channel for key, channel in self._channels.items() if key in keys]
@@ -338,25 +344,25 @@ class Board:
 class Dialect(Protocol):
     """One exchange's protocol, seen from its own side; pure. Made once per exchange."""
 
-    rules: Rules
-    listings: tuple[Listing, ...]
+    rules: ExchangeRules
+    listings: tuple[ListedSymbol, ...]
     profile: Profile
 
-    def __init__(self, board: Board) -> None: ...
+    def __init__(self, board: ExchangeBoard) -> None: ...
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """What the exchange says first."""
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Answer one frame of a client."""
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> Frame:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> Frame:
         """A change of the window as a frame."""
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """What the exchange sends to show that it lives."""
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """Answer a REST request; None where there is no such path."""
 
     @staticmethod
@@ -369,7 +375,7 @@ class Weigher(Protocol):
     """A dialect whose REST requests weigh more than one."""
 
     def weight(self, path: str, query: Mapping[str, str]) -> int:
-        """What a request costs of `Rules.fetches`."""
+        """What a request costs of `ExchangeRules.fetches`."""
 
 
 @runtime_checkable
@@ -379,7 +385,7 @@ class PostDesk(Protocol):
     Bodies of requests are not looked at.
     """
 
-    def post(self, path: str, host: str, now: Now) -> Answer | None:
+    def post(self, path: str, host: str, now: Now) -> RestReply | None:
         """Answer a POST request that came to `host`; None where there is no such path."""
 
 
@@ -397,9 +403,9 @@ def dumped(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def answered(value: object, status: int = 200) -> Answer:
+def answered(value: object, status: int = 200) -> RestReply:
     """A REST answer with a JSON body."""
-    return Answer(status, dumped(value).encode())
+    return RestReply(status, dumped(value).encode())
 
 
 def _places(wanted: int | None, step_decimals: int) -> int:

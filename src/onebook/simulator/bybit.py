@@ -9,21 +9,21 @@ from typing import Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 ARGUMENTS_MAX: Final = 10
@@ -35,27 +35,27 @@ class Bybit:
     """The protocol of stream.bybit.com and api.bybit.com."""
 
     profile = Profile(depth=250, spread_ppm=5, offset_ppm_max=8)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTCUSDT", 2, 6),
-        Listing("ETH/USDT", "ETHUSDT", 2, 5),
-        Listing("SOL/USDT", "SOLUSDT", 2, 3),
-        Listing("DOGE/USDT", "DOGEUSDT", 5, 1),
-        Listing("ETH/BTC", "ETHBTC", 6, 5),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTCUSDT", 2, 6),
+        ListedSymbol("ETH/USDT", "ETHUSDT", 2, 5),
+        ListedSymbol("SOL/USDT", "SOLUSDT", 2, 3),
+        ListedSymbol("DOGE/USDT", "DOGEUSDT", 5, 1),
+        ListedSymbol("ETH/BTC", "ETHBTC", 6, 5),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None),
         connects=(Most(500, 300.0),),
         silence_max_s=600.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Bybit says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Ping, subscribe, unsubscribe."""
         request = loaded(frame) or {}
         number, topics = request.get("req_id", ""), request.get("args", [])
@@ -72,7 +72,9 @@ class Bybit:
                 text = f"error:request [op:{operation}] unknown"
                 return [_reply(str(operation), text, number, success=False)]
 
-    def _subscribe(self, session: Session, topics: list[str], number: str, now: Now) -> list[str]:
+    def _subscribe(
+        self, session: SimulatedSession, topics: list[str], number: str, now: Now
+    ) -> list[str]:
         if self._board.limits(session, now):
             return [_reply("subscribe", "Too many visits!", number, success=False)]
         problem = self._problem(session, topics)
@@ -86,7 +88,7 @@ class Bybit:
             _frame(window, "snapshot", window.snapshot(), now) for window in windows if window
         ]
 
-    def _problem(self, session: Session, topics: list[str]) -> str:
+    def _problem(self, session: SimulatedSession, topics: list[str]) -> str:
         if len(topics) > ARGUMENTS_MAX:
             return f"args size >{ARGUMENTS_MAX}"
         if sum(map(len, [*session.topics, *topics])) > TOPICS_CHARACTERS_MAX:
@@ -99,15 +101,15 @@ class Bybit:
                 return f"error:handler not found,topic:{topic}"
         return ""
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """A `delta` frame."""
         return _frame(channel, "delta", changes, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: the client pings."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The instruments."""
         if path != "/v5/market/instruments-info":
             return None
@@ -134,13 +136,13 @@ class Bybit:
         return topic.rpartition(".")[2] if topic.startswith("orderbook.") else None
 
 
-def _key(topic: str) -> Key:
+def _key(topic: str) -> ChannelKey:
     channel, _, rest = topic.partition(".")
     depth, _, native = rest.partition(".")
-    return Key(native, int(depth) if channel == "orderbook" and depth.isdecimal() else 0)
+    return ChannelKey(native, int(depth) if channel == "orderbook" and depth.isdecimal() else 0)
 
 
-def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
     native = channel.listing.native
     data = {
         "s": native,

@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 20
@@ -40,15 +40,15 @@ class Cex:
     """The protocol of trade.cex.io."""
 
     profile = Profile(depth=24, spread_ppm=40, offset_ppm_max=25)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC-USDT", 1, 8),
-        Listing("ETH/USDT", "ETH-USDT", 2, 6),
-        Listing("SOL/USDT", "SOL-USDT", 3, 6),
-        Listing("DOGE/USDT", "DOGE-USDT", 5, 6),
-        Listing("BTC/USD", "BTC-USD", 1, 8),
-        Listing("ETH/BTC", "ETH-BTC", 6, 6),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC-USDT", 1, 8),
+        ListedSymbol("ETH/USDT", "ETH-USDT", 2, 6),
+        ListedSymbol("SOL/USDT", "SOL-USDT", 3, 6),
+        ListedSymbol("DOGE/USDT", "DOGE-USDT", 5, 6),
+        ListedSymbol("BTC/USD", "BTC-USD", 1, 8),
+        ListedSymbol("ETH/BTC", "ETH-BTC", 6, 6),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(amount_places=None),
         requests=(Most(100, 60.0, per_address=True),),
         silence_max_s=60.0,
@@ -56,14 +56,14 @@ class Cex:
         heartbeat_s=1.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """The greeting."""
         return ['{"e":"connected"}']
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Pings, subscriptions and their opposite."""
         request = loaded(frame) or {}
         kind, oid = str(request.get("e")), request.get("oid")
@@ -85,33 +85,33 @@ class Cex:
         session.marks.add(LEAVING)
         return [_reply(kind, oid, {"error": f"Unsupported message type {kind}"}), DISCONNECTED]
 
-    def _subscribe(self, session: Session, kind: str, oid: str, pair: str) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, kind: str, oid: str, pair: str) -> list[str]:
         if not self._board.lists(pair):
             if self._board.nameless:
                 return [_reply(kind, "0", {"error": "market_data is on maintenance"})]
             return [_reply(kind, oid, {"error": f"Currency pair {pair} is not supported"})]
-        window = self._board.subscribe(session, pair, Key(pair, DEPTH))
+        window = self._board.subscribe(session, pair, ChannelKey(pair, DEPTH))
         if window is None:
             return []
         return [_reply(kind, oid, _book(window, window.snapshot()), ok="ok")]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An increment, worst levels first."""
         worst_first = TextChanges(changes.bids[::-1], changes.asks[::-1])
         data = _book(channel, worst_first)
         return dumped({"e": "order_book_increment", "data": data, "ok": "ok"})
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None; but who made a mistake has to leave."""
         if LEAVING in session.marks:
             raise Dropped("A request was malformed or one too many.", NORMAL)
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """Nothing that has parameters."""
         return None
 
-    def post(self, path: str, host: str, now: Now) -> Answer | None:
+    def post(self, path: str, host: str, now: Now) -> RestReply | None:
         """The pairs."""
         if path not in (PAIRS, "/get_pairs_info"):
             return None
@@ -147,7 +147,7 @@ class Cex:
         return None
 
 
-def _book(channel: Channel, book: TextChanges) -> dict[str, Any]:
+def _book(channel: PublishedBook, book: TextChanges) -> dict[str, Any]:
     return {
         "seqId": channel.updates,
         "pair": channel.listing.native,

@@ -15,22 +15,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 5_000
@@ -60,16 +60,16 @@ class Coinbase:
     """The protocols of ws-feed.exchange and advanced-trade-ws, and of api.exchange.coinbase.com."""
 
     profile = Profile(depth=400, spread_ppm=6, offset_ppm_max=10)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC-USDT", 2, 8),
-        Listing("ETH/USDT", "ETH-USDT", 2, 8),
-        Listing("SOL/USDT", "SOL-USDT", 2, 8),
-        Listing("DOGE/USDT", "DOGE-USDT", 5, 1),
-        Listing("BTC/USD", "BTC-USD", 2, 8),
-        Listing("ETH/USD", "ETH-USD", 2, 8),
-        Listing("ETH/BTC", "ETH-BTC", 5, 8),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC-USDT", 2, 8),
+        ListedSymbol("ETH/USDT", "ETH-USDT", 2, 8),
+        ListedSymbol("SOL/USDT", "SOL-USDT", 2, 8),
+        ListedSymbol("DOGE/USDT", "DOGE-USDT", 5, 1),
+        ListedSymbol("BTC/USD", "BTC-USD", 2, 8),
+        ListedSymbol("ETH/USD", "ETH-USD", 2, 8),
+        ListedSymbol("ETH/BTC", "ETH-BTC", 5, 8),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=8),
         messages=(Most(100, 1.0, per_address=True),),
         requests=(Most(20, 1.0, per_address=True),),  # 8 a second, and bursts of 20
@@ -78,14 +78,14 @@ class Coinbase:
         heartbeat_s=1.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Coinbase says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Subscribe and unsubscribe."""
         request = loaded(frame) or {}
         kind = request.get("type")
@@ -115,18 +115,18 @@ class Coinbase:
                 return f"{native} is not a valid product"
         return ""
 
-    def _subscribe(self, session: Session, wanted: list[tuple[str, str]]) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, wanted: list[tuple[str, str]]) -> list[str]:
         snapshots = []
         for channel, native in wanted:
             if channel == "heartbeat":
                 session.marks.add(native)
                 continue
-            window = self._board.subscribe(session, native, Key(native, DEPTH))
+            window = self._board.subscribe(session, native, ChannelKey(native, DEPTH))
             if window:
                 snapshots.append(_snapshot(window))
         return snapshots
 
-    def _unsubscribe(self, session: Session, wanted: list[tuple[str, str]]) -> list[str]:
+    def _unsubscribe(self, session: SimulatedSession, wanted: list[tuple[str, str]]) -> list[str]:
         for channel, native in wanted:
             if channel == "heartbeat":
                 session.marks.discard(native)
@@ -134,7 +134,7 @@ class Coinbase:
                 session.topics.pop(native, None)
         return []
 
-    def _subscriptions(self, session: Session) -> str:
+    def _subscriptions(self, session: SimulatedSession) -> str:
         listed = {"level2_batch": [*session.topics], "heartbeat": sorted(session.marks)}
         channels = [
             {"name": name, "product_ids": natives, "account_ids": None}
@@ -146,7 +146,7 @@ class Coinbase:
     # Advanced Trade.
 
     def _advanced(
-        self, session: Session, kind: str, request: dict[str, Any], now: Now
+        self, session: SimulatedSession, kind: str, request: dict[str, Any], now: Now
     ) -> list[str]:
         numbers = session.form = session.form or Numbers()
         natives = request.get("product_ids", [])
@@ -164,7 +164,7 @@ class Coinbase:
                 return [_refused(f"{unknown[0]} is not a product")]
             if unknown or len({*session.topics, *natives}) > ADVANCED_PRODUCTS_MAX:
                 return [_refused(TOO_MANY_STREAMS)]
-            keys = [Key(native, ADVANCED_DEPTH) for native in natives]
+            keys = [ChannelKey(native, ADVANCED_DEPTH) for native in natives]
             windows = [self._board.subscribe(session, key.native, key) for key in keys]
             answers = [
                 _l2_data(window, "snapshot", window.snapshot(), now) for window in windows if window
@@ -176,7 +176,7 @@ class Coinbase:
 
     # Both.
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An `l2update`, or `l2_data` of Advanced Trade, in the protocol of its window."""
         if channel.key.depth == ADVANCED_DEPTH:
             return _l2_data(channel, "update", changes, now)
@@ -190,7 +190,7 @@ class Coinbase:
             }
         )
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """One frame for each product of the heartbeat channel.
 
         Raises:
@@ -215,7 +215,7 @@ class Coinbase:
             for native in sorted(session.marks)
         ]
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The products."""
         if path != "/products":
             return None
@@ -256,7 +256,7 @@ def _wanted(request: dict[str, Any]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _snapshot(channel: Channel) -> str:
+def _snapshot(channel: PublishedBook) -> str:
     book = channel.snapshot()
     return dumped(
         {
@@ -273,7 +273,7 @@ def _refused(message: str) -> str:
     return dumped({"type": "error", "message": message})
 
 
-def _l2_data(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+def _l2_data(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
     at = EPOCH if kind == "snapshot" else now.rfc3339()
     updates = [
         {"side": side, "event_time": at, "price_level": price, "new_quantity": amount}

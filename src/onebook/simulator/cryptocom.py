@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     TextLevels,
@@ -26,7 +26,7 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTHS: Final = ("10", "50")
@@ -47,14 +47,14 @@ class Cryptocom:
     """The protocol of stream.crypto.com and api.crypto.com."""
 
     profile = Profile(depth=70, spread_ppm=8, offset_ppm_max=10)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USD", "BTC_USD", 2, 5),
-        Listing("ETH/USD", "ETH_USD", 2, 4),
-        Listing("BTC/USDT", "BTC_USDT", 2, 5),
-        Listing("ETH/USDT", "ETH_USDT", 2, 4),
-        Listing("SOL/USDT", "SOL_USDT", 3, 3),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USD", "BTC_USD", 2, 5),
+        ListedSymbol("ETH/USD", "ETH_USD", 2, 4),
+        ListedSymbol("BTC/USDT", "BTC_USDT", 2, 5),
+        ListedSymbol("ETH/USDT", "ETH_USDT", 2, 4),
+        ListedSymbol("SOL/USDT", "SOL_USDT", 3, 3),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(100),),
         silence_max_s=86_400.0,  # heartbeats end what is silent
@@ -62,15 +62,15 @@ class Cryptocom:
         ping_s=5.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
-        self._changed: dict[Key, float] = {}
+        self._changed: dict[ChannelKey, float] = {}
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Crypto.com says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`subscribe`, `unsubscribe` and answers to heartbeats."""
         request = loaded(frame)
         if request is None:
@@ -97,7 +97,12 @@ class Cryptocom:
         ]
 
     def _subscribe(
-        self, session: Session, channel: str, params: dict[str, Any], number: object, now: Now
+        self,
+        session: SimulatedSession,
+        channel: str,
+        params: dict[str, Any],
+        number: object,
+        now: Now,
     ) -> list[str]:
         key = _key(channel)
         if self._board.nameless:
@@ -114,7 +119,7 @@ class Cryptocom:
         window = self._board.subscribe(session, channel, key)
         return [ack] if window is None else [ack, _whole(window, now)]
 
-    def _problem(self, key: Key | None, params: dict[str, Any]) -> str:
+    def _problem(self, key: ChannelKey | None, params: dict[str, Any]) -> str:
         if key is None:
             return "Invalid depth"
         if not self._board.lists(key.native):
@@ -125,12 +130,12 @@ class Cryptocom:
             return "Unsupported depth/interval combination"
         return ""
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What differs from the window before."""
         self._changed[channel.key] = now.s
         return _update(channel, changes, channel.previous, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """The heartbeat of the connection, and empty updates of books that do not change."""
         frames = []
         if now.s - session.beats.setdefault(HEARTBEAT, session.opened_s) >= HEARTBEAT_S:
@@ -147,7 +152,7 @@ class Cryptocom:
                 frames.append(_update(window, UNCHANGED, window.sequence, now))
         return frames
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The instruments."""
         if path != "/exchange/v1/public/get-instruments":
             return None
@@ -176,23 +181,23 @@ class Cryptocom:
         return result.get("instrument_name") if "subscription" in result else None
 
 
-def _key(channel: str) -> Key | None:
+def _key(channel: str) -> ChannelKey | None:
     prefix, _, rest = channel.partition(".")
     native, _, depth = rest.rpartition(".")
-    return Key(native, int(depth)) if prefix == "book" and depth in DEPTHS else None
+    return ChannelKey(native, int(depth)) if prefix == "book" and depth in DEPTHS else None
 
 
 def _answer(number: object, method: str, code: int = 0, **told: str) -> str:
     return dumped({"id": number, "method": method, "code": code} | told)
 
 
-def _whole(channel: Channel, now: Now) -> str:
+def _whole(channel: PublishedBook, now: Now) -> str:
     book = channel.snapshot()
     item = {"asks": _rows(book.asks), "bids": _rows(book.bids), **_times(now)}
     return _pushed(channel, "book", item | {"u": channel.sequence, "cs": 1})
 
 
-def _update(channel: Channel, changes: TextChanges, previous: int, now: Now) -> str:
+def _update(channel: PublishedBook, changes: TextChanges, previous: int, now: Now) -> str:
     levels = {"asks": _rows(changes.asks), "bids": _rows(changes.bids)}
     ids = {"u": channel.sequence, "pu": previous, "cs": 1}
     return _pushed(channel, "book.update", {"update": levels, **_times(now), **ids})
@@ -202,7 +207,7 @@ def _times(now: Now) -> dict[str, int]:
     return {"t": now.ms, "tt": now.ms - 6}
 
 
-def _pushed(channel: Channel, kind: str, item: dict[str, Any]) -> str:
+def _pushed(channel: PublishedBook, kind: str, item: dict[str, Any]) -> str:
     depth = channel.key.depth
     result = {"instrument_name": channel.listing.native, "channel": kind, "depth": depth}
     result |= {"subscription": f"book.{channel.listing.native}.{depth}", "data": [item]}

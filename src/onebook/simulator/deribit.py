@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     TextLevels,
@@ -26,7 +26,7 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 5_000
@@ -44,12 +44,12 @@ class Deribit:
     """The protocol of www.deribit.com."""
 
     profile = Profile(depth=200, spread_ppm=15, offset_ppm_max=15)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC_USDT", 1, 4),
-        Listing("ETH/USDT", "ETH_USDT", 2, 4),
-        Listing("ETH/BTC", "ETH_BTC", 5, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC_USDT", 1, 4),
+        ListedSymbol("ETH/USDT", "ETH_USDT", 2, 4),
+        ListedSymbol("ETH/BTC", "ETH_BTC", 5, 4),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=1, amount_places=1),
         messages=(Most(100, 1.0, per_address=True),),  # a burst; 20 a second sustained
         requests=(Most(10, 1.0, per_address=True),),
@@ -57,14 +57,14 @@ class Deribit:
         heartbeat_s=1.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Deribit says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Requests by their method."""
         request = loaded(frame)
         if request is None or not isinstance(request.get("params", {}), dict):
@@ -81,7 +81,7 @@ class Deribit:
         return [_error(request, NO_METHOD, "Method not found", "")]
 
     def _set_heartbeat(
-        self, session: Session, request: dict[str, Any], interval: object, now: Now
+        self, session: SimulatedSession, request: dict[str, Any], interval: object, now: Now
     ) -> list[str]:
         if not isinstance(interval, int) or interval < INTERVAL_MIN_S:
             return [_error(request, INVALID_PARAMS, "Invalid params", "value is too small")]
@@ -89,7 +89,12 @@ class Deribit:
         return [_result(request, "ok")]
 
     def _listen(
-        self, session: Session, request: dict[str, Any], method: str, channels: object, now: Now
+        self,
+        session: SimulatedSession,
+        request: dict[str, Any],
+        method: str,
+        channels: object,
+        now: Now,
     ) -> list[str]:
         if not isinstance(channels, list):
             return [_error(request, INVALID_PARAMS, "Invalid params", "value must be a list")]
@@ -107,14 +112,14 @@ class Deribit:
                 session.topics.pop(native, None)
             return [done]
         fresh = [native for native in known if native not in session.topics]
-        windows = [self._board.subscribe(session, each, Key(each, DEPTH)) for each in fresh]
+        windows = [self._board.subscribe(session, each, ChannelKey(each, DEPTH)) for each in fresh]
         return [done, *(_frame(each, each.snapshot(), None, now) for each in windows if each)]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """A change."""
         return _frame(channel, changes, channel.previous, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """At the client's interval: a heartbeat and a test request.
 
         Raises:
@@ -130,7 +135,7 @@ class Deribit:
         session.marks.add(OWED)
         return [_notified("heartbeat", {"type": kind}) for kind in ("heartbeat", "test_request")]
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The spot instruments."""
         if path != "/api/v2/public/get_instruments":
             return None
@@ -168,7 +173,7 @@ def _native(channel: str) -> str:
     return ""
 
 
-def _frame(channel: Channel, book: TextChanges, previous: int | None, now: Now) -> str:
+def _frame(channel: PublishedBook, book: TextChanges, previous: int | None, now: Now) -> str:
     """Text by hand: numbers keep their digits."""
     native = channel.listing.native
     kind = "snapshot" if previous is None else "change"

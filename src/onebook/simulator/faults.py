@@ -7,7 +7,7 @@ must follow from each is in the tests of the feeds: a stale book, then a fresh s
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from onebook.simulator.board import Channel, Dialect, Frame, Now, TextChanges
+from onebook.simulator.board import Dialect, Frame, Now, PublishedBook, TextChanges
 
 HUGE_BYTES: Final = 4 * 1024 * 1024 + 1  # one byte over what a feed accepts
 
@@ -16,7 +16,7 @@ class Case(NamedTuple):
     """The frame that is about to be sent, and what it is made of."""
 
     dialect: Dialect
-    channel: Channel
+    channel: PublishedBook
     changes: TextChanges
     natives: Iterable[str]
     now: Now

@@ -13,17 +13,17 @@ import msgspec
 
 from onebook.exchanges.contract import Exchange
 from onebook.simulator.board import (
-    Answer,
-    Board,
     Dialect,
     Dropped,
+    ExchangeBoard,
     Frame,
     Now,
     PostDesk,
-    Session,
+    RestReply,
+    SimulatedSession,
     Weigher,
 )
-from onebook.simulator.loopback import Client, Urls
+from onebook.simulator.loopback import LoopbackClient, Urls
 from onebook.simulator.windows import Most, Windows
 
 TOO_MANY = 429
@@ -34,7 +34,7 @@ def system_now() -> Now:
     return Now(time.monotonic(), time.time_ns() // 1_000_000)
 
 
-def nobody(client: Client) -> None:
+def nobody(client: LoopbackClient) -> None:
     """Care about no client."""
 
 
@@ -53,14 +53,14 @@ class Front:
     def __init__(
         self,
         dialect: Dialect,
-        board: Board,
+        board: ExchangeBoard,
         *,
         clock: Callable[[], Now],
-        instead: Callable[[str, Mapping[str, str]], Answer | None],
-        started: Callable[[Client], None] = nobody,
-        gone: Callable[[Client], None] = nobody,
+        instead: Callable[[str, Mapping[str, str]], RestReply | None],
+        started: Callable[[LoopbackClient], None] = nobody,
+        gone: Callable[[LoopbackClient], None] = nobody,
     ) -> None:
-        self.clients: list[Client] = []
+        self.clients: list[LoopbackClient] = []
         self.silent = False
         self.ping_s = dialect.rules.ping_s
         # How often clients went beyond a limit: of connects, messages, requests.
@@ -77,9 +77,9 @@ class Front:
         self._started = started
         self._gone = gone
 
-    def session(self, path: str) -> Session:
+    def session(self, path: str) -> SimulatedSession:
         """A client's connection begins."""
-        session, rules = Session(path, now_s=self._clock().s), self._dialect.rules
+        session, rules = SimulatedSession(path, now_s=self._clock().s), self._dialect.rules
         session.messages = Windows(
             rules.messages, self._messages, breaches=self.breaches, kind="messages"
         )
@@ -92,14 +92,14 @@ class Front:
         """Whether another connection may be opened now."""
         return self.connects.takes(self._clock().s)
 
-    def joined(self, client: Client) -> None:
+    def joined(self, client: LoopbackClient) -> None:
         """A client connected."""
         self.clients.append(client)
         self._board.sessions.append(client.session)
         self.say(client, self._dialect.opened(client.session, self._clock()))
         self._look(client)
 
-    def heard(self, client: Client, frame: str) -> None:
+    def heard(self, client: LoopbackClient, frame: str) -> None:
         """A client sent a frame."""
         now = self._clock()
         client.session.heard(now.s)
@@ -109,26 +109,26 @@ class Front:
         self.say(client, replies)
         self._look(client)
 
-    def left(self, client: Client) -> None:
+    def left(self, client: LoopbackClient) -> None:
         """A client is gone."""
         self.clients.remove(client)
         self._board.sessions.remove(client.session)
         self._gone(client)
 
-    def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str]) -> RestReply | None:
         """Answer a REST request."""
         if path in self._dialect.rules.posted:
             return None
         return self._answer(path, query)
 
-    def _answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
+    def _answer(self, path: str, query: Mapping[str, str]) -> RestReply | None:
         now, dialect = self._clock(), self._dialect
         weight = dialect.weight(path, query) if isinstance(dialect, Weigher) else 1
         if not self._fetches.takes(now.s, weight):
-            return Answer(TOO_MANY, b"{}", (("Retry-After", "1"),))
+            return RestReply(TOO_MANY, b"{}", (("Retry-After", "1"),))
         return self._instead(path, query) or dialect.get(path, query, now)
 
-    def post(self, path: str, host: str, question: Mapping[str, str]) -> Answer | None:
+    def post(self, path: str, host: str, question: Mapping[str, str]) -> RestReply | None:
         """Answer a POST request that came to `host`."""
         if path in self._dialect.rules.posted:
             return self._answer(path, question)
@@ -137,23 +137,23 @@ class Front:
             return failure
         return self._dialect.post(path, host, self._clock())
 
-    def say(self, client: Client, frames: Sequence[Frame]) -> None:
+    def say(self, client: LoopbackClient, frames: Sequence[Frame]) -> None:
         """Send frames to a client, unless the exchange is silent."""
         if not self.silent and frames:
             self._put(client, frames)
 
-    def _put(self, client: Client, frames: Sequence[Frame]) -> None:
+    def _put(self, client: LoopbackClient, frames: Sequence[Frame]) -> None:
         client.session.said_s = self._clock().s
         for frame in frames:
             client.put(self._encoded(client, frame))
 
-    async def say_when_read(self, client: Client, frame: Frame) -> None:
+    async def say_when_read(self, client: LoopbackClient, frame: Frame) -> None:
         """Send a book frame in the client's form, waiting while its queue is full."""
         client.session.said_s = self._clock().s
         form = client.session.form
         await client.waited_put(self._encoded(client, form(frame) if form else frame))
 
-    def _encoded(self, client: Client, frame: Frame) -> Frame:
+    def _encoded(self, client: LoopbackClient, frame: Frame) -> Frame:
         if isinstance(frame, bytes):
             return frame
         if self._dialect.rules.gzip:
@@ -169,7 +169,7 @@ class Front:
             except Dropped as dropped:
                 client.put(dropped)
 
-    def _watch(self, client: Client, now: Now) -> None:
+    def _watch(self, client: LoopbackClient, now: Now) -> None:
         session, rules = client.session, self._dialect.rules
         last = max(session.heard_s, session.said_s) if rules.traffic_counts else session.heard_s
         if now.s - last > rules.silence_max_s:
@@ -178,7 +178,7 @@ class Front:
             session.beat_s = now.s
             self.say(client, self._dialect.heartbeat(session, now))
 
-    def _look(self, client: Client) -> None:
+    def _look(self, client: LoopbackClient) -> None:
         if client.session.started:
             self._started(client)
             client.session.started.clear()

@@ -10,20 +10,20 @@ from typing import Any, Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 
 LEVELS: Final = ("50", "400")
 BAD_FORMAT: Final = 1
@@ -34,23 +34,23 @@ class Gate:
     """The protocol of api.gateio.ws."""
 
     profile = Profile(depth=400, spread_ppm=6, offset_ppm_max=10)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC_USDT", 1, 6),
-        Listing("ETH/USDT", "ETH_USDT", 2, 4),
-        Listing("SOL/USDT", "SOL_USDT", 2, 3),
-        Listing("DOGE/USDT", "DOGE_USDT", 5, 2),
-        Listing("ETH/BTC", "ETH_BTC", 6, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC_USDT", 1, 6),
+        ListedSymbol("ETH/USDT", "ETH_USDT", 2, 4),
+        ListedSymbol("SOL/USDT", "SOL_USDT", 2, 3),
+        ListedSymbol("DOGE/USDT", "DOGE_USDT", 5, 2),
+        ListedSymbol("ETH/BTC", "ETH_BTC", 6, 4),
     )
-    rules = Rules()
+    rules = ExchangeRules()
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Gate says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`spot.ping`, subscribe, unsubscribe."""
         request = loaded(frame) or {}
         if not isinstance(request.get("time"), int) or "channel" not in request:
@@ -69,7 +69,7 @@ class Gate:
             return [_accepted(request, now)]
         return self._subscribe(session, request, now)
 
-    def _subscribe(self, session: Session, request: dict[str, Any], now: Now) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> list[str]:
         streams = [str(stream) for stream in request["payload"]]
         keys = {stream: _key(stream) for stream in streams}
         for stream, key in keys.items():
@@ -83,21 +83,21 @@ class Gate:
         frames = [_frame(window, window.snapshot(), now, full=True) for window in windows if window]
         return [_accepted(request, now), *frames]
 
-    def _unknown(self, request: dict[str, Any], key: Key | None, now: Now) -> str:
+    def _unknown(self, request: dict[str, Any], key: ChannelKey | None, now: Now) -> str:
         if self._board.nameless:
             return _refused({}, BAD_ARGUMENT, "Invalid argument provided", now)
         native = key.native if key else ""
         return _refused(request, BAD_ARGUMENT, f"unknown currency pair: {native}", now)
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What changed since the last frame; a side without changes is absent."""
         return _frame(channel, changes, now, full=False)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: the client is pinged by the WebSocket protocol."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The currency pairs."""
         if path != "/api/v4/spot/currency_pairs":
             return None
@@ -130,13 +130,13 @@ class Gate:
         return key.native if key else None
 
 
-def _key(stream: str) -> Key | None:
+def _key(stream: str) -> ChannelKey | None:
     prefix, _, rest = stream.partition(".")
     native, _, levels = rest.rpartition(".")
-    return Key(native, int(levels)) if prefix == "ob" and levels in LEVELS else None
+    return ChannelKey(native, int(levels)) if prefix == "ob" and levels in LEVELS else None
 
 
-def _frame(channel: Channel, book: TextChanges, now: Now, *, full: bool) -> str:
+def _frame(channel: PublishedBook, book: TextChanges, now: Now, *, full: bool) -> str:
     ids = {"u": channel.sequence} if full else {"U": channel.previous + 1, "u": channel.sequence}
     sides = {"b": book.bids, "a": book.asks}
     result = {

@@ -10,21 +10,21 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 5_000
@@ -37,14 +37,14 @@ class Gemini:
     """The protocol of ws.gemini.com and api.gemini.com."""
 
     profile = Profile(depth=300, spread_ppm=8, offset_ppm_max=12)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "btcusdt", 2, 8),
-        Listing("ETH/USDT", "ethusdt", 2, 6),
-        Listing("BTC/USD", "btcusd", 2, 8),
-        Listing("ETH/USD", "ethusd", 2, 6),
-        Listing("ETH/BTC", "ethbtc", 5, 6),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "btcusdt", 2, 8),
+        ListedSymbol("ETH/USDT", "ethusdt", 2, 6),
+        ListedSymbol("BTC/USD", "btcusd", 2, 8),
+        ListedSymbol("ETH/USD", "ethusd", 2, 6),
+        ListedSymbol("ETH/BTC", "ethbtc", 5, 6),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=3, amount_places=None),
         requests=(Most(7_000, 10.0),),
         connects=(Most(300, 300.0),),
@@ -52,14 +52,14 @@ class Gemini:
         ping_s=20.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Gemini says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Ping, subscribe, unsubscribe; methods in any case."""
         request = loaded(frame) or {}
         method, streams = str(request.get("method")).lower(), request.get("params")
@@ -84,24 +84,26 @@ class Gemini:
         _, _, channel = stream.partition("@")
         return channel == "depth@100ms" and self._board.lists(_native(stream))
 
-    def _subscribe(self, session: Session, streams: list[str], now: Now) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, streams: list[str], now: Now) -> list[str]:
         natives = [_native(stream) for stream in streams]
-        windows = [self._board.subscribe(session, native, Key(native, DEPTH)) for native in natives]
+        windows = [
+            self._board.subscribe(session, native, ChannelKey(native, DEPTH)) for native in natives
+        ]
         if parse_qs(urlsplit(session.path).query).get("snapshot") != ["-1"]:
             return []
         return [
             _frame(window, window.snapshot(), window.sequence, now) for window in windows if window
         ]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """A `depthUpdate` that starts at the state before it."""
         return _frame(channel, changes, channel.previous, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: protocol pings do it."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The symbols, in capitals."""
         if path != "/v1/symbols/details/all":
             return None
@@ -118,7 +120,7 @@ def _native(stream: str) -> str:
     return stream.partition("@")[0].lower()
 
 
-def _row(listing: Listing) -> dict[str, Any]:
+def _row(listing: ListedSymbol) -> dict[str, Any]:
     return {
         "symbol": listing.native.upper(),
         "base_currency": listing.base,
@@ -133,7 +135,7 @@ def _row(listing: Listing) -> dict[str, Any]:
     }
 
 
-def _frame(channel: Channel, book: TextChanges, first: int, now: Now) -> str:
+def _frame(channel: PublishedBook, book: TextChanges, first: int, now: Now) -> str:
     return dumped(
         {
             "e": "depthUpdate",

@@ -10,20 +10,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 CHANNEL: Final = "orderbook/full"
@@ -34,28 +34,28 @@ class Hitbtc:
     """The protocol of api.hitbtc.com."""
 
     profile = Profile(depth=150, spread_ppm=30, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTCUSDT", 2, 5),
-        Listing("ETH/USDT", "ETHUSDT", 2, 4),
-        Listing("SOL/USDT", "SOLUSDT", 3, 3),
-        Listing("DOGE/USDT", "DOGEUSDT", 6, 0),
-        Listing("ETH/BTC", "ETHBTC", 6, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTCUSDT", 2, 5),
+        ListedSymbol("ETH/USDT", "ETHUSDT", 2, 4),
+        ListedSymbol("SOL/USDT", "SOLUSDT", 3, 3),
+        ListedSymbol("DOGE/USDT", "DOGEUSDT", 6, 0),
+        ListedSymbol("ETH/BTC", "ETHBTC", 6, 4),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         requests=(Most(20, 1.0),),
         connects=(Most(100, 60.0),),
         silence_max_s=86_400.0,  # an unanswered ping ends what is silent
         ping_s=30.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """HitBTC says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Subscribe and unsubscribe."""
         request = loaded(frame)
         if request is None:
@@ -70,7 +70,9 @@ class Hitbtc:
             return [_error(429, "Too many requests", number)]
         return act(session, [str(symbol) for symbol in symbols], number, now)
 
-    def _subscribe(self, session: Session, symbols: list[str], number: Any, now: Now) -> list[str]:
+    def _subscribe(
+        self, session: SimulatedSession, symbols: list[str], number: Any, now: Now
+    ) -> list[str]:
         taken = [symbol for symbol in symbols if self._board.lists(symbol)]
         if self._board.nameless and len(taken) < len(symbols):
             return [_error(2001, "Symbol not found", None)]
@@ -78,27 +80,27 @@ class Hitbtc:
         for symbol in taken:
             if symbol in session.topics:
                 continue
-            window = self._board.subscribe(session, symbol, Key(symbol, DEPTH))
+            window = self._board.subscribe(session, symbol, ChannelKey(symbol, DEPTH))
             if window is not None:
                 frames.append(_frame(window, "snapshot", window.snapshot(), now))
         return frames
 
     def _unsubscribe(
-        self, session: Session, symbols: list[str], number: Any, now: Now
+        self, session: SimulatedSession, symbols: list[str], number: Any, now: Now
     ) -> list[str]:
         for symbol in symbols:
             session.topics.pop(symbol, None)
         return [_listed(list(session.topics), number)]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An update."""
         return _frame(channel, "update", changes, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: it pings on the protocol level."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The symbols."""
         if path != "/api/3/public/symbol":
             return None
@@ -113,7 +115,7 @@ class Hitbtc:
         return next(iter(message.get("snapshot") or message.get("update") or ()), None)
 
 
-def _facts(listing: Listing) -> dict[str, object]:
+def _facts(listing: ListedSymbol) -> dict[str, object]:
     return {
         "type": "spot",
         "base_currency": listing.base,
@@ -127,7 +129,7 @@ def _facts(listing: Listing) -> dict[str, object]:
     }
 
 
-def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
     change = {"t": now.ms, "s": channel.updates, "a": book.asks, "b": book.bids}
     return dumped({"ch": CHANNEL, kind: {channel.listing.native: change}})
 

@@ -15,22 +15,22 @@ from decimal import Decimal
 from typing import Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     TextLevels,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 TOPIC: Final = re.compile(r"market\.(?P<native>[^.]+)\.mbp\.(?P<levels>5|20|150|400)")
@@ -45,28 +45,28 @@ class Htx:
     """The protocol of api.huobi.pro."""
 
     profile = Profile(depth=180, spread_ppm=6, offset_ppm_max=10)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "btcusdt", 2, 6),
-        Listing("ETH/USDT", "ethusdt", 2, 4),
-        Listing("SOL/USDT", "solusdt", 4, 4),
-        Listing("DOGE/USDT", "dogeusdt", 6, 2),
-        Listing("ETH/BTC", "ethbtc", 6, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "btcusdt", 2, 6),
+        ListedSymbol("ETH/USDT", "ethusdt", 2, 4),
+        ListedSymbol("SOL/USDT", "solusdt", 4, 4),
+        ListedSymbol("DOGE/USDT", "dogeusdt", 6, 2),
+        ListedSymbol("ETH/BTC", "ethbtc", 6, 4),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         requests=(Most(10, 1.0),),
         silence_max_s=86_400.0,  # pings end what is silent
         heartbeat_s=5.0,
         gzip=True,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """HTX says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`pong`, `sub`, `unsub` and `req`; a list of topics is answered topic by topic."""
         message = loaded(frame)
         if message is None:
@@ -86,21 +86,27 @@ class Htx:
                 return [reply for topic in topics for reply in act(session, topic, number, now)]
         return [_error("invalid topic", number, now)]
 
-    def _subscribe(self, session: Session, topic: object, number: object, now: Now) -> list[str]:
+    def _subscribe(
+        self, session: SimulatedSession, topic: object, number: object, now: Now
+    ) -> list[str]:
         key = _key(topic)
         if key is None or not self._board.lists(key.native):
             return [self._invalid(topic, number, now)]
         self._board.subscribe(session, str(topic), key)
         return [_done({"subbed": topic}, number, now)]
 
-    def _unsubscribe(self, session: Session, topic: object, number: object, now: Now) -> list[str]:
+    def _unsubscribe(
+        self, session: SimulatedSession, topic: object, number: object, now: Now
+    ) -> list[str]:
         key = _key(topic)
         muted = key is not None and key.native in self._board.muted
         if session.topics.pop(str(topic), None) is None and not muted:
             return [_error("unsub with not subbed topic", number, now)]
         return [_done({"unsubbed": topic}, number, now)]
 
-    def _request(self, session: Session, topic: object, number: object, now: Now) -> list[str]:
+    def _request(
+        self, session: SimulatedSession, topic: object, number: object, now: Now
+    ) -> list[str]:
         key = _key(topic)
         if key is None or key.depth not in REQUEST_LEVELS or not self._board.lists(key.native):
             return [self._invalid(topic, number, now)]
@@ -119,7 +125,7 @@ class Htx:
             return _error(f"invalid topic {topic}", number, now)
         return _error(f"invalid mbp.{key.depth}.symbol {key.native}", number, now)
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What differs from the window before."""
         sides = _sides(changes, both=channel.key.depth >= BOTH_SIDES_FROM)
         return (
@@ -127,14 +133,14 @@ class Htx:
             f'"tick":{{"seqNum":{channel.sequence},"prevSeqNum":{channel.previous},{sides}}}}}'
         )
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """A ping; none is sent after two that got no pong."""
         if len(session.marks) >= PINGS_UNANSWERED_MAX:
             raise Dropped("ping check expired", PING_EXPIRED)
         session.marks.add(str(now.ms))
         return [dumped({"ping": now.ms})]
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The symbols."""
         if path != "/v2/settings/common/symbols":
             return None
@@ -169,9 +175,9 @@ class Htx:
         return key.native if key else None
 
 
-def _key(topic: object) -> Key | None:
+def _key(topic: object) -> ChannelKey | None:
     match = TOPIC.fullmatch(topic) if isinstance(topic, str) else None
-    return Key(match["native"], int(match["levels"])) if match else None
+    return ChannelKey(match["native"], int(match["levels"])) if match else None
 
 
 def _done(what: dict[str, object], number: object, now: Now) -> str:

@@ -10,22 +10,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     TextLevels,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 SLOW_DEPTH: Final = 20
@@ -39,12 +39,12 @@ class Hyperliquid:
     """The protocol of api.hyperliquid.xyz."""
 
     profile = Profile(depth=30, spread_ppm=30, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "UBTC/USDT0", 1, 5),
-        Listing("ETH/USDT", "@151", 1, 4),
-        Listing("SOL/USDT", "@156", 2, 3),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "UBTC/USDT0", 1, 5),
+        ListedSymbol("ETH/USDT", "@151", 1, 4),
+        ListedSymbol("SOL/USDT", "@156", 2, 3),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         messages=(Most(2_000, 60.0, per_address=True),),
         connects=(Most(30, 60.0),),
         fetches=(Most(1_200, 60.0),),
@@ -52,18 +52,18 @@ class Hyperliquid:
         posted=("/info",),
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
     def weight(self, path: str, query: Mapping[str, str]) -> int:
         """Lists weigh 20."""
         return 20
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Nothing is said first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """ping, subscribe, unsubscribe."""
         request = loaded(frame) or {}
         method, filled = request.get("method"), _filled(request.get("subscription"))
@@ -81,7 +81,7 @@ class Hyperliquid:
         return [echo if left else _error(f"Already unsubscribed: {dumped(filled)}")]
 
     def _subscribe(
-        self, session: Session, filled: dict[str, Any], echo: str, now: Now
+        self, session: SimulatedSession, filled: dict[str, Any], echo: str, now: Now
     ) -> list[str]:
         topic = dumped(filled)
         if topic in session.topics:
@@ -89,23 +89,23 @@ class Hyperliquid:
         if not self._board.lists(filled["coin"]):
             raise Dropped("")
         depth = FAST_DEPTH if filled["fast"] else SLOW_DEPTH
-        window = self._board.subscribe(session, topic, Key(filled["coin"], depth))
+        window = self._board.subscribe(session, topic, ChannelKey(filled["coin"], depth))
         return [echo, *([_frame(window, window.snapshot(), now)] if window else [])]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """The whole book, whatever changed."""
         return _frame(channel, channel.whole(changes), now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: the client pings."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """`spotMeta`."""
         if path != "/info":
             return None
         if query.get("type") != "spotMeta":
-            return Answer(422, b"Failed to deserialize the JSON body into the target type")
+            return RestReply(422, b"Failed to deserialize the JSON body into the target type")
         listings = list(self._board.listings.values())
         codes = list(dict.fromkeys(code for one in listings for code in (one.quote, one.base)))
         decimals = {one.base: one.amount_decimals for one in listings}
@@ -146,7 +146,7 @@ def _filled(wanted: Any) -> dict[str, Any] | None:
     return None
 
 
-def _frame(channel: Channel, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, book: TextChanges, now: Now) -> str:
     levels = [_levels(book.bids), _levels(book.asks)]
     data = {"coin": channel.listing.native, "time": now.ms, "levels": levels}
     return dumped({"channel": "l2Book", "data": data})

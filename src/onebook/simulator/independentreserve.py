@@ -13,22 +13,22 @@ from urllib.parse import parse_qs, urlsplit
 from zlib import crc32
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     TextLevels,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 CHECKSUM_LEVELS: Final = 10
@@ -40,12 +40,12 @@ class IndependentReserve:
     """The protocol of websockets.independentreserve.com and api.independentreserve.com."""
 
     profile = Profile(depth=130, spread_ppm=30, offset_ppm_max=25)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USD", "btc-usd", 2, 8),
-        Listing("ETH/USD", "eth-usd", 2, 8),
-        Listing("SOL/USD", "sol-usd", 2, 8),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USD", "btc-usd", 2, 8),
+        ListedSymbol("ETH/USD", "eth-usd", 2, 8),
+        ListedSymbol("SOL/USD", "sol-usd", 2, 8),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         silent_cuts=True,
         checksum_field="Crc32",
         requests=(Most(20, 1.0),),
@@ -53,10 +53,10 @@ class IndependentReserve:
         heartbeat_s=HEARTBEAT_S,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Codes may stand in the address.
 
         Raises:
@@ -70,7 +70,7 @@ class IndependentReserve:
             raise Dropped("Invalid channel.")
         return answers
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Subscribe and unsubscribe."""
         request = loaded(frame) or {}
         event, codes = request.get("Event"), request.get("Data")
@@ -84,7 +84,7 @@ class IndependentReserve:
             session.topics.pop(_native(code), None)
         return [self._subscriptions(session, (), now)]
 
-    def _subscribe(self, session: Session, codes: list[Any], now: Now) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, codes: list[Any], now: Now) -> list[str]:
         natives = [_native(code) for code in codes]
         unknown = [native for native in natives if not self._board.lists(native)]
         if unknown:
@@ -92,24 +92,26 @@ class IndependentReserve:
             return [_said("Error", f"Invalid channel{words}", now)]
         depth = int(urlsplit(session.path).path.rpartition("/")[2])
         fresh = [native for native in natives if native not in session.topics]
-        windows = [self._board.subscribe(session, each, Key(each, depth)) for each in fresh]
+        windows = [self._board.subscribe(session, each, ChannelKey(each, depth)) for each in fresh]
         frames = [
             _frame(each, "OrderBookSnapshot", each.snapshot(), now) for each in windows if each
         ]
         return [self._subscriptions(session, natives, now), *frames]
 
-    def _subscriptions(self, session: Session, natives: list[str] | tuple[()], now: Now) -> str:
+    def _subscriptions(
+        self, session: SimulatedSession, natives: list[str] | tuple[()], now: Now
+    ) -> str:
         return _said("Subscriptions", [*dict.fromkeys([*session.topics, *natives])], now)
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """A change with the checksum of the book after it."""
         return _frame(channel, "OrderBookChange", changes, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """One a second."""
         return [dumped({"Event": "Heartbeat", "Time": now.ms})]
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The coins; what they are paid with is in another list."""
         if path != "/Public/GetPrimaryCurrencyConfig2":
             return None
@@ -131,7 +133,7 @@ class IndependentReserve:
     @staticmethod
     def native_of(frame: str) -> str | None:
         """The pair of a book frame."""
-        parts = (loaded(frame) or {}).get("Channel", "").split("/")
+        parts = (loaded(frame) or {}).get("PublishedBook", "").split("/")
         return f"{parts[2]}-{parts[3]}" if len(parts) == 4 else None
 
 
@@ -146,7 +148,7 @@ def checksum(bids: TextLevels, asks: TextLevels) -> int:
     return crc32("".join(digits).encode())
 
 
-def _frame(channel: Channel, event: str, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, event: str, book: TextChanges, now: Now) -> str:
     """Text by hand: numbers keep their digits."""
     top = channel.top(CHECKSUM_LEVELS)
     pair = channel.listing.native.replace("-", "/")

@@ -10,14 +10,14 @@ from typing import Any, Final
 from zlib import crc32
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     TextLevels,
@@ -25,7 +25,7 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTHS: Final = (10, 25, 100, 500, 1_000)
@@ -50,16 +50,16 @@ class Kraken:
     """The protocol of ws.kraken.com/v2 and api.kraken.com."""
 
     profile = Profile(depth=130, spread_ppm=10, offset_ppm_max=12)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC/USDT", 1, 8),
-        Listing("ETH/USDT", "ETH/USDT", 2, 8),
-        Listing("SOL/USDT", "SOL/USDT", 2, 8),
-        Listing("DOGE/USDT", "DOGE/USDT", 7, 8),
-        Listing("BTC/USD", "BTC/USD", 1, 8),
-        Listing("ETH/USD", "ETH/USD", 2, 8),
-        Listing("ETH/BTC", "ETH/BTC", 5, 8),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC/USDT", 1, 8),
+        ListedSymbol("ETH/USDT", "ETH/USDT", 2, 8),
+        ListedSymbol("SOL/USDT", "SOL/USDT", 2, 8),
+        ListedSymbol("DOGE/USDT", "DOGE/USDT", 7, 8),
+        ListedSymbol("BTC/USD", "BTC/USD", 1, 8),
+        ListedSymbol("ETH/USD", "ETH/USD", 2, 8),
+        ListedSymbol("ETH/BTC", "ETH/BTC", 5, 8),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
         silent_cuts=True,
         messages=(Most(50),),
@@ -69,14 +69,14 @@ class Kraken:
         status=status,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """The status of the system."""
         return [status(self._board.system)]
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Ping, subscribe, unsubscribe; each symbol has its own answer."""
         request = loaded(frame) or {}
         method, params = request.get("method"), request.get("params", {})
@@ -94,7 +94,7 @@ class Kraken:
         ]
 
     def _subscribe(
-        self, session: Session, symbol: str, request: dict[str, Any], now: Now
+        self, session: SimulatedSession, symbol: str, request: dict[str, Any], now: Now
     ) -> list[str]:
         depth = request["params"].get("depth", 10)
         if depth not in DEPTHS:
@@ -105,32 +105,32 @@ class Kraken:
             return [_failed(request, f"Currency pair not supported {symbol}", symbol, now)]
         if symbol in session.topics:
             return [_failed(request, "Already subscribed", symbol, now)]
-        window = self._board.subscribe(session, symbol, Key(symbol, depth))
+        window = self._board.subscribe(session, symbol, ChannelKey(symbol, depth))
         replies = [_done(request, symbol, depth, now)]
         if window is not None and request["params"].get("snapshot", True):
             replies.append(_frame(window, "snapshot", window.snapshot(), now))
         return replies
 
     def _unsubscribe(
-        self, session: Session, symbol: str, request: dict[str, Any], now: Now
+        self, session: SimulatedSession, symbol: str, request: dict[str, Any], now: Now
     ) -> list[str]:
         key = session.topics.pop(symbol, None)
         if key is None:
             return [_failed(request, "Subscription Not Found", symbol, now)]
         return [_done(request, symbol, key.depth, now)]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An update with the checksum of the book after it."""
         return _frame(channel, "update", changes, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """A frame a second to a client with a subscription, whatever else it gets.
 
         The page promises it where nothing else is sent; recordings under load have all of them.
         """
         return ['{"channel":"heartbeat"}'] if session.topics else []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The asset pairs, in the old codes."""
         if path != "/0/public/AssetPairs":
             return None
@@ -164,7 +164,7 @@ def checksum(bids: TextLevels, asks: TextLevels) -> int:
     return crc32(digits.encode())
 
 
-def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
     """Text by hand: numbers keep the digits that the checksum is made of."""
     top = channel.top(CHECKSUM_LEVELS)
     return (

@@ -16,22 +16,22 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     TextLevels,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 BEST: Final = 500
@@ -52,25 +52,25 @@ class Kucoin:
     """The protocols of x-push-spot.kucoin.com, ws-api-spot.kucoin.com and api.kucoin.com."""
 
     profile = Profile(depth=510, spread_ppm=6, offset_ppm_max=10)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC-USDT", 1, 8),
-        Listing("ETH/USDT", "ETH-USDT", 2, 7),
-        Listing("SOL/USDT", "SOL-USDT", 3, 4),
-        Listing("DOGE/USDT", "DOGE-USDT", 5, 4),
-        Listing("ETH/BTC", "ETH-BTC", 6, 7),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC-USDT", 1, 8),
+        ListedSymbol("ETH/USDT", "ETH-USDT", 2, 7),
+        ListedSymbol("SOL/USDT", "SOL-USDT", 3, 4),
+        ListedSymbol("DOGE/USDT", "DOGE-USDT", 5, 4),
+        ListedSymbol("ETH/BTC", "ETH-BTC", 6, 7),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         messages=(Most(300, 10.0),),
         connects=(Most(250, 300.0),),
         silence_max_s=60.0,
         traffic_counts=False,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
         self._tokens: dict[str, float] = {}  # when each was given
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Welcome the client, once its token is seen to be ours.
 
         Raises:
@@ -85,7 +85,7 @@ class Kucoin:
         session.marks.add(CLASSIC)
         return [dumped({"id": "NSkIrWGB1s", "type": "welcome"})]
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Ping, subscribe, unsubscribe, each in the words of the client's protocol."""
         request = loaded(frame)
         if CLASSIC in session.marks:
@@ -94,7 +94,7 @@ class Kucoin:
 
     # UTA.
 
-    def _uta(self, session: Session, request: dict[str, Any], now: Now) -> list[str]:
+    def _uta(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> list[str]:
         number, native = request.get("id"), str(request.get("symbol"))
         if request.get("type") == "ping":
             if now.s - session.beats.get("ping", -PING_MIN_S) < PING_MIN_S:
@@ -110,10 +110,12 @@ class Kucoin:
             return [ack]
         if native in session.topics or not self._board.lists(native):
             return [ack]
-        window = self._board.subscribe(session, native, Key(native, BEST))
+        window = self._board.subscribe(session, native, ChannelKey(native, BEST))
         return [ack, _obu(window, "snapshot", window.snapshot(), now)] if window else [ack]
 
-    def _refusal(self, session: Session, request: dict[str, Any], now: Now) -> dict[str, str]:
+    def _refusal(
+        self, session: SimulatedSession, request: dict[str, Any], now: Now
+    ) -> dict[str, str]:
         """Why a request is refused; empty where it is not. The last two are unconfirmed."""
         kind = request.get("tradeType")
         known = str(request.get("action")).upper() in ("SUBSCRIBE", "UNSUBSCRIBE")
@@ -134,7 +136,7 @@ class Kucoin:
 
     # The classic feed.
 
-    def _classic(self, session: Session, request: dict[str, Any], now: Now) -> str:
+    def _classic(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> str:
         number, kind, topic = request.get("id"), request.get("type"), str(request.get("topic"))
         if kind == "ping":
             return dumped({"id": number, "type": "pong", "timestamp": now.ms * 1_000})
@@ -148,11 +150,11 @@ class Kucoin:
             if kind == "unsubscribe":
                 session.topics.pop(native, None)
             else:
-                self._board.subscribe(session, native, Key(native, WHOLE))
+                self._board.subscribe(session, native, ChannelKey(native, WHOLE))
         return dumped({"id": number, "type": "ack"})
 
     def _classic_error(
-        self, session: Session, topic: str, natives: list[str], now: Now
+        self, session: SimulatedSession, topic: str, natives: list[str], now: Now
     ) -> tuple[int, str] | None:
         unknown = [native for native in natives if not self._board.lists(native)]
         if self._board.limits(session, now):
@@ -169,17 +171,17 @@ class Kucoin:
 
     # Both.
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """A change, in the protocol of its window."""
         if channel.key.depth == BEST:
             return _obu(channel, "delta", changes, now)
         return _update(channel, changes, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: the client pings."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The symbols, and the best 100 levels of a book."""
         if path == "/api/v2/symbols":
             return _answered([_row(listing) for listing in self._board.listings.values()])
@@ -187,9 +189,9 @@ class Kucoin:
             return self._level2(query.get("symbol", ""), now)
         return None
 
-    def _level2(self, native: str, now: Now) -> Answer:
+    def _level2(self, native: str, now: Now) -> RestReply:
         lists = self._board.lists(native) and native not in self._board.muted
-        channel = self._board.channel(Key(native, WHOLE)) if lists else None
+        channel = self._board.channel(ChannelKey(native, WHOLE)) if lists else None
         if channel is None:
             return answered({"code": "900001", "msg": "symbol not exists"}, 400)
         book = channel.snapshot()
@@ -202,7 +204,7 @@ class Kucoin:
             }
         )
 
-    def post(self, path: str, host: str, now: Now) -> Answer | None:
+    def post(self, path: str, host: str, now: Now) -> RestReply | None:
         """A token and an address for one connection to the classic feed."""
         if path != "/api/v1/bullet-public":
             return None
@@ -228,7 +230,7 @@ class Kucoin:
         return None
 
 
-def _obu(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+def _obu(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
     first = channel.sequence if kind == "snapshot" else channel.previous + 1
     data = {
         "a": book.asks,
@@ -242,7 +244,7 @@ def _obu(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
     return dumped(frame | {"d": data})
 
 
-def _update(channel: Channel, changes: TextChanges, now: Now) -> str:
+def _update(channel: PublishedBook, changes: TextChanges, now: Now) -> str:
     """Rows with their numbers, and one that only uses up a number."""
     native, first = channel.listing.native, channel.previous + 1
     asks = _numbered(changes.asks, first)
@@ -262,7 +264,7 @@ def _numbered(levels: TextLevels, first: int) -> list[tuple[str, str, str]]:
     return [(*level, str(number)) for number, level in enumerate(levels, first)]
 
 
-def _row(listing: Listing) -> dict[str, object]:
+def _row(listing: ListedSymbol) -> dict[str, object]:
     return {
         "symbol": listing.native,
         "name": listing.native,
@@ -278,7 +280,7 @@ def _row(listing: Listing) -> dict[str, object]:
     }
 
 
-def _answered(data: object) -> Answer:
+def _answered(data: object) -> RestReply:
     return answered({"code": "200000", "data": data})
 
 

@@ -12,22 +12,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     TextLevels,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 
 DEPTHS: Final = ("10", "50", "100")
 BEIJING: Final = timedelta(hours=8)
@@ -39,24 +39,24 @@ class Lbank:
     """The protocol of www.lbkex.net and api.lbkex.com."""
 
     profile = Profile(depth=110, spread_ppm=25, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "btc_usdt", 2, 4),
-        Listing("ETH/USDT", "eth_usdt", 2, 4),
-        Listing("SOL/USDT", "sol_usdt", 2, 3),
-        Listing("DOGE/USDT", "doge_usdt", 6, 1),
-        Listing("ETH/BTC", "eth_btc", 6, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "btc_usdt", 2, 4),
+        ListedSymbol("ETH/USDT", "eth_usdt", 2, 4),
+        ListedSymbol("SOL/USDT", "sol_usdt", 2, 3),
+        ListedSymbol("DOGE/USDT", "doge_usdt", 6, 1),
+        ListedSymbol("ETH/BTC", "eth_btc", 6, 4),
     )
-    rules = Rules(silence_max_s=60.0, traffic_counts=False, heartbeat_s=PING_S)
+    rules = ExchangeRules(silence_max_s=60.0, traffic_counts=False, heartbeat_s=PING_S)
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
         self._pings = 0
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """LBank says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Pings, pongs, subscriptions and their opposite."""
         request = loaded(frame) or {}
         match request:
@@ -69,7 +69,7 @@ class Lbank:
                 return self._books(session, request, now)
         return [_error("Invalid request", now)]
 
-    def _books(self, session: Session, request: dict[str, Any], now: Now) -> list[str]:
+    def _books(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> list[str]:
         missing = next((each for each in ("depth", "pair") if each not in request), None)
         if missing:
             return [_error(f"Missing parameter ['{missing}']", now)]
@@ -82,14 +82,14 @@ class Lbank:
         if request["action"] == "unsubscribe":
             session.topics.pop(pair, None)
             return []
-        window = self._board.subscribe(session, pair, Key(pair, int(depth)))
+        window = self._board.subscribe(session, pair, ChannelKey(pair, int(depth)))
         return [] if window is None else [_frame(window, window.snapshot(), now)]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """The whole book after a change."""
         return _frame(channel, channel.whole(changes), now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """A ping; a client that owes the answer to one for a minute has to leave."""
         if any(now.s - asked_s > PONG_MAX_S for asked_s in session.beats.values()):
             raise Dropped("A ping was not answered.")
@@ -98,7 +98,7 @@ class Lbank:
         session.beats[word] = now.s
         return [dumped({"action": "ping", "ping": word})]
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The pairs with their decimals."""
         if path != "/v2/accuracy.do":
             return None
@@ -120,7 +120,7 @@ class Lbank:
         return message.get("pair") if message.get("type") == "depth" else None
 
 
-def _frame(channel: Channel, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, book: TextChanges, now: Now) -> str:
     sides = f'"asks":{_rows(book.asks)},"bids":{_rows(book.bids)}'
     about = dumped(
         {

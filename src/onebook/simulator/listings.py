@@ -15,7 +15,7 @@ class Pair(NamedTuple):
     amount: str  # a usual amount of a level
 
 
-class Listing(NamedTuple):
+class ListedSymbol(NamedTuple):
     """A symbol as one exchange lists it."""
 
     symbol: str
@@ -58,7 +58,7 @@ class Offer(Protocol):
     The depth of a book is what the exchange publishes, or somewhat more where that is a window.
     """
 
-    listings: tuple[Listing, ...]
+    listings: tuple[ListedSymbol, ...]
     profile: Profile
 
 

@@ -19,7 +19,7 @@ from websockets.server import ServerProtocol
 from websockets.streams import StreamReader
 
 from onebook.exchanges import EXCHANGES
-from onebook.simulator.board import Answer, Dropped, Frame, Session, loaded
+from onebook.simulator.board import Dropped, Frame, RestReply, SimulatedSession, loaded
 
 HOST: Final = "127.0.0.1"
 QUEUE_FRAMES_MAX: Final = 4_096
@@ -27,7 +27,7 @@ BODY_BYTES_MAX: Final = 65_536  # of a question by POST; the rest is not read
 PONG_MAX_S: Final = 60.0
 CLOSE_MAX_S: Final = 1.0
 TOO_SLOW: Final = 1008
-NOT_FOUND: Final = Answer(404, b'{"error":"not found"}')
+NOT_FOUND: Final = RestReply(404, b'{"error":"not found"}')
 
 
 class Urls(NamedTuple):
@@ -45,26 +45,26 @@ class Talk(Protocol):
     def admits(self) -> bool:
         """Whether another connection may be opened now."""
 
-    def session(self, path: str) -> Session:
+    def session(self, path: str) -> SimulatedSession:
         """A client's connection begins."""
 
-    def joined(self, client: "Client") -> None:
+    def joined(self, client: "LoopbackClient") -> None:
         """A client connected."""
 
-    def heard(self, client: "Client", frame: str) -> None:
+    def heard(self, client: "LoopbackClient", frame: str) -> None:
         """A client sent a frame.
 
         Raises:
             Dropped: The exchange ends the connection.
         """
 
-    def left(self, client: "Client") -> None:
+    def left(self, client: "LoopbackClient") -> None:
         """A client is gone."""
 
-    def get(self, path: str, query: Mapping[str, str]) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str]) -> RestReply | None:
         """Answer a REST request; None where there is no such path."""
 
-    def post(self, path: str, host: str, question: Mapping[str, str]) -> Answer | None:
+    def post(self, path: str, host: str, question: Mapping[str, str]) -> RestReply | None:
         """Answer a POST to `host` with this JSON object; None where there is no such path."""
 
 
@@ -100,10 +100,10 @@ class Connection(ServerConnection):
         super().__init__(protocol, *parts, **options)
 
 
-class Client:
+class LoopbackClient:
     """One connected client: its session and the frames that wait for it."""
 
-    def __init__(self, connection: ServerConnection, session: Session) -> None:
+    def __init__(self, connection: ServerConnection, session: SimulatedSession) -> None:
         self.session = session
         self._connection = connection
         self._queue: asyncio.Queue[Frame | Dropped] = asyncio.Queue(QUEUE_FRAMES_MAX)
@@ -146,7 +146,7 @@ class Loopback:
         self._talk = talk
         self._port = port
         self._server: Server | None = None
-        self._clients: set[Client] = set()
+        self._clients: set[LoopbackClient] = set()
 
     @property
     def urls(self) -> Urls:
@@ -187,7 +187,7 @@ class Loopback:
 
     async def _serve(self, connection: ServerConnection) -> None:
         assert connection.request is not None
-        client = Client(connection, self._talk.session(connection.request.path))
+        client = LoopbackClient(connection, self._talk.session(connection.request.path))
         writer = asyncio.create_task(client.write())
         self._clients.add(client)
         try:
@@ -198,7 +198,7 @@ class Loopback:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
 
-    async def _converse(self, client: Client, connection: ServerConnection) -> None:
+    async def _converse(self, client: LoopbackClient, connection: ServerConnection) -> None:
         try:
             self._talk.joined(client)
             with suppress(ConnectionClosed):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from onebook.simulator.listings import PAIRS, Listing, Offer, Pair, Profile
+from onebook.simulator.listings import PAIRS, ListedSymbol, Offer, Pair, Profile
 
 REFERENCE_DECIMALS: Final = 12
 PPM: Final = 1_000_000
@@ -28,7 +28,7 @@ ON_GRID_PERCENT: Final = 70  # levels at round prices: there the books of exchan
 Levels = list[tuple[int, int]]
 
 
-class Changes(NamedTuple):
+class LevelChanges(NamedTuple):
     """Levels that changed in one step as (ticks, lots); 0 lots = gone."""
 
     bids: Levels
@@ -126,10 +126,10 @@ class Reference:
         self.band = Band(price, min(last, price), max(last, price))
 
 
-class Book:
+class SimulatedBook:
     """One exchange's book of one symbol; never crossed, never empty, `depth` levels a side."""
 
-    def __init__(self, listing: Listing, *, pair: Pair, profile: Profile, rng: Random) -> None:
+    def __init__(self, listing: ListedSymbol, *, pair: Pair, profile: Profile, rng: Random) -> None:
         self.listing = listing
         self.bids = Side(-1)
         self.asks = Side(1)
@@ -142,7 +142,7 @@ class Book:
         self._grid = max(1, units(pair.grid, listing.price_decimals))
         self._amount = max(1, units(pair.amount, listing.amount_decimals))
 
-    def step(self, reference: Reference) -> Changes:
+    def step(self, reference: Reference) -> LevelChanges:
         """Follow the reference price, stir some levels, and say what changed."""
         self._drift()
         band = self._band(reference)
@@ -155,7 +155,7 @@ class Book:
             self._fill(side, limit)
             self._stir(side)
             self._fit(side)
-        return Changes(self.bids.drain(), self.asks.drain())
+        return LevelChanges(self.bids.drain(), self.asks.drain())
 
     def _band(self, reference: Reference) -> Band:
         """The band that this exchange quotes around: the last one but while it lags a jump."""
@@ -216,7 +216,7 @@ class Book:
         return self._rng.randint(1, 1 + self._amount * self._rng.randint(1, 16) // 4)
 
 
-class Market:
+class MarketBooks:
     """The books of every simulated exchange.
 
     Args:
@@ -232,7 +232,7 @@ class Market:
         pairs = {pair.symbol: pair for pair in PAIRS}
         self._books = {
             name: {
-                listing.symbol: Book(
+                listing.symbol: SimulatedBook(
                     listing,
                     pair=pairs[listing.symbol],
                     profile=offer.profile,
@@ -246,7 +246,7 @@ class Market:
             for _ in self.step(name):
                 pass
 
-    def books(self, name: str) -> dict[str, Book]:
+    def books(self, name: str) -> dict[str, SimulatedBook]:
         """One exchange's books by symbol."""
         return self._books[name]
 
@@ -257,7 +257,7 @@ class Market:
 
     def step(
         self, name: str, symbols: Iterable[str] | None = None
-    ) -> Iterator[tuple[str, Changes]]:
+    ) -> Iterator[tuple[str, LevelChanges]]:
         """Let an exchange's books follow their references; yields what changed by symbol."""
         books = self._books[name]
         for symbol in books if symbols is None else symbols:

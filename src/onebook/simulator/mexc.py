@@ -19,15 +19,15 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClassesForFiles
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     TextLevels,
@@ -35,7 +35,7 @@ from onebook.simulator.board import (
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 5_000
@@ -99,14 +99,14 @@ class Mexc:
     """The protocol of wbs-api.mexc.com and api.mexc.com."""
 
     profile = Profile(depth=500, spread_ppm=4, offset_ppm_max=10)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTCUSDT", 2, 8),
-        Listing("ETH/USDT", "ETHUSDT", 2, 5),
-        Listing("SOL/USDT", "SOLUSDT", 2, 3),
-        Listing("DOGE/USDT", "DOGEUSDT", 5, 2),
-        Listing("ETH/BTC", "ETHBTC", 6, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTCUSDT", 2, 8),
+        ListedSymbol("ETH/USDT", "ETHUSDT", 2, 5),
+        ListedSymbol("SOL/USDT", "SOLUSDT", 2, 3),
+        ListedSymbol("DOGE/USDT", "DOGEUSDT", 5, 2),
+        ListedSymbol("ETH/BTC", "ETHBTC", 6, 4),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=0, amount_places=0),
         messages=(Most(100),),
         fetches=(Most(300, 10.0),),
@@ -114,14 +114,14 @@ class Mexc:
         heartbeat_s=1.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Nothing is said first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """SUBSCRIPTION, UNSUBSCRIPTION and PING; the answer has the number of the request, or 0."""
         request = loaded(frame) or {}
         number, method, channels = (request.get(name) for name in ("id", "method", "params"))
@@ -144,16 +144,16 @@ class Mexc:
         blocked = f"Not Subscribed successfully! [{told}].  Reason： Blocked! "
         return [_answer(before + blocked, 0 if self._board.nameless else number)]
 
-    def _subscribe(self, session: Session, channel: str) -> bool:
+    def _subscribe(self, session: SimulatedSession, channel: str) -> bool:
         pace, _, native = channel.removeprefix(EVENT).partition("@")
         known = channel.startswith(EVENT) and pace in PACES and self._board.lists(native)
         full = len(session.topics) >= CHANNELS_MAX and channel not in session.topics
         if not known or full:
             return False
-        self._board.subscribe(session, channel, Key(native, DEPTH))
+        self._board.subscribe(session, channel, ChannelKey(native, DEPTH))
         return True
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> bytes:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> bytes:
         """A push of `aggre.depth` at 100 ms."""
         native = channel.listing.native
         push = Push(channel=f"{EVENT}100ms@{native}", symbol=native, sendTime=now.ms)
@@ -168,22 +168,22 @@ class Mexc:
         frame: bytes = push.SerializeToString(deterministic=True)
         return frame
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None; but who follows nothing has to leave."""
         if not session.topics and now.s - session.opened_s > UNSUBSCRIBED_S:
             raise Dropped("No subscription within 30 s.")
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """`exchangeInfo` and `depth`."""
         if path == "/api/v3/exchangeInfo":
             return self._exchange_info(now)
         return self._depth(query) if path == "/api/v3/depth" else None
 
-    def _depth(self, query: Mapping[str, str]) -> Answer:
+    def _depth(self, query: Mapping[str, str]) -> RestReply:
         native, limit = query.get("symbol", ""), int(query.get("limit", "100"))
         lists = self._board.lists(native) and native not in self._board.muted
-        channel = self._board.channel(Key(native, DEPTH)) if lists else None
+        channel = self._board.channel(ChannelKey(native, DEPTH)) if lists else None
         if channel is None:
             return answered({"code": -1121, "msg": "Invalid symbol."}, 400)
         book, most = channel.snapshot(), min(limit, SEED_LEVELS_MAX)
@@ -194,7 +194,7 @@ class Mexc:
         }
         return answered(body)
 
-    def _exchange_info(self, now: Now) -> Answer:
+    def _exchange_info(self, now: Now) -> RestReply:
         symbols = [
             {
                 "symbol": listing.native,
@@ -230,7 +230,7 @@ def _answer(words: str, number: object, code: int = 0) -> str:
     return dumped({"id": number or 0, "code": code, "msg": words})
 
 
-def _padded(listing: Listing, levels: Iterable[tuple[str, str]]) -> TextLevels:
+def _padded(listing: ListedSymbol, levels: Iterable[tuple[str, str]]) -> TextLevels:
     places = (listing.price_decimals, listing.amount_decimals)
     return [(_filled(price, places[0]), _filled(amount, places[1])) for price, amount in levels]
 

@@ -11,20 +11,20 @@ from typing import Any, Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 400
@@ -37,31 +37,31 @@ class Okx:
     """The protocol of ws.okx.com and www.okx.com."""
 
     profile = Profile(depth=400, spread_ppm=4, offset_ppm_max=8)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC-USDT", 1, 8),
-        Listing("ETH/USDT", "ETH-USDT", 2, 6),
-        Listing("SOL/USDT", "SOL-USDT", 2, 6),
-        Listing("DOGE/USDT", "DOGE-USDT", 5, 6),
-        Listing("BTC/USD", "BTC-USD", 1, 8),
-        Listing("ETH/USD", "ETH-USD", 2, 6),
-        Listing("ETH/BTC", "ETH-BTC", 5, 6),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC-USDT", 1, 8),
+        ListedSymbol("ETH/USDT", "ETH-USDT", 2, 6),
+        ListedSymbol("SOL/USDT", "SOL-USDT", 2, 6),
+        ListedSymbol("DOGE/USDT", "DOGE-USDT", 5, 6),
+        ListedSymbol("BTC/USD", "BTC-USD", 1, 8),
+        ListedSymbol("ETH/USD", "ETH-USD", 2, 6),
+        ListedSymbol("ETH/BTC", "ETH-BTC", 5, 6),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         requests=(Most(480, 3_600.0),),
         connects=(Most(3, 1.0),),
         silence_max_s=30.0,
         heartbeat_s=1.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
-        self._changed: dict[Key, float] = {}
+        self._changed: dict[ChannelKey, float] = {}
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """OKX says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`ping`, subscribe, unsubscribe."""
         if frame == "ping":
             return ["pong"]
@@ -76,29 +76,29 @@ class Okx:
         act = {"subscribe": self._subscribe, "unsubscribe": self._unsubscribe}[operation]
         return [reply for arg in args for reply in act(session, arg, now)]
 
-    def _subscribe(self, session: Session, arg: dict[str, Any], now: Now) -> list[str]:
+    def _subscribe(self, session: SimulatedSession, arg: dict[str, Any], now: Now) -> list[str]:
         channel, native = arg.get("channel"), str(arg.get("instId"))
         if channel != "books" or not self._board.lists(native):
             if self._board.nameless:
                 return [_error("60012", "Illegal request")]
             text = f"Wrong URL or channel:{channel},instId:{native} doesn't exist."
             return [_error("60018", text)]
-        window = self._board.subscribe(session, native, Key(native, DEPTH))
+        window = self._board.subscribe(session, native, ChannelKey(native, DEPTH))
         ack = dumped({"event": "subscribe", "arg": arg, "connId": CONNECTION_ID})
         if window is None:
             return [ack]
         return [ack, _frame(window, "snapshot", window.snapshot(), NO_PREVIOUS, now)]
 
-    def _unsubscribe(self, session: Session, arg: dict[str, Any], now: Now) -> list[str]:
+    def _unsubscribe(self, session: SimulatedSession, arg: dict[str, Any], now: Now) -> list[str]:
         session.topics.pop(str(arg.get("instId")), None)
         return [dumped({"event": "unsubscribe", "arg": arg, "connId": CONNECTION_ID})]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An update of `books`."""
         self._changed[channel.key] = now.s
         return _frame(channel, "update", changes, channel.previous, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """An empty update of each book that has not changed for a while."""
         frames = []
         for topic, key in session.topics.items():
@@ -109,7 +109,7 @@ class Okx:
                 frames.append(_frame(window, "update", UNCHANGED, window.sequence, now))
         return frames
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The instruments."""
         if path != "/api/v5/public/instruments":
             return None
@@ -139,7 +139,7 @@ class Okx:
 UNCHANGED: Final = TextChanges([], [])
 
 
-def _frame(channel: Channel, action: str, book: TextChanges, previous: int, now: Now) -> str:
+def _frame(channel: PublishedBook, action: str, book: TextChanges, previous: int, now: Now) -> str:
     data = {
         "asks": [[price, amount, "0", _orders(amount)] for price, amount in book.asks],
         "bids": [[price, amount, "0", _orders(amount)] for price, amount in book.bids],

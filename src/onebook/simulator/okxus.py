@@ -6,7 +6,7 @@ https://app.okx.com/docs-v5/en/#overview-production-trading-services
 from typing import Final
 
 from onebook.simulator.board import Dialect
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.okx import Okx
 
 
@@ -14,13 +14,13 @@ class OkxUs(Okx):
     """The protocol of wsus.okx.com and us.okx.com."""
 
     profile = Profile(depth=400, spread_ppm=8, offset_ppm_max=15)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USD", "BTC-USD", 1, 8),
-        Listing("ETH/USD", "ETH-USD", 2, 6),
-        Listing("BTC/USDT", "BTC-USDT", 1, 8),
-        Listing("ETH/USDT", "ETH-USDT", 2, 6),
-        Listing("SOL/USDT", "SOL-USDT", 2, 6),
-        Listing("ETH/BTC", "ETH-BTC", 5, 6),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USD", "BTC-USD", 1, 8),
+        ListedSymbol("ETH/USD", "ETH-USD", 2, 6),
+        ListedSymbol("BTC/USDT", "BTC-USDT", 1, 8),
+        ListedSymbol("ETH/USDT", "ETH-USDT", 2, 6),
+        ListedSymbol("SOL/USDT", "SOL-USDT", 2, 6),
+        ListedSymbol("ETH/BTC", "ETH-BTC", 5, 6),
     )
 
 

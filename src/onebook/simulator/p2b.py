@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     answered,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 
 LIMIT_MAX: Final = 100
 FULL_S: Final = 60.0
@@ -33,24 +33,24 @@ class P2b:
     """The protocol of apiws.p2pb2b.com and api.p2pb2b.com."""
 
     profile = Profile(depth=110, spread_ppm=35, offset_ppm_max=25)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC_USDT", 2, 5),
-        Listing("ETH/USDT", "ETH_USDT", 2, 4),
-        Listing("SOL/USDT", "SOL_USDT", 3, 3),
-        Listing("DOGE/USDT", "DOGE_USDT", 6, 1),
-        Listing("ETH/BTC", "ETH_BTC", 6, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC_USDT", 2, 5),
+        ListedSymbol("ETH/USDT", "ETH_USDT", 2, 4),
+        ListedSymbol("SOL/USDT", "SOL_USDT", 3, 3),
+        ListedSymbol("DOGE/USDT", "DOGE_USDT", 6, 1),
+        ListedSymbol("ETH/BTC", "ETH_BTC", 6, 4),
     )
-    rules = Rules(silence_max_s=60.0, heartbeat_s=1.0)
+    rules = ExchangeRules(silence_max_s=60.0, heartbeat_s=1.0)
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
-        self._changed: dict[Key, float] = {}
+        self._changed: dict[ChannelKey, float] = {}
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """P2B says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Pings, subscriptions and their opposite; an unknown method gets no answer."""
         request = loaded(frame)
         if request is None:
@@ -65,7 +65,7 @@ class P2b:
                 return [_done(now.ms // 1_000, number)]
             case {"method": "depth.subscribe", "params": [str(market), int(limit), "0"]}:
                 if 1 <= limit <= LIMIT_MAX and not self._refused(market):
-                    return self._subscribe(session, Key(market, limit), number, now)
+                    return self._subscribe(session, ChannelKey(market, limit), number, now)
                 return [_failed("invalid argument", None if self._board.nameless else number)]
             case {"method": "depth.subscribe"}:
                 return [_failed("invalid argument", number)]
@@ -78,7 +78,9 @@ class P2b:
         """The real one refuses no name; a test may want it to."""
         return market in self._board.refused
 
-    def _subscribe(self, session: Session, key: Key, number: Any, now: Now) -> list[str]:
+    def _subscribe(
+        self, session: SimulatedSession, key: ChannelKey, number: Any, now: Now
+    ) -> list[str]:
         session.topics.clear()
         ack = _done({"status": "success"}, number)
         known = self._board.lists(key.native)
@@ -88,14 +90,14 @@ class P2b:
         session.beats[key.native] = now.s
         return [ack, _full(window)]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What changed, without a side that did not."""
         self._changed[channel.key] = now.s
         sides = {"asks": changes.asks, "bids": changes.bids}
         changed = {side: levels for side, levels in sides.items() if levels}
         return _update(channel, False, changed)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """The full book of a market that has changed since the last one a minute ago."""
         frames = []
         for topic, key in session.topics.items():
@@ -106,7 +108,7 @@ class P2b:
                 frames.append(_full(window))
         return frames
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The markets."""
         if path != "/api/v2/public/markets":
             return None
@@ -143,12 +145,12 @@ class P2b:
         return None
 
 
-def _full(channel: Channel) -> str:
+def _full(channel: PublishedBook) -> str:
     book = channel.snapshot()
     return _update(channel, True, {"asks": book.asks, "bids": book.bids})
 
 
-def _update(channel: Channel, full: bool, sides: dict[str, Any]) -> str:
+def _update(channel: PublishedBook, full: bool, sides: dict[str, Any]) -> str:
     params = [full, sides, channel.listing.native]
     return _dumped({"method": "depth.update", "params": params, "id": None})
 

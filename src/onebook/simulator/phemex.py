@@ -12,21 +12,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     TextLevels,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.market import units
 from onebook.simulator.windows import Most
 
@@ -45,13 +45,13 @@ class Phemex:
     """The protocol of ws.phemex.com and api.phemex.com."""
 
     profile = Profile(depth=40, spread_ppm=25, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "sBTCUSDT", 2, 6),
-        Listing("ETH/USDT", "sETHUSDT", 2, 5),
-        Listing("SOL/USDT", "sSOLUSDT", 3, 3),
-        Listing("DOGE/USDT", "sDOGEUSDT", 6, 1),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "sBTCUSDT", 2, 6),
+        ListedSymbol("ETH/USDT", "sETHUSDT", 2, 5),
+        ListedSymbol("SOL/USDT", "sSOLUSDT", 3, 3),
+        ListedSymbol("DOGE/USDT", "sDOGEUSDT", 6, 1),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         silent_cuts=True,
         messages=(Most(20),),
         connects=(Most(200, 300.0),),
@@ -60,14 +60,14 @@ class Phemex:
         heartbeat_s=1.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Nothing is said first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`server.ping`, `orderbook.subscribe` and `orderbook.unsubscribe`."""
         request = loaded(frame) or {}
         method, params, number = (request.get(each) for each in ("method", "params", "id"))
@@ -84,22 +84,22 @@ class Phemex:
         if native not in session.topics and len(session.topics) >= SUBSCRIPTIONS_MAX:
             return [_answer(number, TOO_MANY_BOOKS)]
         session.beats[native] = now.s
-        window = self._board.subscribe(session, native, Key(native, DEPTH))
+        window = self._board.subscribe(session, native, ChannelKey(native, DEPTH))
         book = [_frame(window, "snapshot", window.snapshot(), now)] if window else []
         return [_answer(number, result={"status": "success"}), *book]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What changed within 20 ms."""
         return _frame(channel, "incremental", changes, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """The books of the client that were whole a minute ago, for its self-verification."""
         due = [each for each in session.topics if now.s - session.beats[each] >= WHOLE_S]
         session.beats |= dict.fromkeys(due, now.s)
         windows = [self._board.channel(session.topics[each]) for each in due]
         return [_frame(window, "snapshot", window.snapshot(), now) for window in windows if window]
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """`products`: currencies, pairs and contracts in one body; the older one has no pairs."""
         if path == "/v1/exchange/public/products":
             return answered({"code": 0, "msg": "OK", "data": []})
@@ -120,11 +120,11 @@ class Phemex:
         return message["symbol"] if "book" in message else None
 
 
-def _scale(listing: Listing) -> int:
+def _scale(listing: ListedSymbol) -> int:
     return min(listing.amount_decimals + SPARE_DECIMALS, VALUE_SCALE)
 
 
-def _product(listing: Listing) -> dict[str, object]:
+def _product(listing: ListedSymbol) -> dict[str, object]:
     return {
         "symbol": listing.native,
         "type": "Spot",
@@ -140,7 +140,7 @@ def _product(listing: Listing) -> dict[str, object]:
     }
 
 
-def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, kind: str, book: TextChanges, now: Now) -> str:
     sides = ",".join(
         f'"{name}":{_scaled(levels, channel.listing)}'
         for name, levels in (("asks", book.asks), ("bids", book.bids))
@@ -155,7 +155,7 @@ def _frame(channel: Channel, kind: str, book: TextChanges, now: Now) -> str:
     return f'{{"book":{{{sides}}},{dumped(rest)[1:]}'
 
 
-def _scaled(levels: TextLevels, listing: Listing) -> str:
+def _scaled(levels: TextLevels, listing: ListedSymbol) -> str:
     scale = _scale(listing)
     rows = (
         f"[{_integer(price, PRICE_SCALE)},{_integer(amount, scale)}]" for price, amount in levels

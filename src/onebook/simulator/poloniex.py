@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 DEPTH: Final = 20
@@ -32,23 +32,23 @@ class Poloniex:
     """The protocol of ws.poloniex.com and api.poloniex.com."""
 
     profile = Profile(depth=30, spread_ppm=40, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC_USDT", 2, 6),
-        Listing("ETH/USDT", "ETH_USDT", 2, 6),
-        Listing("SOL/USDT", "SOL_USDT", 3, 3),
-        Listing("DOGE/USDT", "DOGE_USDT", 6, 3),
-        Listing("ETH/BTC", "ETH_BTC", 6, 6),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC_USDT", 2, 6),
+        ListedSymbol("ETH/USDT", "ETH_USDT", 2, 6),
+        ListedSymbol("SOL/USDT", "SOL_USDT", 3, 3),
+        ListedSymbol("DOGE/USDT", "DOGE_USDT", 6, 3),
+        ListedSymbol("ETH/BTC", "ETH_BTC", 6, 6),
     )
-    rules = Rules(messages=(Most(500),), silence_max_s=30.0, traffic_counts=False)
+    rules = ExchangeRules(messages=(Most(500),), silence_max_s=30.0, traffic_counts=False)
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Poloniex says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Ping, subscribe, unsubscribe."""
         request = loaded(frame) or {}
         event, natives = request.get("event"), request.get("symbols", [])
@@ -70,19 +70,21 @@ class Poloniex:
             session.topics.pop(native, None)
         return [ack]
 
-    def _subscribe(self, session: Session, natives: list[str], now: Now) -> list[str]:
-        windows = [self._board.subscribe(session, native, Key(native, DEPTH)) for native in natives]
+    def _subscribe(self, session: SimulatedSession, natives: list[str], now: Now) -> list[str]:
+        windows = [
+            self._board.subscribe(session, native, ChannelKey(native, DEPTH)) for native in natives
+        ]
         return [_frame(window, "snapshot", window.snapshot(), now) for window in windows if window]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An update."""
         return _frame(channel, "update", changes, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: the client pings."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The markets."""
         if path != "/markets":
             return None
@@ -112,7 +114,7 @@ class Poloniex:
         return message["data"][0].get("symbol") if book else None
 
 
-def _frame(channel: Channel, action: str, book: TextChanges, now: Now) -> str:
+def _frame(channel: PublishedBook, action: str, book: TextChanges, now: Now) -> str:
     data = {
         "symbol": channel.listing.native,
         "createTime": now.ms,

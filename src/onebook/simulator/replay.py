@@ -17,10 +17,10 @@ from typing import Final, Self
 
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
-from onebook.simulator.board import Answer, Board, Dropped, Now
+from onebook.simulator.board import Dropped, ExchangeBoard, Now, RestReply
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.front import Front, redirected, system_now
-from onebook.simulator.loopback import Client, Loopback, Urls
+from onebook.simulator.loopback import Loopback, LoopbackClient, Urls
 from onebook.simulator.scripts import Line, Script, scripts
 
 LOOP_PAUSE_S: Final = 1.0
@@ -32,7 +32,7 @@ REST_BOOK_PATH: Final = "/api/v3/depth"
 class Playback:
     """The frames of some natives on their way to one client."""
 
-    def __init__(self, client: Client, natives: Iterable[str]) -> None:
+    def __init__(self, client: LoopbackClient, natives: Iterable[str]) -> None:
         self.client = client
         self.natives = set(natives)
 
@@ -65,7 +65,7 @@ class ReplayedExchange:
         clock: Callable[[], Now] = system_now,
     ) -> None:
         kind = DIALECTS[script.name]
-        board = Board(script.listings, {}, rules=kind.rules)
+        board = ExchangeBoard(script.listings, {}, rules=kind.rules)
         self._script = script
         self._speed = speed
         self._loop = loop
@@ -76,12 +76,12 @@ class ReplayedExchange:
         )
         self.loopback = Loopback(script.name, self.front, port=port)
 
-    def _book(self, path: str, query: Mapping[str, str]) -> Answer | None:
+    def _book(self, path: str, query: Mapping[str, str]) -> RestReply | None:
         """The recorded REST book, where the exchange's books start by REST."""
         body = self._script.bodies.get(query.get("symbol", "")) if path == REST_BOOK_PATH else None
-        return Answer(200, body) if body is not None else None
+        return RestReply(200, body) if body is not None else None
 
-    def _start(self, client: Client) -> None:
+    def _start(self, client: LoopbackClient) -> None:
         natives = set(client.session.started)
         for playback in self._playbacks:
             if playback.client is client:
@@ -95,7 +95,7 @@ class ReplayedExchange:
         self._playbacks.pop(playback, None)
         self._playing(-1)
 
-    def _end(self, client: Client) -> None:
+    def _end(self, client: LoopbackClient) -> None:
         for playback, task in self._playbacks.items():
             if playback.client is client:
                 task.cancel()

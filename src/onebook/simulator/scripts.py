@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.exchanges import EXCHANGES
-from onebook.feeds.recording import Entry, Fetched, Opened, Received, RecordingError, read
+from onebook.feeds.recording import ConnectionOpened, Entry, Fetched, Received, RecordingError, read
 from onebook.simulator.board import Frame
 from onebook.simulator.dialects import DIALECTS
-from onebook.simulator.listings import Listing
+from onebook.simulator.listings import ListedSymbol
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 DECIMALS: Final = 8  # what the listing claims; the true steps were not recorded
@@ -38,7 +38,7 @@ class Script(NamedTuple):
     """Everything that is recorded of one exchange."""
 
     name: str
-    listings: tuple[Listing, ...]
+    listings: tuple[ListedSymbol, ...]
     lines: tuple[Line, ...]  # in recorded order
     bodies: dict[str, bytes]  # REST books by native
 
@@ -65,12 +65,12 @@ def by_exchange(entries: list[Entry], file: str) -> dict[str, list[Entry]]:
     connected = ""
     for at, entry in enumerate(entries):
         owner = connected
-        if isinstance(entry, Opened | Fetched):
+        if isinstance(entry, ConnectionOpened | Fetched):
             address = urlsplit(entry.url).netloc
             if address not in owners:
                 owners[address] = exchange_of(entry.url, file, _texts(entries[at:]))
             owner = owners[address]
-        if isinstance(entry, Opened):
+        if isinstance(entry, ConnectionOpened):
             connected = owner
         if not owner:
             raise RecordingError(f"{file} has frames before any connection was opened")
@@ -117,12 +117,12 @@ def _script(name: str, lines: list[Line], bodies: dict[str, bytes]) -> Script:
     return Script(name, listings, tuple(line for line in lines if line.native in listed), bodies)
 
 
-def listing_of(name: str, native: str) -> Listing | None:
+def listing_of(name: str, native: str) -> ListedSymbol | None:
     """Make the listing of a native; None where its two sides cannot be told (futures)."""
     simulated = DIALECTS[name].listings
     known = next((each.symbol for each in simulated if each.native == native), None)
     if known is not None:
-        return Listing(known, native, DECIMALS, DECIMALS)
+        return ListedSymbol(known, native, DECIMALS, DECIMALS)
     example = simulated[0]
     separator = example.native.upper().removeprefix(example.base).removesuffix(example.quote)
     text = native.upper()
@@ -133,7 +133,7 @@ def listing_of(name: str, native: str) -> Listing | None:
         parts = [text.removesuffix(quote), quote]
     if len(parts) != 2 or not all(parts):
         return None
-    return Listing("/".join(parts), native, DECIMALS, DECIMALS)
+    return ListedSymbol("/".join(parts), native, DECIMALS, DECIMALS)
 
 
 def exchange_of(url: str, file: str, frames: Iterable[str] = ()) -> str:

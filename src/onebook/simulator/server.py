@@ -16,13 +16,20 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import Exchange, Guard
-from onebook.simulator.board import Answer, Board, Channel, Key, Now, TextChanges
+from onebook.exchanges.contract import Exchange, LossDetection
+from onebook.simulator.board import (
+    ChannelKey,
+    ExchangeBoard,
+    Now,
+    PublishedBook,
+    RestReply,
+    TextChanges,
+)
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.faults import FAULTS, Case
 from onebook.simulator.front import Front, redirected, system_now
 from onebook.simulator.loopback import Loopback, Urls
-from onebook.simulator.market import Market
+from onebook.simulator.market import MarketBooks
 from onebook.simulator.windows import Windows
 
 RATE_HZ: Final = 10.0
@@ -48,17 +55,17 @@ class SimulatedExchange:
     `on_published` is called with the symbol after each change of a published book.
     """
 
-    def __init__(self, name: str, market: Market, *, clock: Callable[[], Now]) -> None:
+    def __init__(self, name: str, market: MarketBooks, *, clock: Callable[[], Now]) -> None:
         kind = DIALECTS[name]
         self.name = name
         self._market = market
         self._clock = clock
-        self._board = Board(kind.listings, market.books(name), rules=kind.rules)
+        self._board = ExchangeBoard(kind.listings, market.books(name), rules=kind.rules)
         self._dialect = kind(self._board)
         self._front = Front(self._dialect, self._board, clock=clock, instead=self._failure)
         self._natives = {listing.symbol: listing.native for listing in kind.listings}
         self._planned: dict[str, deque[str]] = {}
-        self._rest_failures: deque[Answer] = deque(maxlen=FAULTS_QUEUED_MAX)
+        self._rest_failures: deque[RestReply] = deque(maxlen=FAULTS_QUEUED_MAX)
         self._frozen = False
         self.on_published: Callable[[str], object] = nothing
         self._loopback = Loopback(name, self._front)
@@ -122,7 +129,7 @@ class SimulatedExchange:
         """
         if kind not in FAULTS:
             raise ValueError(f"unknown fault {kind!r}; there are: {', '.join(FAULTS)}")
-        if kind == "checksum" and EXCHANGES[self.name].guard is not Guard.CHECKSUM:
+        if kind == "checksum" and EXCHANGES[self.name].guard is not LossDetection.CHECKSUM:
             raise ValueError(f"{self.name} sends no checksum")
         planned = self._planned.setdefault(self._natives[symbol], deque(maxlen=FAULTS_QUEUED_MAX))
         planned.append(kind)
@@ -178,7 +185,7 @@ class SimulatedExchange:
     def fail_rest(self, status: int, *, times: int = 1, retry_after_s: int | None = None) -> None:
         """Answer the next REST requests with an error, such as 429 or 503."""
         retry = () if retry_after_s is None else (("Retry-After", str(retry_after_s)),)
-        self._rest_failures.extend([Answer(status, b'{"msg":"try later"}', retry)] * times)
+        self._rest_failures.extend([RestReply(status, b'{"msg":"try later"}', retry)] * times)
 
     def heal(self) -> None:
         """Forget every fault that is planned or in force."""
@@ -194,7 +201,7 @@ class SimulatedExchange:
         """The book as its clients must have it once they read everything that was sent."""
         native = self._natives[symbol]
         channels = [c for c in self._board.followed() if c.key.native == native]
-        channel = channels[0] if channels else self._board.channel(Key(native, ALL_LEVELS))
+        channel = channels[0] if channels else self._board.channel(ChannelKey(native, ALL_LEVELS))
         assert channel is not None
         return Truth(*channel.truth())
 
@@ -209,7 +216,7 @@ class SimulatedExchange:
             while (changes := channel.advance()) is not None:
                 self._publish(channel, changes)
 
-    def _publish(self, channel: Channel, changes: TextChanges) -> None:
+    def _publish(self, channel: PublishedBook, changes: TextChanges) -> None:
         self.on_published(channel.listing.symbol)
         if channel.key.native in self._board.dead:
             return
@@ -225,7 +232,7 @@ class SimulatedExchange:
         """Send the heartbeats that are due and drop the clients that are silent."""
         self._front.watch()
 
-    def _failure(self, path: str, query: Mapping[str, str]) -> Answer | None:
+    def _failure(self, path: str, query: Mapping[str, str]) -> RestReply | None:
         """What is answered instead of the truth."""
         return self._rest_failures.popleft() if self._rest_failures else None
 
@@ -255,7 +262,7 @@ class SimulatedExchanges:
                 f"no simulated exchange {unknown[0]!r}; there are: {', '.join(DIALECTS)}"
             )
         self.rate_hz = rate_hz
-        self._market = Market({name: DIALECTS[name] for name in chosen}, seed=seed)
+        self._market = MarketBooks({name: DIALECTS[name] for name in chosen}, seed=seed)
         self._exchanges = {
             name: SimulatedExchange(name, self._market, clock=clock) for name in chosen
         }

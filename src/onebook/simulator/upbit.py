@@ -12,21 +12,21 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
     Dropped,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 NORMAL: Final = 1000
@@ -40,31 +40,31 @@ class Upbit:
     """The protocol of api.upbit.com."""
 
     profile = Profile(depth=32, spread_ppm=30, offset_ppm_max=20)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "USDT-BTC", 2, 8),
-        Listing("ETH/USDT", "USDT-ETH", 2, 8),
-        Listing("SOL/USDT", "USDT-SOL", 3, 8),
-        Listing("DOGE/USDT", "USDT-DOGE", 5, 8),
-        Listing("ETH/BTC", "BTC-ETH", 8, 8),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "USDT-BTC", 2, 8),
+        ListedSymbol("ETH/USDT", "USDT-ETH", 2, 8),
+        ListedSymbol("SOL/USDT", "USDT-SOL", 3, 8),
+        ListedSymbol("DOGE/USDT", "USDT-DOGE", 5, 8),
+        ListedSymbol("ETH/BTC", "BTC-ETH", 8, 8),
     )
     depth = 30
     formats: tuple[str | None, ...] = ("SIMPLE",)  # None where a request need not name one
-    rules = Rules(
+    rules = ExchangeRules(
         messages=(Most(5), Most(100, 60.0)),
         connects=(Most(5, per_address=True),),
         silence_max_s=60.0,
         heartbeat_s=1.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Upbit says nothing first."""
         session.binary = True
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """PING, or a request that replaces the one before."""
         if frame == "PING":
             return ['{"status":"UP"}']
@@ -77,7 +77,9 @@ class Upbit:
             return [dumped({"error": {"name": refusal, "message": "The request is refused."}})]
         session.topics.clear()
         known = [code for code in codes or () if self._board.lists(code)]
-        windows = [self._board.subscribe(session, code, Key(code, self.depth)) for code in known]
+        windows = [
+            self._board.subscribe(session, code, ChannelKey(code, self.depth)) for code in known
+        ]
         return [
             self._frame(window, window.snapshot(), "SNAPSHOT", now)
             for window in windows
@@ -85,7 +87,11 @@ class Upbit:
         ]
 
     def _refusal(
-        self, session: Session, parts: list[dict[str, Any]], wanted: dict[str, Any], now: Now
+        self,
+        session: SimulatedSession,
+        parts: list[dict[str, Any]],
+        wanted: dict[str, Any],
+        now: Now,
     ) -> str | None:
         if not parts:
             return "WRONG_FORMAT"
@@ -100,17 +106,17 @@ class Upbit:
             return "INVALID_PARAM"  # what else it has is not simulated
         return "TOO_MANY_REQUESTS" if self._board.limits(session, now) else None
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """The whole book after a change."""
         return self._frame(channel, channel.whole(changes), "REALTIME", now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None; but who got an error has to leave."""
         if LEAVING in session.marks:
             raise Dropped("A request was refused.", NORMAL)
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The markets."""
         if path != "/v1/market/all":
             return None
@@ -122,7 +128,7 @@ class Upbit:
         )
 
     @staticmethod
-    def _frame(channel: Channel, book: TextChanges, kind: str, now: Now) -> str:
+    def _frame(channel: PublishedBook, book: TextChanges, kind: str, now: Now) -> str:
         units = ",".join(
             f'{{"ap":{_double(ask)},"bp":{_double(bid)},"as":{_double(asked)},"bs":{_double(size)}}}'
             for (bid, size), (ask, asked) in zip_longest(book.bids, book.asks, fillvalue=ABSENT)

@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 LIMITS: Final = (1, 5, 10, 20, 30, 50, 100)
@@ -36,14 +36,14 @@ class Whitebit:
     """The protocol of wss.whitebit.com and whitebit.com."""
 
     profile = Profile(depth=120, spread_ppm=15, offset_ppm_max=12)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "BTC_USDT", 2, 6),
-        Listing("ETH/USDT", "ETH_USDT", 2, 5),
-        Listing("SOL/USDT", "SOL_USDT", 3, 3),
-        Listing("DOGE/USDT", "DOGE_USDT", 6, 1),
-        Listing("ETH/BTC", "ETH_BTC", 6, 5),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "BTC_USDT", 2, 6),
+        ListedSymbol("ETH/USDT", "ETH_USDT", 2, 5),
+        ListedSymbol("SOL/USDT", "SOL_USDT", 3, 3),
+        ListedSymbol("DOGE/USDT", "DOGE_USDT", 6, 1),
+        ListedSymbol("ETH/BTC", "ETH_BTC", 6, 5),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         silent_cuts=True,
         requests=(Most(200, 60.0),),  # the strictest that any of its pages says
         connects=(Most(1_000, 60.0),),
@@ -52,15 +52,15 @@ class Whitebit:
         heartbeat_s=1.0,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
-        self._changed: dict[Key, float] = {}
+        self._changed: dict[ChannelKey, float] = {}
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """WhiteBIT says nothing first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`ping`, `depth_subscribe` and `depth_unsubscribe`."""
         request = loaded(frame) or {}
         number = request.get("id")
@@ -71,7 +71,7 @@ class Whitebit:
                 return [_done("pong", number)]
             case {"method": "depth_subscribe", "params": [str(market), limit, "0", bool(several)]}:
                 if limit in LIMITS:
-                    return self._subscribe(session, Key(market, limit), several, number, now)
+                    return self._subscribe(session, ChannelKey(market, limit), several, number, now)
             case {"method": "depth_unsubscribe", "params": [*markets]}:
                 for market in markets or list(session.topics):
                     session.topics.pop(market, None)
@@ -79,7 +79,7 @@ class Whitebit:
         return [_failed(1, "invalid argument", number)]
 
     def _subscribe(
-        self, session: Session, key: Key, several: bool, number: Any, now: Now
+        self, session: SimulatedSession, key: ChannelKey, several: bool, number: Any, now: Now
     ) -> list[str]:
         if not self._board.lists(key.native):
             if self._board.nameless:
@@ -92,14 +92,14 @@ class Whitebit:
         ack = _done({"status": "success"}, number)
         return [ack] if window is None else [ack, _full(window, now)]
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An update."""
         self._changed[channel.key] = now.s
         sides = {"asks": changes.asks, "bids": changes.bids}
         changed = {side: levels for side, levels in sides.items() if levels}
         return _update(channel, False, {"past_update_id": channel.previous} | changed, now)
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """The full book of each market that has not changed for a while."""
         frames = []
         for topic, key in session.topics.items():
@@ -110,7 +110,7 @@ class Whitebit:
                 frames.append(_full(window, now))
         return frames
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The markets."""
         if path != "/api/v4/public/markets":
             return None
@@ -141,12 +141,12 @@ class Whitebit:
         return message["params"][2] if message.get("method") == "depth_update" else None
 
 
-def _full(channel: Channel, now: Now) -> str:
+def _full(channel: PublishedBook, now: Now) -> str:
     book = channel.snapshot()
     return _update(channel, True, {"asks": book.asks, "bids": book.bids}, now)
 
 
-def _update(channel: Channel, full: bool, more: dict[str, Any], now: Now) -> str:
+def _update(channel: PublishedBook, full: bool, more: dict[str, Any], now: Now) -> str:
     seconds = now.ms / 1_000
     book = {"timestamp": seconds, "update_id": channel.sequence, "event_time": seconds} | more
     params = [full, book, channel.listing.native]

@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 from onebook.simulator.windows import Most
 
 CHANNEL: Final = "orderbookupdate"
@@ -39,13 +39,13 @@ class Woo:
     """The protocol of wss.woox.io and api.woox.io."""
 
     profile = Profile(depth=70, spread_ppm=60, offset_ppm_max=40)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "SPOT_BTC_USDT", 2, 6),
-        Listing("ETH/USDT", "SPOT_ETH_USDT", 2, 5),
-        Listing("SOL/USDT", "SPOT_SOL_USDT", 2, 3),
-        Listing("DOGE/USDT", "SPOT_DOGE_USDT", 5, 1),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "SPOT_BTC_USDT", 2, 6),
+        ListedSymbol("ETH/USDT", "SPOT_ETH_USDT", 2, 5),
+        ListedSymbol("SOL/USDT", "SPOT_SOL_USDT", 2, 3),
+        ListedSymbol("DOGE/USDT", "SPOT_DOGE_USDT", 5, 1),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
         messages=(Most(200),),
         connects=(Most(100, 300.0),),
@@ -53,14 +53,14 @@ class Woo:
         silence_max_s=86_400.0,  # pongs and pings of the protocol are what keeps a connection
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Nothing is said first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """PING, SUBSCRIBE and UNSUBSCRIBE."""
         request = loaded(frame)
         if request is None:
@@ -79,7 +79,7 @@ class Woo:
         answer = {"id": number, "cmd": command, "success": True, "time": now.ms, "data": done}
         return [dumped(answer)]
 
-    def _does(self, session: Session, command: str, topic: str) -> bool:
+    def _does(self, session: SimulatedSession, command: str, topic: str) -> bool:
         if command == "UNSUBSCRIBE":
             return session.topics.pop(topic, None) is not None
         channel, _, rest = topic.partition("@")
@@ -87,10 +87,10 @@ class Woo:
         known = channel == CHANNEL and depth in DEPTHS and self._board.lists(native)
         if not known or topic in session.topics or len(session.topics) >= TOPICS_MAX:
             return False
-        self._board.subscribe(session, topic, Key(native, int(depth)))
+        self._board.subscribe(session, topic, ChannelKey(native, int(depth)))
         return True
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What changed since the last frame of this depth."""
         native, depth = channel.key
         data = {
@@ -102,22 +102,22 @@ class Woo:
         }
         return dumped({"topic": f"{CHANNEL}@{native}@{depth}", "ts": now.ms, "data": data})
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: a client may ping."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """`instruments` and `orderbook`."""
         if path == "/v3/public/instruments":
             rows = [_row(listing) for listing in self._board.listings.values()]
             return answered({"success": True, "data": {"rows": rows}, "timestamp": now.ms})
         return self._orderbook(query) if path == "/v3/public/orderbook" else None
 
-    def _orderbook(self, query: Mapping[str, str]) -> Answer:
+    def _orderbook(self, query: Mapping[str, str]) -> RestReply:
         native, levels = query.get("symbol", ""), query.get("maxLevel", BODY_LEVELS)
         depth = next((int(each) for each in DEPTHS if int(each) >= int(levels)), int(DEPTHS[-1]))
         lists = self._board.lists(native) and native not in self._board.muted
-        channel = self._board.channel(Key(native, depth)) if lists else None
+        channel = self._board.channel(ChannelKey(native, depth)) if lists else None
         if channel is None:
             return answered({"success": False, "message": f"invalid symbol {native}"}, 400)
         book = channel.snapshot()
@@ -136,7 +136,7 @@ class Woo:
         return message["data"]["s"] if delta else None
 
 
-def _row(listing: Listing) -> dict[str, object]:
+def _row(listing: ListedSymbol) -> dict[str, object]:
     return {
         "symbol": listing.native,
         "status": "TRADING",

@@ -11,21 +11,21 @@ from typing import Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
-    Answer,
-    Board,
-    Channel,
+    ChannelKey,
     Dialect,
-    Key,
+    ExchangeBoard,
+    ExchangeRules,
     Now,
-    Rules,
-    Session,
+    PublishedBook,
+    RestReply,
+    SimulatedSession,
     Spelling,
     TextChanges,
     answered,
     dumped,
     loaded,
 )
-from onebook.simulator.listings import Listing, Profile
+from onebook.simulator.listings import ListedSymbol, Profile
 
 DEPTH: Final = 5_000
 BODY_LEVELS: Final = 50  # where a request names no limit
@@ -37,27 +37,27 @@ class Xt:
     """The protocol of stream.xt.com and sapi.xt.com."""
 
     profile = Profile(depth=300, spread_ppm=10, offset_ppm_max=25)
-    listings: tuple[Listing, ...] = (
-        Listing("BTC/USDT", "btc_usdt", 2, 5),
-        Listing("ETH/USDT", "eth_usdt", 2, 4),
-        Listing("SOL/USDT", "sol_usdt", 2, 3),
-        Listing("DOGE/USDT", "doge_usdt", 5, 1),
-        Listing("ETH/BTC", "eth_btc", 5, 4),
+    listings: tuple[ListedSymbol, ...] = (
+        ListedSymbol("BTC/USDT", "btc_usdt", 2, 5),
+        ListedSymbol("ETH/USDT", "eth_usdt", 2, 4),
+        ListedSymbol("SOL/USDT", "sol_usdt", 2, 3),
+        ListedSymbol("DOGE/USDT", "doge_usdt", 5, 1),
+        ListedSymbol("ETH/BTC", "eth_btc", 5, 4),
     )
-    rules = Rules(
+    rules = ExchangeRules(
         spelling=Spelling(price_places=None, amount_places=None),
         silence_max_s=60.0,
         traffic_counts=False,
     )
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: ExchangeBoard) -> None:
         self._board = board
 
-    def opened(self, session: Session, now: Now) -> list[str]:
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Nothing is said first."""
         return []
 
-    def received(self, session: Session, frame: str, now: Now) -> list[str]:
+    def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """The text `ping`, subscribe and unsubscribe."""
         if frame == "ping":
             return ["pong"]
@@ -75,7 +75,7 @@ class Xt:
             return [_answer(0, "success", number)]
         return [self._subscribe(session, [str(stream) for stream in streams], number)]
 
-    def _subscribe(self, session: Session, streams: list[str], number: object) -> str:
+    def _subscribe(self, session: SimulatedSession, streams: list[str], number: object) -> str:
         keys = {}
         for stream in streams:
             topic, _, native = stream.partition("@")
@@ -85,12 +85,12 @@ class Xt:
                 if self._board.nameless:
                     return _answer(1, "Invalid parameter", None)
                 return _answer(1, f"checkSymbol error, symbol:{native}", number)
-            keys[stream] = Key(native, DEPTH)
+            keys[stream] = ChannelKey(native, DEPTH)
         for stream, key in keys.items():
             self._board.subscribe(session, stream, key)
         return _answer(0, "success", number)
 
-    def delta(self, channel: Channel, changes: TextChanges, now: Now) -> str:
+    def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """What changed within 100 ms."""
         native = channel.listing.native
         data = {
@@ -102,22 +102,22 @@ class Xt:
         }
         return dumped({"topic": TOPIC, "event": f"{TOPIC}@{native}", "data": data})
 
-    def heartbeat(self, session: Session, now: Now) -> list[str]:
+    def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: the client pings."""
         return []
 
-    def get(self, path: str, query: Mapping[str, str], now: Now) -> Answer | None:
+    def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """`symbol` and `depth`."""
         if path == "/v4/public/symbol":
             symbols = [_symbol(listing) for listing in self._board.listings.values()]
             return _succeeded({"time": now.ms, "version": CONNECTION_ID, "symbols": symbols})
         return self._depth(query, now) if path == "/v4/public/depth" else None
 
-    def _depth(self, query: Mapping[str, str], now: Now) -> Answer:
+    def _depth(self, query: Mapping[str, str], now: Now) -> RestReply:
         native = query.get("symbol", "")
         levels = min(int(query.get("limit", BODY_LEVELS)), BODY_LEVELS_MAX)
         lists = self._board.lists(native) and native not in self._board.muted
-        channel = self._board.channel(Key(native, DEPTH)) if lists else None
+        channel = self._board.channel(ChannelKey(native, DEPTH)) if lists else None
         if channel is None:
             return answered({"rc": 1, "mc": "SYMBOL_001", "ma": [], "result": None})
         book = channel.snapshot()
@@ -139,7 +139,7 @@ class Xt:
         return data["s"] if delta and data else None
 
 
-def _symbol(listing: Listing) -> dict[str, object]:
+def _symbol(listing: ListedSymbol) -> dict[str, object]:
     return {
         "id": 614,
         "symbol": listing.native,
@@ -157,7 +157,7 @@ def _symbol(listing: Listing) -> dict[str, object]:
     }
 
 
-def _succeeded(result: object) -> Answer:
+def _succeeded(result: object) -> RestReply:
     return answered({"rc": 0, "mc": "SUCCESS", "ma": [], "result": result})
 
 

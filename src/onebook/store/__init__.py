@@ -2,7 +2,7 @@
 
 from onebook.store.rows import (
     AccountRow,
-    Change,
+    AuditedChange,
     ChangeRow,
     CredentialsRow,
     KeyRow,
@@ -14,7 +14,7 @@ from onebook.store.store import Store
 
 __all__ = [
     "AccountRow",
-    "Change",
+    "AuditedChange",
     "ChangeRow",
     "CredentialsRow",
     "KeyRow",

@@ -11,7 +11,7 @@ from onebook.errors import InvalidRequest
 from onebook.model import KeyStatus, Tier
 from onebook.store.audit import record
 from onebook.store.database import Database, columns_of, value_of, whole
-from onebook.store.rows import AccountRow, Change, KeyRow, SecretRow
+from onebook.store.rows import AccountRow, AuditedChange, KeyRow, SecretRow
 from onebook.store.sessions import end_sessions
 from onebook.store.tables import accounts, key_secrets, keys, open_after, sessions
 
@@ -51,7 +51,7 @@ class AccountStore(Database):
         try:
             async with self._begin(self._writes) as connection:
                 await connection.execute(accounts.insert().values(row))
-                change = Change(account.created_at_ms, account.changed_by, account.reason)
+                change = AuditedChange(account.created_at_ms, account.changed_by, account.reason)
                 name = account.username
                 await record(connection, change, "create_account", account.account_id, after=name)
         except IntegrityError:
@@ -74,7 +74,7 @@ class AccountStore(Database):
 
     @whole
     async def move_account(
-        self, account_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
+        self, account_id: str, moved: tuple[KeyStatus, KeyStatus], change: AuditedChange
     ) -> bool:
         """Change an account's status if it still is the first of `moved`; say whether it was.
 
@@ -103,7 +103,7 @@ class AccountStore(Database):
         row = {column.name: getattr(key, column.name) for column in keys.columns}
         secret = {"digest": digest, "key_id": key.key_id, "created_at_ms": key.created_at_ms}
         async with self._begin(self._writes) as connection:
-            change = Change(key.changed_at_ms, key.changed_by, key.reason)
+            change = AuditedChange(key.changed_at_ms, key.changed_by, key.reason)
             row |= await self._stamp(connection, change)
             await connection.execute(keys.insert().values(row))
             await connection.execute(key_secrets.insert().values(secret))
@@ -151,7 +151,7 @@ class AccountStore(Database):
 
     @whole
     async def move_key(
-        self, key_id: str, moved: tuple[KeyStatus, KeyStatus], change: Change
+        self, key_id: str, moved: tuple[KeyStatus, KeyStatus], change: AuditedChange
     ) -> bool:
         """Change a key's status if it still is the first of `moved`; say whether it was.
 
@@ -173,7 +173,7 @@ class AccountStore(Database):
 
     @whole
     async def change_key(
-        self, key_id: str, tier: Tier, allowance_bytes: int | None, change: Change
+        self, key_id: str, tier: Tier, allowance_bytes: int | None, change: AuditedChange
     ) -> None:
         """Change what a key may do: its tier, and its own allowance, if it has one."""
         found = select(keys.c.tier, keys.c.allowance_bytes).where(keys.c.key_id == key_id)
@@ -200,7 +200,7 @@ class AccountStore(Database):
 
     @whole
     async def rotate_key(
-        self, key_id: str, secret: tuple[str, bytes], change: Change, *, retires_at_ms: int
+        self, key_id: str, secret: tuple[str, bytes], change: AuditedChange, *, retires_at_ms: int
     ) -> None:
         """Give a key another secret (prefix, digest); the ones before it retire at a time.
 
@@ -239,7 +239,7 @@ class AccountStore(Database):
         async with self._begin(self._writes) as connection:
             await connection.execute(touched, rows)
 
-    async def _stamp(self, connection: AsyncConnection, change: Change) -> dict[str, Any]:
+    async def _stamp(self, connection: AsyncConnection, change: AuditedChange) -> dict[str, Any]:
         """The columns of a change, with a stamp later than every one before it.
 
         The stamp follows the clock but never goes back, so that a node that polls for what is

@@ -7,7 +7,7 @@ from sqlalchemy import Select, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onebook.store.database import Database, value_of, whole
-from onebook.store.rows import Change, ChangeRow
+from onebook.store.rows import AuditedChange, ChangeRow
 from onebook.store.tables import changes, keys
 
 COLUMNS = [column for column in changes.columns if column.name != "id"]
@@ -17,7 +17,7 @@ class AuditStore(Database):
     """The audit trail."""
 
     @whole
-    async def record_change(self, change: Change, action: str, subject: str) -> None:
+    async def record_change(self, change: AuditedChange, action: str, subject: str) -> None:
         """Add what was changed in another way than through the stores of accounts and keys."""
         async with self._begin(self._writes) as connection:
             await record(connection, change, action, subject)
@@ -32,7 +32,7 @@ class AuditStore(Database):
 
 async def record(
     connection: AsyncConnection,
-    change: Change,
+    change: AuditedChange,
     action: str,
     subject: str,
     *,

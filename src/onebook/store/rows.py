@@ -60,7 +60,7 @@ class SessionRow(Struct, frozen=True):
     expires_at_ms: int
 
 
-class Change(NamedTuple):
+class AuditedChange(NamedTuple):
     """Who changes something, when and why."""
 
     now_ms: int

@@ -1,6 +1,6 @@
 """At their own pace, the live books of a symbol become one encoded update for everyone."""
 
-from onebook.streams.ports import Catalogue, Clock, Handle, Publisher, Supervisor
+from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLookup, Publisher
 from onebook.streams.stream import ARRAY, DELTA, FULL, OBJECT, Stream, StreamKey
 from onebook.streams.streams import Streams
 from onebook.times import iso_us
@@ -10,13 +10,13 @@ __all__ = [
     "DELTA",
     "FULL",
     "OBJECT",
-    "Catalogue",
+    "BookSupervisor",
     "Clock",
     "Handle",
+    "InstrumentLookup",
     "Publisher",
     "Stream",
     "StreamKey",
     "Streams",
-    "Supervisor",
     "iso_us",
 ]

@@ -13,7 +13,7 @@ from typing import Final
 from onebook import metrics
 from onebook.books import Books, LiveBook
 from onebook.config import StreamSettings
-from onebook.streams.identity import CONFLICT, Limits, review
+from onebook.streams.identity import CONFLICT, IdentityLimits, review
 from onebook.streams.ports import Clock, Handle
 
 CHECK_S: Final = 1.0  # how often a symbol is checked
@@ -23,7 +23,7 @@ TURN_S: Final = 0.005  # ... of so long
 log = logging.getLogger("onebook.streams")
 
 
-class Guard:
+class IdentityGuard:
     """Checks every symbol that has more than one open book; `on_marked` hears of each change."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Guard:
     ) -> None:
         self._books = books
         self._clock = clock
-        self._limits = Limits(
+        self._limits = IdentityLimits(
             Decimal(str(settings.identity_deviation_max)), settings.identity_recovery_s
         )
         self._on_marked = on_marked

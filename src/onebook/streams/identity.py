@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from onebook.books import LiveBook, Mark
+from onebook.books import IdentityMark, LiveBook
 from onebook.model import Health, Reason
 
 OTHERS_MIN: Final = 3  # other books that a quarantine needs
@@ -22,7 +22,7 @@ CONFLICT: Final = Reason.IDENTITY_CONFLICT
 UNCONFIRMED: Final = Reason.UNCONFIRMED_IDENTITY
 
 
-class Verdict(Enum):
+class PriceVerdict(Enum):
     """How the price of a book compares with the other live books of its symbol."""
 
     ALONE = auto()  # there is no other
@@ -34,29 +34,29 @@ class Verdict(Enum):
 
 
 # The whole machine: from None (trusted) or a mark, by a verdict, to None or a mark.
-MOVES: Final[dict[tuple[Reason | None, Verdict], Reason | None]] = {
-    (None, Verdict.ALONE): None,
-    (None, Verdict.AGREES): None,
-    (None, Verdict.AGREED): None,
-    (None, Verdict.NEAR): None,
-    (None, Verdict.DISPUTED): UNCONFIRMED,
-    (None, Verdict.OUTVOTED): CONFLICT,
-    (UNCONFIRMED, Verdict.ALONE): UNCONFIRMED,
-    (UNCONFIRMED, Verdict.AGREES): UNCONFIRMED,
-    (UNCONFIRMED, Verdict.AGREED): None,
-    (UNCONFIRMED, Verdict.NEAR): UNCONFIRMED,
-    (UNCONFIRMED, Verdict.DISPUTED): UNCONFIRMED,
-    (UNCONFIRMED, Verdict.OUTVOTED): CONFLICT,
-    (CONFLICT, Verdict.ALONE): CONFLICT,
-    (CONFLICT, Verdict.AGREES): CONFLICT,
-    (CONFLICT, Verdict.AGREED): None,
-    (CONFLICT, Verdict.NEAR): CONFLICT,
-    (CONFLICT, Verdict.DISPUTED): CONFLICT,
-    (CONFLICT, Verdict.OUTVOTED): CONFLICT,
+MOVES: Final[dict[tuple[Reason | None, PriceVerdict], Reason | None]] = {
+    (None, PriceVerdict.ALONE): None,
+    (None, PriceVerdict.AGREES): None,
+    (None, PriceVerdict.AGREED): None,
+    (None, PriceVerdict.NEAR): None,
+    (None, PriceVerdict.DISPUTED): UNCONFIRMED,
+    (None, PriceVerdict.OUTVOTED): CONFLICT,
+    (UNCONFIRMED, PriceVerdict.ALONE): UNCONFIRMED,
+    (UNCONFIRMED, PriceVerdict.AGREES): UNCONFIRMED,
+    (UNCONFIRMED, PriceVerdict.AGREED): None,
+    (UNCONFIRMED, PriceVerdict.NEAR): UNCONFIRMED,
+    (UNCONFIRMED, PriceVerdict.DISPUTED): UNCONFIRMED,
+    (UNCONFIRMED, PriceVerdict.OUTVOTED): CONFLICT,
+    (CONFLICT, PriceVerdict.ALONE): CONFLICT,
+    (CONFLICT, PriceVerdict.AGREES): CONFLICT,
+    (CONFLICT, PriceVerdict.AGREED): None,
+    (CONFLICT, PriceVerdict.NEAR): CONFLICT,
+    (CONFLICT, PriceVerdict.DISPUTED): CONFLICT,
+    (CONFLICT, PriceVerdict.OUTVOTED): CONFLICT,
 }
 
 
-class Limits(NamedTuple):
+class IdentityLimits(NamedTuple):
     """The operator's limits: a share of the median, and seconds."""
 
     deviation_max: Decimal
@@ -86,29 +86,29 @@ class Top(NamedTuple):
 class Judgement(NamedTuple):
     """A verdict, and the price that the book was compared with."""
 
-    verdict: Verdict
+    verdict: PriceVerdict
     median: Decimal | None
 
 
 def judge(tops: Sequence[Top], deviation_max: Decimal) -> list[Judgement]:
     """Compare each book with the median of the others; in the order given."""
     if len(tops) < 2:
-        return [Judgement(Verdict.ALONE, None) for _ in tops]
+        return [Judgement(PriceVerdict.ALONE, None) for _ in tops]
     mids = sorted(top.mid for top in tops)
     medians = [_median_without(mids, top.mid) for top in tops]
     far = [not top.within(deviation_max, median) for top, median in zip(tops, medians, strict=True)]
     if len(tops) == 2 and not all(far):
         far = [False, False]  # neither of two is more credible: both contradict, or none does
     majority = len(tops) > OTHERS_MIN and 2 * sum(far) < len(tops)
-    outside = Verdict.OUTVOTED if majority else Verdict.DISPUTED
+    outside = PriceVerdict.OUTVOTED if majority else PriceVerdict.DISPUTED
     return [
         Judgement(outside if is_far else _nearness(top, median, deviation_max), median)
         for top, median, is_far in zip(tops, medians, far, strict=True)
     ]
 
 
-def _nearness(top: Top, median: Decimal, deviation_max: Decimal) -> Verdict:
-    return Verdict.AGREES if top.within(deviation_max / 2, median) else Verdict.NEAR
+def _nearness(top: Top, median: Decimal, deviation_max: Decimal) -> PriceVerdict:
+    return PriceVerdict.AGREES if top.within(deviation_max / 2, median) else PriceVerdict.NEAR
 
 
 def _median_without(mids: Sequence[Decimal], own: Decimal) -> Decimal:
@@ -119,7 +119,7 @@ def _median_without(mids: Sequence[Decimal], own: Decimal) -> Decimal:
     return low if own - low <= high - own else high
 
 
-def review(books: Iterable[LiveBook], limits: Limits, now: float) -> list[LiveBook]:
+def review(books: Iterable[LiveBook], limits: IdentityLimits, now: float) -> list[LiveBook]:
     """Judge the live books of one symbol; returns those whose mark changed."""
     judged: list[tuple[LiveBook, Top]] = []
     for book in books:
@@ -149,18 +149,18 @@ def _moved(
 ) -> bool:
     """Move the mark of a book by a judgement; returns whether it changed."""
     verdict = judgement.verdict
-    if verdict is not Verdict.AGREES:
+    if verdict is not PriceVerdict.AGREES:
         book.agreed_at = None
     else:
         if book.agreed_at is None:
             book.agreed_at = now
         if now - book.agreed_at >= recovery_s:
-            verdict = Verdict.AGREED
+            verdict = PriceVerdict.AGREED
     before = book.mark.reason if book.mark is not None else None
     after = MOVES[before, verdict]
     if after is before:
         return False
-    book.mark = None if after is None else Mark(after, _detail(top, judgement, others))
+    book.mark = None if after is None else IdentityMark(after, _detail(top, judgement, others))
     return True
 
 

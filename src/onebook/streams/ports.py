@@ -27,7 +27,7 @@ class Clock(Protocol):
         """Call back at a monotonic time."""
 
 
-class Supervisor(Protocol):
+class BookSupervisor(Protocol):
     """Who connects to exchanges; reference counted."""
 
     def want(self, instrument: Instrument) -> None:
@@ -37,7 +37,7 @@ class Supervisor(Protocol):
         """One less looks at it."""
 
 
-class Catalogue(Protocol):
+class InstrumentLookup(Protocol):
     """Who knows the instruments."""
 
     def instrument(self, exchange: str, symbol: str) -> Instrument | None:

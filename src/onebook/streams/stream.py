@@ -64,7 +64,7 @@ class StreamKey(NamedTuple):
         return "sub_" + hashlib.sha256(_json(named)).hexdigest()[:12]
 
 
-class Members:
+class StreamMembers:
     """The instruments behind a view, and those of their books that may be shown now."""
 
     __slots__ = ("awaited", "books", "cores", "instruments", "live", "names", "stale_json")
@@ -134,7 +134,7 @@ class Opening:
         self.opened_at = opened_at
         self.live_at: float | None = None  # when its first book was seen live
 
-    def due(self, members: Members, now: float) -> float:
+    def due(self, members: StreamMembers, now: float) -> float:
         """Return when, as the books are now."""
         if not members.live:
             self.live_at = None
@@ -188,7 +188,7 @@ class Stream:
         self.bytes_published = 0
         self.id = key.id
         self.interval_s = key.interval_ms / 1_000
-        self.members = Members(key.exchanges, instruments)
+        self.members = StreamMembers(key.exchanges, instruments)
         self.view: View | None = None  # a stream that never becomes due costs no merged levels
         self.fills: FillView | None = None
         self.users = 0
@@ -279,7 +279,7 @@ class Question:
     def __init__(
         self,
         key: StreamKey,
-        members: Members,
+        members: StreamMembers,
         opened_at: float,
         *,
         message_id: str | int | float | None,

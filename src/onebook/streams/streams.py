@@ -25,9 +25,9 @@ from onebook.books import Books, LiveBook
 from onebook.config import StreamSettings
 from onebook.model import Health, Instrument
 from onebook.streams.fair import FairQueue
-from onebook.streams.guard import Guard
-from onebook.streams.ports import Catalogue, Clock, Handle, Publisher, Supervisor
-from onebook.streams.stream import Members, Question, Stream, StreamKey
+from onebook.streams.guard import IdentityGuard
+from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLookup, Publisher
+from onebook.streams.stream import Question, Stream, StreamKey, StreamMembers
 from onebook.times import iso_us
 
 FIRST_SECONDS: Final = 10.0  # for so long a new stream takes in members without its interval ...
@@ -47,8 +47,8 @@ class Streams:
         self,
         *,
         books: Books,
-        supervisor: Supervisor,
-        catalogue: Catalogue,
+        supervisor: BookSupervisor,
+        catalogue: InstrumentLookup,
         publisher: Publisher,
         clock: Clock,
         settings: StreamSettings | None = None,
@@ -74,7 +74,7 @@ class Streams:
         self._order = count()
         self._handle: Handle | None = None
         self._armed_at = float("inf")
-        self._guard = Guard(
+        self._guard = IdentityGuard(
             books, clock=clock, settings=settings or StreamSettings(), on_marked=self._judged
         )
         books.subscribe(on_changed=self.on_changed, on_health=self.on_health)
@@ -143,7 +143,7 @@ class Streams:
         nobody waits any more.
         """
         now = self._clock.monotonic()
-        members = Members(key.exchanges, self._instruments(key))
+        members = StreamMembers(key.exchanges, self._instruments(key))
         question = Question(
             key, members, now, message_id=message_id, answer=answer, stamp=self._stamp
         )
@@ -399,5 +399,5 @@ class Streams:
         return _json(status | {"via": instrument.via} if instrument.via else status)
 
 
-def _known(members: Members) -> list[Instrument]:
+def _known(members: StreamMembers) -> list[Instrument]:
     return [each for each in members.instruments if each is not None]

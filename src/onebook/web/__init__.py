@@ -4,8 +4,8 @@ Static files are plain ES modules and CSS; `docs.py` writes the documentation fr
 and AsyncAPI documents. What is served is decided by `routes.py`.
 """
 
-from onebook.web.docs import Limit, TransactionSection
+from onebook.web.docs import DocumentedLimit, TransactionSection
 from onebook.web.routes import Site, pages
 from onebook.web.samples import PLACEHOLDER_URL
 
-__all__ = ["PLACEHOLDER_URL", "Limit", "Site", "TransactionSection", "pages"]
+__all__ = ["PLACEHOLDER_URL", "DocumentedLimit", "Site", "TransactionSection", "pages"]

@@ -20,7 +20,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 FIELDS = ("Field", "Type", "", "Meaning")
 
 
-class Limit(NamedTuple):
+class DocumentedLimit(NamedTuple):
     """A limit or setting of the service."""
 
     name: str
@@ -50,7 +50,7 @@ def render(
     asyncapi: Document,
     *,
     exchanges: Sequence[TransactionSection],
-    limits: Sequence[Limit],
+    limits: Sequence[DocumentedLimit],
 ) -> str:
     """Write the page."""
     parts = [
@@ -364,7 +364,7 @@ def _close_codes(asyncapi: Document) -> Part:
     return Part("close-codes", "Close codes", [], content)
 
 
-def _limits(limits: Sequence[Limit]) -> Part:
+def _limits(limits: Sequence[DocumentedLimit]) -> Part:
     rows: list[tuple[Content, ...]] = [
         (tag("code", limit.name), tag("code", limit.default), inline(limit.meaning))
         for limit in limits

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from onebook.web.docs import Limit, TransactionSection, render
+from onebook.web.docs import DocumentedLimit, TransactionSection, render
 from onebook.web.samples import PLACEHOLDER_URL, PLACEHOLDER_WS_URL
 
 HERE = Path(__file__).parent
@@ -55,7 +55,7 @@ class Site:
     openapi: Callable[[], dict[str, Any]]
     asyncapi: Callable[[], dict[str, Any]]
     exchanges: Sequence[TransactionSection] = ()
-    limits: Sequence[Limit] = ()
+    limits: Sequence[DocumentedLimit] = ()
     base_url: Callable[[Request], str] = lambda request: str(request.base_url).rstrip("/")
 
 

@@ -42,7 +42,7 @@ class BookLike(Protocol):
         ...
 
 
-class Level(NamedTuple):
+class MergedLevel(NamedTuple):
     """One merged price: the whole amount and each member's part, in the order of the members."""
 
     price: int
@@ -50,16 +50,16 @@ class Level(NamedTuple):
     parts: tuple[tuple[int, int], ...]
 
 
-class State(NamedTuple):
+class MergedState(NamedTuple):
     """The merged levels of both sides, best first, at `SCALE_MAX`."""
 
-    bids: list[Level]
-    asks: list[Level]
+    bids: list[MergedLevel]
+    asks: list[MergedLevel]
 
 
 UNIT: Final = 10**SCALE_MAX
 VALUE_CUT: Final = 10 ** (2 * SCALE_MAX - VALUE_DECIMALS)
-EMPTY: Final = State([], [])
+EMPTY: Final = MergedState([], [])
 
 
 def view_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class View:
         self._split = split
         self._arrays = arrays
         self._now = EMPTY
-        self._before: State | None = None
+        self._before: MergedState | None = None
         self._merged = False
 
     def merge(self, books: Sequence[BookLike | None]) -> bool:
@@ -115,7 +115,7 @@ class View:
         if len(books) != len(self._names):
             raise ValueError(f"The view merges {len(self._names)} books, not {len(books)}.")
         members = [(index, book) for index, book in enumerate(books) if book is not None]
-        state = State(self._side(members, 0), self._side(members, 1))
+        state = MergedState(self._side(members, 0), self._side(members, 1))
         if not self._merged:
             self._merged, self._now = True, state
             return True
@@ -124,7 +124,7 @@ class View:
         self._before, self._now = self._now, state
         return True
 
-    def restore(self, before: State | None, now: State) -> None:
+    def restore(self, before: MergedState | None, now: MergedState) -> None:
         """Go on from states that another view had."""
         self._merged, self._before, self._now = True, before, now
 
@@ -140,7 +140,7 @@ class View:
         bids.sort(key=_price, reverse=True)
         asks = self._changes(self._before.asks, self._now.asks)
         asks.sort(key=_price)
-        return self._document(head, State(bids, asks), tail)
+        return self._document(head, MergedState(bids, asks), tail)
 
     def checksum(self) -> int:
         """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""
@@ -154,12 +154,12 @@ class View:
         bid_parts, ask_parts = ([*self._parts(side)] for side in self._now)
         return Levels(SCALE_MAX, SCALE_MAX, bids, asks, bid_parts, ask_parts)
 
-    def _parts(self, side: list[Level]) -> Iterator[int]:
+    def _parts(self, side: list[MergedLevel]) -> Iterator[int]:
         if self._split:
             for level in side:
                 yield from (part for _, part in level.parts)
 
-    def _side(self, members: list[tuple[int, BookLike]], side: int) -> list[Level]:
+    def _side(self, members: list[tuple[int, BookLike]], side: int) -> list[MergedLevel]:
         sign = 1 if side else -1
 
         def ladder(index: int, book: BookLike) -> Iterator[tuple[int, int, int]]:
@@ -176,7 +176,7 @@ class View:
         grouped = groupby(merge(*ladders), key=bin_of)
         return [_level_of(sign * key, rows) for key, rows in islice(grouped, self._depth)]
 
-    def _shown(self, level: Level) -> object:
+    def _shown(self, level: MergedLevel) -> object:
         """Return what of a level, beside its price, this view shows."""
         if self._split:
             return level.parts
@@ -184,20 +184,20 @@ class View:
             return level.amount
         return level.amount, [index for index, _ in level.parts]
 
-    def _differs(self, state: State) -> bool:
+    def _differs(self, state: MergedState) -> bool:
         return any(
             [level.price for level in new] != [level.price for level in old]
             or [*map(self._shown, new)] != [*map(self._shown, old)]
             for new, old in zip(state, self._now, strict=True)
         ) or _participants(state) != _participants(self._now)
 
-    def _changes(self, before: list[Level], now: list[Level]) -> list[Level]:
+    def _changes(self, before: list[MergedLevel], now: list[MergedLevel]) -> list[MergedLevel]:
         old = {level.price: self._shown(level) for level in before}
         changed = [level for level in now if old.pop(level.price, None) != self._shown(level)]
         kept = {level.price for level in now}
-        return changed + [Level(price, 0, ()) for price in old if price not in kept]
+        return changed + [MergedLevel(price, 0, ()) for price in old if price not in kept]
 
-    def _level(self, level: Level) -> str:
+    def _level(self, level: MergedLevel) -> str:
         price, amount = _text(level.price), _text(level.amount)
         names = self._names
         if self._arrays:
@@ -215,14 +215,14 @@ class View:
             return text + "}"
         return f'{text},"amounts":[{",".join(_text(part) for _, part in level.parts)}]}}'
 
-    def _document(self, head: bytes, levels: State, tail: bytes) -> bytes:
+    def _document(self, head: bytes, levels: MergedState, tail: bytes) -> bytes:
         bids, asks = (",".join(map(self._level, side)) for side in levels)
         stats = market_stats(self._now)
         body = f'"bids":[{bids}],"asks":[{asks}],"market_stats":{stats}'
         return b"".join((head, body.encode(), tail))
 
 
-def market_stats(state: State) -> str:
+def market_stats(state: MergedState) -> str:
     """Return the market_stats object of a view as JSON text."""
     bid = state.bids[0].price if state.bids else None
     ask = state.asks[0].price if state.asks else None
@@ -241,7 +241,7 @@ def market_stats(state: State) -> str:
     )
 
 
-def _total(levels: list[Level]) -> str:
+def _total(levels: list[MergedLevel]) -> str:
     """Return the volume of a side, null where it is empty."""
     return _text(sum(level.amount for level in levels)) if levels else "null"
 
@@ -253,22 +253,22 @@ def _percent(spread: int, twice_mid: int) -> str:
     return decimal_text(-rounded if spread < 0 else rounded, PERCENT_DECIMALS)
 
 
-def _level_of(price: int, rows: Iterable[tuple[int, int, int]]) -> Level:
+def _level_of(price: int, rows: Iterable[tuple[int, int, int]]) -> MergedLevel:
     parts: dict[int, int] = {}
     for _, index, amount in rows:
         parts[index] = parts.get(index, 0) + amount
-    return Level(price, sum(parts.values()), tuple(sorted(parts.items())))
+    return MergedLevel(price, sum(parts.values()), tuple(sorted(parts.items())))
 
 
-def _participants(state: State) -> int:
+def _participants(state: MergedState) -> int:
     return len({index for side in state for level in side for index, _ in level.parts})
 
 
-def _row(level: Level) -> tuple[int, int, int]:
+def _row(level: MergedLevel) -> tuple[int, int, int]:
     return level.price, level.amount, sum(1 << index for index, _ in level.parts)
 
 
-def _price(level: Level) -> int:
+def _price(level: MergedLevel) -> int:
     return level.price
 
 

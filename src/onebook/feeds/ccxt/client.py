@@ -37,7 +37,7 @@ _json = msgspec.json.encode
 _command = msgspec.json.Decoder(Command).decode
 
 
-class Books:
+class CcxtHandle:
     """What one client needs of ccxt: a client with its markets, and how each market is written.
 
     A protocol in all but name: `library` makes it, tests may make another.
@@ -59,7 +59,7 @@ class Books:
         self.market = market
 
 
-class Client:
+class CcxtClient:
     """A ccxt client from its making to its end.
 
     Args:
@@ -71,7 +71,7 @@ class Client:
 
     def __init__(
         self,
-        make: Callable[[], Books],
+        make: Callable[[], CcxtHandle],
         emit: Emit,
         ended: Callable[[End], object],
         settings: CcxtSettings,
@@ -80,7 +80,7 @@ class Client:
         self.emit = emit
         self._ended = ended
         self._make = make
-        self._books: Books | None = None
+        self._books: CcxtHandle | None = None
         self._over: asyncio.Future[End] | None = None
         self._context: contextvars.Context | None = None
         self._early: list[bytes] = []  # commands from before it was made
@@ -162,7 +162,7 @@ class Client:
         """Start a task that this client owns."""
         return asyncio.get_running_loop().create_task(coroutine, context=self._context)
 
-    def _watch(self, native: str, books: Books) -> None:
+    def _watch(self, native: str, books: CcxtHandle) -> None:
         former = self._watchers.pop(native, None)
         if former is not None:
             former.cancel()
@@ -226,7 +226,7 @@ class Watcher:
     """
 
     def __init__(
-        self, client: Client, ccxt: Any, native: str, symbol: str, writer: SideWriter
+        self, client: CcxtClient, ccxt: Any, native: str, symbol: str, writer: SideWriter
     ) -> None:
         self.task: asyncio.Task[None] | None = None
         self.delivered = False  # a book came since it was asked for

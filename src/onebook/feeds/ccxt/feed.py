@@ -1,7 +1,7 @@
 """A feed whose connection is a ccxt client: the same sessions, books and waits as any other.
 
-Frames and commands of the `Session` cross here between the node's loop and the worker's thread. A
-frame of a book that was not processed yet is replaced by a newer one.
+Frames and commands of the `FeedSession` cross here between the node's loop and the worker's thread.
+A frame of a book that was not processed yet is replaced by a newer one.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from onebook.feeds.actions import End, Ping, Request, Transmit
+from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.ccxt.library import Library
 from onebook.feeds.connection import TICK_S
 from onebook.feeds.feed import Feed
 from onebook.feeds.ports import Link, NotReached
-from onebook.feeds.session import Session
+from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE
 from onebook.model import Reason
 
@@ -59,7 +59,7 @@ class Mailbox:
 class CcxtConnection:
     """One ccxt client and its session, from the first message to the end."""
 
-    def __init__(self, feed: "CcxtFeed", session: Session) -> None:
+    def __init__(self, feed: "CcxtFeed", session: FeedSession) -> None:
         self.session = session
         self._feed = feed
         self._library = feed.library
@@ -97,7 +97,7 @@ class CcxtConnection:
                     self._library.command(self._client, frame)
                 case End():
                     self._library.stop(self._client)
-                case Ping() | Request():
+                case SendPing() | Request():
                     pass
 
     async def attend(self) -> None:
@@ -155,14 +155,14 @@ class CcxtFeed(Feed):
         super().__init__(*arguments, **options)
         self.library = library
 
-    def _link(self, session: Session) -> Link:
+    def _link(self, session: FeedSession) -> Link:
         return CcxtConnection(self, session)
 
     async def _handshake(self, connection: Link, url: str) -> None:
         assert isinstance(connection, CcxtConnection)
         await connection.open()
 
-    def _down(self, session: Session, lived_s: float) -> float:
+    def _down(self, session: FeedSession, lived_s: float) -> float:
         wait_s = super()._down(session, lived_s)
         end = session.ended
         assert end is not None

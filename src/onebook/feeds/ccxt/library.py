@@ -16,7 +16,7 @@ import msgspec
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.feeds.actions import End
-from onebook.feeds.ccxt.client import Books, Client, Emit
+from onebook.feeds.ccxt.client import CcxtClient, CcxtHandle, Emit
 from onebook.feeds.ccxt.markets import rows, writer
 from onebook.feeds.ccxt.names import library
 from onebook.feeds.ccxt.numbers import SideWriter
@@ -66,19 +66,19 @@ class Library:
                 f"ccxt did not load the markets of {name} within {limit_s:g} s."
             ) from None
 
-    def client(self, name: str, emit: Emit, ended: Callable[[End], object]) -> Client:
+    def client(self, name: str, emit: Emit, ended: Callable[[End], object]) -> CcxtClient:
         """Return a client of an exchange whose markets were read; `run` starts it."""
-        return Client(partial(self._make, name), emit, ended, self._settings.ccxt)
+        return CcxtClient(partial(self._make, name), emit, ended, self._settings.ccxt)
 
-    async def run(self, client: Client) -> None:
+    async def run(self, client: CcxtClient) -> None:
         """Run a client in the worker until it has closed everything."""
         await self._worker.call(client.run)
 
-    def command(self, client: Client, frame: bytes) -> None:
+    def command(self, client: CcxtClient, frame: bytes) -> None:
         """Hand a command to a client."""
         self._worker.post(client.command, frame)
 
-    def stop(self, client: Client) -> None:
+    def stop(self, client: CcxtClient) -> None:
         """Ask a client to end."""
         self._worker.post(client.stop)
 
@@ -102,7 +102,7 @@ class Library:
         self._listed[name] = ccxt, {row.native: markets[row.symbol] for row in found}
         return msgspec.json.encode(found)
 
-    def _make(self, name: str) -> Books:
+    def _make(self, name: str) -> CcxtHandle:
         source, listed = self._listed[name]
         ccxt, close = self._opened(name)
         ccxt.set_markets_from_exchange(source)
@@ -114,7 +114,7 @@ class Library:
             )
             return found["symbol"], written
 
-        return Books(ccxt, close, market)
+        return CcxtHandle(ccxt, close, market)
 
     def _opened(self, name: str) -> tuple[Any, Any]:
         """Make a client of ccxt, and what closes it: for spot, and with bodies of bounded size."""

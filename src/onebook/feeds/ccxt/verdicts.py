@@ -19,40 +19,40 @@ class Extent(Enum):
     CONNECTION = auto()  # every book of the client, which is made anew
 
 
-class Verdict(NamedTuple):
+class ErrorVerdict(NamedTuple):
     """How far an exception reaches, and the code for `exchange_status` where a connection ends."""
 
     extent: Extent
     reason: Reason = Reason.GAP
 
 
-LOST: Final = Verdict(Extent.BOOK)
-REFUSED: Final = Verdict(Extent.REFUSAL, Reason.REFUSED)
+LOST: Final = ErrorVerdict(Extent.BOOK)
+REFUSED: Final = ErrorVerdict(Extent.REFUSAL, Reason.REFUSED)
 
 # https://docs.ccxt.com/#/README?id=exception-hierarchy
-VERDICTS: Final[dict[str, Verdict]] = {
-    "ChecksumError": Verdict(Extent.BOOK, Reason.CHECKSUM),
+VERDICTS: Final[dict[str, ErrorVerdict]] = {
+    "ChecksumError": ErrorVerdict(Extent.BOOK, Reason.CHECKSUM),
     "InvalidNonce": LOST,
     "UnsubscribeError": LOST,
     "BadResponse": LOST,
-    "OnMaintenance": Verdict(Extent.CONNECTION, Reason.MAINTENANCE),
-    "RateLimitExceeded": Verdict(Extent.CONNECTION, Reason.RATE_LIMITED),
-    "DDoSProtection": Verdict(Extent.CONNECTION, Reason.RATE_LIMITED),
-    "NetworkError": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),
-    "ExchangeClosedByUser": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "OnMaintenance": ErrorVerdict(Extent.CONNECTION, Reason.MAINTENANCE),
+    "RateLimitExceeded": ErrorVerdict(Extent.CONNECTION, Reason.RATE_LIMITED),
+    "DDoSProtection": ErrorVerdict(Extent.CONNECTION, Reason.RATE_LIMITED),
+    "NetworkError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "ExchangeClosedByUser": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
     "AuthenticationError": REFUSED,
     "ArgumentsRequired": REFUSED,
     "BadRequest": REFUSED,
     "OperationRejected": REFUSED,
     "NotSupported": REFUSED,
     # ccxt cancels what waits for a connection that it gives up.
-    "CancelledError": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),
-    "OSError": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),
-    "ClientError": Verdict(Extent.CONNECTION, Reason.DISCONNECTED),  # of aiohttp
+    "CancelledError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "OSError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
+    "ClientError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),  # of aiohttp
 }
 
 
-def verdict_of(error: BaseException) -> Verdict:
+def verdict_of(error: BaseException) -> ErrorVerdict:
     """Judge an exception; one that the table does not know is of one book."""
     for kind in type(error).__mro__:
         if kind.__name__ in VERDICTS:

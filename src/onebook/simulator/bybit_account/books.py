@@ -8,7 +8,7 @@ from typing import Final
 
 from onebook.simulator.account.ledger import WalletBalances
 from onebook.simulator.account.tables import HistoryTable
-from onebook.simulator.bybit_account.facts import Fill, LedgerLine
+from onebook.simulator.bybit_account.facts import ExecutionRow, LedgerLine
 from onebook.simulator.bybit_account.modes import CONTRACT, SPOT, UNIFIED, USDC, Modes
 
 UID: Final = "7654321"
@@ -36,7 +36,7 @@ class AccountBooks:
         *,
         fee: int = 0,
         tax: int = 0,
-        fill: Fill | None = None,
+        fill: ExecutionRow | None = None,
         size: int = 0,
         funding: int | None = None,
         kind: str = "",

@@ -24,7 +24,7 @@ CONTRACT: Final = ("Order", "Position", "DerivativesTrade")
 Query = dict[str, str]
 
 
-class Listing(NamedTuple):
+class ListEndpoint(NamedTuple):
     """One endpoint that lists rows by time."""
 
     table: Callable[[Account, Query], HistoryTable]
@@ -126,82 +126,82 @@ def _pure(
 
 
 LISTINGS: Final = {
-    "/v5/execution/list": Listing(
+    "/v5/execution/list": ListEndpoint(
         _by_category("executions"), _pure(rows.execution), WEEK_MS, 50, 100, PAIRS,
         keeps_ms=TWO_YEARS_MS, wanted=_fill_wanted,
     ),
-    "/v5/order/history": Listing(
+    "/v5/order/history": ListEndpoint(
         _by_category("orders"), _pure(rows.order), WEEK_MS, 20, 50, PAIRS,
         keeps_ms=TWO_YEARS_MS, wanted=_order_wanted,
     ),
-    "/v5/position/closed-pnl": Listing(
+    "/v5/position/closed-pnl": ListEndpoint(
         _by_category("closed"), _pure(rows.closed_pnl), WEEK_MS, 50, 100, PAIRS,
         keeps_ms=TWO_YEARS_MS, permission=CONTRACT, wanted=_symbol_wanted,
     ),
-    "/v5/account/transaction-log": Listing(
+    "/v5/account/transaction-log": ListEndpoint(
         _plain("ledger"), _pure(rows.ledger), WEEK_MS, 20, 50, PAIRS, default_ms=DAY_MS,
         keeps_ms=TWO_YEARS_MS, wanted=_line_wanted,
     ),
-    "/v5/asset/fundinghistory": Listing(
+    "/v5/asset/fundinghistory": ListEndpoint(
         _plain("fund_ledger"), lambda e, a: rows.fund_line(e, a.uid), WEEK_MS, 10, 100, NUMBER,
         times=("createTimeFrom", "createTimeTo"), unit_ms=SECOND_MS, grain_ms=SECOND_MS,
         permission=WALLET,
     ),
-    "/v5/asset/deposit/query-record": Listing(
+    "/v5/asset/deposit/query-record": ListEndpoint(
         _plain("deposits"), _pure(rows.deposit), MONTH_MS, 50, 50, IDS, strictly=True,
         grain_ms=SECOND_MS, rows="rows", permission=WALLET, wanted=_coin_wanted,
     ),
-    "/v5/asset/deposit/query-internal-record": Listing(
+    "/v5/asset/deposit/query-internal-record": ListEndpoint(
         _plain("internal_deposits"), lambda e, a: rows.internal_deposit(e, a.uid), MONTH_MS, 50,
         50, IDS, grain_ms=SECOND_MS, rows="rows", permission=WALLET, wanted=_coin_wanted,
     ),
-    "/v5/asset/withdraw/query-record": Listing(
+    "/v5/asset/withdraw/query-record": ListEndpoint(
         _plain("withdrawals"), _pure(rows.withdrawal), MONTH_MS, 50, 50, IDS, strictly=True,
         grain_ms=SECOND_MS, rows="rows", permission=WALLET, wanted=_withdrawal_wanted,
     ),
-    "/v5/asset/transfer/query-inter-transfer-list": Listing(
+    "/v5/asset/transfer/query-inter-transfer-list": ListEndpoint(
         _plain("transfers"), _pure(rows.transfer), WEEK_MS, 20, 50, IDS, grain_ms=SECOND_MS,
         permission=WALLET, wanted=_coin_wanted,
     ),
-    "/v5/asset/transfer/query-universal-transfer-list": Listing(
+    "/v5/asset/transfer/query-universal-transfer-list": ListEndpoint(
         _plain("universal"), _pure(rows.universal_transfer), WEEK_MS, 20, 50, IDS,
         grain_ms=SECOND_MS, permission=WALLET, wanted=_coin_wanted,
     ),
-    "/v5/asset/delivery-record": Listing(
+    "/v5/asset/delivery-record": ListEndpoint(
         _by_category("deliveries"), _pure(rows.delivery), MONTH_MS, 20, 50, PAIRS,
         keeps_ms=TWO_YEARS_MS,
     ),
-    "/v5/asset/settlement-record": Listing(
+    "/v5/asset/settlement-record": ListEndpoint(
         _plain("sessions"), _pure(rows.session), MONTH_MS, 20, 50, PAIRS, keeps_ms=TWO_YEARS_MS,
     ),
-    "/v5/spot-lever-token/order-record": Listing(
+    "/v5/spot-lever-token/order-record": ListEndpoint(
         _plain("token_orders"), _pure(rows.token_order), TWO_YEARS_MS, 100, 500, NUMBER,
     ),
-    "/v5/account/contract-transaction-log": Listing(
+    "/v5/account/contract-transaction-log": ListEndpoint(
         _book_apart, _pure(rows.contract_line), WEEK_MS, 20, 50, CURSOR_ID,
         keeps_ms=TWO_YEARS_MS, permission=CONTRACT, wanted=_line_wanted,
     ),
-    "/v5/pre-upgrade/execution/list": Listing(
+    "/v5/pre-upgrade/execution/list": ListEndpoint(
         _by_category("former_executions"), _pure(rows.former_execution), WEEK_MS, 50, 100, TOKEN,
         keeps_ms=TWO_YEARS_MS, wanted=_fill_wanted,
     ),
-    "/v5/pre-upgrade/order/history": Listing(
+    "/v5/pre-upgrade/order/history": ListEndpoint(
         _by_category("former_orders"), _pure(rows.former_order), WEEK_MS, 20, 50, TOKEN,
         keeps_ms=TWO_YEARS_MS, wanted=_order_wanted,
     ),
-    "/v5/pre-upgrade/position/closed-pnl": Listing(
+    "/v5/pre-upgrade/position/closed-pnl": ListEndpoint(
         _by_category("former_closed"), _pure(rows.former_closed_pnl), WEEK_MS, 50, 100, TOKEN,
         keeps_ms=TWO_YEARS_MS, permission=CONTRACT, wanted=_symbol_wanted, needs="symbol",
     ),
-    "/v5/pre-upgrade/account/transaction-log": Listing(
+    "/v5/pre-upgrade/account/transaction-log": ListEndpoint(
         _plain("usdc_ledger"), _pure(rows.former_line), WEEK_MS, 20, 50, PAIRS,
         keeps_ms=TWO_YEARS_MS, shows_ms=HALF_YEAR_MS, permission=CONTRACT, wanted=_line_wanted,
     ),
-    "/v5/pre-upgrade/asset/settlement-record": Listing(
+    "/v5/pre-upgrade/asset/settlement-record": ListEndpoint(
         _plain("former_sessions"), _pure(rows.session), WEEK_MS, 20, 50, PAIRS, ranged=False,
         shows_ms=HALF_YEAR_MS, wanted=_symbol_wanted,
     ),
-    "/v5/pre-upgrade/asset/delivery-record": Listing(
+    "/v5/pre-upgrade/asset/delivery-record": ListEndpoint(
         _plain("former_deliveries"), _pure(rows.delivery), WEEK_MS, 20, 50, PAIRS, ranged=False,
         wanted=_symbol_wanted,
     ),
@@ -245,7 +245,7 @@ TOO_OLD: Final = (
 )
 
 
-def bounds(listing: Listing, query: Query, now_ms: int) -> tuple[int, int]:
+def bounds(listing: ListEndpoint, query: Query, now_ms: int) -> tuple[int, int]:
     """The range of time that a query is answered for.
 
     Raises:
@@ -257,7 +257,7 @@ def bounds(listing: Listing, query: Query, now_ms: int) -> tuple[int, int]:
     return start if listing.shows_ms is None else max(start, now_ms - listing.shows_ms), end
 
 
-def _asked_range(listing: Listing, query: Query, now_ms: int) -> tuple[int, int]:
+def _asked_range(listing: ListEndpoint, query: Query, now_ms: int) -> tuple[int, int]:
     start, end = (_time(query, name, listing.unit_ms) for name in listing.times)
     span = listing.default_ms if start is None and end is None else 0
     window = span or listing.window_ms - (SECOND_MS if listing.strictly else 0)
@@ -284,7 +284,7 @@ def _time(query: Query, name: str, unit_ms: int) -> int | None:
     return int(value) * unit_ms
 
 
-def page_rows(listing: Listing, query: Query, *, clamps: bool) -> int:
+def page_rows(listing: ListEndpoint, query: Query, *, clamps: bool) -> int:
     """How many rows a page has; over the maximum it is cut or refused, as the mode says."""
     value = query.get("limit") or str(listing.limit)
     if not value.isdigit() or int(value) < 1:

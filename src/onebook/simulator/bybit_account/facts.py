@@ -17,7 +17,7 @@ class SimulatedMarket(NamedTuple):
     size_step: int
 
 
-class Fill(NamedTuple):
+class ExecutionRow(NamedTuple):
     """A row of `/v5/execution/list`."""
 
     market: SimulatedMarket

@@ -27,7 +27,7 @@ from onebook.simulator.bybit_account.facts import (
     Closed,
     Delivered,
     Deposit,
-    Fill,
+    ExecutionRow,
     FundLine,
     Moved,
     Order,
@@ -324,7 +324,7 @@ class Account:
 
     def _spot_fill(
         self, at_ms: int, order: Order, seq: int, price: int, size: int, value: int
-    ) -> Fill:
+    ) -> ExecutionRow:
         market, buy = order.market, order.side == "Buy"
         maker = self._random.random() < 0.4
         rebate = maker and self._random.random() < 0.05
@@ -332,7 +332,7 @@ class Account:
         in_base = buy != rebate
         of = size if in_base else value
         fee = -product(of, MAKER_REBATE) if rebate else product(of, RATES["spot"])
-        return Fill(
+        return ExecutionRow(
             market,
             str(2_100_000_000_000_000_000 + seq),
             order.order_id,
@@ -361,7 +361,7 @@ class Account:
         price: int,
         size: int,
         value: int,
-    ) -> Fill:
+    ) -> ExecutionRow:
         market = order.market
         fee = product(value, RATES[market.category])
         sign = 1 if order.side == "Buy" else -1
@@ -384,7 +384,7 @@ class Account:
         long = (order.side == "Sell") != (market.category == "inverse")
         self._gross = gross if long else -gross
         kind = "BustTrade" if closed and seq % 997 == 0 else "Trade"
-        return Fill(
+        return ExecutionRow(
             market,
             _uuid(seq),
             order.order_id,
@@ -404,7 +404,7 @@ class Account:
             self._tax(at_ms, market, fee, due=seq % 43 == 0),
         )
 
-    def _book_fill(self, at_ms: int, fill: Fill, holding: Holding) -> None:
+    def _book_fill(self, at_ms: int, fill: ExecutionRow, holding: Holding) -> None:
         market = fill.market
         if market.category != "spot":
             return self._book(
@@ -456,7 +456,7 @@ class Account:
             side = "Buy" if holding.size > 0 else "Sell"
             order_id = f"{at_ms // 1000}-{market.symbol}-{UID}-{side}"
             text = f"{'-' if rate < 0 else ''}0.{abs(rate):05d}"
-            fill = Fill(market, _uuid(seq), order_id, "", side, price, size, value, paid,
+            fill = ExecutionRow(market, _uuid(seq), order_id, "", side, price, size, value, paid,
                         market.settle, False, text, "Funding", False, 0, 0)  # fmt: skip
             self.executions[market.category].append(at_ms, seq, fill)
             self._fills += 1
@@ -491,7 +491,7 @@ class Account:
             deliver = partial(self._deliver, market=market, bought=bought)
             self._at(at_ms + DAY_MS, deliver)
 
-    def _deliver(self, at_ms: int, market: SimulatedMarket, bought: Fill) -> None:
+    def _deliver(self, at_ms: int, market: SimulatedMarket, bought: ExecutionRow) -> None:
         kind = "Settle" if market.category == "inverse" else "Delivery"
         price = market.price + market.price // 100
         sold = self._dated_fill(at_ms, market, "Sell", kind, bought.quantity, price)
@@ -503,11 +503,11 @@ class Account:
 
     def _dated_fill(
         self, at_ms: int, market: SimulatedMarket, side: str, kind: str, size: int, price: int
-    ) -> Fill:
+    ) -> ExecutionRow:
         seq = self._next()
         value = quotient(size, price) if market.category == "inverse" else product(price, size)
         closed = size if side == "Sell" else 0
-        fill = Fill(
+        fill = ExecutionRow(
             market, _uuid(seq), _uuid(seq + 1), "", side, price, size, value,
             product(value, RATES[market.category]), market.settle, True,
             RATE_TEXTS[market.category], kind, False, closed, 0,
@@ -674,7 +674,7 @@ class Account:
         """Let a fill appear in the past, as late bookings do; the ledger does not know it."""
         seq = self._next()
         market = next(market for market in MARKETS if market.category == category)
-        fill = Fill(
+        fill = ExecutionRow(
             market, _uuid(seq), _uuid(seq + 1), "", "Buy", market.price, market.size_step,
             product(market.price, market.size_step), 0, "", False, "0", "Trade", False, 0, 0,
         )  # fmt: skip

@@ -13,7 +13,7 @@ from onebook.simulator.bybit_account.facts import (
     Closed,
     Delivered,
     Deposit,
-    Fill,
+    ExecutionRow,
     FundLine,
     LedgerLine,
     Moved,
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 def execution(entry: Entry) -> Row:
     """A row of `/v5/execution/list`."""
-    fill: Fill = entry.facts
+    fill: ExecutionRow = entry.facts
     funding = fill.kind == "Funding"
     row = {
         "symbol": fill.market.symbol,

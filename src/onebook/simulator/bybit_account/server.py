@@ -23,7 +23,7 @@ from onebook.simulator.bybit_account.endpoints import (
     IP_LIMIT,
     LIMITS,
     LISTINGS,
-    Listing,
+    ListEndpoint,
     bounds,
     page_rows,
 )
@@ -200,7 +200,7 @@ class SimulatedBybit:
         return self._listing(path, LISTINGS[path], query, key)
 
     def _listing(
-        self, path: str, listing: Listing, query: dict[str, str], key: SimulatedKey
+        self, path: str, listing: ListEndpoint, query: dict[str, str], key: SimulatedKey
     ) -> dict[str, Any]:
         if not key.grants(listing.permission or _permission(query)):
             raise AccountRefused(10005, NO_PERMISSION)
