@@ -139,7 +139,7 @@ def data(books: Trackers[int, Unnumbered], frame: bytes) -> tuple[Output, ...] |
     if book is None and follow is not _alive and message.channel not in books.left:
         return None
     number = message.second if follow is _verified else message.first
-    if number == books.number:  # told twice
+    if number == books.number:  # sent twice
         return NOTHING
     lost = books.missed(number)
     if book is None:

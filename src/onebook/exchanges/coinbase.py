@@ -143,7 +143,7 @@ def _subscribed(channels: Any) -> list[str]:
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
-    """Ask for books and heartbeats, or for them no longer."""
+    """Subscribe to books and heartbeats, or unsubscribe."""
     return {"type": verb, "product_ids": names, "channels": CHANNELS}
 
 

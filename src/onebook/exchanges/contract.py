@@ -255,7 +255,7 @@ class StreamPosition(Enum):
     """How far a stream has delivered, compared with the REST body its book was seeded with."""
 
     UNPROVEN = auto()  # nothing delivered since it was subscribed, and nothing known to be missing
-    BEHIND = auto()  # the body is newer: the stream owes what lies between
+    BEHIND = auto()  # the body is newer: the stream must still deliver what lies between
     CURRENT = auto()
 
 

@@ -213,7 +213,7 @@ class Engine:
         return self._subscribe(self._books.all())
 
     def _assign(self, names: Iterable[str], channel: int) -> tuple[Output, ...]:
-        """Note the id of a subscription; one that is not wanted any more is unsubscribed."""
+        """Note the id of a subscription; one that was removed meanwhile is unsubscribed."""
         left = [self._books.assign(name, channel) for name in names]
         ids = [each for each in left if each is not None]
         return self._left_ids(self._unsubscribe, ids)

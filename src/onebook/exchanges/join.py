@@ -77,14 +77,14 @@ class Join:
         self.delta_shape = delta_shape or shape
         self.last: int | None = None  # the state the book is at; None while a body is awaited
         self._seed = -1  # the state of the body it started from
-        self._floor = -1  # the newest state the stream has told of: a body before it is too old
+        self._floor = -1  # the newest state of the stream: a body before it is too old
         self._fetch = fetch
         self._levels_asked = levels_asked
         self._exact = exact
         self._restarts = restarts
         self._fetches = 0
         self._copying = False  # live, and a body was asked for
-        self._heard = -1  # the newest state the stream told of before the last body
+        self._heard = -1  # the newest state of the stream before the last body
         self._proven = False  # the stream has delivered since it was subscribed
         self._held: deque[Held] = deque(maxlen=HELD_MAX)
 
@@ -149,7 +149,7 @@ class Join:
             return NOTHING
         if self._restarts and delta.final < last != self._seed:
             return self._restarted(delta, last)
-        if delta.final <= last:  # told before
+        if delta.final <= last:  # sent before
             self._heard = max(self._heard, delta.final)
             return NOTHING
         # Only the first may overlap the body.
@@ -172,7 +172,7 @@ class Join:
         return (Gap(self.instrument, f"the numbers fell from {last} to {delta.final}"),)
 
     def _lose(self, last: int) -> None:
-        """Leave the state the book is at; no body before what the stream has told will do."""
+        """Drop the state of the book; a body older than the stream is refused."""
         if last != self._seed:
             self._heard = max(self._heard, last)
         self._floor, self.last = last, None
@@ -204,7 +204,7 @@ class Join:
         self._copying = False
         self._seed = sequence
         self.last = rest[-1].final if rest else sequence
-        if self._heard < 0:  # nothing to compare with: the stream owes what comes from here on
+        if self._heard < 0:  # nothing to compare with: the stream must deliver all from here on
             self._heard = sequence
         shape = self.delta_shape
         snapshot = Snapshot(
@@ -214,7 +214,7 @@ class Join:
         return (snapshot, *deltas)
 
     def _listen(self, last: int | None) -> None:
-        """Note how far the stream has told, before the body's state replaces it."""
+        """Note the stream's position, before the body's state replaces it."""
         told = self._held[-1].final if self._held else -1
         if last is not None and last != self._seed:
             told = max(told, last)

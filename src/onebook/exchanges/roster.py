@@ -132,7 +132,7 @@ class Roster(Generic[T]):
         """Judge a frame of a name that is not on the roster.
 
         Raises:
-            ProtocolError: Nobody asked for it; the late frames of a removed one are no error.
+            ProtocolError: It was not requested; late frames of a removed one are no error.
         """
         if name in self.trackers.left:
             return NOTHING

@@ -57,7 +57,7 @@ class Trackers(dict[K, T]):
         """Take the number of the next frame; a gap of every live book where it skips one."""
         last, self.number = self.number, number
         if last is None or number in (last, last + 1):
-            return NOTHING  # what has the same number was told twice
+            return NOTHING  # a repeated number is a repeated frame
         reason = f"the connection is at frame {last}, the next is {number}"
         live = [tracker for tracker in self.values() if tracker.live]
         for tracker in live:
@@ -111,7 +111,7 @@ class Chain:
         if previous == last:
             self.last = sequence
             return (Delta(self.instrument, bids, asks, self.delta_shape, at),)
-        if last is None or sequence == last:  # before the snapshot, or told twice
+        if last is None or sequence == last:  # before the snapshot, or sent twice
             return NOTHING
         self.last = None
         return (Gap(self.instrument, f"the book is at {last}, the delta follows {previous}"),)

@@ -64,7 +64,7 @@ class Bus(Protocol):
         """
 
     async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes | None:
-        """Return the answer of whoever subscribes, None where none came in time."""
+        """Return a subscriber's answer, None where none came in time."""
 
 
 class NatsBus:
@@ -156,7 +156,7 @@ class NatsBus:
             try:
                 await self._client.flush(timeout=FLUSH_S)
             except (self._errors.Error, TimeoutError, OSError) as error:
-                log.info("What was published last may not have arrived: %s", error)
+                log.info("The last messages may not have been delivered: %s", error)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -188,7 +188,7 @@ class NatsBus:
         return lambda: self._changes.put_nowait(("unsubscribe", entry))
 
     async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes | None:
-        """Return the answer of whoever subscribes, None where none came in time."""
+        """Return a subscriber's answer, None where none came in time."""
         try:
             answer = await self._client.request(subject, payload, timeout=timeout_s)
         except (self._errors.Error, TimeoutError, OSError):
@@ -252,7 +252,7 @@ class NatsBus:
             try:
                 received(message.data, message.reply)
             except Exception:
-                log.exception("Acting on a message of %s failed.", message.subject)
+                log.exception("Processing a message on %s failed.", message.subject)
 
         subscription = await self._client.subscribe(
             entry["subject"],
@@ -274,11 +274,11 @@ class NatsBus:
         NATS_UP.set(0)
         if self._closing:
             return
-        log.warning("The connection to NATS is lost; connecting again.")
+        log.warning("Lost the connection to NATS; reconnecting.")
 
     async def _reconnected(self) -> None:
         NATS_UP.set(1)
-        log.info("Connected to NATS again.")
+        log.info("Reconnected to NATS.")
 
     def _credentials(self) -> dict[str, Any]:
         settings = self._settings

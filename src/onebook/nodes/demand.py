@@ -1,4 +1,4 @@
-"""What gateways want: numbered changes of interest, and the whole of it on request. Sans-I/O.
+"""Gateways' subscriptions to books: numbered changes, and all of them on request. Sans-I/O.
 
 A gateway numbers its changes; its heartbeat names the last number. A feeds node that misses one, or
 that has just started, asks the gateway for everything.
@@ -15,7 +15,7 @@ PAGE_KEYS: Final = 10_000  # of the whole interest: with its symbols below the l
 
 
 class Interest(Struct, frozen=True, kw_only=True):
-    """A change of what one gateway wants, or (`whole`) a page of all of it."""
+    """A change of one gateway's subscriptions, or (`whole`) a page of all of them."""
 
     gateway: int
     seq: int
@@ -42,7 +42,7 @@ def interest_of(payload: bytes) -> Interest | None:
 
 
 class Wants:
-    """What this gateway wants, and the changes that were not published yet."""
+    """This gateway's subscriptions, and the changes that were not published yet."""
 
     def __init__(self, gateway: int) -> None:
         self.seq = 0
@@ -52,7 +52,7 @@ class Wants:
         self._dropped: dict[str, None] = {}
 
     def add(self, key: str) -> None:
-        """Want a book."""
+        """Subscribe to a book."""
         self.keys[key] = None
         if key in self._dropped:
             del self._dropped[key]
@@ -60,7 +60,7 @@ class Wants:
             self._added[key] = None
 
     def drop(self, key: str) -> None:
-        """Want it no more."""
+        """Unsubscribe from it."""
         del self.keys[key]
         if key in self._added:
             del self._added[key]
@@ -86,7 +86,7 @@ class Wants:
         return found
 
     def page(self, number: int) -> Interest:
-        """One page of everything that was published as wanted."""
+        """One page of all published subscriptions."""
         published = [key for key in self.keys if key not in self._added] + [*self._dropped]
         begin = number * PAGE_KEYS
         return Interest(
@@ -99,7 +99,7 @@ class Wants:
 
 
 class GatewayDemand:
-    """What all gateways want, as one feeds node knows it."""
+    """The subscriptions of all gateways, as one feeds node knows them."""
 
     def __init__(self) -> None:
         self._of: dict[int, set[str]] = {}
@@ -107,14 +107,14 @@ class GatewayDemand:
         self._count: Counter[str] = Counter()
 
     def keys(self) -> Iterable[str]:
-        """The books that at least one gateway wants."""
+        """The books that at least one gateway subscribes to."""
         return self._count.keys()
 
     def __contains__(self, key: str) -> bool:
         return key in self._count
 
     def changed(self, interest: Interest) -> bool:
-        """Take in a change; False where one before it is missing: ask for everything."""
+        """Apply a change; False where one before it is missing: request all of it."""
         known = self._seq.get(interest.gateway)
         if known is None or interest.seq > known + 1:
             return False
@@ -124,7 +124,7 @@ class GatewayDemand:
         return True
 
     def replaced(self, gateway: int, seq: int, keys: Iterable[str]) -> None:
-        """Take over everything that a gateway wants."""
+        """Replace a gateway's subscriptions."""
         wanted = set(keys)
         before = self._of.get(gateway, set())
         self._seq[gateway] = seq
@@ -139,7 +139,7 @@ class GatewayDemand:
         return [*self._seq]
 
     def forget(self, gateway: int) -> None:
-        """A gateway is gone."""
+        """A gateway has left."""
         self._seq.pop(gateway, None)
         self._apply(gateway, (), self._of.pop(gateway, set()).copy())
 

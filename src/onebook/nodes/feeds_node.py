@@ -79,7 +79,7 @@ class FeedsNode:
         self._rankings: dict[str, tuple[int, ...]] = {}
         self._opened: dict[str, Instrument] = {}
         self._unlisted: set[str] = set()  # opened here, but the list does not have them
-        self._asking: set[int] = set()  # gateways whose interest is on its way
+        self._asking: set[int] = set()  # gateways whose subscriptions were requested
         self._polling = False
         self._polled_at = self._marked_at = float("-inf")
         self._published = 0
@@ -131,13 +131,13 @@ class FeedsNode:
             async with asyncio.timeout(timeout_s):
                 await self._handed_over.wait()
         except TimeoutError:
-            log.warning("%d books were not taken over in %g s.", len(self.tenure), timeout_s)
+            log.warning("%d books were not handed over in %g s.", len(self.tenure), timeout_s)
 
     def _others(self) -> bool:
         alive = self.presence.members.alive(NodeRole.FEEDS)
         return any(node != self.node and each.state is NodeState.UP for node, each in alive.items())
 
-    # What this node tells
+    # Sent by this node
 
     def _describe(self, me: NodeHeartbeat) -> NodeHeartbeat:
         catalogue = self._catalogue
@@ -196,7 +196,7 @@ class FeedsNode:
         )
         return msgpack.encode(rows[page * PAGE_KEYS : (page + 1) * PAGE_KEYS])
 
-    # What others tell
+    # Received from other nodes
 
     def _interest(self, payload: bytes, reply: str) -> None:
         interest = interest_of(payload)
@@ -214,7 +214,7 @@ class FeedsNode:
             self._ask(heartbeat.node)
 
     def _ask(self, gateway: int) -> None:
-        """Ask a gateway for everything that it wants."""
+        """Request all subscriptions of a gateway."""
         if gateway not in self._asking:
             self._asking.add(gateway)
             self._begin(self._read_wants(gateway), f"wants of gateway {gateway:x}")
@@ -266,7 +266,7 @@ class FeedsNode:
         if not members.connected and members.isolated_s >= self._settings.isolated_s:
             abandoned = self.tenure.abandon()
             if abandoned:
-                log.warning("NATS does not reach this node: closing %d books.", len(abandoned))
+                log.warning("NATS is unreachable: closing %d books.", len(abandoned))
             self._close(abandoned)
             return
         if now - self._marked_at >= MARK_S:
@@ -280,7 +280,7 @@ class FeedsNode:
             self._begin(self._poll(), "books that leave")
 
     def _update(self, keys: Iterable[str] | None = None) -> None:
-        """Open and close what follows from who is alive and what is wanted."""
+        """Open and close books by the live nodes and the gateways' subscriptions."""
         if not self.presence.members.connected:
             return
         changes = self.tenure.update(self.demand, self._clock(), keys)
@@ -325,7 +325,7 @@ class FeedsNode:
                 if answer:
                     self.tenure.taken(msgpack.decode(answer, type=list[str]), self._clock())
         except msgspec.MsgspecError as error:
-            log.warning("A node answered what cannot be read: %s", error)
+            log.warning("Cannot decode a node's answer: %s", error)
         finally:
             self._polling = False
 

@@ -1,4 +1,4 @@
-"""A gateway's side of the feeds nodes: what streams want is followed over NATS.
+"""A gateway's side of the feeds nodes: follows the books of its streams over NATS.
 
 `RemoteSupervisor` and `RemoteCatalogue` are the ports that `streams` and `gateway` have; the driver
 of `Replica`, one for each open book.
@@ -54,7 +54,7 @@ class RemoteCatalogue(Catalogue):
     def __init__(self, *, rest: Rest, settings: FeedSettings) -> None:
         super().__init__({}, rest=rest, settings=settings)
         self.via = dict.fromkeys(settings.ccxt.exchanges, "ccxt")
-        # Exchanges that some feeds node has; before one is heard, those that the settings name.
+        # Exchanges that some feeds node has; before its first message, those of the settings.
         self.served: set[str] = {*(settings.exchanges or EXCHANGES), *settings.ccxt.exchanges}
         self.problems: dict[str, str] = {}
         self.facts: dict[str, tuple[int, int]] = {}  # depth and levels_max, by exchange
@@ -164,7 +164,7 @@ class RemoteSupervisor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # What streams ask for
+    # Calls of streams
 
     def want(self, instrument: Instrument) -> None:
         """Count one more subscriber of the book; the first has it followed."""
@@ -216,7 +216,7 @@ class RemoteSupervisor:
             return False
         return members.connected or members.isolated_s < self._settings.isolated_s
 
-    # What nodes tell
+    # Received from feeds nodes
 
     def _describe(self, me: NodeHeartbeat) -> NodeHeartbeat:
         return replace(
@@ -256,7 +256,7 @@ class RemoteSupervisor:
         return ranking(f"list {exchange}", nodes)[0] if nodes else None
 
     def _note_exchanges(self) -> None:
-        """Bring the states of exchanges up to date: the best that a node says."""
+        """Update the states of exchanges: the best that a node reports."""
         states: dict[str, str] = {}
         problems: dict[str, str] = {}
         for each in self.presence.members.alive(NodeRole.FEEDS).values():
@@ -264,7 +264,7 @@ class RemoteSupervisor:
                 if state == ACTIVE or states.get(name, OFFLINE) == OFFLINE:
                     states[name] = state
             problems.update(each.problems)
-        # An exchange stays known when its nodes are gone: it is offline then.
+        # An exchange stays known after its nodes have left: it is offline then.
         self.stats = {**dict.fromkeys(self.stats, OFFLINE), **states}
         if self.stats:
             self._catalogue.served = set(self.stats)
@@ -322,13 +322,13 @@ class RemoteSupervisor:
         self._announce()
 
     def _announce(self) -> None:
-        """Publish what changed in what this node wants."""
+        """Publish changes of this node's subscriptions."""
         self._announcing = False
         for interest in self._wants.changes():
             self._bus.publish(self.presence.subjects.interest, encode_interest(interest))
 
     def _place(self, followed: Followed) -> None:
-        """Tell a replica which nodes may serve its book now."""
+        """Set which nodes may serve a replica's book now."""
         members = self.presence.members
         nodes = ranking(followed.key.text, members.serving(followed.key.exchange))
         leaving = ranking(followed.key.text, members.draining())
@@ -349,7 +349,7 @@ class RemoteSupervisor:
             self._pending[followed.key] = None
 
     def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:
-        """Do what a replica asks for."""
+        """Carry out a replica's effects."""
         now = self._clock()
         if not apply(effects, self._books, followed.instrument, now):
             followed.replica.refused()

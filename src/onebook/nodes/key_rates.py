@@ -1,6 +1,6 @@
 """The request rate of each key over all gateways: one bucket that every gateway follows. Sans-I/O.
 
-Gateways tell each other ten times a second what they took. Between two rounds a gateway takes at
+Gateways exchange ten times a second what they took. Between two rounds a gateway takes at
 most its share of what was left: of the gateways where the key is in use, or, where that is not
 known yet, of all. So together they take no more than there is, and one gateway alone can take
 all. What was taken elsewhere at the same moment makes a debt, so that no error adds up.

@@ -1,4 +1,4 @@
-"""What gateways tell each other about keys: requests taken, and connections open. Over NATS.
+"""Shares counts of keys among gateways over NATS: requests taken, and connections open.
 
 A cap on connections counts those of all gateways. Two that open at the same moment on two gateways
 may both be taken; each gateway then computes alike who has one too many, and that one closes it.
@@ -23,7 +23,7 @@ from onebook.nodes.presence import Presence
 log = logging.getLogger("onebook.nodes")
 
 KEYS_PER_MESSAGE: Final = 5_000
-REFRESH_S: Final = 1.0  # how often all counts are told again, for who missed one or is new
+REFRESH_S: Final = 1.0  # all counts are sent again this often, for gateways that missed some
 
 
 class KeyTally(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class PeerConnections:
         self._of: dict[int, dict[str, int]] = {}
 
     def received(self, tally: KeyTally) -> None:
-        """Take in the counts of a gateway."""
+        """Apply the counts of a gateway."""
         if tally.whole:
             self._of[tally.gateway] = {}
         counts = self._of.setdefault(tally.gateway, {})
@@ -60,7 +60,7 @@ class PeerConnections:
                 counts.pop(key_id, None)
 
     def keep(self, gateways: Mapping[int, object]) -> None:
-        """Forget the gateways that are gone."""
+        """Forget the gateways that have left."""
         for gateway in [each for each in self._of if each not in gateways]:
             del self._of[gateway]
 
@@ -121,7 +121,7 @@ class KeySharing:
         return self.peers.allowed_here(key_id, connections_max)
 
     def counted(self, key_id: str, count: int) -> None:
-        """A key has so many connections here now: tell the others at once."""
+        """A key has so many connections here now: publish it at once."""
         if count:
             self._counts[key_id] = count
         else:
@@ -156,7 +156,7 @@ class KeySharing:
                 self.on_counted(key_id)
 
     async def _keep(self) -> None:
-        """Tell what was taken every round, and all counts every `REFRESH_S`."""
+        """Publish what was taken every round, and all counts every `REFRESH_S`."""
         refreshed_at = float("-inf")
         while True:
             await asyncio.sleep(ROUND_S)
@@ -168,7 +168,7 @@ class KeySharing:
                     refreshed_at = self._clock()
                     self._refresh()
             except Exception:
-                log.exception("Telling other gateways about keys failed.")
+                log.exception("Publishing counts of keys failed.")
 
     def _refresh(self) -> None:
         if self._presence.members.connected:

@@ -14,7 +14,7 @@ PAGES_MAX: Final = 1_000
 
 
 class ListRequest(Struct, frozen=True, array_like=True):
-    """Ask for one page of the list of an exchange."""
+    """Request one page of the list of an exchange."""
 
     exchange: str
     page: int = 0
@@ -81,7 +81,7 @@ def encode_request(exchange: str, page: int) -> bytes:
 
 
 def request_of(payload: bytes) -> ListRequest | None:
-    """Read a request; None where it is none."""
+    """Decode a request; None if it is not one."""
     try:
         return _request.decode(payload)
     except (msgspec.MsgspecError, ValueError):
@@ -89,7 +89,7 @@ def request_of(payload: bytes) -> ListRequest | None:
 
 
 def page_of(payload: bytes) -> ListPage | None:
-    """Read a page; None where it is none."""
+    """Decode a page; None if it is not one."""
     try:
         return _page.decode(payload)
     except (msgspec.MsgspecError, ValueError):

@@ -34,7 +34,7 @@ class NodeState(StrEnum):
 
 
 class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a node says about itself several times a second, as a MessagePack map.
+    """A node's report of itself, sent several times a second as a MessagePack map.
 
     Members that a release does not know are ignored, so releases can add some. `sent_us` is the
     node's own monotonic time, for itself alone.
@@ -50,7 +50,7 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     started_ms: int = 0
     sent_us: int = 0
     wants_seq: int = 0  # of a gateway: the number of its last change of interest
-    wanted: int = 0  # of a gateway: books that its clients look at
+    wanted: int = 0  # of a gateway: books that its clients subscribe to
     books: int = 0  # books that are open
     live: int = 0  # books that are live
     lists: Mapping[str, str] = {}  # of a feeds node: digest of each exchange's instrument list
@@ -67,7 +67,7 @@ def encode_heartbeat(heartbeat: NodeHeartbeat) -> bytes:
 
 
 def heartbeat_of(payload: bytes) -> NodeHeartbeat | None:
-    """Read a heartbeat; None where it is none."""
+    """Decode a heartbeat; None if it is not one."""
     try:
         return _heartbeat.decode(payload)
     except (msgspec.MsgspecError, ValueError):
@@ -75,7 +75,7 @@ def heartbeat_of(payload: bytes) -> NodeHeartbeat | None:
 
 
 class Member:
-    """One node as its last heartbeat tells, and how many seconds ago that came."""
+    """One node by its last heartbeat, and the age of that in seconds."""
 
     __slots__ = ("age_s", "heartbeat")
 
@@ -87,7 +87,7 @@ class Member:
 class Members:
     """The nodes that are alive, this one among them.
 
-    `strangers` are nodes of another wire version: they are no members, and an operator must know.
+    `strangers` are nodes of another wire version: not members, but shown to operators.
 
     Args:
         node: This node.
@@ -116,7 +116,7 @@ class Members:
         return self._echo_age_s
 
     def heard(self, heartbeat: NodeHeartbeat, now: float) -> bool:
-        """Take in a heartbeat; whether who is alive, or the state of one, is another now."""
+        """Apply a heartbeat; whether the live nodes, or the state of one, changed."""
         was_connected = self.connected
         return self._take(heartbeat, now) or was_connected != self.connected
 

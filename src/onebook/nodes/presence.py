@@ -1,4 +1,4 @@
-"""The driver of `Members`: sends this node's heartbeats and takes in those of all nodes."""
+"""The driver of `Members`: sends this node's heartbeats and receives those of all nodes."""
 
 import asyncio
 import logging
@@ -89,7 +89,7 @@ class Presence:
         return self._me.name
 
     def located(self, url: str) -> None:
-        """Say from now on where this node listens."""
+        """Announce the address of this node from now on."""
         self._me = replace(self._me, url=url)
 
     async def __aenter__(self) -> Self:
@@ -104,7 +104,7 @@ class Presence:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def become(self, state: NodeState) -> None:
-        """Change the state of this node and tell the others at once."""
+        """Change the state of this node and publish it at once."""
         self._state = state
         self._beat(self._clock())
 
@@ -113,7 +113,7 @@ class Presence:
         self._bus.publish(self.subjects.heartbeats, encode_heartbeat(self._describe(me)))
 
     async def _keep(self) -> None:
-        """Beat and look, whatever fails in what is told."""
+        """Send heartbeats and expire nodes, whatever fails in a callback."""
         beat_at = self._clock()
         while True:
             now = self._clock()
@@ -125,7 +125,7 @@ class Presence:
                     self._changed()
                 self.on_look(now)
             except Exception:
-                log.exception("Looking after the nodes failed.")
+                log.exception("A tick of the node's presence failed.")
             await asyncio.sleep(LOOK_S)
 
     def _received(self, payload: bytes, reply: str) -> None:

@@ -64,7 +64,7 @@ class PublishedBooks(Books):
         return super().open(instrument, levels_max=levels_max, window=window)
 
     def close(self, instrument: Instrument) -> None:
-        """Forget a book, and tell the gateways that it is not served here any more."""
+        """Forget a book, and publish that it is not served here any more."""
         publication = self._publications.get(instrument)
         super().close(instrument)
         if publication is not None:
@@ -157,7 +157,7 @@ class PublishedBooks(Books):
         return publication
 
     def _moved_health(self, book: LiveBook, previous: Health) -> None:
-        """Publish that a book is not live; that it is, its snapshot tells."""
+        """Publish that a book is not live; that it is live follows from its snapshot."""
         if book.health is LIVE:
             return
         publication = self._next(book.instrument)

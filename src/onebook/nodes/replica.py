@@ -42,13 +42,13 @@ class SourceNode:
 
 
 class Replica:
-    """One book as its nodes tell it.
+    """One book as its nodes publish it.
 
     `served_by` must be called before messages are, and whenever it changes: the nodes that are
     alive and may serve the book, best first. Methods return what to do to the book, in order.
 
     Args:
-        instrument: Whose book it is.
+        instrument: The instrument of the book.
         held_max: Messages held while a snapshot is on its way; more are dropped, and it is asked
             for again.
     """
@@ -65,12 +65,12 @@ class Replica:
 
     @property
     def live(self) -> bool:
-        """Whether the book is shown, as far as the nodes tell."""
+        """Whether the book is live, as far as its nodes report."""
         return self._shown is not None and self._shown.live
 
     @property
     def shown(self) -> int | None:
-        """The node whose book this is."""
+        """The node that serves this book."""
         return self._shown.node if self._shown is not None else None
 
     @property
@@ -170,7 +170,7 @@ class Replica:
         return self.asking
 
     def lost(self) -> Sequence[Effect]:
-        """A message could not be decoded, or messages were dropped: trust no number any more."""
+        """A message could not be decoded, or messages were dropped: no number is valid."""
         effects: list[Effect] = []
         for source in self._sources.values():
             effects += self._gap(source)
@@ -200,7 +200,7 @@ class Replica:
         return effects
 
     def _next(self, source: SourceNode, frame: NodeMessage) -> Sequence[Effect]:
-        """The message whose turn it is."""
+        """The next message in order."""
         source.seq = frame.seq
         if frame.kind is Kind.HEALTH:
             return self._health(source, state_of(frame))

@@ -1,4 +1,4 @@
-"""A book as it is now, as a snapshot that makes an equal one: levels, horizon and all."""
+"""A snapshot of a book that makes an equal one: levels, horizon and all."""
 
 from typing import Final
 

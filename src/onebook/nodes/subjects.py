@@ -1,7 +1,7 @@
 """The NATS subjects of one cluster of nodes.
 
     <cluster>.nodes                                heartbeats, of every version
-    <cluster>.<version>.interest                   changes of what gateways want
+    <cluster>.<version>.interest                   changes of gateways' subscriptions
     <cluster>.<version>.book.<exchange>.<symbol>   messages about one book
     <cluster>.<version>.node.<node>.<request>      requests to one node, answered
 

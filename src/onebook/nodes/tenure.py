@@ -1,8 +1,8 @@
 """Which books this feeds node serves, takes and hands over: make before break. Sans-I/O.
 
-A book that another node is to serve is kept until that node says that it is live there, and a
-moment longer; or until `handover_max_s` is over. A book that nobody wants lingers, as long as this
-node would be the one to serve it.
+A book that another node is to serve is kept until that node reports it live, and a moment longer;
+or until `handover_max_s` is over. A book without subscribers lingers, as long as this node would be
+the one to serve it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ class Hold(Enum):
     """Why a book is open here."""
 
     SERVING = "serving"
-    LINGERING = "lingering"  # nobody wants it
+    LINGERING = "lingering"  # no gateway subscribes to it
     LEAVING = "leaving"  # another node takes it over
     TAKEN = "taken"  # it is live there
 
@@ -41,7 +41,7 @@ class Tenure:
     Args:
         node: This node.
         ranking: The nodes that may serve a book, best first, as of now.
-        linger_s: How long a book that nobody wants is kept.
+        linger_s: How long a book without subscribers is kept.
         handover_max_s: How long a book is kept for another node to take over.
         grace_s: How long it is kept once that node has it live.
     """
@@ -97,7 +97,7 @@ class Tenure:
     def update(
         self, demand: GatewayDemand, now: float, keys: Iterable[str] | None = None
     ) -> TenureChanges:
-        """Decide by who is alive and what is wanted now, of all books or of `keys`."""
+        """Decide by the live nodes and current subscriptions, for all books or `keys`."""
         changes = TenureChanges([], [])
         for key in demand.keys() if keys is None else keys:
             if key not in self._held and key in demand and self._mine(key):

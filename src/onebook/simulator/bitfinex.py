@@ -60,7 +60,7 @@ class Tail:
         self.number = 0
 
     def __call__(self, frame: str) -> str:
-        """Give a frame that ends with its time the end that the client wants."""
+        """Replace the end of a frame that ends with its time by what the client asked for."""
         self.number += 1
         head, _, at = frame.removesuffix("]").rpartition(",")
         if not at.strip().isdecimal():

@@ -100,7 +100,7 @@ class PublishedBook:
     the last frame. With `silent_cuts` a level that better ones push out of the window is not
     announced as gone (kraken); with `single_levels` each level that changed is a frame of its own,
     and `advance` is called until nothing is left (bitfinex). A `phantom` is a bid that no ask was
-    matched with: it stays, and keeps the published book crossed, until somebody asks for a
+    matched with: it stays, and keeps the published book crossed, until a client asks for a
     snapshot.
     """
 
@@ -230,7 +230,7 @@ class PublishedBook:
 
 
 class SimulatedSession:
-    """One client's connection as the exchange sees it; times are monotonic seconds."""
+    """One client's connection on the exchange's side; times are monotonic seconds."""
 
     def __init__(self, path: str, *, now_s: float) -> None:
         self.path = path
@@ -295,7 +295,7 @@ class ExchangeBoard:
         self._channels: dict[ChannelKey, PublishedBook] = {}
 
     def limits(self, session: SimulatedSession, now: Now) -> bool:
-        """Whether this request is one too many, by the rules or because a test wants it so."""
+        """Whether this request is over the limit, by the rules or because a test set it so."""
         if not session.requests.takes(now.s):
             return True
         if not self.limited:
@@ -336,7 +336,7 @@ class ExchangeBoard:
         return list(self._channels.values())
 
     def followed(self) -> list[PublishedBook]:
-        """The windows that somebody listens to."""
+        """The windows that have subscribers."""
         keys = {key for session in self.sessions for key in session.topics.values()}
         return [channel for key, channel in self._channels.items() if key in keys]
 

@@ -46,8 +46,8 @@ class Front:
         board: What it publishes.
         clock: Where the time comes from.
         instead: Asked for the answer to a REST request; None lets the dialect answer.
-        started: Told of a client that subscribed; `client.session.started` says to what.
-        gone: Told of a client that left.
+        started: Called with a client that subscribed; `client.session.started` says to what.
+        gone: Called with a client that left.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Front:
         self._look(client)
 
     def left(self, client: LoopbackClient) -> None:
-        """A client is gone."""
+        """A client has disconnected."""
         self.clients.remove(client)
         self._board.sessions.remove(client.session)
         self._gone(client)

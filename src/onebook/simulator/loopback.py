@@ -59,7 +59,7 @@ class Talk(Protocol):
         """
 
     def left(self, client: "LoopbackClient") -> None:
-        """A client is gone."""
+        """A client has disconnected."""
 
     def get(self, path: str, query: Mapping[str, str]) -> RestReply | None:
         """Answer a REST request; None where there is no such path."""

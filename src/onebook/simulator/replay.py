@@ -49,7 +49,7 @@ class ReplayedExchange:
         script: What is recorded of it.
         speed: 2 is twice as fast as recorded; None as fast as the client reads.
         loop: Whether it starts over at the end.
-        playing: Told whenever a playback starts or ends.
+        playing: Called whenever a playback starts or ends.
         port: Where it listens; 0 takes a free one.
         clock: Where the time comes from.
     """

@@ -110,7 +110,7 @@ class SimulatedExchange:
         self._frozen = False
 
     def silence(self) -> None:
-        """Say nothing on open connections but answers to pings: no data, acks or heartbeats."""
+        """Send only pongs on open connections: no data, acks or heartbeats."""
         self._front.silent = True
 
     def speak(self) -> None:
@@ -151,7 +151,7 @@ class SimulatedExchange:
         self._board.limited = times
 
     def announce(self, frame: str, times: int = 1) -> None:
-        """Send a frame to every client, as often as wanted."""
+        """Send a frame to every client, `times` times."""
         for client in self._front.clients:
             self._front.say(client, [frame] * times)
 
@@ -206,7 +206,7 @@ class SimulatedExchange:
         return Truth(*channel.truth())
 
     def publish(self) -> None:
-        """Let the followed books take a step, and tell the clients."""
+        """Advance the subscribed books one step, and send the changes."""
         if self._frozen:
             return
         followed = self._board.followed()

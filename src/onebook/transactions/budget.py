@@ -134,7 +134,7 @@ class SharedLimit:
             self._given.popleft()
 
     def told(self, count: int) -> None:
-        """Hear the exchange's own limit; only where it counts by the second is it in our unit."""
+        """Note the exchange's own limit; only a limit by the second is in our unit."""
         if self._rate.period_s <= 1 and count > 0:
             self._count = min(count, self._rate.count)
 
@@ -145,7 +145,7 @@ class SharedLimit:
 
 
 class Circuit:
-    """Open after a breach: the exchange must not hear from this address at all."""
+    """Open after a breach: no request may leave this address."""
 
     def __init__(self, open_s: float, clock: ServiceClock) -> None:
         self._open_s = open_s

@@ -200,7 +200,7 @@ class ExchangeClient:
                 SourceFailed(FailureReason.UNREACHABLE, message, retryable=True)
             ) from None
         except BodyTooLarge:
-            message = f"{facts.display}'s answer is larger than believable."
+            message = f"{facts.display}'s answer is larger than the limit."
             raise SourceFailed(FailureReason.UNREADABLE, message) from None
 
     def _raise(self, failure: SourceFailed, then: Then) -> None:
@@ -222,7 +222,7 @@ class ExchangeClient:
         """Ask nothing from now on."""
         name, circuit_s = self._facts.name, self._facts.circuit_s
         self._log.warning(
-            "%s refused this address: nothing is asked for %d s", self._facts.display, circuit_s
+            "%s refused this address: no requests for %d s", self._facts.display, circuit_s
         )
         self._stopped_by = failure
         self._circuit.trip()

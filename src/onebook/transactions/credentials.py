@@ -57,7 +57,7 @@ class CredentialStore(Protocol):
 
 
 class Credentials:
-    """An API key, its secret and what else an exchange wants. Shows none, whatever prints it.
+    """An API key, its secret and other fields of an exchange. Its repr shows none of them.
 
     Args:
         others: The fields that only some exchanges have, by name, such as `passphrase`.

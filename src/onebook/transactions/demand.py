@@ -14,7 +14,7 @@ NOTHING_LEFT_MS: Final = -(1 << 61)
 
 
 class Supply(Protocol):
-    """A walker, as far as demand looks at it."""
+    """The part of a walker that demand reads."""
 
     ready: deque[Keyed]
     begun: bool
@@ -35,7 +35,7 @@ class Demand:
         self._changed = asyncio.Event()
 
     def update(self, walkers: Sequence[Supply], left: int | None) -> None:
-        """Look at what is at hand; `left` more records are wanted."""
+        """Update from the buffered records; `left` more records are needed."""
         if not self._bounded or left is None:
             return
         begun = self._open or all(walker.begun or walker.finished for walker in walkers)
@@ -54,7 +54,7 @@ class Demand:
         return self._open and newest_ms >= self._horizon_ms
 
     async def wanted(self, newest_ms: int) -> None:
-        """Wait until records of this time and older are wanted."""
+        """Wait until records of this time and older are needed."""
         while not self.wants(newest_ms):
             self._changed.clear()
             await self._changed.wait()

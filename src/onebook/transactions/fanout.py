@@ -34,7 +34,7 @@ async def pages_along(
         if cursor in seen or not page.rows:
             return
         seen.add(cursor)
-    raise SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than believable.")
+    raise SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than the limit.")
 
 
 class SymbolFanOut:

@@ -18,7 +18,7 @@ async def merged(
     """Every record of every walker in order, in batches as they become certain.
 
     A record may go as soon as no walker can still bring a newer one: those with records ready
-    are compared by their first, those without by their frontier.
+    are compared by their first, those without by their watermark.
     """
     left, last_id = limit, ""
     while left is None or left > 0:

@@ -61,7 +61,7 @@ class Sorter:
         return key.record_id > self._wanted.after.record_id
 
     def release(self, frontier_ms: int) -> Iterator[Keyed]:
-        """Every held record that is later than the frontier, in order."""
+        """Every held record that is later than the watermark, in order."""
         while self._held and self._held[0][0].negative_ms < -frontier_ms:
             keyed = heapq.heappop(self._held)
             if keyed[0] < self._last:

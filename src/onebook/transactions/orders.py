@@ -30,7 +30,7 @@ class Orders:
     """Takes fills and orders, and says which orders their fills do not add up to.
 
     Args:
-        below_ms: Of orders that changed from here on, not all fills are heard.
+        below_ms: Of orders that changed from here on, not all fills are read.
     """
 
     def __init__(self, *, below_ms: int) -> None:
@@ -74,7 +74,7 @@ class Orders:
     def _order(self, order: Record) -> None:
         fills = self._open.pop(order.ids.order_id or "", None) or _Fills(order)
         if self.overflowed or (order.updated_at or order.timestamp) >= self._below_ms:
-            return  # not all of its fills were heard
+            return  # not all of its fills were read
         self._checked += 1
         for found, said in ((fills.quantity, order.quantity), (fills.value, order.value)):
             expected = Decimal(said or 0)

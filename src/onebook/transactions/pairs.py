@@ -1,7 +1,7 @@
 """Events against the lines that wallets' books have of them: pure, one pass, newest first.
 
 Every event that moved money is twice in what an exchange says: as a record of its own, and as
-lines of a wallet's book. Two of a pair that agree cancel out as soon as both were heard; what is
+lines of a wallet's book. Two of a pair that agree cancel out as soon as both were read; what is
 left over at the end was lost, or falsified, on one side.
 """
 
@@ -289,7 +289,7 @@ class Closings:
         return closing
 
     def _settle(self, record: Record, closing: _Closing) -> None:
-        """Let go of an order that is whole and agrees."""
+        """Drop an order that is complete and agrees."""
         whole = closing.told is not None and closing.line_size == closing.size
         if whole and closing.told == closing.booked:
             del self._orders[record.ids.order_id or ""]

@@ -19,7 +19,7 @@ PAGES_AHEAD_SHORT: Final = 1
 PAGES_MAX: Final = 5_000  # of one window: half a million rows a week
 PAGES_HELD_MAX: Final = 24  # of a window that is read oldest first
 PAGE_ROWS_MIN: Final = 10
-PAGE_ROWS_SPARE: Final = 5  # rows that are read and not wanted: of the second of the window's end
+PAGE_ROWS_SPARE: Final = 5  # rows that are read and not needed: of the second of the window's end
 SMALL_PAGE_LAG_MS: Final = 1_000  # beyond, the rows of a page do not say what is still to come
 
 
@@ -54,7 +54,7 @@ class PageSource(Protocol):
         ...
 
     async def wanted(self, newest_ms: int) -> None:
-        """Wait until rows of this time and older are wanted."""
+        """Wait until rows of this time and older are needed."""
         ...
 
     def cut(self, window: Window) -> Window | None:
@@ -118,7 +118,7 @@ class WindowStream:
             unread_ms = min([unread_ms, *(r.timestamp + 1 for r in page.records)])
             full_page = full_page or page.rows >= source.page_rows
             cursor = page.cursor
-            # A cursor that repeats would go round for ever.
+            # A repeated cursor would loop without end.
             if cursor in seen or is_last(source, page.rows, full_page=full_page):
                 return
             if not source.ranged and unread_ms <= window.from_ms:
@@ -178,7 +178,7 @@ class WindowStream:
 
 
 def _endless() -> SourceFailed:
-    return SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than believable.")
+    return SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than the limit.")
 
 
 def _refused_cursor() -> SourceFailed:

@@ -121,7 +121,7 @@ class Transactions:
         return self._running.total()
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         for adapter in self._adapters.values():
             await adapter.close()
 

@@ -75,7 +75,7 @@ NOWHEN: Final = Span(1 << 62, 0)
 
 
 class Verifier:
-    """Hears every record of an answer and says at the end what holds.
+    """Checks every record of an answer and reports at the end what holds.
 
     Args:
         entry: The exchange: its types, and how it books them.
@@ -210,7 +210,7 @@ class Verifier:
     # The report -----------------------------------------------------------------------
 
     def report(self, *, cut: bool, covered: Mapping[str, int | None] | None = None) -> Verification:
-        """What was proven of all records heard.
+        """What was proven of all records checked.
 
         Args:
             cut: More would have come.

@@ -6,7 +6,7 @@ it has reached is its *frontier*: all records with a later time have been handed
 many walkers need not wait for one that has nothing to say.
 
 What an answer does not need is not asked for: pages are no larger than its limit wants, and a
-walker stops where enough later records are at hand (`Demand`).
+walker stops while enough later records are buffered (`Demand`).
 
 Bounds: `WINDOWS_AHEAD` windows, `reading.PAGES_AHEAD` pages of each, `READY_MAX` records. For a
 short answer little is read ahead, as most of it would be thrown away.
@@ -119,7 +119,7 @@ class Walker:
         return keyed
 
     async def close(self) -> None:
-        """Stop asking; wait until every task is gone."""
+        """Stop the requests; wait until every task has ended."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._drop_streams()
@@ -129,7 +129,7 @@ class Walker:
             await self._walk()
         except SourceFailed as failure:
             self.failure = failure
-        except Exception as defect:  # ours: whoever merges raises it, nothing is passed over
+        except Exception as defect:  # ours: the merge raises it, nothing is passed over
             self.defect = defect
         finally:
             await self._drop_streams()
@@ -189,7 +189,7 @@ class Walker:
         return True
 
     async def _begin(self, windows: Iterator[Window]) -> None:
-        """Begin as many windows as may be read side by side, if they are wanted."""
+        """Begin as many windows as may be read side by side, if they are needed."""
         while len(self._streams) < self._ahead_max:
             if self._next is None and (window := next(windows, None)) is not None:
                 self._next = Bookmark(*window)
@@ -204,7 +204,7 @@ class Walker:
             self._next = None
 
     async def wanted(self, newest_ms: int) -> None:
-        """Wait until rows of this time and older are wanted."""
+        """Wait until rows of this time and older are needed."""
         if not self.source.untimed:
             await self._demand.wanted(newest_ms + self.source.lag_ms)
 
@@ -238,7 +238,7 @@ class Walker:
         self._bookmarks.append((last, read.bookmark))
 
     async def _hand_on(self, frontier_ms: int) -> None:
-        """Let go of what is surely in order, and wait while nobody takes it."""
+        """Emit records whose order is final; block while the output buffer is full."""
         self.ready.extend(self._sorter.release(frontier_ms))
         self.frontier_ms = frontier_ms
         self._progress.set()

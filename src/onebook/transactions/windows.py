@@ -26,8 +26,8 @@ class Cutter:
 
     Args:
         source: What is walked.
-        from_ms: The oldest time wanted, inclusive.
-        to_ms: The newest time wanted, exclusive: where the grid hangs.
+        from_ms: The oldest time to read, inclusive.
+        to_ms: The newest time to read, exclusive: the origin of the grid.
         below_ms: Only windows below this are still to be read, exclusive.
     """
 
@@ -50,7 +50,7 @@ class Cutter:
             top = bottom
 
     def filled(self, pages: int) -> None:
-        """Hear how many pages a window had."""
+        """Note how many pages a window had."""
         if self._source.untimed:
             return
         grain = self._source.grain_ms

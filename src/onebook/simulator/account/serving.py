@@ -13,7 +13,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 class LoopbackServer(uvicorn.Server):
-    """uvicorn without its signal handlers: whoever entered the context ends it."""
+    """uvicorn without its signal handlers: leaving the context ends it."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
