@@ -304,7 +304,7 @@ async def test_a_full_node_still_answers_this_machine(caplog):
                     assert problem(answer)["error"] == "service_unavailable"
             assert measured("onebook_sockets_refused_total", reason="full") == before + 2
         async with asyncio.timeout(PATIENCE_S):
-            while "has room again" not in caplog.text:
+            while "below its socket limit again" not in caplog.text:
                 await asyncio.sleep(0.02)
     assert caplog.text.count("The node is full: 3 sockets") == 1
     assert measured("onebook_sockets") == 0
@@ -379,7 +379,7 @@ def test_a_process_without_files_says_that_it_accepts_nothing_and_when_it_does_a
             print(ACCEPT_FAILING._value.get())
     """)
     assert done.stdout.splitlines() == [
-        "ERROR No connection can be accepted: the process has no open file left.",
+        "ERROR Cannot accept connections: the process is out of file descriptors.",
         "1.0",
         "INFO Connections can be accepted again.",
         "0.0",

@@ -98,7 +98,7 @@ class Node:
 
     @property
     def lost_bytes(self) -> int:
-        """Bytes of usage that could be written nowhere."""
+        """Bytes of usage that could not be written."""
         return self.accounts.lost_bytes
 
     async def drain(self) -> None:
@@ -222,7 +222,7 @@ async def serve(
         reread: Reads the settings again at SIGHUP; without it only the certificate is.
 
     Returns:
-        How many bytes of usage could be written nowhere and are lost.
+        How many bytes of usage could not be written and are lost.
     """
     logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
     logs.capture()
@@ -246,7 +246,7 @@ async def serve(
             if on_started is not None and isinstance(node, Node):
                 await on_started(node)
             await asked.wait()
-            log.info("Stopping: clients leave within %g s.", settings.gateway.drain_s)
+            log.info("Stopping: draining clients for up to %g s.", settings.gateway.drain_s)
             await _first(node.drain(), hurried.wait())
     finally:
         for number in actions:
@@ -311,7 +311,7 @@ def _use(
     before: Mapping[str, Exchange],
     wanted: Mapping[str, Exchange],
 ) -> None:
-    """Drop the exchanges that are not wanted any more, and add those that are new or changed."""
+    """Remove the exchanges that were switched off; add those that are new or changed."""
     for name in [each for each in before if before[each] != wanted.get(each)]:
         listed.drop(name)
         supervisor.drop(name)
@@ -445,24 +445,24 @@ def _health(node: Node, now_ms: int) -> api.HealthFacts:
 
 
 def _name_the_slow() -> None:
-    """Say which compiled parts are missing, or were compiled for another picows."""
+    """Log which compiled extensions are missing, or were compiled for another picows."""
     missing = [name for name, module in COMPILABLE.items() if not module.COMPILED]
     if missing:
         log.warning(
-            "Pure Python does the work of what is not compiled for this installation, slower: %s. "
-            "Installing Onebook again with a C compiler at hand makes it whole.",
+            "Compiled extensions unavailable (%s); using the slower pure-Python versions. "
+            "Reinstall with a C compiler.",
             ", ".join(missing),
         )
 
 
 def _publish_build() -> None:
-    """Tell Prometheus what runs here."""
+    """Set the build information metric."""
     compiled = all(module.COMPILED for module in COMPILABLE.values())
     python = platform.python_version()
     BUILD.info({"version": __version__, "python": python, "compiled": "yes" if compiled else "no"})
 
 
 def _settle_memory() -> None:
-    """Take what lives for ever out of the collector's sight: its pauses grow with what it sees."""
+    """gc.freeze() long-lived objects to keep collector pauses short."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Every live book and its health: what a connector says goes in, what may be shown comes out.
+"""Every live book and its health: a connector's outputs go in, what may be shown comes out.
 
 The rule of the house is here: a book is live or it is not shown. A snapshot makes it live; a gap,
 a wrong checksum, a level that cannot be trusted, a crossing or silence ends that at once, and only
@@ -22,7 +22,7 @@ from onebook.core.types import (
 from onebook.exchanges.contract import Delta, Snapshot, Verify
 from onebook.model import Health, Instrument, Reason
 
-# What tells one book from another.
+# The identity of a book.
 FROZEN_TOP: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 SAME_BOOK: Final = "the exchange sends the book again that it went silent with"
 CRC_MASK: Final = 0xFFFFFFFF  # exchanges print the same 32 bits signed or unsigned
@@ -128,7 +128,7 @@ def ignore(*_: object, **__: object) -> None:
 
 
 def chain(first: Callable[P, None], then: Callable[P, None]) -> Callable[P, None]:
-    """Both callbacks as one; the only one there is as it is, so that the hot path pays no more."""
+    """Both callbacks as one; a single one unwrapped, so that the hot path pays no extra call."""
     if first is ignore:
         return then
 
@@ -175,7 +175,7 @@ class Books:
         return book
 
     def close(self, instrument: Instrument) -> None:
-        """Forget a book; whoever still shows it hears that it went offline."""
+        """Forget a book; its subscribers are notified that it is offline."""
         self.set_health(instrument, Health.OFFLINE, Reason.NOT_WANTED, 0.0)
         if self._books.pop(instrument, None) is None:
             return
@@ -292,7 +292,7 @@ class Books:
         previous = book.health
         health = MOVES[previous, event]
         if health is not LIVE:
-            book.core.clear()  # levels in doubt are nowhere, not only unseen
+            book.core.clear()  # drop untrusted levels: a resync starts from an empty book
         if health is previous:
             return
         book.health = health

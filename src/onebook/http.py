@@ -1,6 +1,6 @@
 """The HTTP side of the one port: uvicorn's protocol with deadlines and a count of sockets.
 
-uvicorn waits for ever for the rest of a request and for a client to read its answer. Here each
+uvicorn waits without limit for the rest of a request and for a client to read its answer. Here each
 wait of a connection has a deadline (`Wait`), one timer looks after all of them, and a socket that
 finds the node full, or its address with too many, is answered 503 or 429 and closed. A WebSocket
 upgrade takes the socket over; its place (`SocketSlot`) goes with it.
@@ -144,8 +144,8 @@ class Sockets:
     """How many sockets clients have open.
 
     Args:
-        sockets_max: Tells how many of all clients there may be; asked each time.
-        probes_max: Beside these, for peers that the door trusts: health checks of a full node.
+        sockets_max: Returns how many sockets all clients may have; called each time.
+        probes_max: Beside these, for trusted peers: health checks of a full node.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Sockets:
         self.count -= 1
         SOCKETS.set(self.count)
         if self._full and self.count < self._sockets_max():
-            log.info("The node has room again: %d sockets.", self.count)
+            log.info("The node is below its socket limit again: %d sockets.", self.count)
             self._full = False
 
 
@@ -370,7 +370,7 @@ class Deadlines:
         connection.wait = None
 
     def look(self) -> None:
-        """End the connections whose time is over."""
+        """Close the connections whose deadline has passed."""
         now_s = self._loop.time()
         for wait, due in self._due.items():
             while due:
@@ -391,17 +391,17 @@ class Deadlines:
 
 
 class AcceptWatch:
-    """Notices that no socket can be accepted: the event loop itself says nothing of it."""
+    """Reports that no socket can be accepted: the event loop itself only logs it."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._failing = False
 
     def look(self) -> None:
-        """Say so when it begins and when it ends."""
+        """Log when it begins and when it ends."""
         failing = sockets.files_exhausted(self._listener.fileno())
         if failing and not self._failing:
-            log.error("No connection can be accepted: the process has no open file left.")
+            log.error("Cannot accept connections: the process is out of file descriptors.")
         elif self._failing and not failing:
             log.info("Connections can be accepted again.")
         self._failing = failing
@@ -530,5 +530,5 @@ async def _look(deadlines: Deadlines, watch: AcceptWatch) -> None:
             deadlines.look()
             watch.look()
         except Exception:
-            # A defect in one look must not end them: sockets would stay open for ever.
-            log.exception("The deadlines of HTTP connections could not be looked at.")
+            # A defect in one check must not end them: sockets would stay open.
+            log.exception("Checking the deadlines of HTTP connections failed.")

@@ -22,7 +22,7 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 
 def escaped(text: str) -> str:
-    """Write control characters as escapes: what an exchange says may hold any."""
+    """Write control characters as escapes: an exchange's texts may hold any."""
     return _UNSAFE.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
@@ -87,7 +87,7 @@ def configure(level: str, style: str, stream: TextIO | None = None, *, access: b
     text = style == "text" or (style == "auto" and out.isatty())
     handler = logging.StreamHandler(out)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
-    # What libraries log goes the same way, or it would reach stderr as it is.
+    # Libraries log through the same handler, or their lines would reach stderr unformatted.
     logging.getLogger().handlers = [handler]
     logging.getLogger().setLevel(logging.WARNING)
     for name in (LOGGER, "uvicorn"):
@@ -97,7 +97,7 @@ def configure(level: str, style: str, stream: TextIO | None = None, *, access: b
         logger.setLevel(level.upper())
     logging.getLogger(ACCESS).disabled = not access
     logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)  # the store logs outages itself
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the node says itself that it listens
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the node logs its address itself
     logging.getLogger("uvicorn.access").setLevel(logging.CRITICAL)  # it would log keys in paths
 
 

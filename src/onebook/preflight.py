@@ -137,7 +137,7 @@ def tls_context(server: ServerSettings) -> ssl.SSLContext | None:
     """What the node speaks TLS with; None without a certificate.
 
     Raises:
-        OSError: The files cannot be used; `tls_faults` says why.
+        OSError: The files cannot be used; `tls_faults` has the reason.
     """
     if server.tls_cert_file is None:
         return None

@@ -19,7 +19,7 @@ MINUTE_NS: Final = 60 * SECOND_NS
 class TokenBucket:
     """Tokens that come back evenly, up to a capacity.
 
-    `grant` takes a token if there is one. `take` always takes and says how long the taker must
+    `grant` takes a token if there is one. `take` always takes and returns how long the taker must
     wait for it, so that takers are served in the order in which they came.
 
     Args:

@@ -193,7 +193,7 @@ class Host:
         return max(self.held_until - now, self.quota.wait_s(weight, now))
 
     def spares(self, weight: float, now: float) -> bool:
-        """Tell whether a request of `weight` may go now and leaves enough for a burst."""
+        """Whether a request of `weight` may go now and leaves enough for a burst."""
         return self.held_until <= now and self.quota.spares(weight, SPARE_SHARE, now)
 
 
@@ -258,7 +258,7 @@ class Rest:
             self._hosts[name] = Host(limits, HOLD_S | dict(holds or {}))
 
     def spares(self, url: str, weight: float) -> bool:
-        """Tell whether the host of `url` has budget for a request that can be put off."""
+        """Whether the host of `url` has budget for a request that can be put off."""
         name = authority(httpx.URL(url))
         host = self._hosts.setdefault(name, Host(UNSTATED))
         return host.spares(weight, self._clock())
@@ -410,7 +410,7 @@ def authority(url: httpx.URL) -> str:
 
 
 def retry_after_s(text: str | None, now_s: float) -> float | None:
-    """Read a Retry-After header, seconds or an HTTP date; None where it says nothing usable."""
+    """Read a Retry-After header, seconds or an HTTP date; None if it is neither."""
     if text is None:
         return None
     text = text.strip()

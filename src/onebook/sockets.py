@@ -1,4 +1,4 @@
-"""What asyncio does not tell of sockets: unacknowledged bytes, and how many files may be open."""
+"""What asyncio does not report of sockets: unacknowledged bytes, and the open-file limit."""
 
 import errno
 import fcntl

@@ -224,7 +224,7 @@ async def test_500_internal_server_error_shows_no_trace_and_logs_it(
     for leak in ("ZeroDivisionError", "Traceback", "sensitive", "test_edge"):
         assert leak not in answer.text
     record = next(record for record in caplog.records if record.levelno == logging.ERROR)
-    assert record.getMessage() == "A defect in /test/broken/{secret}"
+    assert record.getMessage() == "Unhandled exception in /test/broken/{secret}"
     assert record.exc_info is not None
 
 

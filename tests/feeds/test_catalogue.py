@@ -251,7 +251,7 @@ async def test_one_exchange_that_fails_stops_no_other_and_is_tried_again(caplog)
             only = catalogue._tasks["other"]
             assert not only.done()
     assert caplog.messages == [
-        "The instruments of other are not known: other lists nonsense: not a list."
+        "Cannot read the instruments of other: other lists nonsense: not a list."
     ]
 
 
@@ -268,8 +268,8 @@ async def test_lists_are_read_again_and_an_empty_one_changes_nothing(caplog):
             await clock.next()
             assert catalogue.pairs("toy") == ["BTC/USD", "ETH/USD"]
     assert caplog.messages == [
-        "The instruments of toy are not known: toy lists nonsense: the list is empty.",
-        "toy lists its instruments again.",
+        "Cannot read the instruments of toy: toy lists nonsense: the list is empty.",
+        "The instruments of toy can be read again.",
     ]
 
 
@@ -317,7 +317,7 @@ async def test_rows_with_names_that_are_not_sound_are_left_out_and_logged_once(c
     for _ in range(3):
         assert await catalogue.load(TOY)
     assert catalogue.symbols() == ["BTC/USD", "ETH/USD"]
-    assert caplog.messages == ["toy lists 2 instruments with names that are not sound."]
+    assert caplog.messages == ["toy lists 2 instruments with malformed names."]
 
 
 @pytest.mark.parametrize("settings", [{"list_rows_max": 100}, {"list_bytes_max": 65_536}])
@@ -327,7 +327,7 @@ async def test_a_list_over_its_bounds_is_refused_whole_with_one_line(caplog, set
         assert not await catalogue.load(TOY)
     assert not catalogue.loaded("toy")
     [line] = caplog.messages
-    assert line.startswith("The instruments of toy are not known: ")
+    assert line.startswith("Cannot read the instruments of toy: ")
     assert "more than" in line
 
 

@@ -244,7 +244,7 @@ async def test_fault_reconnect_old_levels_are_never_shown_and_the_wait_has_full_
         assert rig.stats.reconnects == 1
     assert caplog.messages == [
         "A connection to toy ended: disconnected (closed by the exchange).",
-        "toy is connected again.",
+        "Connected to toy again.",
     ]
 
 

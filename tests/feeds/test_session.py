@@ -286,7 +286,7 @@ def test_fault_a_bug_in_a_connector_is_logged_once_and_harms_no_more_than_garbag
         assert talk.hear(b"bug") == [again()]
         talk.hear(snap("A"), b"bug")
     assert talk.health() == (Health.STALE, Reason.INTERNAL_ERROR)
-    assert [record.message for record in caplog.records] == ["Acting on what toy sent failed."]
+    assert [record.message for record in caplog.records] == ["Processing a frame of toy failed."]
     assert caplog.records[0].exc_info is not None
 
 

@@ -209,7 +209,7 @@ async def test_counters_are_published_while_sweeping(caplog):
             await swept.wait()
     assert REGISTRY.get_sample_value("onebook_exchange_frames_total", {"exchange": "toy"}) == 5
     assert broken is None
-    assert caplog.messages == ["Looking after the feeds failed."] * 2
+    assert caplog.messages == ["A tick of the feed supervisor failed."] * 2
 
 
 async def test_a_want_just_before_the_stop_starts_nothing():

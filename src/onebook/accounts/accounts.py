@@ -75,7 +75,7 @@ class Accounts:
         self.meter = Meter(
             store, clock_ms, allowance_bytes=self.settings.allowance_bytes, file=usage_file
         )
-        self.lost_bytes = 0  # usage that could be written nowhere when it stopped
+        self.lost_bytes = 0  # usage that could not be written when it stopped
         self._store = store
         self._pepper = pepper
         self._clock_ms = clock_ms
@@ -234,7 +234,7 @@ class Accounts:
         )
 
     async def poll(self, now_ms: int) -> None:
-        """Take over what was changed since the last poll; end keys whose date has come."""
+        """Apply changes since the last poll; expire keys."""
         rows, stamp = await self._store.changed_keys(self._stamp)
         if rows:
             opened_by = await self._store.open_secrets([row.key_id for row in rows], now_ms)
@@ -286,5 +286,5 @@ class Accounts:
         return await self._keys.opened_by(self.fingerprint(text), now_ms)
 
     def fingerprint(self, text: str) -> bytes:
-        """What tells one text of a key from another; it opens nothing."""
+        """A fingerprint of a key's text; it authenticates nothing."""
         return digest(self._pepper, text)

@@ -1,6 +1,6 @@
 """What an operator does: accounts and keys made, suspended, resumed, expired and rotated.
 
-Works on the store alone, in a process of its own; a running node hears of it through its watch.
+Works on the store alone, in a process of its own; a running node sees it by polling the store.
 """
 
 import secrets
@@ -30,7 +30,7 @@ OVERLAP_MAX_MS: Final = 30 * DAY_MS
 
 
 class NewKey(NamedTuple):
-    """A key and its text, which is shown once and kept nowhere."""
+    """A key and its text, which is shown once and never stored."""
 
     row: KeyRow
     text: str
@@ -217,7 +217,7 @@ class Admin:
             raise InvalidRequest("It is expired; create a new key.")
         text = new_key()
         secret = (text[:SHOWN_LENGTH], digest(self._pepper, text))
-        # Not `now`: a node whose clock is slow would take the old text for a while longer.
+        # Not `now`: a node whose clock is slow would accept the old text for a while longer.
         retires_at_ms = change.now_ms + overlap_ms if overlap_ms else 0
         await self._store.rotate_key(row.key_id, secret, change, retires_at_ms=retires_at_ms)
         return NewKey(await self.key(row.key_id, change.now_ms), text)

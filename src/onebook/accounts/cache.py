@@ -14,7 +14,7 @@ from onebook.model import SECOND_MS
 
 CACHE_TTL_MS: Final = 5 * SECOND_MS
 CACHED_MAX: Final = 100_000
-READS_MAX: Final = 10  # of one value for one caller; the watch tells of changes once a second
+READS_MAX: Final = 10  # of one value for one caller; the watch reports changes once a second
 
 N = TypeVar("N")
 V = TypeVar("V")
@@ -97,7 +97,7 @@ class ReadCache(Generic[N, V]):
         return (kept.value for kept in self._kept.values())
 
     def start(self) -> ReadStart:
-        """Note that a read begins whose values will be passed to `keep`."""
+        """Start a read whose values will be passed to `keep`."""
         return ReadStart(self._generation, self._clock_ms())
 
     def current(self, start: ReadStart) -> bool:

@@ -41,7 +41,7 @@ ACCOUNT_MOVES: Final = {
 
 
 class Key(Struct, frozen=True):
-    """An API key as the rest of the service sees it: whose it is and what it may do.
+    """An API key as the rest of the service sees it: its account and its permissions.
 
     `account_id` is the `user_id` of the interface; `status` counts the account's in; `prefix` is
     the first 12 characters, which is all a reply ever shows; `suspensions` grows each time that the
@@ -96,7 +96,7 @@ def well_formed(text: str) -> bool:
 def digest(pepper: bytes, text: str) -> bytes:
     """What is stored in place of a key or a token.
 
-    HMAC-SHA-256 and no slow hash: nobody can try out 256 random bits, and a slow hash would let
+    HMAC-SHA-256 and no slow hash: 256 random bits cannot be guessed, and a slow hash would let
     anyone keep our processors busy by reconnecting.
     """
     return hmac.digest(pepper, text.encode(), "sha256")
@@ -122,7 +122,7 @@ def key_of(row: KeyRow) -> Key:
 
 
 def status_at(key: Key | KeyRow, now_ms: int) -> KeyStatus:
-    """A key's status at a time: past its date it is expired, whatever its row says."""
+    """A key's status at a time: past its date it is expired, whatever its row has."""
     if key.expires_at_ms is not None and now_ms >= key.expires_at_ms:
         return KeyStatus.EXPIRED
     return key.status

@@ -29,7 +29,7 @@ IPV6_PREFIX_BITS: Final = 64  # one customer's network: addresses within it are 
 
 
 class Decision(Struct, frozen=True):
-    """What a bucket says to one request.
+    """A bucket's decision on one request.
 
     `reset_s` is when the bucket is full again, `retry_after_s` when it has one token again (0 if
     it has one now).
@@ -90,14 +90,14 @@ class Buckets:
         return _decision(bucket, now_s, allowed=allowed, policy=policy)
 
     def peek(self, name: str, now_s: float, *, policy: str, per_minute: int) -> Decision:
-        """Say what `take` would, and take nothing."""
+        """Return what `take` would, and take nothing."""
         bucket = self._bucket(name, now_s, per_minute)
         return _decision(bucket, now_s, allowed=bucket.whole_tokens(now_s) >= 1, policy=policy)
 
     def _bucket(self, name: str, now_s: float, per_minute: int) -> TokenBucket:
         full_at_ns = self._full_at_ns.get(name, 0)
         if full_at_ns > round(now_s * SECOND_NS) + MINUTE_NS:
-            # Only possible when the clock was set back: what was used before says nothing now.
+            # Only possible when the clock was set back: earlier use means nothing now.
             full_at_ns = self._full_at_ns[name] = 0
         return TokenBucket.of_minute(per_minute, full_at_ns=full_at_ns)
 

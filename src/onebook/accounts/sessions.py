@@ -20,7 +20,7 @@ from onebook.store import SessionRow, Store
 
 TOKEN_PREFIX: Final = "obs_"  # noqa: S105 (what every token begins with is no secret)
 LIFETIME_MS: Final = DAY_MS
-# An expired session is told from an unknown one as long as it is remembered.
+# An expired session is distinguished from an unknown one while it is remembered.
 REMEMBERED_MS: Final = 7 * DAY_MS
 
 _TOKEN = re.compile(rf"{TOKEN_PREFIX}[0-9A-Za-z]{{{SECRET_LENGTH}}}", re.ASCII)
@@ -46,7 +46,7 @@ class RestSession(Struct, frozen=True):
 class Sessions:
     """The sessions of the database, and those that this node was asked for lately.
 
-    Cached for less long than keys: the watch does not tell which sessions another node ended.
+    Cached for less long than keys: the watch does not report sessions that other nodes ended.
 
     Args:
         store: Where sessions live.
@@ -74,7 +74,7 @@ class Sessions:
         gone = await self._store.create_session(
             row, digest(self._pepper, token), secret=secret, live_max=self._per_key_max
         )
-        if gone is None:  # changed within the last second: the watch has not told us yet
+        if gone is None:  # changed within the last second: the watch has not reported it yet
             raise ApiKeyDisabled("This API key was suspended or replaced; ask the operator.")
         if gone:
             self._cache.discard(gone)

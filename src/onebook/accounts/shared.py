@@ -1,4 +1,4 @@
-"""One read of the store for all who ask at the same time, of all that they ask for.
+"""Request coalescing: concurrent look-ups share one read of the store.
 
 When thousands of clients come back at once, they must not make as many reads: the last of them
 would wait longer than they are given. What is asked for while a read is under way gathers and is
@@ -63,4 +63,4 @@ class SharedReads(Generic[N, V]):
         for name in names:
             del self._tasks[name]
         if not task.cancelled():
-            task.exception()  # whoever waited hears of it, and perhaps nobody waits any more
+            task.exception()  # mark the exception retrieved: all waiters may have been cancelled

@@ -143,7 +143,7 @@ def _left_behind(folder: Path, name: str) -> list[Path]:
 async def _take_in(path: Path, descriptor: int, store: Store, now_ms: int) -> int:
     content = _newest(descriptor)
     if content is None:
-        log.error("The usage file %s is damaged; it stays for you to look at.", path)
+        log.error("The usage file %s is damaged; it was kept for inspection.", path)
         return 0
     total = 0
     for seq, rows in content.batches:
@@ -158,7 +158,7 @@ async def _take_in(path: Path, descriptor: int, store: Store, now_ms: int) -> in
             total += sum(deltas.values())
     os.unlink(path)
     if total:
-        log.info("%d bytes of usage were taken in from %s.", total, path)
+        log.info("Recovered %d bytes of usage from %s.", total, path)
     return total
 
 

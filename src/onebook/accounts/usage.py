@@ -260,7 +260,7 @@ class Meter:
 
     def _begin(self, count: _Count, used_bytes: int) -> None:
         if self._counts.setdefault(count.key.key_id, count) is count:
-            # Who is over, or was warned, before we knew the key is not told again.
+            # A key that was over, or warned, before it was loaded is not warned again.
             count.used_bytes = used_bytes
             count.told = self._mark(count)
 
@@ -279,7 +279,7 @@ class Meter:
         return self._mark(self._current(key_id, self._clock_ms())) is UsageMark.OVER
 
     def report(self, key_id: str, now_ms: int) -> UsageReport:
-        """What an open key has used, as a client is told."""
+        """What an open key has used, as clients receive it."""
         count = self._current(key_id, now_ms)
         return usage_report(
             count.key, count.used_bytes, allowance_bytes=self.allowance_bytes, now_ms=now_ms
@@ -315,7 +315,7 @@ class Meter:
                 await self._keep()
 
     def _settle(self) -> None:
-        """Collect from the connections, and say who crossed a mark.
+        """Collect from the connections, and return the keys that crossed a mark.
 
         Before any write, because a store that is away must not lift the limit.
         """

@@ -2,7 +2,7 @@
 
 The gateway and the API do not import each other: `app.py` hands the description over.
 https://www.asyncapi.com/docs/reference/specification/v3.0.0 - actions are the server's, so that
-what a client says is `receive`.
+a client's messages are `receive`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ class MessageDescription(Protocol):
 
     @property
     def direction(self) -> str:
-        """Who says it: `client` or `server`."""
+        """Its sender: `client` or `server`."""
 
     @property
     def body(self) -> type[Struct]:
@@ -50,7 +50,7 @@ class MessageDescription(Protocol):
 
 
 class WebSocketFacts(Struct, frozen=True):
-    """What the gateway says of itself.
+    """The gateway's description of its protocol.
 
     Args:
         messages: Every message.
@@ -122,7 +122,7 @@ def _channel(path: str, messages: Iterable[str], *, query_key: bool) -> dict[str
 
 
 def _operations(messages: Mapping[str, MessageDescription]) -> dict[str, Any]:
-    """Every client message with its replies, then what the server says of its own accord."""
+    """Every client message with its replies, then the server's own messages."""
     answered = {name for message in messages.values() for name in message.replies}
     operations = {}
     for name, message in messages.items():
@@ -155,7 +155,7 @@ def _reference(where: str, name: str) -> dict[str, str]:
 
 def _message(message: MessageDescription) -> dict[str, Any]:
     schema: dict[str, Any] = {"$ref": SCHEMAS.format(name=message.body.__name__)}
-    if message.body.__struct_config__.tag is None:  # one body for several types: say which
+    if message.body.__struct_config__.tag is None:  # one body for several types
         only = {"properties": {"type": {"const": message.name}}}
         schema = {"allOf": [schema, only]}
     described = {"description": details(message.body)} if details(message.body) else {}

@@ -36,7 +36,7 @@ Documented = Annotated[HTTPAuthorizationCredentials | None, Security(_scheme)]
 
 
 def address(request: Request) -> str:
-    """The caller's address, as the server (or the proxy it trusts) gives it."""
+    """The caller's address, as the server or a trusted proxy reports it."""
     return request.client.host if request.client else "unknown"
 
 

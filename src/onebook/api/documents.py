@@ -86,7 +86,7 @@ def _openapi(app: FastAPI, services: Services) -> dict[str, Any]:
 
 
 def _tidy(responses: dict[str, Any]) -> None:
-    """Say what FastAPI cannot know: there is no 422 here, and which answers carry headers."""
+    """Correct what FastAPI cannot know: there is no 422 here, and which answers carry headers."""
     responses.pop("422", None)
     for response in responses.values():
         codes = response.pop(CODES, None)
@@ -101,7 +101,7 @@ def _tidy(responses: dict[str, Any]) -> None:
 
 
 def _name_codes(content: dict[str, Any], codes: list[str]) -> None:
-    """Say which errors a status stands for at this operation."""
+    """List the errors of a status at this operation."""
     choices = content["schema"].get("anyOf", [content["schema"]])
     for at, choice in enumerate(choices):
         if choice["$ref"].endswith("Problem"):
@@ -111,7 +111,7 @@ def _name_codes(content: dict[str, Any], codes: list[str]) -> None:
 
 
 def _name_choices(operation: dict[str, Any], services: Services) -> None:
-    """Say which exchanges and transaction types a request may name."""
+    """List the exchanges and transaction types a request may name."""
     content = operation.get("requestBody", {}).get("content", {})
     fields = content.get("application/json", {}).get("schema", {}).get("properties", {})
     exchanges = services.transactions.exchanges

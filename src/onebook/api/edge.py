@@ -50,7 +50,7 @@ log = logging.getLogger("onebook.api")
 
 @dataclass
 class RequestRecord:
-    """What is known of one request while it is answered."""
+    """State of one request: for its log line, metrics and charge."""
 
     started_s: float
     scope: Scope
@@ -97,7 +97,7 @@ class Edge:
         except (RequestTooLarge, InvalidRequest, NotFound) as error:
             await self._problem(error, scope, receive, sender)
         except Exception:
-            log.exception("A defect in %s", template(scope))
+            log.exception("Unhandled exception in %s", template(scope))
             if exchange.status:
                 raise  # the answer has begun; all that is left is to break the connection
             await self._problem(from_status(500), scope, receive, sender)

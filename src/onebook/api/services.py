@@ -21,7 +21,7 @@ class HealthFacts(Struct, frozen=True):
     Args:
         ready: Everything needed to serve is there (the store answers, feeds are running). A node
             that drains still serves who is there.
-        draining: The node was told to stop and sends its clients away.
+        draining: The node is shutting down and drains its clients.
         active_exchanges: How many exchanges `get_exchanges` calls active.
         problems: One sentence for each thing that is not as it should be; empty is healthy.
     """

@@ -1,4 +1,4 @@
-"""Endpoints 1 and 2: a key becomes a session, and a session says how it stands."""
+"""Endpoints 1 and 2: create a session from a key, and validate a session."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
@@ -93,7 +93,7 @@ _STATUS_401 = {
 async def session_status(
     request: Request, parts: Parts, documented: Documented
 ) -> SessionStatus | JSONResponse:
-    """Answer whose session this is and until when."""
+    """Answer the session's account and expiry."""
     try:
         session = await caller(request, parts, documented)
     except (InvalidSession, SessionExpired):

@@ -221,7 +221,7 @@ def _wants_lines(request: Request) -> bool:
 
 
 def _weight(accepted: str, media_type: str) -> tuple[float, int]:
-    """How much an Accept header wants a media type: its weight, and how closely it is named."""
+    """The weight of a media type in an Accept header, and how closely it is named."""
     names = ["*/*", media_type.partition("/")[0] + "/*", media_type]
     best = (-1, 0.0)
     for part in accepted.split(","):
@@ -332,7 +332,7 @@ class Lines(Response):
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         except TimeoutError:
             UNREAD.inc()
-            log.warning("A transaction stream was not read for %g s: ended", self._unread_s)
+            log.warning("Closed a transaction stream that was not read for %g s.", self._unread_s)
             raise ClientDisconnect from None
         self._meter.add(self._key_id, len(part))
 

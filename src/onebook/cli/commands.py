@@ -20,7 +20,7 @@ class CommandPath(NamedTuple):
 
 
 COMMANDS: Final = {
-    "serve": CommandPath("serve:serve_command", "Run the service until it is told to stop."),
+    "serve": CommandPath("serve:serve_command", "Run the service until it is stopped."),
     "demo": CommandPath(
         "demo:demo_command",
         "Run the service on simulated exchanges, with a key that is ready to use.",
@@ -46,7 +46,7 @@ COMMANDS: Final = {
         "Record the order-book frames of an exchange into a file that `onebook replay` plays.",
     ),
     "nodes": CommandPath(
-        "nodes:nodes_command", "Show the nodes of this cluster, as their heartbeats tell."
+        "nodes:nodes_command", "Show the nodes of this cluster from their heartbeats."
     ),
     "usage": CommandPath("usage:usage", "Show what a key has used of its monthly allowance."),
     "billing": CommandPath(

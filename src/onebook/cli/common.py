@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 def fail(message: str) -> NoReturn:
-    """Say in one line what is wrong with the input, and exit with status 2."""
+    """Print what is wrong with the input in one line, and exit with status 2."""
     errors.print(f"[red]error:[/] {escape(message)}", soft_wrap=True)
     raise typer.Exit(EXIT_BAD_INPUT)
 

@@ -29,7 +29,7 @@ Testnet = Annotated[bool, typer.Option("--testnet", help="The testnet's credenti
 
 
 class Safe(NamedTuple):
-    """The vault, and the settings that say where the exchanges are."""
+    """The vault, and the settings that have the addresses of the exchanges."""
 
     vault: Vault
     settings: config.TransactionSettings
@@ -68,7 +68,7 @@ def set_credentials(
     ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Ask for an API key, its secret and what else the exchange wants, encrypt and keep them.
+    """Prompt for an API key, its secret and other fields of the exchange; store them encrypted.
 
     A read-only key with the permissions Wallet, Spot and Contract is enough.
 
@@ -173,7 +173,7 @@ def remove(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = No
 
     if not run(work()):
         raise InvalidRequest(f"There are no {exchange} {_environment(testnet)} credentials.")
-    typer.echo(f"The {exchange} {_environment(testnet)} credentials are gone.")
+    typer.echo(f"The {exchange} {_environment(testnet)} credentials are deleted.")
 
 
 def _asked(what: str) -> str:

@@ -31,7 +31,7 @@ def demo_command(
 ) -> None:
     """Run the service on simulated exchanges, with a key that is ready to use.
 
-    Nothing leaves this machine and nothing is kept: the database is gone with the demo.
+    Nothing leaves this machine and nothing is kept: the database is deleted with the demo.
 
     Example: onebook demo --port 8080
     """
@@ -69,7 +69,7 @@ async def _demo(folder: Path, *, port: int, rate_hz: float, seed: int) -> None:
 
 
 async def _introduce(node: app.Node, *, bybit_key: bybit_account.SimulatedKey) -> None:
-    """Create the key, keep the simulated account's credentials, and say what can be done now."""
+    """Create the key, store the simulated account's credentials, and print what to try next."""
     await node.catalogue.first_read()  # what is pasted next must find its pairs
     vault = Vault(node.store, master_keys(node.settings.transactions))
     credentials = Credentials(bybit_key.api_key, bybit_key.secret)

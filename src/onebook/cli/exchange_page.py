@@ -81,7 +81,7 @@ def index_row(exchange: Exchange) -> tuple[str, ...]:
     """Return an exchange's row of the index."""
     name, display, level, depth, guard, *_ = row(exchange)
     missing = quality(exchange).missing
-    # Only what the next level wants: rules are in the order of the levels.
+    # Only what the next level requires: rules are in the order of the levels.
     wanted = next(
         (each.rules for each in rules().levels.values() if {*each.rules} & {*missing}), ()
     )

@@ -26,7 +26,7 @@ def nodes_command(
     settings: ConfigFile = None,
     books: Annotated[bool, typer.Option("--books", help="Every book of every feeds node.")] = False,
 ) -> None:
-    """Show the nodes of this cluster, as their heartbeats tell.
+    """Show the nodes of this cluster from their heartbeats.
 
     Example: onebook nodes --config onebook.toml --books
     """

@@ -31,7 +31,7 @@ SIZE_UNITS_BYTES: Final = {"": 1, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40
 _SIZE = re.compile(r"(\d{1,19})(|MiB|GiB|TiB)", re.ASCII)
 _SPAN = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 
-Reason = Annotated[str, typer.Option(help="Why, for whoever looks at it later.")]
+Reason = Annotated[str, typer.Option(help="The reason, for the audit log.")]
 
 
 class Desk(NamedTuple):

@@ -1,4 +1,4 @@
-"""`onebook record`: keep what an exchange says, through the service's own feeds."""
+"""`onebook record`: record an exchange's frames through the service's own feeds."""
 
 import asyncio
 import time

@@ -39,7 +39,7 @@ def replay_command(
 
 
 async def play(files: list[Path], *, speed: float | None, loop: bool, serve: Serve) -> None:
-    """Replay recordings for as long as `serve`, told where the exchanges are now, runs."""
+    """Replay recordings while `serve` runs against them."""
     async with Replay(files, speed=speed, loop=loop) as replay:
         print_table(("exchange", "frames", "seconds", "pairs"), rows(list(replay.scripts.values())))
         await serve(
@@ -51,7 +51,7 @@ async def play(files: list[Path], *, speed: float | None, loop: bool, serve: Ser
 
 
 def service(port: int | None, file: Path | None) -> Serve:
-    """The service with the operator's settings, once it is told where the exchanges are."""
+    """The service with the operator's settings and the addresses of the replay."""
 
     async def serve(exchanges: dict[str, ExchangeSettings]) -> None:
         settings = config.load(file, overrides={"server": {"port": port}})

@@ -1,4 +1,4 @@
-"""One look at a node's metrics, and what two looks say of the time between them."""
+"""One scrape of a node's metrics, and the rates between two scrapes."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

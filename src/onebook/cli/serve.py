@@ -28,7 +28,7 @@ def serve_command(
     tls_key: Annotated[Path | None, typer.Option(help="PEM key of the certificate.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
-    """Run the service until it is told to stop.
+    """Run the service until it is stopped.
 
     Example: onebook serve --config onebook.toml --port 8080
     """

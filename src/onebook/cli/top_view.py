@@ -1,4 +1,4 @@
-"""The screen of `onebook top`, from two looks at a node's metrics."""
+"""The screen of `onebook top`, from two scrapes of a node's metrics."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ class Readiness(NamedTuple):
 
 
 class ExchangeLine(NamedTuple):
-    """One exchange; `trouble` sorts those to the top that somebody should look at."""
+    """One exchange; `trouble` sorts those that need attention to the top."""
 
     name: str
     up: bool

@@ -81,7 +81,7 @@ def fetch(
     ] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Fetch a history of any length into a file and say what it covers.
+    """Fetch a history of any length into a file and report what it covers.
 
     The file appears when it is whole. The status is 0 only if nothing is missing.
 

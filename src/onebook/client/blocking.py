@@ -69,7 +69,7 @@ class Onebook:
         silence_max_s: float = SILENCE_MAX_S,
         **options: Any,
     ) -> Iterator[BookView]:
-        """Yield the newest view of each symbol for ever, across reconnects."""
+        """Yield the newest view of each symbol, across reconnects; never ends by itself."""
         return self._iterated(
             lambda: self._client.watch(
                 symbols,

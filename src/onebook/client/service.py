@@ -73,7 +73,7 @@ class AsyncOnebook:
         silence_max_s: float = SILENCE_MAX_S,
         **options: Any,
     ) -> AsyncGenerator[BookView, None]:
-        """Yield the newest view of each symbol for ever, across reconnects; see `watch`."""
+        """Yield the newest view of each symbol across reconnects; see `watch`."""
         return watch(
             self._addresses.websocket,
             self._api_key,

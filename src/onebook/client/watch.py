@@ -1,4 +1,4 @@
-"""Merged books for ever: reconnect by the close code, hand the newest view to the caller."""
+"""Stream of merged books: reconnects by the close code, yields the newest view."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ async def watch(
     ssl_context: ssl.SSLContext | None = None,
     **options: Any,
 ) -> AsyncGenerator[BookView, None]:
-    """Yield a symbol's view after it changed, for ever, across reconnects.
+    """Yield a symbol's view after each change, across reconnects; never ends by itself.
 
     A caller that is slower than the service gets the newest view of each symbol, never a queue of
     old ones; what was yielded does not change afterwards. A view is also yielded when it stops

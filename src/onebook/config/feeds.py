@@ -61,7 +61,7 @@ class FeedSettings(Section):
     channel, another of its book channels, such as "classic" of kucoin or
     "advanced" of coinbase."""
     linger_s: float = Field(300.0, ge=0, le=86_400)
-    """How long a book nobody wants any more is kept."""
+    """How long a book without subscribers is kept."""
     connect_timeout_s: float = Field(10.0, ge=0.1, le=120)
     """TCP, TLS and the WebSocket handshake together."""
     reconnect_base_s: float = Field(1.0, ge=0.01, le=60)
@@ -85,7 +85,7 @@ class FeedSettings(Section):
     resync_max_s: float = Field(30.0, ge=1, le=3_600)
     """The longest such wait."""
     resync_tries_max: int = Field(5, ge=0, le=1_000)
-    """Resyncs of one instrument before the whole connection is in doubt."""
+    """Resyncs of one instrument before the whole connection is reconnected."""
     refetches_max: int = Field(5, ge=1, le=1_000)
     """Snapshots in a row that did not fit before the same."""
     reseed_levels: int = Field(600, ge=0, le=20_000)
@@ -105,7 +105,7 @@ class FeedSettings(Section):
     checksums_max: int = Field(3, ge=0, le=1_000)
     """Wrong checksums of one instrument in a minute before a reconnect."""
     faults_max: int = Field(3, ge=0, le=1_000)
-    """Frames that nobody understands in a minute before a reconnect."""
+    """Unknown frames in a minute before a reconnect."""
     frames_per_tick_max: int = Field(5_000, ge=100, le=1_000_000)
     """Frames of one connection in a tenth of a second before reading pauses for the rest of it."""
     receive_bytes_max: int = Field(262_144, ge=65_536, le=16 << 20)
@@ -115,7 +115,7 @@ class FeedSettings(Section):
     noise_burst: int = Field(2_000, ge=10, le=1_000_000)
     """How many of these at once; more end the connection."""
     slow_down_s: float = Field(10.0, ge=0.001, le=3_600)
-    """Pause of requests when an exchange asks for fewer; doubles each time, jittered."""
+    """Pause of requests after a rate limit error of an exchange; doubles each time, jittered."""
     slow_down_max_s: float = Field(300.0, ge=0.001, le=3_600)
     """The longest such pause, before jitter of up to as much again."""
     cadence_evidence_s: float = Field(30.0, ge=0.001, le=3_600)

@@ -21,7 +21,7 @@ class GatewaySettings(Section):
     origins: tuple[str, ...] = ()
     """Values of `Origin` that browsers may come from; empty allows all."""
     forwarded_from: tuple[str, ...] = ("127.0.0.1",)
-    """Proxies, addresses or networks, whose X-Forwarded-For is believed."""
+    """Trusted proxies, addresses or networks, whose X-Forwarded-For is honoured."""
     query_key_allowed: bool = True
     """Whether `?api_key=` is accepted, the older pattern."""
     compression_allowed: bool = True
@@ -31,7 +31,7 @@ class GatewaySettings(Section):
     authentication_timeout_s: float = Field(10.0, ge=0.1, le=300)
     """A connection must have a key after so long."""
     verify_timeout_s: float = Field(5.0, ge=0.1, le=60)
-    """The store must have said whether a key is good after so long."""
+    """Timeout of the look-up of a key in the store."""
     message_bytes_max: int = Field(65_536, ge=1_024, le=64 << 20)
     """The longest message a client may send."""
     keyless_message_bytes_max: int = Field(4_096, ge=512, le=64 << 20)

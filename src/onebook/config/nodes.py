@@ -14,17 +14,17 @@ class NatsSettings(Section):
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
     """Addresses, such as nats://HOST:4222 or tls://HOST:4222; several of one cluster."""
     user: str = ""
-    """User name, where NATS wants one."""
+    """User name, if NATS requires one."""
     password: SecretStr = SecretStr("")
     """Password of the user."""
     token: SecretStr = SecretStr("")
-    """Token, where NATS wants one."""
+    """Token, if NATS requires one."""
     credentials_file: Path | None = None
     """File of a NATS account (.creds) with its JWT and seed."""
     tls_ca_file: Path | None = None
     """PEM certificates that NATS' own must be signed by; none: those of the system."""
     tls_cert_file: Path | None = None
-    """PEM certificate of this node, where NATS asks for one."""
+    """PEM certificate of this node, if NATS requires one."""
     tls_key_file: Path | None = None
     """PEM private key of that certificate."""
     connect_timeout_s: float = Field(10.0, ge=0.1, le=300)
@@ -43,7 +43,7 @@ class NodeSettings(Section):
     cluster: str = Field("onebook", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
     """Nodes of one name work together; the first token of every NATS subject."""
     heartbeat_interval_s: float = Field(0.2, ge=0.02, le=10)
-    """How often a node says that it is alive."""
+    """Interval of a node's heartbeats."""
     heartbeat_timeout_s: float = Field(1.0, ge=0.1, le=60)
     """A node without a heartbeat for so long is dead: its books are stale on every gateway."""
     isolated_s: float = Field(2.0, ge=0.1, le=600)

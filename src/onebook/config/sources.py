@@ -54,7 +54,7 @@ def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
 def examine(
     file: Path | None = None, *, overrides: Mapping[str, Any] | None = None
 ) -> tuple[Settings, list[str]]:
-    """Read the settings, and say in a sentence each what is wrong with them.
+    """Read the settings; each error is one sentence.
 
     Returns:
         The settings, with defaults in place of what is at fault, and the faults.

@@ -1,6 +1,6 @@
-"""What the compiled core and its twin share: shapes, checksum layouts, named limits and errors.
+"""Shared by the compiled core and its reference: shapes, checksum layouts, limits, errors.
 
-A shape says where price and amount are in the level text of an exchange, a layout what its book
+A shape defines where price and amount are in the level text of an exchange, a layout what its book
 checksum is over. Both are data: a connector states its own once, at import, and hands them on by
 reference. JSON level text is in ASCII and without escapes. A number is a JSON number, bare or as a
 string; it is above zero for a price and at least zero for an amount, where zero in any spelling
@@ -33,7 +33,7 @@ PERCENT_DECIMALS: Final = 4  # decimals of a view's spread in percent
 CHECKSUM_LEVELS: Final = 25  # levels a side under a view's checksum
 CHARS_MAX: Final = 200  # of an exchange's number; the longest seen are 40 (18 decimals of a volume)
 EXPONENT_MAX: Final = 60  # of one: "1E9999" would otherwise be ten thousand characters
-ABSURD_FACTOR: Final = 10  # a best price so many times through the mid before is not believed
+ABSURD_FACTOR: Final = 10  # a best price so many times through the previous mid is rejected once
 
 # Why a book that was just changed must not be shown: values of `model.Reason`.
 CROSSED: Final = "crossed"
@@ -105,7 +105,7 @@ class LevelShape(Struct, frozen=True, gc=False):
             side: The column that names the side: buy, bid, sell, ask or offer. All rows are then
                 in `bids`, and `asks` is not read.
             count: A column where zero removes the level, whatever its amount.
-            signed: The sign of the amount tells the side: negative ones are asks. All rows are
+            signed: The sign of the amount is the side: negative ones are asks. All rows are
                 then in `bids`. An amount of zero has no side and is refused.
             single: The text may also be one row that is not in a list.
             skip_zero_price: Rows with a price of zero are ignored; otherwise they are refused.

@@ -1,7 +1,7 @@
 """Examines an installation before a start or beside a running node: one advice per finding.
 
 No file is made and no schema upgraded; one row of the database is written, the time of its last
-write. `local` looks at this machine, `database` at the store and the secrets that belong to it,
+write. `local` checks this machine, `database` the store and the secrets that belong to it,
 `network` at what is reached over it.
 """
 

@@ -1,4 +1,4 @@
-"""What the database says: whether it answers, its schema, and the secrets that belong to it."""
+"""Checks of the database: whether it answers, its schema, and the secrets that belong to it."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable

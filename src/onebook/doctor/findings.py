@@ -14,7 +14,7 @@ class Severity(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at, how it is, and what to do where it is not well."""
+    """Result of one check: the state, and what to do if it is not well."""
 
     check: str
     state: Severity

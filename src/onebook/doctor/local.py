@@ -1,4 +1,4 @@
-"""What this machine says: settings, versions, files and their permissions, limits, room on disk."""
+"""Checks of this machine: settings, versions, files and their permissions, limits, disk space."""
 
 import os
 import platform

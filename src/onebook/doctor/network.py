@@ -1,4 +1,4 @@
-"""What the network says: the service's own port, the way to the exchanges, and their time."""
+"""Checks of the network: the service's port, the way to the exchanges, and their clocks."""
 
 import asyncio
 import socket
@@ -131,7 +131,7 @@ def skew_s(date: str, began_s: float, ended_s: float) -> float | None:
 
 
 async def _connect(url: str) -> None:
-    """TCP and, where the address says so, TLS; no byte of a protocol above."""
+    """TCP and, if the address has it, TLS; no byte of a protocol above."""
     parts = urlsplit(url)
     tls = ssl.create_default_context() if parts.scheme in ("wss", "https") else None
     port = parts.port or PORTS[parts.scheme]
@@ -165,7 +165,7 @@ def _reached(answers: Mapping[str, ExchangeAnswer]) -> Iterator[Finding]:
 
 
 def _clock(skews_s: list[float]) -> list[Finding]:
-    """The median of the exchanges is right, whatever one of them says."""
+    """The median of the exchanges is right, whatever one of them answers."""
     if not skews_s:
         advice = "Check it by hand: timedatectl, chronyc tracking."
         return [warning("clock", "No exchange says what time it is.", advice)]

@@ -1,4 +1,4 @@
-"""What a session wants done outside: values that the feed carries out."""
+"""Effects of a session, as values that its feed carries out."""
 
 from typing import Final, NamedTuple
 
@@ -17,7 +17,7 @@ class SendPing(NamedTuple):
 
 
 class Request(NamedTuple):
-    """GET this and hand the body to `fetched`, or tell `fetch_failed`."""
+    """GET this and pass the body to `fetched`, or call `fetch_failed`."""
 
     fetch: Fetch
 

@@ -148,7 +148,7 @@ class Catalogue:
         return exchange in self._listed
 
     def unread(self) -> set[str]:
-        """Return the exchanges in use whose list was never read: what they trade is not known."""
+        """Return the exchanges in use whose instrument list has not been read yet."""
         return self._exchanges.keys() - self._listed.keys()
 
     def problem(self, exchange: str) -> str:
@@ -175,7 +175,7 @@ class Catalogue:
         return list(dict.fromkeys(found))[:n]
 
     def take(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
-        """Make `instruments` what the exchange `name` lists, and tell who went and who is back.
+        """Replace the instruments of the exchange `name`; report removed and relisted ones.
 
         Two natives may have one symbol: the one that is traded counts, else the first.
 
@@ -225,7 +225,7 @@ class Catalogue:
         self._report(exchange.name, instruments.refused, left_out)
         if exchange.name in self._broken:
             del self._broken[exchange.name]
-            log.info("%s lists its instruments again.", exchange.name)
+            log.info("The instruments of %s can be read again.", exchange.name)
         return True
 
     def _report(self, name: str, refused: int, left_out: list[Instrument]) -> None:
@@ -233,7 +233,7 @@ class Catalogue:
         metrics.LIST_ROWS_REFUSED.labels(name).set(refused + len(left_out))
         if refused and name not in self._unsound:
             self._unsound.add(name)
-            log.warning("%s lists %d instruments with names that are not sound.", name, refused)
+            log.warning("%s lists %d instruments with malformed names.", name, refused)
         if left_out and name not in self._ambiguous:
             self._ambiguous.add(name)
             pairs = ", ".join(f"{each.native} ({each.symbol})" for each in left_out[:NAMED_MAX])
@@ -264,7 +264,7 @@ class Catalogue:
 
     def _failed(self, name: str, problem: str) -> bool:
         if name not in self._broken:
-            log.warning("The instruments of %s are not known: %s", name, problem)
+            log.warning("Cannot read the instruments of %s: %s", name, problem)
         self._broken[name] = problem
         return False
 

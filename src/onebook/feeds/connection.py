@@ -88,7 +88,7 @@ class ExchangeConnection(Listener):
         return self._transport is not None
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        """Subscribe, or close where no instrument is wanted any more."""
+        """Subscribe, or close if no instrument is subscribed any more."""
         if self.abandoned:
             transport.disconnect(graceful=False)
             return
@@ -124,7 +124,7 @@ class ExchangeConnection(Listener):
             self._heard()
 
     def pause(self, transport: WSTransport) -> None:
-        """Read no more until the next tick, so that the other feeds are heard."""
+        """Pause reading until the next tick, so that other feeds are read."""
         self._stats.pauses += 1
         transport.underlying_transport.pause_reading()
 
@@ -141,7 +141,7 @@ class ExchangeConnection(Listener):
             self.carry_out(now)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """The socket is gone: its books are stale from here."""
+        """The socket is closed: its books are stale from here."""
         self.session.closed(self.clock())
         self.gone.set()
         self._finish()
@@ -153,7 +153,7 @@ class ExchangeConnection(Listener):
         self.carry_out(now)
 
     def carry_out(self, now: float) -> None:
-        """Do what the session wants done."""
+        """Carry out the session's actions."""
         transport = self._transport
         assert transport is not None
         for action in self.session.take(now):
@@ -177,7 +177,7 @@ class ExchangeConnection(Listener):
                     transport.disconnect()
 
     async def attend(self) -> None:
-        """Tick until the socket is gone."""
+        """Tick until the socket is closed."""
         self._tick_later()
         try:
             await self._over
@@ -225,7 +225,7 @@ class ExchangeConnection(Listener):
                 log.debug("A connection to %s ended with %r.", self._url, error)
 
     async def _part_ways(self) -> None:
-        """Wait for the goodbye, but not for ever: a dead peer says none."""
+        """Wait for the close handshake, with a limit: a dead peer sends none."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.gone.wait()
@@ -291,7 +291,7 @@ class ExchangeConnection(Listener):
             try:
                 body = await self._rest.get(url, weight=fetch.weight, total_s=total_s)
             except ExchangeFailed as error:
-                log.info("%s gave no snapshot: %s", self._exchange.name, error.message)
+                log.info("Cannot fetch a snapshot of %s: %s", self._exchange.name, error.message)
                 self.session.fetch_failed(fetch.instrument, self.clock())
             except Exception:
                 log.exception("Fetching a snapshot of %s failed.", self._exchange.name)

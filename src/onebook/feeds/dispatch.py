@@ -1,6 +1,6 @@
-"""Carries out what a connector says: one table from the type of an output to what it does.
+"""Dispatches the outputs of a connector: one table from the type of an output to its handler.
 
-Books, recovery, pulse and outbox do the work; nothing else tells outputs apart.
+Books, recovery, pulse and outbox do the work; nothing else distinguishes outputs.
 """
 
 import logging
@@ -120,7 +120,7 @@ class Dispatch:
         kind = type(error).__name__
         if kind not in self._stats.bugs:
             self._stats.bugs.add(kind)
-            log.error("Acting on what %s sent failed.", self._stats.name, exc_info=error)
+            log.error("Processing a frame of %s failed.", self._stats.name, exc_info=error)
         self.misunderstood(None, Reason.INTERNAL_ERROR, "", now)
 
     def misunderstood(
@@ -197,5 +197,5 @@ class Dispatch:
             self._stats.unknown += 1
             if not self._unknown:
                 self._unknown = True
-                log.info("%s sends messages that are not known.", self._stats.name)
+                log.info("%s sends unknown messages.", self._stats.name)
         self.noise(now)

@@ -34,7 +34,7 @@ from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest, retry_after_s
 
 log = logging.getLogger("onebook.feeds")
-# picows tells every step of every socket; what matters of it is told here, once, in our words.
+# picows logs every step of every socket; what matters is logged here, once, in our words.
 socket_log = logging.getLogger("onebook.feeds.socket")
 socket_log.setLevel(logging.CRITICAL)
 
@@ -244,7 +244,7 @@ class Feed:
         self._catch_up(connection, known)
         if self._broken:
             self._broken = False
-            log.info("%s is connected again.", self.exchange.name)
+            log.info("Connected to %s again.", self.exchange.name)
         return self.clock()
 
     def _catch_up(self, connection: Link, known: Sequence[Instrument]) -> None:

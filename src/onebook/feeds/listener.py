@@ -54,5 +54,5 @@ class Listener(WSListener):
         raise NotImplementedError
 
     def carry_out(self, now: float) -> None:
-        """Do what the session wants done."""
+        """Carry out the session's actions."""
         raise NotImplementedError

@@ -39,7 +39,7 @@ class Cadence:
         self._last_at = data_at
 
     def observe(self, data_at: float) -> None:
-        """Take in when data last came."""
+        """Note when data last arrived."""
         if data_at > self._last_at:
             self.learn(data_at - self._last_at, data_at)
             self._last_at = data_at
@@ -47,7 +47,7 @@ class Cadence:
     def learn(self, gap_s: float, now: float) -> None:
         """Count a gap."""
         if now >= self._until:
-            # After a pause of whole windows the older gaps say nothing any more.
+            # After a pause of whole windows the older gaps mean nothing.
             stale = now >= self._until + self._window
             self._older_s = 0.0 if stale else self._longest_s
             self._longest_s = 0.0

@@ -1,4 +1,4 @@
-"""What one connection wants sent: paced by the exchange's limits, bounded, urgent frames first.
+"""Send queue of one connection: paced by the exchange's limits, bounded, urgent frames first.
 
 Pure: frames and requests come in, actions that may be carried out now go out of `take`.
 """
@@ -65,7 +65,7 @@ class Outbox:
         self._messages.take(1, now)
 
     def request(self, fetch: Fetch) -> None:
-        """Ask for a REST body; its pace is that of the REST client."""
+        """Request a REST body; the REST client paces it."""
         self._fetches.append(fetch)
         self._wake()
 

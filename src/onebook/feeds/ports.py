@@ -1,4 +1,4 @@
-"""What a feed needs of its connection, and of whoever records what passes."""
+"""Ports of a feed: its connection, and the recorder of its frames."""
 
 from typing import Protocol
 
@@ -27,10 +27,10 @@ class Link(Protocol):
     session: FeedSession
 
     def carry_out(self, now: float) -> None:
-        """Do what the session wants done."""
+        """Carry out the session's actions."""
 
     async def attend(self) -> None:
-        """Let time pass for the session until the connection is gone."""
+        """Tick the session until the connection is closed."""
 
     async def release(self) -> None:
         """Leave nothing behind."""

@@ -71,7 +71,7 @@ class Pulse:
         return wants
 
     def judge(self, watches: Iterable[Watch], now: float) -> str | None:
-        """Look at all books; why the connection delivers nothing, None where it does."""
+        """Check all books; why the connection delivers nothing, None if it does."""
         data_at = self._observed(watches)
         promised_s = self._exchange.heartbeat_max_s
         if promised_s is not None and now - max(data_at, self.alive_at) >= promised_s:

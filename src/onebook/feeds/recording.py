@@ -34,7 +34,7 @@ _LITERALS: Final = ("b'", 'b"')
 
 
 class RecordingError(ValueError):
-    """A file that is not a recording; says where."""
+    """A file that is not a recording; the message has the line."""
 
 
 class ConnectionOpened(NamedTuple):
@@ -176,7 +176,7 @@ def _text(payload: bytes, *, binary: bool) -> str:
 
 
 class Recorder:
-    """Writes what a feed hears and says to a file, until `bytes_max` is reached.
+    """Writes what a feed receives and sends to a file, until `bytes_max` is reached.
 
     Args:
         path: The file; it must not exist yet.

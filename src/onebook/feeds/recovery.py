@@ -33,7 +33,7 @@ class Ending(Protocol):
         at_once: bool = False,
         abrupt: bool = False,
     ) -> None:
-        """End the connection, once; `actions.End` says what the options mean."""
+        """End the connection, once; for the options see `actions.End`."""
 
 
 class Recovery:
@@ -116,7 +116,7 @@ class Recovery:
         if watch is not None:
             self._settled(watch, now)
 
-    # What the exchange says.
+    # Outputs of the connector.
 
     def acknowledged(self, instrument: Instrument, now: float) -> None:
         """A subscription was accepted: its snapshot is due."""
@@ -137,7 +137,7 @@ class Recovery:
             watch.at = now + self._snapshot_s + self._outbox.wait_s(now)
 
     def filled(self, instrument: Instrument, now: float) -> Watch | None:
-        """A snapshot came; returns whose book it made live."""
+        """A snapshot arrived; returns the instrument whose book it made live."""
         watch = self.watches.get(instrument)
         if watch is None:
             return None
@@ -173,7 +173,7 @@ class Recovery:
         self._ask_next(now)
 
     def slow_down(self, words: str, now: float) -> None:
-        """Ask for nothing until a pause is over, and then for what was not acknowledged."""
+        """Pause requests, then repeat those that were not acknowledged."""
         settings = self._settings
         pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**self._slowed)
         self._slowed = min(self._slowed + 1, DOUBLINGS_MAX)
@@ -219,7 +219,7 @@ class Recovery:
     def doubt(
         self, instrument: Instrument, reason: Reason, now: float, *, detail: str = ""
     ) -> None:
-        """Show a book no longer, and plan to ask for it again."""
+        """Invalidate a book, and schedule its resync."""
         watch = self.watches.get(instrument)
         if watch is None or self.over or watch.phase in (Phase.OFFLINE, Phase.HALTED):
             return  # it is not shown already, and tried again when its time comes
@@ -326,7 +326,7 @@ class Recovery:
                 self._ask([watch], now)
 
     def _settled(self, watch: Watch, now: float) -> None:
-        """Ask for the next one alone: what became of this one is known."""
+        """Request the next one: this one is settled."""
         if watch is self._asking:
             self._asking = None
             self._ask_next(now)

@@ -25,7 +25,7 @@ class Reseeding:
     Args:
         connector: Where bodies are asked for and read.
         settings: Limits and waits.
-        recovery: Where a book goes whose stream is dead, or that the exchange gives no more.
+        recovery: Resyncs a book whose stream is dead, or that the exchange refuses.
         outbox: How long a request on the socket waits until it leaves.
         execute: Carries out outputs.
         end: Ends the connection, for a reason and its detail.
@@ -64,7 +64,7 @@ class Reseeding:
         if verdict is ReseedNeed.RESEED:
             self._reseeds.asked(instrument, now)
             self._execute(lambda: self._connector.reseed(instrument), now)
-            if not watch.fetching:  # asked for on the socket: nothing else says that it failed
+            if not watch.fetching:  # requested on the socket: nothing else shows that it failed
                 due_at = now + self._outbox.wait_s(now) + self._settings.reseed_total_s
                 self._reseeds.due(instrument, due_at)
         elif verdict is ReseedNeed.UNANSWERED:
@@ -83,12 +83,12 @@ class Reseeding:
         return watch.book.health is Health.LIVE and self._reseeds.waits(watch.instrument)
 
     def arrived(self, watch: Watch, body: bytes, now: float) -> None:
-        """Replace a live book; a body that cannot be read leaves it as it is."""
+        """Replace a live book; an unreadable body leaves it unchanged."""
         try:
             outputs = tuple(self._connector.fetched(watch.instrument, body))
         except ProtocolError as error:
             name = watch.instrument.exchange
-            log.info("%s: a book was not refreshed: %s.", name, error.reason)
+            log.info("%s: a book could not be reseeded: %s.", name, error.reason)
             self.put_off(watch, now)
             return
         self._execute(lambda: outputs, now)

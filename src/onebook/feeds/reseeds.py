@@ -1,8 +1,8 @@
-"""When a book that is live needs another REST body: near its horizon, or on a quiet stream.
+"""When a live book needs another REST body: near its horizon, or on a silent stream.
 
-Pure: looks at a book and at what its connector knows of the stream, returns what to do. A body
+Pure: takes a book and what its connector knows of the stream, returns what to do. A body
 that is newer than what the stream has delivered is owed by the stream; where it does not come, the
-stream is dead, whatever the socket says.
+stream is dead, even if the socket is open.
 """
 
 from enum import Enum, auto
@@ -106,7 +106,7 @@ class Reseeds:
         seed.next_at = seed.retry_at = now + RETRY_S
 
     def waits(self, instrument: Instrument) -> bool:
-        """Tell whether a body for a live book is on its way."""
+        """Whether a body for a live book was requested."""
         seed = self._seeds.get(instrument)
         return seed is not None and seed.waiting
 
@@ -123,7 +123,7 @@ class Reseeds:
         return seed.dead
 
     def judge(self, book: LiveBook, now: float) -> ReseedNeed:
-        """Look at a live book."""
+        """Check a live book."""
         seed = self._seed(book.instrument)
         standing = self._connector.standing(book.instrument)
         if standing is StreamPosition.CURRENT:

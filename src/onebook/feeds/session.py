@@ -33,7 +33,7 @@ RENEWED: Final = "its age limit is near"  # the detail beside the code
 
 
 class FeedSession:
-    """One connection's state between `opened` and `closed`.
+    """Sans-I/O state of one exchange connection between `opened` and `closed`.
 
     Args:
         exchange: Its facts.
@@ -206,7 +206,7 @@ class FeedSession:
             self._reseeding.put_off(watch, now)
 
     def add(self, instruments: Sequence[Instrument], now: float) -> None:
-        """Carry more instruments, whose books are already open."""
+        """Add instruments, whose books are already open."""
         self._recovery.adopt(instruments, self._pulse.cadences, now)
         if self.ended is None:
             self._execute(lambda: self._connector.add(instruments), now)
@@ -251,12 +251,12 @@ class FeedSession:
         return self._outbox.take(now)
 
     def closed(self, now: float, reason: Reason = Reason.DISCONNECTED, detail: str = "") -> None:
-        """End: the socket is gone, and with it the right to show its books."""
+        """End: the socket is closed, so its books are stale."""
         if self.ended is None:
             self.ended = End(reason, detail)
         self._recovery.finish(self.ended.reason, self.ended.detail, now)
 
-    # What time says.
+    # Timers.
 
     def _look_at_all(self, now: float) -> None:
         silence = self._pulse.judge(self._watches.values(), now)

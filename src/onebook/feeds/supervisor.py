@@ -1,7 +1,7 @@
-"""Which connections exist: what is wanted, packed into feeds, kept a while, and taken down.
+"""Opens and closes connections: packs subscribed books into feeds, keeps idle ones a while.
 
-Owns every feed task. Streams say what they want; nobody else decides about connections. The health
-of books is told by `Books` alone.
+Owns every feed task. Streams subscribe to books; only this module opens connections. The health
+of books is reported by `Books` alone.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Running(NamedTuple):
 
 
 def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[str, Exchange]:
-    """Return the exchanges an operator wants, with other channels and addresses where given.
+    """Return the exchanges an operator enabled, with other channels and addresses if configured.
 
     Those through ccxt come last; their addresses are the library's to apply.
 
@@ -77,13 +77,13 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
 
 
 class Supervisor:
-    """Feeds for what is wanted.
+    """Feeds of all subscribed books.
 
     Args:
         exchanges: Those in use: see `enabled`.
         books: Where frames go.
         rest: For snapshots by REST.
-        catalogue: Tells which instruments are gone or back.
+        catalogue: Reports which instruments are delisted or back.
         settings: Limits and waits.
         recorder: Who keeps what passes.
         library: ccxt, where an exchange comes through it.
@@ -176,7 +176,7 @@ class Supervisor:
             metrics.BOOKS_MARKED.labels(name, reason).set(0)
 
     def want(self, instrument: Instrument) -> None:
-        """Count one more who wants the book of `instrument`; the first opens it."""
+        """Count a subscriber of the book of `instrument`; the first opens it."""
         count = self._wanted[instrument] = self._wanted.get(instrument, 0) + 1
         if count > 1 or self._unwanted_at.pop(instrument, None) is not None:
             return
@@ -223,7 +223,7 @@ class Supervisor:
         return [each.feed for each in self._running.get(exchange, ())]
 
     def sweep(self, now: float) -> None:
-        """Close what nobody has wanted for long enough, and publish the counters."""
+        """Close books without subscribers after their linger time, and publish the counters."""
         linger_s = self._settings.linger_s
         for instrument, since in list(self._unwanted_at.items()):
             if now - since >= linger_s:
@@ -249,14 +249,14 @@ class Supervisor:
             try:
                 self.sweep(self._clock())
             except Exception:
-                log.exception("Looking after the feeds failed.")
+                log.exception("A tick of the feed supervisor failed.")
 
     def _close(self, instrument: Instrument) -> None:
         self._displace(instrument)
         self._books.close(instrument)
 
     def _place(self, instrument: Instrument) -> None:
-        """Find a feed once everything that is wanted now is known: then it packs well."""
+        """Assign feeds after all current subscriptions are known: then they pack well."""
         if not self._unplaced:
             asyncio.get_running_loop().call_soon(self._place_all)
         self._unplaced.setdefault(instrument.exchange, {})[instrument] = None

@@ -1,4 +1,4 @@
-"""The WebSocket side: clients, what they may say, and who listens to which stream."""
+"""The WebSocket server: connections, commands, and subscriptions."""
 
 from onebook.gateway.codes import CLOSE_CODES, ERRORS
 from onebook.gateway.gateway import Gateway

@@ -36,7 +36,7 @@ log = logging.getLogger("onebook.gateway")
 
 
 class KeyVerdict(Struct, frozen=True):
-    """What became of a key: it was found, or the connection is told why not and ends."""
+    """Result of looking up a key: found, or the error that closes the connection."""
 
     message_id: Id
     key: Key | None = None
@@ -92,7 +92,7 @@ class Authenticator:
         settings: Time limits.
         accounts: Knows the keys and their tiers.
         connections: Of this node, by key.
-        charges: Settles what a connection got before it changes its key.
+        charges: Charges the delivered bytes before a connection changes its key.
         clock: Where time comes from.
         peers: The connections of other gateways.
     """
@@ -146,7 +146,7 @@ class Authenticator:
         except Exception as error:
             return KeyVerdict(command.message_id, refusal=self._refusal(error, command.message_id))
         if self._unavailable:
-            log.info("Keys can be verified again.")
+            log.info("API keys can be verified again.")
             self._unavailable = False
         return KeyVerdict(command.message_id, key, self._accounts.fingerprint(command.api_key))
 
@@ -160,7 +160,7 @@ class Authenticator:
         # The store logs when an outage begins and ends.
         if not isinstance(error, DatabaseUnavailable | TimeoutError):
             if not self._unavailable:
-                log.error("Keys cannot be verified.", exc_info=error)
+                log.error("Cannot verify API keys: the store does not answer.", exc_info=error)
             self._unavailable = True
         return refusals.keys_unavailable(now=now, message_id=message_id)
 

@@ -26,7 +26,7 @@ class Charged(Hashable, Protocol):
 
 
 class Charges:
-    """Charges keys for what their connections got, and says where an allowance stands."""
+    """Charges keys for the bytes delivered to their connections; reports used allowances."""
 
     def __init__(
         self, *, meter: Meter, connections: ConnectionRegistry[Charged], clock: Clock
@@ -45,7 +45,7 @@ class Charges:
             self._charge(group)
 
     def standing(self, key_id: str) -> Effects:
-        """What a connection is told at once: a warning, or the end where nothing is left."""
+        """What a connection is sent at once: a warning, or the close where nothing is left."""
         if self._meter.over(key_id):
             return self.used_up(key_id)
         report = self._meter.report(key_id, self._clock.wall_us() // 1_000)

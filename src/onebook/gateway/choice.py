@@ -44,7 +44,7 @@ def stream_key(
 def completed(
     body: commands.GetAggregatedOrderbook, subscribed: StreamKey | None
 ) -> commands.Chosen:
-    """Return what a look asks for: what is absent is the subscription's, else the default."""
+    """Options of a one-time request: absent ones are the subscription's, else the default."""
     chosen: dict[str, Any] = {}
     if subscribed is not None:
         chosen = subscribed._asdict()
@@ -58,7 +58,7 @@ def completed(
 
 
 class _Request(NamedTuple):
-    """The names of a message, resolved: None where nobody has that name."""
+    """The names of a message, resolved: None where the name is unknown."""
 
     everything: bool
     wanted: dict[str, str | None]
@@ -113,7 +113,7 @@ def _read(directory: Directory, names: Iterable[str]) -> _Request:
 
 
 def _not_known_yet(symbol: str, unread: set[str]) -> CommandRefused:
-    """The symbol may be traded: the lists that would say so could not be read yet."""
+    """The symbol may be traded: the lists that would show it could not be read yet."""
     names = sorted(unread)
     return CommandRefused(
         "exchange_unavailable",
@@ -170,7 +170,7 @@ def _shortest(group: str | None) -> str:
 
 
 def options_of(key: StreamKey) -> replies.Options:
-    """Return the options of a stream as a reply tells them."""
+    """Return the options of a stream as a reply lists them."""
     return replies.Options(
         depth=key.depth,
         interval_ms=key.interval_ms,

@@ -1,4 +1,4 @@
-"""What a client may say on `/api/v1/ws`: the Structs that check it, and describe it."""
+"""Client messages on `/api/v1/ws`: the Structs that validate and document them."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -20,7 +20,7 @@ SYMBOL_CHARACTERS_MAX: Final = 64
 
 
 def about(description: str, example: Any = UNSET, must_be: str = "", **limits: Any) -> Meta:
-    """Describe a field: what it means, one example, its limits, and what errors say it must be."""
+    """Describe a field: its meaning, one example, its limits, and what errors call it."""
     return Meta(
         description=description,
         examples=None if example is UNSET else [example],
@@ -107,7 +107,7 @@ Fill = Annotated[
 
 
 class Head(Struct):
-    """What every client message has: its type and, if wanted, an id."""
+    """What every client message has: its type and an optional id."""
 
     type: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None
     action: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None  # see `actions`

@@ -267,7 +267,7 @@ class ClientConnection(FrameReader):
         access.info("WebSocket ended with %d", self.code, extra=fields)
 
     def on_time(self, now_s: float) -> float | None:
-        """Do what the clock asks for: the deadline of the state, slow reading, pings."""
+        """Act on timers: the deadline of the state, slow reading, pings."""
         if now_s >= self._deadline_s:
             self._move(ConnectionEvent.DEADLINE_PASSED)
         if self.ended:

@@ -3,7 +3,7 @@
 A transport costs about as much as the system call below it, and an attribute of a Python object a
 tenth of it. So where it is compiled, what these steps touch of a client lies side by side in
 `Peer`, and `write_each` calls send(2) itself; it hands to the transport only what the socket did
-not take: then the transport buffers, its flow control tells us that the client is behind, and it
+not take: then the transport buffers, its flow control reports that the client is slow, and it
 reports a broken socket. Where nothing is compiled, `Pure...` and `..._by_transport` do the same.
 
 Bytes never overtake each other. uvloop keeps what it is given until the end of the loop's

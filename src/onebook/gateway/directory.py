@@ -28,7 +28,7 @@ _encode = msgspec.json.encode
 
 
 class PairCatalogue(Protocol):
-    """Who knows the instruments of every exchange."""
+    """Symbols that each exchange trades."""
 
     def exchanges(self, symbol: str) -> list[str]:
         """The exchanges that trade a symbol now."""
@@ -44,7 +44,7 @@ class PairCatalogue(Protocol):
 
 
 class ExchangeStates(Protocol):
-    """Who knows how the feeds do."""
+    """State of each exchange's feeds."""
 
     def in_use(self) -> Collection[str]:
         """The exchanges that the settings switch on."""

@@ -1,4 +1,4 @@
-"""Who may connect: attempts and open sockets per address, and whose address it is."""
+"""Connection limits per client address: attempts and open sockets; trusted proxies."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -11,7 +11,7 @@ UNKNOWN: Final = "unknown"
 
 
 class AddressSlot:
-    """One open socket of an address; `leave` gives its place back, once."""
+    """One counted socket of an address; `leave` uncounts it, once."""
 
     __slots__ = ("_address", "_door")
 
@@ -64,7 +64,7 @@ class AddressLimiter:
         return 0.0 if decision.allowed else max(decision.retry_after_s, 1.0)
 
     def headers(self, address: str, now_s: float) -> dict[str, str]:
-        """The header fields that tell an address how many attempts it has left."""
+        """Rate limit header fields: the attempts that an address has left."""
         return self._attempts.peek(address, now_s).headers() if self._attempts else {}
 
     def enter(self, address: str) -> AddressSlot | None:
@@ -77,7 +77,7 @@ class AddressLimiter:
         return AddressSlot(self, name)
 
     def socket_headers(self, retry_after_s: int) -> dict[str, str]:
-        """The header fields that tell an address how many sockets it may have open."""
+        """Rate limit header fields: the sockets that an address may have open."""
         return {
             "RateLimit-Policy": f'"sockets";q={self._sockets_max}',
             "RateLimit": f'"sockets";r=0;t={retry_after_s}',
@@ -87,7 +87,7 @@ class AddressLimiter:
         }
 
     def left(self, name: str) -> None:
-        """A socket of an address is closed; its `AddressSlot` says so."""
+        """A socket of an address is closed; called by its `AddressSlot`."""
         self._sockets[name] -= 1
         if not self._sockets[name]:
             del self._sockets[name]

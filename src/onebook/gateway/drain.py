@@ -17,7 +17,7 @@ DRAIN_STEP_S: Final = 0.1
 
 
 class Drained(Hashable, Protocol):
-    """A connection that can be told to go."""
+    """A connection that can be drained."""
 
     ended: bool
 
@@ -51,7 +51,7 @@ class Drain:
         self.begun = False
 
     async def run(self, drain_s: float | None = None) -> None:
-        """Stop accepting, tell each client when to return, and close it at that time."""
+        """Stop accepting, announce staggered reconnect times, close."""
         self.begun = True
         drain_s = self._settings.drain_s if drain_s is None else drain_s
         started_s = self._clock.monotonic()
@@ -67,7 +67,7 @@ class Drain:
         self._charges.settle_all()
 
     def _announce(self, drain_s: float) -> list[tuple[float, Drained]]:
-        """Tell each client its own time, spread evenly so that they do not return together."""
+        """Announce the reconnect times, spread evenly so that clients do not return together."""
         timestamp = iso_us(self._clock.wall_us())
         connections = [each for each in self._connections if not each.ended]
         random.shuffle(connections)

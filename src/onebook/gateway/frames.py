@@ -34,12 +34,12 @@ PING: Final = 0x89
 
 
 def text_frame(payload: bytes) -> bytes:
-    """Frame a text message as it is."""
+    """Frame a text message uncompressed."""
     return _header(TEXT, len(payload)) + payload
 
 
 def deflated_frame(payload: bytes) -> bytes:
-    """Frame a text message compressed, or as it is where that is too short to gain."""
+    """Frame a text message compressed; uncompressed if it is too short to gain."""
     if len(payload) < DEFLATE_BYTES_MIN:
         return text_frame(payload)
     deflate = isal_zlib.compressobj(DEFLATE_LEVEL, isal_zlib.DEFLATED, -WINDOW_BITS)

@@ -36,7 +36,7 @@ from onebook.transactions.service import Transactions
 
 
 class GatewaySupervisor(ports.BookSupervisor, directories.ExchangeStates, Protocol):
-    """Keeps the books, and knows the state of the exchanges."""
+    """Subscribes to books, and reports the state of exchanges."""
 
 
 class Gateway:

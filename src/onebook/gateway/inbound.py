@@ -61,7 +61,7 @@ class Inbound:
                 yield Incoming.PING, b""
 
     def to_send(self) -> list[bytes]:
-        """What RFC 6455 asks for: pongs, and the close after a close or an error."""
+        """What RFC 6455 requires: pongs, and the close after a close or an error."""
         return self._parser.data_to_send()
 
     @property

@@ -20,7 +20,7 @@ class Keyed(Charged, Protocol):
 
 
 class KeyEvents:
-    """Hears from the accounts and their meter, and acts on the connections of a key."""
+    """Applies events of accounts and usage to the connections of a key."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 
 from msgspec import Meta, Struct, ValidationError
 
-MUST_BE: Final = "must_be"  # in the metadata of a field whose type does not say it well enough
+MUST_BE: Final = "must_be"  # in the metadata of a field whose type does not describe it well enough
 NAME_SHOWN_MAX: Final = 64
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -19,7 +19,7 @@ _FIELD = re.compile(r" - at `\$\.([A-Za-z_]+)")
 
 
 def sentence(error: ValidationError, body: type[Struct]) -> str:
-    """Say which field of a message is wrong and what it must be."""
+    """Name the invalid field of a message and what it must be."""
     text = str(error)
     if found := _UNKNOWN.match(text):
         return f"There is no field {shown(found[1])}."

@@ -429,7 +429,7 @@ DECODERS: Final = {
 
 
 def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
-    """Read type and id of a message, or say why it has none."""
+    """Read type and id of a message, or return why it has none."""
     try:
         head = _HEAD.decode(text)
     except msgspec.ValidationError as error:

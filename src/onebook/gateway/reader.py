@@ -27,7 +27,7 @@ PIECE_PAUSE_S: Final = 0.01
 
 
 class FrameReader(Subscriber, asyncio.Protocol):
-    """Reads the frames of one client; the subclass owns the state and acts on what they say."""
+    """Reads the frames of one client; the subclass owns the state and acts on them."""
 
     __slots__ = (
         "_clock",
@@ -97,7 +97,7 @@ class FrameReader(Subscriber, asyncio.Protocol):
     # asyncio.Protocol
 
     def data_received(self, data: bytes) -> None:
-        """Act on what came in, as far as it is whole."""
+        """Process the complete frames in the receive buffer."""
         self._rest = self._rest + data if self._rest else data
         if self.ended:
             self._await_close(len(data))
@@ -144,7 +144,7 @@ class FrameReader(Subscriber, asyncio.Protocol):
         return more and self._may_act()
 
     def pace_reading(self) -> None:
-        """Read from the socket, or stop, as the state of the connection asks for."""
+        """Read from the socket, or pause, by the state of the connection."""
         if self.lost or self.transport.is_closing():
             return
         if self.queued or not self._may_act():
@@ -192,7 +192,7 @@ class FrameReader(Subscriber, asyncio.Protocol):
             self.useless_frame()
 
     def _answer_frame(self, inbound: Inbound) -> None:
-        """Send what RFC 6455 asks for: pongs, and the close after a close or an error."""
+        """Send what RFC 6455 requires: pongs, and the close after a close or an error."""
         last = b""
         for data in inbound.to_send():
             if self.ended:

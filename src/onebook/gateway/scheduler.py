@@ -1,7 +1,7 @@
 """Everything that happens to connections by the clock: one tick a second and short delays.
 
-Ten thousand idle clients need no task and no timer each. A connection says when it next has
-something to do (a deadline, a ping, a look at a slow reader); the scheduler calls it in the first
+Ten thousand idle clients need no task and no timer each. A connection returns when it next has
+something to do (a deadline, a ping, a slow-reader check); the scheduler calls it in the first
 tick after that and asks again. What cannot wait for a tick, such as pauses of milliseconds, is a
 callback of the event loop.
 """

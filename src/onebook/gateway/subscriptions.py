@@ -22,7 +22,7 @@ class SubscriptionManager:
     def carry_out(
         self, subscriber: Subscriber, effect: OpenView | CloseView | FetchBook | ResendBook
     ) -> None:
-        """Do what a command asks for."""
+        """Carry out a command."""
         SUBSCRIPTION_EFFECTS[type(effect)](self, subscriber, effect)
 
     def open(self, subscriber: Subscriber, effect: OpenView) -> None:

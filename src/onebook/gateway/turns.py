@@ -20,7 +20,7 @@ class TurnReader(Protocol):
         """Act on input, on some at least, until the turn ends; whether there is more."""
 
     def pace_reading(self) -> None:
-        """Read from the socket, or stop, as the state of the connection asks for."""
+        """Read from the socket, or pause, by the state of the connection."""
 
 
 class Turns:
@@ -65,7 +65,7 @@ class Turns:
         self._ends_at = self._monotonic()
 
     def forget(self, reader: TurnReader) -> None:
-        """A connection is gone."""
+        """A connection is closed."""
         if reader.queued:
             reader.queued = False
             self._waiting.remove(reader)

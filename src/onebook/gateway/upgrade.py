@@ -61,7 +61,7 @@ library_log.setLevel(logging.ERROR)
 
 
 class UpgradeAnswer(NamedTuple):
-    """The answer to an upgrade request; `seat` is the socket's place among its address's."""
+    """The answer to an upgrade request; `seat` counts the socket for its address."""
 
     status: int
     data: bytes
@@ -80,7 +80,7 @@ class Upgrader:
 
     Args:
         settings: Path, origins and limits.
-        door: Connection attempts and sockets of addresses.
+        door: Limits of connection attempts and sockets by address.
         offenders: Addresses whose handshakes are paced.
         clock: Where time comes from.
         has_room: Whether the node takes one more connection.

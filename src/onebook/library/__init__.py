@@ -52,5 +52,5 @@ __all__ = [
     "replay",
 ]
 
-# An application that configures no logging hears of trouble by updates, not on standard error.
+# An application that configures no logging sees trouble in updates, not on standard error.
 logging.getLogger("onebook").addHandler(logging.NullHandler())

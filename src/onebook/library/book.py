@@ -46,7 +46,7 @@ def order_book(
         exchanges: CCXT ids; one name, several, or None for all that Onebook knows.
         depth: Levels a side, 1 to 500.
         interval_ms: The least time between two updates of a book; 0 gives every change that is not
-            overtaken by the next. An exchange that stops being live is told of at once.
+            overtaken by the next. An exchange that stops being live is reported at once.
         group: Price step to bin levels to, as decimal text such as "0.5".
         split: Keep the amount of each exchange at each level.
         timeout_s: Entering fails if nothing is live after so long.
@@ -183,7 +183,7 @@ class OrderBooks:
         await self._stack.aclose()
 
     def __aiter__(self) -> AsyncIterator[BookUpdate]:
-        """Iterate over updates: every book as it is now, then whenever one changes."""
+        """Iterate over updates: the current state of every book, then each change."""
         engine = self._opened()
         return self._kept(BookUpdates(self._sources, self._options, engine.clock))
 
@@ -207,7 +207,7 @@ class OrderBooks:
             calls.close()
 
     def snapshots(self) -> list[BookUpdate]:
-        """Return every book as it is now, in the order of symbols and exchanges."""
+        """Return the current state of every book, in the order of symbols and exchanges."""
         engine = self._opened()
         now_us, now = engine.clock.wall_us(), engine.clock.monotonic()
         return [source.snapshot(self._options, now_us, now) for source in self._sources]
@@ -231,7 +231,7 @@ class OrderBook(OrderBooks):
         return self.symbols[0]
 
     def snapshot(self) -> BookUpdate:
-        """Return the book as it is now."""
+        """Return the current book."""
         return self.snapshots()[0]
 
     def fill(

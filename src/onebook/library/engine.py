@@ -95,7 +95,7 @@ class BookEngine:
         async with AsyncExitStack() as stack:
             recorder = None
             if self._record is not None:
-                # Feeds tell monotonic seconds; a recording has Unix seconds.
+                # Feeds have monotonic seconds; a recording has Unix seconds.
                 epoch_s = time.time() - time.monotonic()
                 recorder = Recorders(self._record, self._exchanges, epoch_s=epoch_s)
                 stack.callback(recorder.close)
@@ -194,7 +194,7 @@ class BookEngine:
         ]
         return f"{what}. {'; '.join(reasons)}."
 
-    # What the catalogue tells.
+    # Callbacks of the catalogue.
 
     def _listed(self, name: str) -> None:
         """Look for instruments in a list that was just read, or could not be."""

@@ -142,7 +142,7 @@ class Player:
         self._clock = RecordedClock()
         self._books = Books()
         self._wiring = Wiring(self._books, clock=self._clock, streams=streams)
-        # All that is recorded, wanted or not: requests are numbered as they were.
+        # All that is recorded, subscribed or not: requests are numbered as they were.
         for tape in tapes:
             tape.open_books(self._books)
         listed = {each.symbol: None for tape in tapes for each in tape.instruments}

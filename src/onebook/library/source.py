@@ -69,7 +69,7 @@ class BookSource:
         self.judged()
 
     def join(self, instrument: Instrument) -> None:
-        """Take in the instrument of one of the exchanges; its book is open."""
+        """Add the instrument of one of the exchanges; its book is open."""
         self.instruments[self.naming.names.index(instrument.exchange)] = instrument
         self.missing.pop(instrument.exchange, None)
         self.judged()
@@ -124,7 +124,7 @@ class BookSource:
 
 
 def _standing_of(book: LiveBook, *, shown: bool) -> ExchangeCondition:
-    """Return the standing of an open book; the identity guard's mark is told of a live one."""
+    """Return the standing of an open book; a live one with the identity guard's mark."""
     state, reason, detail = book.health, book.reason, book.detail
     if state is Health.LIVE and book.mark is not None:
         reason, detail = book.mark

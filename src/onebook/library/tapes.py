@@ -169,7 +169,7 @@ class Tape:
 
 
 def _answers(url: str, fetch: Fetch) -> bool:
-    """Tell whether a recorded body is that of a request, whatever its limit was."""
+    """Whether a recorded body is that of a request, whatever its limit was."""
     if url.endswith(fetch.path):
         return True
     recorded, asked = urlsplit(url), urlsplit(fetch.path)

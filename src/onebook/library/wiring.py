@@ -1,4 +1,4 @@
-"""From books to sources: whom a change reaches, with the identity guard in between."""
+"""Routes changes of books to sources, through the identity guard."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,11 @@ from onebook.streams.ports import Clock
 
 
 class Wiring:
-    """Sets the callbacks of `Books` and tells each source of the changes of its books.
+    """Sets the callbacks of `Books` and notifies each source of the changes of its books.
 
     Args:
         books: Where changes come from.
-        clock: For the guard, which looks at each symbol once a second.
+        clock: For the guard, which checks each symbol once a second.
         streams: The guard's limits.
         on_judged: Called after a book's health or mark changed.
     """
@@ -40,7 +40,7 @@ class Wiring:
         source.join(instrument)
 
     def stop(self) -> None:
-        """Tell nobody of anything any more."""
+        """Remove the callbacks."""
         self._guard.stop()
         self._sources.clear()
 

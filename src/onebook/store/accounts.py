@@ -76,7 +76,7 @@ class AccountStore(Database):
     async def move_account(
         self, account_id: str, moved: tuple[KeyStatus, KeyStatus], change: AuditedChange
     ) -> bool:
-        """Change an account's status if it still is the first of `moved`; say whether it was.
+        """Change an account's status if it still is the first of `moved`; return whether it was.
 
         The sessions of its keys end for good if it may no longer be used.
         """
@@ -153,7 +153,7 @@ class AccountStore(Database):
     async def move_key(
         self, key_id: str, moved: tuple[KeyStatus, KeyStatus], change: AuditedChange
     ) -> bool:
-        """Change a key's status if it still is the first of `moved`; say whether it was.
+        """Change a key's status if it still is the first of `moved`; return whether it was.
 
         Its sessions end for good if it may no longer be used.
         """

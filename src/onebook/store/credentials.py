@@ -34,7 +34,7 @@ class CredentialsStore(Database):
 
     @whole
     async def rewrap_credentials(self, before: CredentialsRow, after: CredentialsRow) -> bool:
-        """Replace credentials if they still are `before`; say whether they were.
+        """Replace credentials if they still are `before`; return whether they were.
 
         So a change of the encryption key can run while the service does, and be resumed.
         """
@@ -50,7 +50,7 @@ class CredentialsStore(Database):
 
     @whole
     async def delete_credentials(self, exchange: str, environment: str) -> bool:
-        """Forget the credentials of an exchange environment; say whether there were any."""
+        """Delete the credentials of an exchange environment; return whether there were any."""
         gone = delete(credentials).where(*_environment(exchange, environment))
         async with self._begin(self._writes) as connection:
             found = await connection.execute(gone.returning(credentials.c.exchange))

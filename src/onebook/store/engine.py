@@ -31,7 +31,7 @@ POOL_WAIT_S = 10
 CONNECTIONS_MAX = 10
 THREAD_END_S = 5
 
-# Execution option that says which statement begins a transaction on SQLite.
+# Execution option: the statement that begins a transaction on SQLite.
 BEGIN = "onebook_begin"
 AT_ONCE, WRITES = "", "BEGIN IMMEDIATE"
 
@@ -95,7 +95,7 @@ def _sqlite(url: URL) -> AsyncEngine:
 class DatabaseFile:
     """The file of a SQLite database: made once, and the same file from then on.
 
-    SQLite goes on with a file that was deleted or replaced, and what it commits is gone with it:
+    SQLite goes on with a file that was deleted or replaced, and what it commits is lost with it:
     https://www.sqlite.org/howtocorrupt.html, section 2.4.
     """
 

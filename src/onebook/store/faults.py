@@ -64,7 +64,7 @@ async def database_errors(url: URL) -> AsyncIterator[None]:
 
 
 def reason_of(error: BaseException, url: URL) -> str:
-    """Say what is wrong; never the password."""
+    """Describe an error of the database, without the password."""
     if isinstance(error, FileFault):
         return str(error)
     if url.get_backend_name() == "sqlite":
@@ -73,7 +73,7 @@ def reason_of(error: BaseException, url: URL) -> str:
 
 
 def _of_database(error: Exception) -> bool:
-    # What asyncpg raises while it connects reaches us as it is; it has an SQLSTATE.
+    # What asyncpg raises while it connects is not wrapped; it has an SQLSTATE.
     return isinstance(error, SQLAlchemyError | OSError | TimeoutError) or hasattr(error, "sqlstate")
 
 

@@ -35,7 +35,7 @@ class Outage:
         self._ended_at = 0  # the event of the newest end
 
     def began(self) -> int:
-        """Note that work begins; its result is told with what this returns."""
+        """Note that work begins; its result is reported with the returned value."""
         return self._events
 
     def failed(self, kind: Kind, reason: str, began: int) -> None:

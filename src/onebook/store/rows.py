@@ -21,7 +21,7 @@ class AccountRow(Struct, frozen=True):
 
 
 class KeyRow(Struct, frozen=True):
-    """A key with what its account says about it; never the key itself.
+    """A key with the fields of its account; never the key itself.
 
     `suspensions` counts how often the key or its account left the status active. `allowance_bytes`
     is the key's own monthly allowance; None is that of the settings.
@@ -61,7 +61,7 @@ class SessionRow(Struct, frozen=True):
 
 
 class AuditedChange(NamedTuple):
-    """Who changes something, when and why."""
+    """An audited change: its author, time and reason."""
 
     now_ms: int
     by: str

@@ -55,7 +55,7 @@ class SessionStore(Database):
 
 
 def end_sessions(which: ColumnElement[bool]) -> Update:
-    """End sessions, whatever a node's clock says: they expired when they began."""
+    """End sessions, whatever a node's clock shows: they expired when they began."""
     return update(sessions).where(which).values(expires_at_ms=sessions.c.created_at_ms)
 
 

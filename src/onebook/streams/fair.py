@@ -42,7 +42,7 @@ class FairQueue(Generic[T]):
         return item
 
     def keep(self, wanted: Callable[[T], bool]) -> None:
-        """Drop the items that are not wanted any more; the others keep their places."""
+        """Drop the cancelled items; the others keep their places."""
         lanes = ((owner, deque(filter(wanted, lane))) for owner, lane in self._lanes.items())
         self._lanes = OrderedDict((owner, lane) for owner, lane in lanes if lane)
         self._size = sum(map(len, self._lanes.values()))

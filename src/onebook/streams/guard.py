@@ -24,7 +24,7 @@ log = logging.getLogger("onebook.streams")
 
 
 class IdentityGuard:
-    """Checks every symbol that has more than one open book; `on_marked` hears of each change."""
+    """Checks every symbol that has more than one open book; calls `on_marked` on each change."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class IdentityGuard:
         """Check the symbol of a book that has just become live, before it is merged.
 
         Returns:
-            The books whose mark changed; `on_marked` does not hear of them.
+            The books whose mark changed; `on_marked` is not called for them.
         """
         symbol = book.instrument.symbol
         if len(self._books.of(symbol)) < 2:
@@ -61,7 +61,7 @@ class IdentityGuard:
         return self._reviewed(symbol, now)
 
     def stop(self) -> None:
-        """Ask for no more callbacks."""
+        """Cancel the callbacks."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -98,7 +98,7 @@ def _report(book: LiveBook) -> None:
     """Log what changed and count quarantines."""
     name, symbol, mark = book.instrument.exchange, book.instrument.symbol, book.mark
     if mark is None:
-        log.info("%s: the identity of %s is confirmed again.", name, symbol)
+        log.info("%s: identity of %s confirmed again.", name, symbol)
         return
     log.warning("%s: %s has the mark %s: %s.", name, symbol, mark.reason, mark.detail)
     if mark.reason is CONFLICT:

@@ -29,7 +29,7 @@ class PriceVerdict(Enum):
     AGREES = auto()  # within half the limit
     AGREED = auto()  # so for as long as a marked book has to
     NEAR = auto()  # within the limit
-    DISPUTED = auto()  # beyond the limit, but no majority says that this is the wrong one
+    DISPUTED = auto()  # beyond the limit, but no majority shows that this is the wrong one
     OUTVOTED = auto()  # beyond the limit of at least three others, and most books are not
 
 
@@ -120,7 +120,7 @@ def _median_without(mids: Sequence[Decimal], own: Decimal) -> Decimal:
 
 
 def review(books: Iterable[LiveBook], limits: IdentityLimits, now: float) -> list[LiveBook]:
-    """Judge the live books of one symbol; returns those whose mark changed."""
+    """Compare the live books of one symbol; returns those whose mark changed."""
     judged: list[tuple[LiveBook, Top]] = []
     for book in books:
         top = top_of(book)

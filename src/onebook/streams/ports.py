@@ -28,24 +28,24 @@ class Clock(Protocol):
 
 
 class BookSupervisor(Protocol):
-    """Who connects to exchanges; reference counted."""
+    """Subscriptions to books of exchanges, reference counted."""
 
     def want(self, instrument: Instrument) -> None:
-        """Somebody looks at this book."""
+        """Subscribe to this book."""
 
     def unwant(self, instrument: Instrument) -> None:
-        """One less looks at it."""
+        """Drop one subscription to it."""
 
 
 class InstrumentLookup(Protocol):
-    """Who knows the instruments."""
+    """Looks up instruments."""
 
     def instrument(self, exchange: str, symbol: str) -> Instrument | None:
         """The instrument of a symbol on an exchange."""
 
 
 class Publisher(Protocol):
-    """Who carries updates to clients; every call is synchronous and never waits for a reader."""
+    """Fan-out of updates to clients; every call is synchronous and never waits for a reader."""
 
     def publish(self, stream: Stream, payload: bytes, full: Callable[[], bytes]) -> None:
         """An update of a stream; `full` builds the whole book of the same update number."""

@@ -18,9 +18,9 @@ from onebook.streams.fill import BookEnds, FillSizes, FillView
 from onebook.streams.identity import CONFLICT
 from onebook.times import iso_us
 
-FIRST_UPDATE_S: Final = 3.0  # a new stream says what it knows after so long, even if nothing lives
+FIRST_UPDATE_S: Final = 3.0  # a new stream publishes after so long, even if no book is live
 FIRST_LIVE_S: Final = 1.0  # from its first live book on it waits so long for the others
-RATE_KNOWN_S: Final = 1.0  # a younger stream says nothing about what it will cost
+RATE_KNOWN_S: Final = 1.0  # a younger stream has no useful estimate of its cost
 THIRTY_DAYS_S: Final = 30 * 86_400
 
 FULL: Final = "full"
@@ -79,7 +79,7 @@ class StreamMembers:
         self.stale_json = b"[]"
 
     def refresh(self, books: Books) -> None:
-        """Look again at whose book is live; needed whenever a health changed."""
+        """Refresh which books are live; needed whenever a health changed."""
         found = [books.get(each) if each is not None else None for each in self.instruments]
         shown = [book if book is not None and self.shows(book) else None for book in found]
         self.books = [book for book in shown if book is not None]
@@ -119,7 +119,7 @@ class StreamMembers:
         ]
 
     def extras(self, key: StreamKey, now: float, fills: FillView | None) -> bytes:
-        """The members of `data` that only some views ask for."""
+        """The members of `data` that only some views have."""
         ages = b',"ages":' + self.ages_json(now) if key.ages else b""
         coverage = b',"coverage":' + self.coverage_json() if key.coverage else b""
         return ages + coverage + (b',"fill":' + fills.json if fills is not None else b"")
@@ -231,7 +231,7 @@ class Stream:
         return self.view.full(self._opened(head), self._closed(b""))
 
     def merge(self) -> bool:
-        """Take in the books as they are now; whether anything visible changed."""
+        """Merge the current books; whether anything visible changed."""
         if self.view is None:
             self.view = _view(self.key)
             self.fills = _fills(self.key)
@@ -272,7 +272,7 @@ class Stream:
 
 
 class Question:
-    """One look at a book without a subscription, answered when a stream would begin."""
+    """A one-time view without a subscription, answered when a stream would begin."""
 
     __slots__ = ("_stamp", "answer", "due", "key", "members", "message_id", "opening")
 
@@ -295,7 +295,7 @@ class Question:
         self.due: float | None = None
 
     def encode(self, wall_us: int, now: float) -> bytes:
-        """The book as it is now, as `aggregated_orderbook_data`."""
+        """The current book, as `aggregated_orderbook_data`."""
         view = _view(self.key)
         view.merge(self.members.cores)
         head = b'{"type":"aggregated_orderbook_data","symbol":%b,"timestamp":"%b"' % (

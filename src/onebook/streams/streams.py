@@ -82,7 +82,7 @@ class Streams:
     def __len__(self) -> int:
         return len(self._open)
 
-    # What clients ask for
+    # Subscriptions
 
     @property
     def backlog(self) -> int:
@@ -164,7 +164,7 @@ class Streams:
         self._publish(stream, self._clock.monotonic())
         self.publisher.flush()
 
-    # What books tell
+    # Callbacks of books
 
     def on_changed(self, book: LiveBook) -> None:
         """A live book has new levels (the hot path)."""
@@ -173,7 +173,7 @@ class Streams:
             self._wake(waiting, self._clock.monotonic())
 
     def on_health(self, book: LiveBook, previous: Health) -> None:
-        """A book's health changed: tell subscribers; leaving live publishes at once."""
+        """A book's health changed: notify subscribers; leaving live publishes at once."""
         marked = self._guard.entered(book) if book.health is Health.LIVE else []
         for each in (book, *(other for other in marked if other is not book)):
             self._judged(each)
@@ -251,7 +251,7 @@ class Streams:
         return 2 * (len(self._open) + self._questions_open) + QUEUE_SLACK
 
     def _rejudge(self, stream: Stream, now: float) -> None:
-        """A member's health or its mark changed: when must the stream say so?"""
+        """A member's health or mark changed: when must the stream publish it?"""
         before = stream.members.books
         stream.members.refresh(self._books)
         if not stream.update_number:
@@ -335,7 +335,7 @@ class Streams:
         question.answer(question.encode(self._clock.wall_us(), self._clock.monotonic()))
 
     def _forget(self, question: Question) -> None:
-        """Nobody waits for this answer any more."""
+        """Cancel a pending request."""
         if question.due is None:
             return
         question.due = None
@@ -363,7 +363,7 @@ class Streams:
             self._arm(due)
 
     def stop(self) -> None:
-        """Ask for no more callbacks."""
+        """Cancel the callbacks."""
         self._guard.stop()
         if self._handle is not None:
             self._handle.cancel()
@@ -373,7 +373,7 @@ class Streams:
         return [self._catalogue.instrument(each, key.symbol) for each in key.exchanges]
 
     def marks(self, stream: Stream) -> list[bytes]:
-        """Statuses of the live members that have a mark, for a client that was not told of them."""
+        """Statuses of the live members that have a mark, for a client that has not had them."""
         found = map(self._books.get, _known(stream.members))
         return [
             self._status(book, shown=stream.members.shows(book))

@@ -29,7 +29,7 @@ class DocumentedLimit(NamedTuple):
 
 
 class TransactionSection(NamedTuple):
-    """What the page says of one exchange of the transaction interface."""
+    """The page's section on one exchange of the transaction interface."""
 
     name: str
     display: str
@@ -57,8 +57,8 @@ def render(
         _beginning(),
         *_rest(openapi),
         _exchanges(exchanges),
-        _said("client", "What a client says", asyncapi),
-        _said("server", "What the server says", asyncapi),
+        _said("client", "Client messages", asyncapi),
+        _said("server", "Server messages", asyncapi),
         _books(),
         _errors(asyncapi),
         _close_codes(asyncapi),

@@ -33,7 +33,7 @@ POLICY = (
 
 
 class Asset(NamedTuple):
-    """A file as it is answered."""
+    """A static file, ready to be served."""
 
     content: bytes
     media_type: str

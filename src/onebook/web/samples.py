@@ -66,7 +66,7 @@ SAMPLES = (
     (
         "begin-javascript",
         "A live book, in JavaScript",
-        "The same in a browser. Close codes say whether to come back.",
+        "The same in a browser. Close codes decide whether to reconnect.",
         JAVASCRIPT,
     ),
 )

@@ -1,4 +1,4 @@
-"""The exact pure-Python twin of the compiled core: the fallback, and the oracle of its tests.
+"""Reference implementation of the compiled core in Python: the fallback, and its tests' oracle.
 
 `text` reads and prints numbers and level text, `book` keeps one book, `view` merges some;
 `canonical` prints the numbers and times of accounts. Nothing here does I/O or knows an exchange.

@@ -32,7 +32,7 @@ class Book:
         if not 1 <= levels_max <= LEVELS_MAX:
             raise ValueError(f"levels_max is {levels_max}, not 1 to {LEVELS_MAX}.")
         self.levels_max = levels_max
-        self._mid = 0.0  # of the last top that was believed, 0 where there is none
+        self._mid = 0.0  # of the last top that was accepted, 0 where there is none
         self.clear()
 
     def clear(self) -> None:
@@ -162,7 +162,7 @@ class Book:
         return crc32(text.encode())
 
     def _doubt(self) -> str | None:
-        """Judge the top by itself and by the last one; a leap that is told again is believed.
+        """Check the top; reject a jump by `ABSURD_FACTOR` once, accept it if it repeats.
 
         Absurd is a bid far above the mid before or an ask far below it: whole books that leap. A
         side that thins out in the other direction is how small markets look. Floats are exact
@@ -217,7 +217,7 @@ class Book:
             for price, amount in rows:
                 mantissa = price.at(self.price_scale)
                 if bound is not None and (mantissa > bound if side else mantissa < bound):
-                    continue  # beyond the horizon a level says nothing about its neighbours
+                    continue  # beyond the horizon a level has no known neighbours
                 self._set(levels, prices, mantissa, amount.at(self.amount_scale))
         bids, asks = self._prices
         self._drop(0, bids[: max(0, len(bids) - self.levels_max)])

@@ -1,4 +1,4 @@
-"""The text under the checksum of a book, in pure Python: levels as a `ChecksumLayout` says."""
+"""The text under the checksum of a book, in pure Python: levels by a `ChecksumLayout`."""
 
 from itertools import chain, zip_longest
 from typing import Final

@@ -63,21 +63,21 @@ EMPTY: Final = MergedState([], [])
 
 
 def view_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the members' names as JSON text, or say what is wrong with them."""
+    """Return the members' names as JSON text; ValueError if there are too many."""
     if len(names) > MEMBERS_MAX:
         raise ValueError(f"A view merges at most {MEMBERS_MAX} books, not {len(names)}.")
     return tuple(json.dumps(name) for name in names)
 
 
 def view_depth(depth: int) -> int:
-    """Return the depth, or say what is wrong with it."""
+    """Return the depth; ValueError if it is out of range."""
     if not 1 <= depth <= DEPTH_MAX:
         raise ValueError(f"The depth of a view is 1 to {DEPTH_MAX}, not {depth}.")
     return depth
 
 
 def view_step(group: str | None) -> Number:
-    """Return the price step to bin to, zero for none, or say what is wrong with it."""
+    """Return the price step to bin to, zero for none; ValueError if it is invalid."""
     if group is None:
         return Number(0, 0, 0)
     try:
@@ -111,7 +111,7 @@ class View:
         self._merged = False
 
     def merge(self, books: Sequence[BookLike | None]) -> bool:
-        """Merge these books, None where one is not live; tell whether the view changed."""
+        """Merge these books, None where one is not live; return whether the view changed."""
         if len(books) != len(self._names):
             raise ValueError(f"The view merges {len(self._names)} books, not {len(books)}.")
         members = [(index, book) for index, book in enumerate(books) if book is not None]

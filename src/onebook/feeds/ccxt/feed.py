@@ -70,10 +70,10 @@ class CcxtConnection:
         self._heard = asyncio.Event()  # a first frame came, or the end
 
     async def open(self) -> None:
-        """Ask for the books, and wait for the first message of the exchange.
+        """Subscribe to the books, and wait for the first message of the exchange.
 
         Raises:
-            NotReached: None came in time, or ccxt says why there will be none.
+            NotReached: None came in time, or ccxt raised an error.
         """
         self._running = asyncio.ensure_future(self._library.run(self._client))
         self._running.add_done_callback(self._closed)
@@ -90,7 +90,7 @@ class CcxtConnection:
             raise NotReached(TROUBLES.get(end.reason, OFFLINE), f"cannot be reached ({end.detail})")
 
     def carry_out(self, now: float) -> None:
-        """Do what the session wants done; ccxt pings by itself."""
+        """Carry out the session's actions; ccxt pings by itself."""
         for action in self.session.take(now):
             match action:
                 case Transmit(frame):
@@ -101,7 +101,7 @@ class CcxtConnection:
                     pass
 
     async def attend(self) -> None:
-        """Tick until the client is gone."""
+        """Tick until the client is closed."""
         assert self._running is not None
         while not self._running.done():
             await asyncio.wait({self._running}, timeout=TICK_S)
@@ -144,7 +144,7 @@ class CcxtConnection:
 
 
 class CcxtFeed(Feed):
-    """The instruments of one ccxt client, kept up for ever like those of a socket.
+    """The instruments of one ccxt client, reconnected like those of a socket.
 
     Args:
         library: ccxt.

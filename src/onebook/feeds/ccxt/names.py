@@ -26,7 +26,7 @@ def library() -> Any:
 
 
 def faults(names: Collection[str]) -> Iterator[str]:
-    """Say in a sentence each what is wrong with the operator's list."""
+    """One sentence for each error in the operator's list."""
     if not names:
         return
     if not installed():
@@ -54,7 +54,7 @@ def _fault(name: str) -> str:
 
 
 def enabled(settings: FeedSettings) -> dict[str, Exchange]:
-    """Return the facts of the exchanges that the operator wants through ccxt, by name.
+    """Return the facts of the exchanges that the operator configured through ccxt, by name.
 
     Raises:
         ConfigError: One of them cannot be had so; each fault is a line.

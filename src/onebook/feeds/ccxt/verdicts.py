@@ -53,7 +53,7 @@ VERDICTS: Final[dict[str, ErrorVerdict]] = {
 
 
 def verdict_of(error: BaseException) -> ErrorVerdict:
-    """Judge an exception; one that the table does not know is of one book."""
+    """Classify an exception; an unknown one concerns one book."""
     for kind in type(error).__mro__:
         if kind.__name__ in VERDICTS:
             return VERDICTS[kind.__name__]

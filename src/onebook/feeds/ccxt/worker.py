@@ -36,14 +36,14 @@ class Tasks:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def own(self) -> None:
-        """Take in every task that begins from here on, in this task and in those it begins."""
+        """Track every task that starts from here on, in this task and in its children."""
         _owner.set(self)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def add(self, task: "asyncio.Task[Any]") -> None:
-        """Take in a task until it is done."""
+        """Track a task until it is done."""
         self._tasks.add(task)
         task.add_done_callback(self._done)
         if len(self._tasks) > self._max:
@@ -152,4 +152,4 @@ class Worker:
         self.post(self._stopping.set)
         await asyncio.to_thread(self._thread.join, timeout_s)
         if self._thread.is_alive():
-            log.warning("%s did not stop within %g s and is left behind.", self._name, timeout_s)
+            log.warning("%s did not stop in %g s; its thread is abandoned.", self._name, timeout_s)
