@@ -13,7 +13,7 @@ from onebook.accounts.limits import AddressLimit, RateLimiter
 from onebook.accounts.usage import mark_of
 from onebook.config import Settings
 from onebook.errors import ConfigError
-from onebook.gateway.door import AddressLimiter
+from onebook.gateway.address_limiter import AddressLimiter
 from onebook.gateway.processor import CommandProcessor
 from onebook.gateway.views import KeyViews
 from onebook.model import Tier
@@ -112,7 +112,7 @@ def test_parts_work_with_every_mix_of_extremes(data):
             assert math.isfinite(decision.reset_s)
     for name in ("failures_per_minute", "unknown_keys_per_minute"):
         assert AddressLimit(name, getattr(settings.accounts, name)).take("a", 1e9).allowed
-    assert AddressLimiter(settings.gateway.connects_per_minute).knock("192.0.2.1", 1e9) == 0.0
+    assert AddressLimiter(settings.gateway.connects_per_minute).attempt("192.0.2.1", 1e9) == 0.0
     assert mark_of(0, settings.accounts.allowance_bytes).value == 0
     processor = CommandProcessor(
         settings=settings.gateway,

@@ -20,7 +20,7 @@ from e2e.house import client_of, key_of, settings_in
 from onebook import app, http, sockets
 from onebook.config import ServerSettings
 from onebook.errors import ConfigError
-from onebook.gateway.door import AddressLimiter
+from onebook.gateway.address_limiter import AddressLimiter
 from onebook.gateway.turns import Turns
 from steady import PATIENCE_S, own_s
 
@@ -88,9 +88,9 @@ async def served(
     *, connections_max=100, addresses_max=0, trusted=False, turn_s=0.001, tls=None, **settings
 ):
     """A port; its clients are strangers unless they are to be trusted."""
-    door = AddressLimiter(0, sockets_per_address_max=addresses_max)
+    address_limiter = AddressLimiter(0, sockets_per_address_max=addresses_max)
     if not trusted:
-        door.trusts = lambda peer: False
+        address_limiter.trusts = lambda peer: False
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with http.serving(
             application,
@@ -101,7 +101,7 @@ async def served(
                 monotonic=time.monotonic,
                 call_soon=asyncio.get_running_loop().call_soon,
             ),
-            door=door,
+            address_limiter=address_limiter,
             connections_max=lambda: connections_max,
             forwarded_from=(),
             tls=tls,

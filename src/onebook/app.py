@@ -382,7 +382,7 @@ def _http(
         listener,
         websocket=node.gateway.protocol,
         turns=node.gateway.turns,
-        door=node.gateway.door,
+        address_limiter=node.gateway.address_limiter,
         connections_max=lambda: limits.connections_max,
         forwarded_from=limits.forwarded_from,
         tls=node.tls,

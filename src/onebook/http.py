@@ -149,17 +149,17 @@ class Sockets:
     """
 
     def __init__(
-        self, door: AddressCounter, *, sockets_max: Callable[[], int], probes_max: int
+        self, address_limiter: AddressCounter, *, sockets_max: Callable[[], int], probes_max: int
     ) -> None:
         self.count = 0
-        self._door = door
+        self._address_limiter = address_limiter
         self._sockets_max = sockets_max
         self._probes_max = probes_max
         self._full = False
 
     def enter(self, peer: str) -> CountedSocket | int:
         """Take a place for a socket, or the HTTP status with which it is refused."""
-        trusted = self._door.trusts(peer)
+        trusted = self._address_limiter.trusts(peer)
         if self.count >= self._sockets_max() + (self._probes_max if trusted else 0):
             REFUSED.labels("full").inc()
             if not self._full:
@@ -168,7 +168,7 @@ class Sockets:
             return 503
         seat = None
         if not trusted:
-            seat = self._door.enter(peer)
+            seat = self._address_limiter.enter(peer)
             if seat is None:
                 REFUSED.labels("address").inc()
                 return 429
@@ -180,7 +180,7 @@ class Sockets:
         """The header fields that tell a client when to try again, and its limit."""
         if status not in (429, 503):
             return {}
-        limit = self._door.socket_headers(RETRY_AFTER_S) if status == 429 else {}
+        limit = self._address_limiter.socket_headers(RETRY_AFTER_S) if status == 429 else {}
         return {"Retry-After": str(RETRY_AFTER_S), **limit}
 
     def left(self) -> None:
@@ -463,7 +463,7 @@ async def serving(
     *,
     websocket: Callable[..., asyncio.Protocol],
     turns: InputTurns,
-    door: AddressCounter,
+    address_limiter: AddressCounter,
     connections_max: Callable[[], int],
     forwarded_from: Sequence[str],
     tls: ssl.SSLContext | None,
@@ -485,7 +485,7 @@ async def serving(
         "turns": turns,
         "deadlines": deadlines,
         "counted": Sockets(
-            door,
+            address_limiter,
             sockets_max=lambda: connections_max() + settings.http_connections_max,
             probes_max=settings.probe_connections_max,
         ),

@@ -189,13 +189,13 @@ async def test_an_address_with_too_many_sockets(tmp_path):
     limits = {"sockets_per_address_max": 4}
     async with watched(tmp_path, gateway=limits) as (node, alerts):
         # A proxy on this machine is trusted; what it says of its client counts.
-        node.gateway.door.trusts = lambda peer: False
+        node.gateway.address_limiter.trusts = lambda peer: False
         async with AsyncExitStack() as stack:
             before = _refusals("address")
             for _ in range(30):
                 await stack.enter_async_context(_open(node))
             await _until(lambda: _refusals("address") == before + 26)
-        del node.gateway.door.trusts
+        del node.gateway.address_limiter.trusts
         await alerts.fires("OnebookAddressSocketsRefused")
 
 

@@ -13,11 +13,11 @@ import uvicorn
 from onebook.app import SystemClock
 from onebook.config import GatewaySettings
 from onebook.gateway import direct, frames
+from onebook.gateway.address_limiter import AddressLimiter
 from onebook.gateway.authentication import Authenticator
 from onebook.gateway.charges import Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
 from onebook.gateway.counters import GatewayTotals
-from onebook.gateway.door import AddressLimiter
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.lifecycle import ConnectionEvent, ConnectionState
 from onebook.gateway.offenders import Offenders
@@ -54,7 +54,7 @@ def echoing(settings=OPEN_WIDE):
         scheduler=Scheduler(clock, on_tick=lambda: None),
         upgrader=Upgrader(
             settings,
-            door=AddressLimiter(0),
+            address_limiter=AddressLimiter(0),
             offenders=offenders,
             clock=clock,
             has_room=lambda: True,

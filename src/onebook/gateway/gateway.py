@@ -13,12 +13,12 @@ from onebook.feeds import Catalogue
 from onebook.gateway import direct
 from onebook.gateway import directory as directories
 from onebook.gateway.action_runner import ActionRunner
+from onebook.gateway.address_limiter import AddressLimiter
 from onebook.gateway.authentication import Authenticator, KeyPeers
 from onebook.gateway.charges import Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
 from onebook.gateway.counters import GatewayReport, GatewayTotals
 from onebook.gateway.directory import Directory
-from onebook.gateway.door import AddressLimiter
 from onebook.gateway.drain import Drain
 from onebook.gateway.fanout import Fanout
 from onebook.gateway.key_events import KeyEvents
@@ -103,7 +103,7 @@ class Gateway:
             monotonic=monotonic,
             call_soon=asyncio.get_running_loop().call_soon,
         )
-        self.door = AddressLimiter(
+        self.address_limiter = AddressLimiter(
             settings.connects_per_minute,
             settings.forwarded_from,
             sockets_per_address_max=settings.sockets_per_address_max,
@@ -125,7 +125,7 @@ class Gateway:
             scheduler=self.scheduler,
             upgrader=Upgrader(
                 settings,
-                door=self.door,
+                address_limiter=self.address_limiter,
                 offenders=offenders,
                 clock=clock,
                 has_room=lambda: (
@@ -182,7 +182,7 @@ class Gateway:
     def limits_changed(self) -> None:
         """Take over limits after the settings were changed in place."""
         settings = self.parts.settings
-        self.door.limit(settings.connects_per_minute, settings.sockets_per_address_max)
+        self.address_limiter.limit(settings.connects_per_minute, settings.sockets_per_address_max)
 
     async def drain(self, drain_s: float | None = None) -> None:
         """Close every connection within the settings' drain time, and take no more."""

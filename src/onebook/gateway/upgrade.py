@@ -18,7 +18,7 @@ from websockets.server import ServerProtocol
 
 from onebook.config import GatewaySettings
 from onebook.core import iso
-from onebook.gateway.door import AddressLimiter, AddressSlot
+from onebook.gateway.address_limiter import AddressLimiter, AddressSlot
 from onebook.gateway.frames import SharedDeflate
 from onebook.gateway.offenders import Offenders
 from onebook.gateway.plain import shown
@@ -80,7 +80,7 @@ class Upgrader:
 
     Args:
         settings: Path, origins and limits.
-        door: Limits of connection attempts and sockets by address.
+        address_limiter: Limits of connection attempts and sockets by address.
         offenders: Addresses whose handshakes are paced.
         clock: Where time comes from.
         has_room: Whether the node takes one more connection.
@@ -90,13 +90,13 @@ class Upgrader:
         self,
         settings: GatewaySettings,
         *,
-        door: AddressLimiter,
+        address_limiter: AddressLimiter,
         offenders: Offenders,
         clock: Clock,
         has_room: Callable[[], bool],
     ) -> None:
         self._settings = settings
-        self._door = door
+        self._address_limiter = address_limiter
         self._offenders = offenders
         self._clock = clock
         self._has_room = has_room
@@ -117,11 +117,11 @@ class Upgrader:
 
     def address(self, request: Request, peer: str) -> str:
         """The client's address."""
-        return self._door.address(peer, _header(request.headers, "X-Forwarded-For"))
+        return self._address_limiter.address(peer, _header(request.headers, "X-Forwarded-For"))
 
     def delay_s(self, address: str) -> float:
         """Seconds for which the answer to an address waits."""
-        if self._door.trusts(address):
+        if self._address_limiter.trusts(address):
             return 0.0
         return self._offenders.wait_s(address, self._clock.monotonic())
 
@@ -171,10 +171,10 @@ class Upgrader:
 
     def _take_seat(self, address: str, peer: str) -> tuple[AddressSlot | None, Response | None]:
         """Count a connection attempt, and the socket of an address behind a proxy."""
-        wait_s = self._door.knock(address, self._clock.monotonic())
+        wait_s = self._address_limiter.attempt(address, self._clock.monotonic())
         seat = None
         if not wait_s and address != peer:  # a peer's own sockets are counted when accepted
-            seat = self._door.enter(address)
+            seat = self._address_limiter.enter(address)
             if seat is None:
                 wait_s = float(_retry_after_s())
         if not wait_s:
@@ -184,7 +184,7 @@ class Upgrader:
             "rate_limit_exceeded",
             "Too many connection attempts from this address.",
             retry_after_s=int(wait_s) + 1,
-            limit=self._door.headers(address, self._clock.monotonic()),
+            limit=self._address_limiter.headers(address, self._clock.monotonic()),
         )
 
     def _problem(

@@ -13,17 +13,17 @@ UNKNOWN: Final = "unknown"
 class AddressSlot:
     """One counted socket of an address; `leave` uncounts it, once."""
 
-    __slots__ = ("_address", "_door")
+    __slots__ = ("_address", "_address_limiter")
 
-    def __init__(self, door: "AddressLimiter", address: str) -> None:
-        self._door: AddressLimiter | None = door
+    def __init__(self, address_limiter: "AddressLimiter", address: str) -> None:
+        self._address_limiter: AddressLimiter | None = address_limiter
         self._address = address
 
     def leave(self) -> None:
         """The socket is closed."""
-        door, self._door = self._door, None
-        if door is not None:
-            door.left(self._address)
+        address_limiter, self._address_limiter = self._address_limiter, None
+        if address_limiter is not None:
+            address_limiter.left(self._address)
 
 
 class AddressLimiter:
@@ -56,7 +56,7 @@ class AddressLimiter:
             self._attempts.per_minute = connects_per_minute
         self._sockets_max = sockets_per_address_max
 
-    def knock(self, address: str, now_s: float) -> float:
+    def attempt(self, address: str, now_s: float) -> float:
         """Count an attempt; seconds until the next may succeed, 0 where this one may."""
         if self._attempts is None:
             return 0.0

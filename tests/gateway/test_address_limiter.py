@@ -2,26 +2,26 @@
 
 import pytest
 
-from onebook.gateway.door import AddressLimiter
+from onebook.gateway.address_limiter import AddressLimiter
 
 
 def test_60_attempts_a_minute_from_one_address_and_others_are_not_affected():
-    door = AddressLimiter(60)
-    assert [door.knock("192.0.2.1", 0.0) for _ in range(60)] == [0.0] * 60
-    assert door.knock("192.0.2.1", 0.0) == 1.0
-    assert door.knock("192.0.2.2", 0.0) == 0.0
-    assert door.knock("192.0.2.1", 1.0) == 0.0
+    address_limiter = AddressLimiter(60)
+    assert [address_limiter.attempt("192.0.2.1", 0.0) for _ in range(60)] == [0.0] * 60
+    assert address_limiter.attempt("192.0.2.1", 0.0) == 1.0
+    assert address_limiter.attempt("192.0.2.2", 0.0) == 0.0
+    assert address_limiter.attempt("192.0.2.1", 1.0) == 0.0
 
 
 def test_ipv6_counts_by_64():
-    door = AddressLimiter(1)
-    assert door.knock("2001:db8::1", 0.0) == 0.0
-    assert door.knock("2001:db8::2", 0.0) > 0
-    assert door.knock("2001:db8:0:1::1", 0.0) == 0.0
+    address_limiter = AddressLimiter(1)
+    assert address_limiter.attempt("2001:db8::1", 0.0) == 0.0
+    assert address_limiter.attempt("2001:db8::2", 0.0) > 0
+    assert address_limiter.attempt("2001:db8:0:1::1", 0.0) == 0.0
 
 
 def test_zero_does_not_count():
-    assert [AddressLimiter(0).knock("192.0.2.1", 0.0) for _ in range(1_000)] == [0.0] * 1_000
+    assert [AddressLimiter(0).attempt("192.0.2.1", 0.0) for _ in range(1_000)] == [0.0] * 1_000
 
 
 @pytest.mark.parametrize(
