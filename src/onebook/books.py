@@ -39,7 +39,7 @@ class Event(Enum):
     REFUSED = "refused"
 
 
-# The whole machine. An offline book hears nothing until its feed starts it again, so that a late
+# The transition table. An offline book ignores all until its feed starts it again, so that a late
 # frame of a halted instrument cannot bring it back.
 MOVES: Final[dict[tuple[Health, Event], Health]] = {
     (Health.SYNCING, Event.RESTARTED): Health.SYNCING,
@@ -80,7 +80,7 @@ class LiveBook:
 
     `updated_at` is when data last arrived and `changed_at` when the health last moved, both in
     monotonic seconds. `reason` is the code of why the book is not live, None while it is, and
-    `detail` says more about the case at hand. `frozen_top` is the checksum of the best levels that
+    `detail` has the details. `frozen_top` is the checksum of the best levels that
     the exchange went silent with: until `frozen_until` the same levels once more prove nothing.
     `window` is how many levels a side the exchange keeps in step, 0 for all. `mark` and since when
     the book has agreed with the others, `agreed_at`, are the identity guard's (`streams.identity`).
@@ -142,7 +142,7 @@ def chain(first: Callable[P, None], then: Callable[P, None]) -> Callable[P, None
 class Books:
     """Every open book by its instrument.
 
-    Who subscribes hears of each change applied to a live book, and of each move of health with
+    Subscribers are notified of each change applied to a live book, and of each health change with
     the previous one.
     """
 

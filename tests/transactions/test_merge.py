@@ -49,7 +49,7 @@ def test_many_sources_become_one_sequence_cut_at_the_limit(
 
 
 def test_a_sparse_source_does_not_hold_back_a_full_one() -> None:
-    """Its frontier says that nothing newer can come: the limit is reached before its end."""
+    """Its watermark says that nothing newer can come: the limit is reached before its end."""
 
     async def story() -> tuple[int, int]:
         progress = asyncio.Event()

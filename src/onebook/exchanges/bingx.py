@@ -120,7 +120,7 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
 
 
 def _rows(side: bytes) -> bytes:
-    """Rewrite an object of amounts by price as a list of pairs; a list stays as it is.
+    """Rewrite an object of amounts by price as a list of pairs; a list stays unchanged.
 
     Whatever else it holds becomes rows that the core refuses.
     """

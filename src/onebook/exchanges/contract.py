@@ -98,7 +98,7 @@ class Fetch(Struct, frozen=True, gc=False):
 
     `weight` is what it costs of the exchange's request budget. The body comes back by `fetched`.
     A `spare` one is for a book that is live: it yields to every other request, and where it
-    brings nothing the book stays as it is.
+    brings nothing the book is unchanged.
     """
 
     instrument: Instrument
@@ -116,7 +116,7 @@ class Acknowledged(Struct, frozen=True, gc=False):
 class Renewed(Struct, frozen=True, gc=False):
     """A subscription was written again in a request for others, and is acknowledged as at first.
 
-    An exchange may leave it out without an error, and the book of before would stay as it is.
+    An exchange may leave it out without an error, and the old book would remain.
     """
 
     instrument: Instrument

@@ -309,7 +309,7 @@ class SeededEngine(Engine):
         if book.last is None:
             return (Gap(book.instrument, short(event.words)),)
         book.abandon()
-        return EXPECTED  # a live book stays as it is
+        return EXPECTED  # a live book is unchanged
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         """Fetch books again; a stream itself is asked for only if it never was confirmed."""

@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 TEXT: Final = FieldDescriptorProto.TYPE_STRING  # invalid UTF-8 is an error
-BYTES: Final = FieldDescriptorProto.TYPE_BYTES  # bytes, or a sub-message as it is
+BYTES: Final = FieldDescriptorProto.TYPE_BYTES  # bytes, or an undecoded sub-message
 INT64: Final = FieldDescriptorProto.TYPE_INT64
 
 

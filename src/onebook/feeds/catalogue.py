@@ -40,8 +40,8 @@ class Catalogue:
     """The instruments of the exchanges in use.
 
     `via` names the library of each that comes through one; `library` reads their lists. `on_gone`
-    hears of an instrument that is no longer traded and why, `on_back` of one that is traded again,
-    `on_read` of an exchange whose list was read or could not be.
+    is called with an instrument that was delisted and why, `on_back` with one that is traded again,
+    `on_read` with an exchange whose list was read or could not be.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ def traded(instrument: Instrument) -> bool:
 def follow(instrument: Instrument, new: Instrument) -> None:
     """Bring the facts of `instrument` up to `new`.
 
-    The one place that changes a frozen value: who holds it wants the instrument, not its facts of
+    The one place that changes a frozen value: its holders need the instrument, not its facts of
     an hour ago, and it is known by identity.
     """
     for field in ("tick", "lot", "status", "scales"):

@@ -15,8 +15,8 @@ class Listener(WSListener):
 
     A message is a whole one of at most `bytes_max` bytes, without reserved bits, that comes while
     no fragments are `joining`. `received` takes it and the time of `clock` (the session itself, or
-    whoever keeps what passes); what the session wants done then is carried out. After `budget`
-    frames reading is paused, until somebody grants a new one: the feeds share one event loop.
+    a recorder); then the session's actions are carried out. After `budget`
+    frames reading is paused until a new one is granted: the feeds share one event loop.
     """
 
     session: FeedSession

@@ -21,7 +21,7 @@ class PurePeer:
 
     `out` is the frames that it gets at the end of this tick, `sent` the payload bytes since they
     were last settled, `behind` says that it reads slower than we write, `ended` that a close frame
-    was sent or the socket is gone, `buffered` that the transport may hold bytes.
+    was sent or the socket is closed, `buffered` that the transport may hold bytes.
     """
 
     __slots__ = ("behind", "buffered", "direct_fd", "ended", "out", "sent", "transport")

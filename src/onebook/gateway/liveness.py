@@ -25,7 +25,7 @@ C = TypeVar("C", bound=Probed)
 def dead(connections: Iterable[C], silent_since_s: float) -> C | None:
     """The connection that has been silent for longest, and at least since then.
 
-    One that is closing is dead at once. A client that is behind is not pinged: it was last heard
+    One that is closing is dead at once. A client that is behind is not pinged: it was last seen
     of when it read something.
     """
     found = None

@@ -28,7 +28,7 @@ ExpectedGb = Annotated[
     float | None,
     about(
         "GiB that the view costs in 30 days at its rate so far, before compression; null while "
-        "it is new. `get_subscriptions` tells it again.",
+        "it is new. `get_subscriptions` lists it again.",
         4.2,
     ),
 ]

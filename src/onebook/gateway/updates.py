@@ -42,7 +42,7 @@ class MarketStats(Struct, frozen=True):
     total_bid_volume: float | None
     total_ask_volume: float | None
     participating_exchanges: int
-    crossed: Annotated[bool, about("best_bid >= best_ask across exchanges; shown as it is.")]
+    crossed: Annotated[bool, about("best_bid >= best_ask across exchanges; shown unchanged.")]
 
 
 _NUMBER: Final = {"type": "number"}
@@ -127,7 +127,7 @@ class Filled(Struct, frozen=True):
     worst: Annotated[float | None, about("The last price that is needed.", 97312)]
     levels: Annotated[int, about(f"Prices that are needed; {FILL_LEVELS_MAX} are looked at.", 3)]
     complete: Annotated[
-        bool, about("Whether these books hold the size; if not, all that they hold is told.")
+        bool, about("Whether these books hold the size; if not, the fill is all that they hold.")
     ]
     uncovered: Annotated[
         list[str],
@@ -202,8 +202,8 @@ class OrderbookUpdate(Struct, tag="aggregated_orderbook_update", frozen=True):
 class OrderbookDelta(Struct, tag="aggregated_orderbook_delta", frozen=True):
     """What changed since the update before; a gap in the numbers calls for resync.
 
-    Each level replaces the one of its price; amount 0: it is gone. A level that left the depth of
-    the view is gone too.
+    Each level replaces the one of its price; amount 0: removed. A level that left the depth of
+    the view is removed too.
     """
 
     symbol: Symbol
@@ -266,9 +266,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "gap",
         ),
     ]
-    detail: Annotated[
-        str, about("More about the case at hand, for people; may be empty.", "5 follows 3")
-    ]
+    detail: Annotated[str, about("Details of the case, for people; may be empty.", "5 follows 3")]
     timestamp: Timestamp
     via: Annotated[
         str | UnsetType,

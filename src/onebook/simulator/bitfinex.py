@@ -200,7 +200,7 @@ def checksum(window: PublishedBook) -> int:
 
 
 def _rows(book: TextChanges) -> list[str]:
-    """Price, how many orders, amount; where none is left the amount tells the side."""
+    """Price, how many orders, amount; where none is left the amount's sign is the side."""
     return [*_side(book.bids, ""), *_side(book.asks, "-")]
 
 

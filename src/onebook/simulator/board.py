@@ -119,7 +119,7 @@ class PublishedBook:
         self._phantoms: dict[int, int] = {}
 
     def advance(self) -> TextChanges | None:
-        """Move the window to the book as it is now; None where nothing in it changed."""
+        """Move the window to the current book; None where nothing in it changed."""
         bids, bids_now = self._difference(self._book.bids, self.bids, self._phantoms)
         asks, asks_now = self._difference(self._book.asks, self.asks, {})
         if not bids and not asks:
@@ -189,7 +189,7 @@ class PublishedBook:
         return other
 
     def _one(self, bids: Levels, asks: Levels) -> TextChanges:
-        """Change one level: those that are gone first, so that the window is never crossed."""
+        """Change one level: removed ones first, so that the window is never crossed."""
         changed = [(level, True) for level in bids] + [(level, False) for level in asks]
         (price, amount), is_bid = min(changed, key=lambda each: each[0][1] != 0)
         window = {**(self.bids if is_bid else self.asks), price: amount}
@@ -318,7 +318,7 @@ class ExchangeBoard:
         return self.channel(key)
 
     def channel(self, key: ChannelKey) -> PublishedBook | None:
-        """The window as it is now; None for an unknown native or in a replay."""
+        """The current window; None for an unknown native or in a replay."""
         listing = self.listings.get(key.native)
         book = self._books.get(listing.symbol) if listing else None
         if book is None:

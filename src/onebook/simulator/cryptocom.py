@@ -215,7 +215,7 @@ def _pushed(channel: PublishedBook, kind: str, item: dict[str, Any]) -> str:
 
 
 def _rows(levels: TextLevels) -> list[tuple[str, str, str]]:
-    """Levels with the number of their orders; what is gone has no decimals."""
+    """Levels with the number of their orders; a removed one has no decimals."""
     gone = {amount: not amount.strip("0.") for _, amount in levels}
     return [(price, "0", "0") if gone[amount] else (price, amount, "1") for price, amount in levels]
 

@@ -164,7 +164,7 @@ def _scaled(levels: TextLevels, listing: ListedSymbol) -> str:
 
 
 def _integer(number: str, scale: int) -> str:
-    """A decimal text as an integer of 10^-scale; what is no number as it is."""
+    """A decimal text as an integer of 10^-scale; anything else unchanged."""
     return str(units(number, scale)) if number.lstrip("-")[:1].isdecimal() else number
 
 

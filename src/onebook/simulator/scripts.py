@@ -118,7 +118,7 @@ def _script(name: str, lines: list[Line], bodies: dict[str, bytes]) -> Script:
 
 
 def listing_of(name: str, native: str) -> ListedSymbol | None:
-    """Make the listing of a native; None where its two sides cannot be told (futures)."""
+    """Make the listing of a native; None where its two sides cannot be separated (futures)."""
     simulated = DIALECTS[name].listings
     known = next((each.symbol for each in simulated if each.native == native), None)
     if known is not None:

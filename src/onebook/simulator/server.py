@@ -159,7 +159,7 @@ class SimulatedExchange:
         """Change the state of the trading engine and tell it.
 
         Raises:
-            ValueError: This exchange tells no such state.
+            ValueError: This exchange announces no such state.
         """
         status = self._dialect.rules.status
         if status is None:

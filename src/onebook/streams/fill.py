@@ -1,7 +1,7 @@
 """The cost of buying or selling a size against merged levels: average, worst price and split.
 
 Sans-I/O and exact: levels come in as the core's integers, and everything but the average, which is
-a quotient, goes out as it is. A level that is only partly needed is taken from the exchange with
+a quotient, is sent unchanged. A level that is only partly needed is taken from the exchange with
 the largest amount first, by name where amounts are equal. Nothing here knows fees.
 """
 

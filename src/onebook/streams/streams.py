@@ -140,7 +140,7 @@ class Streams:
         """Answer once with the book of a key, without a subscription.
 
         When a stream would have its first update: see `Opening`. Returns what to call when
-        nobody waits any more.
+        the request is cancelled.
         """
         now = self._clock.monotonic()
         members = StreamMembers(key.exchanges, self._instruments(key))

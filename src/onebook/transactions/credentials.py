@@ -149,7 +149,7 @@ DAMAGED: Final = "Stored exchange credentials do not open; set them again."
 
 
 def key_id(key: bytes) -> str:
-    """A master key's name: a digest that tells nothing of it."""
+    """A master key's name: a digest that reveals nothing of it."""
     return hashlib.sha256(b"onebook master key " + key).hexdigest()[:KEY_ID_CHARS]
 
 

@@ -28,7 +28,7 @@ class ClockOffset:
             self._way_s, self._at_s = way_s, now_s
 
     def corrected(self, server_ms: int, *, now_ms: int) -> None:
-        """Take the exchange's time as it is: it refused ours."""
+        """Adopt the exchange's time: it refused ours."""
         self.ms = server_ms - now_ms
         self._way_s = float("inf")
 

@@ -39,30 +39,30 @@ async def merged(
 def _certain(walkers: Sequence[Walker], left: int | None, last_id: str) -> tuple[list[Keyed], str]:
     """What can go now, at most `left` records."""
     batch: list[Keyed] = []
-    frontier_ms = max((_frontier(walker) for walker in walkers), default=NOTHING_LEFT_MS)
-    while (left is None or len(batch) < left) and (walker := _next(walkers, frontier_ms)):
+    watermark_ms = max((_watermark(walker) for walker in walkers), default=NOTHING_LEFT_MS)
+    while (left is None or len(batch) < left) and (walker := _next(walkers, watermark_ms)):
         keyed = walker.take()
         # Two sources of one event (a query and its filtered twin) meet here.
         if keyed[0].record_id != last_id:
             last_id = keyed[0].record_id
             batch.append(keyed)
         if not walker.ready:
-            frontier_ms = max(frontier_ms, _frontier(walker))
+            watermark_ms = max(watermark_ms, _watermark(walker))
     return batch, last_id
 
 
-def _frontier(walker: Walker) -> int:
+def _watermark(walker: Walker) -> int:
     """The newest time at which this walker could still bring what it does not have ready."""
-    return NOTHING_LEFT_MS if walker.ready or walker.finished else walker.frontier_ms
+    return NOTHING_LEFT_MS if walker.ready or walker.finished else walker.watermark_ms
 
 
-def _next(walkers: Sequence[Walker], frontier_ms: int) -> Walker | None:
+def _next(walkers: Sequence[Walker], watermark_ms: int) -> Walker | None:
     """The walker whose first record is the newest of all, if nothing newer can come."""
     first: Walker | None = None
     for walker in walkers:
         if walker.ready and (first is None or walker.ready[0][0] < first.ready[0][0]):
             first = walker
-    return first if first and first.ready[0][0].negative_ms < -frontier_ms else None
+    return first if first and first.ready[0][0].negative_ms < -watermark_ms else None
 
 
 def _raise_defects(walkers: Sequence[Walker]) -> None:

@@ -60,9 +60,9 @@ class Sorter:
         """Every page takes a snapshot of its own time, so what was given out goes by id."""
         return key.record_id > self._wanted.after.record_id
 
-    def release(self, frontier_ms: int) -> Iterator[Keyed]:
+    def release(self, watermark_ms: int) -> Iterator[Keyed]:
         """Every held record that is later than the watermark, in order."""
-        while self._held and self._held[0][0].negative_ms < -frontier_ms:
+        while self._held and self._held[0][0].negative_ms < -watermark_ms:
             keyed = heapq.heappop(self._held)
             if keyed[0] < self._last:
                 self.disordered += 1

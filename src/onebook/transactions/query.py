@@ -139,7 +139,7 @@ def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
 
 
 def refuse_forgotten(from_ms: int, sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> None:
-    """Refuse what no asked type reaches back to; where one does, coverage tells of the others."""
+    """Refuse what no asked type reaches back to; where one does, coverage lists the others."""
     oldest_ms = reach_ms(sources, adapter, now_ms)
     if any(adapter.sources[name].window_ms == 0 for name in sources) and len(sources) == 1:
         return

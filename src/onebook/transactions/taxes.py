@@ -244,7 +244,7 @@ def _moves(found: Taxed) -> bool:
 
 
 def _is_gain(record: Record) -> bool:
-    """Whether it is P&L of a derivative; of options the ledger alone tells."""
+    """Whether it is P&L of a derivative; of options only the ledger shows it."""
     of_option = record.instrument is not None and record.instrument.category == "option"
     return record.kind in GAINS or of_option
 

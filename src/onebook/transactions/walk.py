@@ -2,10 +2,10 @@
 
 A walker cuts its range into windows and reads several side by side, each page by page along the
 exchange's cursor; it hands records on in order, and only when nothing newer can still come. What
-it has reached is its *frontier*: all records with a later time have been handed on, so a merge of
-many walkers need not wait for one that has nothing to say.
+it has reached is its *watermark*: all records with a later time have been handed on, so a merge of
+many walkers need not wait for one without records.
 
-What an answer does not need is not asked for: pages are no larger than its limit wants, and a
+What an answer does not need is not requested: pages are no larger than its limit, and a
 walker stops while enough later records are buffered (`Demand`).
 
 Bounds: `WINDOWS_AHEAD` windows, `reading.PAGES_AHEAD` pages of each, `READY_MAX` records. For a
@@ -49,7 +49,7 @@ class Walker:
     ) -> None:
         self.source = source
         self.ready: deque[Keyed] = deque()
-        self.frontier_ms = NOT_STARTED_MS
+        self.watermark_ms = NOT_STARTED_MS
         self.begun = False
         self.finished = False
         self.failure: SourceFailed | None = None
@@ -97,9 +97,9 @@ class Walker:
         """The place before which this source has nothing that was not delivered."""
         if self.ready:
             return max(self.delivered, RecordKey(self.ready[0][0].negative_ms, ""))
-        if self.frontier_ms == NOT_STARTED_MS:
+        if self.watermark_ms == NOT_STARTED_MS:
             return self.delivered
-        return max(self.delivered, RecordKey(-self.frontier_ms, ""))
+        return max(self.delivered, RecordKey(-self.watermark_ms, ""))
 
     def bookmark(self, place: RecordKey) -> Bookmark | None:
         """The exchange's page at which records after a place begin; None where time says enough."""
@@ -179,13 +179,13 @@ class Walker:
             if isinstance(read, Exception):
                 raise read
             self._mark(read)
-            await self._accept(read.page, self._frontier_of(read.page, stream.window))
+            await self._accept(read.page, self._watermark_of(read.page, stream.window))
         self._streams.popleft()
         await stream.task
         cutter.filled(stream.asked)
         ahead = self._long or stream.asked <= PAGES_SPARSE
         self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2) if ahead else 1
-        await self._hand_on(min(self.frontier_ms, self._oldest_ahead(stream.window)))
+        await self._hand_on(min(self.watermark_ms, self._oldest_ahead(stream.window)))
         return True
 
     async def _begin(self, windows: Iterator[Window]) -> None:
@@ -208,26 +208,26 @@ class Walker:
         if not self.source.untimed:
             await self._demand.wanted(newest_ms + self.source.lag_ms)
 
-    def _frontier_of(self, page: Page, window: Window) -> int:
+    def _watermark_of(self, page: Page, window: Window) -> int:
         """Later pages hold what the exchange's filter puts before this page's oldest row; a
         record's time is at most `lag_ms` later than the time that is filtered by.
         """
         if not page.records or self.source.untimed:
-            return self.frontier_ms
+            return self.watermark_ms
         oldest_ms = min(record.timestamp for record in page.records)
         return max(oldest_ms + self.source.lag_ms, self._oldest_ahead(window))
 
     def _oldest_ahead(self, window: Window) -> int:
         return window.from_ms - 1 + self.source.lag_ms
 
-    async def _accept(self, page: Page, frontier_ms: int, *, snapshot: bool = False) -> None:
+    async def _accept(self, page: Page, watermark_ms: int, *, snapshot: bool = False) -> None:
         self.begun = True
         self.pages += page is not NOT_ASKED
         self.unreadable += page.unreadable
         if page.kept_from_ms is not None:
             self._lost_before_ms = max(self._lost_before_ms, page.kept_from_ms)
         self._sorter.push(page.records, snapshot=snapshot)
-        await self._hand_on(min(self.frontier_ms, frontier_ms))
+        await self._hand_on(min(self.watermark_ms, watermark_ms))
 
     def _mark(self, read: ReadPage) -> None:
         """Remember where a page stands, until all of its records have been delivered."""
@@ -237,10 +237,10 @@ class Walker:
         self._forget_pages(self.delivered)
         self._bookmarks.append((last, read.bookmark))
 
-    async def _hand_on(self, frontier_ms: int) -> None:
+    async def _hand_on(self, watermark_ms: int) -> None:
         """Emit records whose order is final; block while the output buffer is full."""
-        self.ready.extend(self._sorter.release(frontier_ms))
-        self.frontier_ms = frontier_ms
+        self.ready.extend(self._sorter.release(watermark_ms))
+        self.watermark_ms = watermark_ms
         self._progress.set()
         while len(self.ready) >= READY_MAX:
             self._room.clear()

@@ -75,5 +75,5 @@ def _parse(text: str) -> Decimal:
         raise NumberError(f"{text!r} is not a number.")
     value = Decimal(text)
     if value and abs(value.adjusted()) > EXPONENT_MAX:
-        raise NumberError(f"{text!r} is too large or too small to be believed.")
+        raise NumberError(f"{text!r} is outside the accepted range.")
     return value

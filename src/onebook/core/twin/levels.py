@@ -133,7 +133,7 @@ def _refuse(_: str) -> NoReturn:
     raise ValueError
 
 
-# Objects become tuples of (name, value), so that arrays and repeated names can be told.
+# Objects become tuples of (name, value), so that arrays and repeated names are distinguished.
 _JSON = JSONDecoder(
     parse_int=str, parse_float=str, parse_constant=_refuse, object_pairs_hook=tuple
 ).decode

@@ -51,7 +51,7 @@ FAULTS: Final = (
     "404",  # the account's mode does not have the path
     "502",  # the edge, with an HTML body
     "truncated",  # half of the body
-    "reset",  # the connection is gone
+    "reset",  # the connection is closed
     "slow",  # the answer takes its time
     "string_ext",  # retExtInfo as a string
     "unknown_enum",  # a status and a type nobody has heard of

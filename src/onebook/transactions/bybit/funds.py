@@ -62,7 +62,7 @@ DEPOSIT_STATUSES: Final = {
     "10012": Status.COMPLETED,
     "70011": Status.REVERSED,  # the money was taken away again
     "70012": Status.COMPLETED,  # stands after review
-    "70013": Status.PENDING,  # rollback failed, a person looks at it
+    "70013": Status.PENDING,  # rollback failed, staff of the exchange resolve it
 }
 INTERNAL_DEPOSIT_STATUSES: Final = {
     "1": Status.PENDING,

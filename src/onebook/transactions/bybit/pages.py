@@ -64,7 +64,7 @@ def rows_of(endpoint: Endpoint, result: Any) -> tuple[list[Row], str]:
 
 
 def read_row(row: Row, endpoint: Endpoint, context: Context) -> tuple[Record, bool]:
-    """A row as a record; one that the mapping cannot read is shown as it is, and said so."""
+    """A row as a record; one that the mapping cannot read is passed on raw, and marked so."""
     try:
         return endpoint.mapper(row, context), True
     except (LookupError, TypeError, ValueError, AttributeError):

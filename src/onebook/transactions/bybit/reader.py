@@ -157,7 +157,7 @@ class BybitReader:
             await self._environs.cache.load(name, self._retries)
 
     async def _learn_uid(self) -> None:
-        """See that the account's user id is known: it tells our side of a transfer."""
+        """See that the account's user id is known: it identifies our side of a transfer."""
         try:
             await self._key_info()
         except SourceFailed as failure:
