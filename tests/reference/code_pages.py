@@ -18,6 +18,11 @@ from onebook.web.schema import Schemas
 
 NOTE = "<!-- Written by `make reference` from {source}: change that. -->"
 DATA_DIR = "~/.local/share/onebook"  # of a reader; the folder of this machine is not written
+PRECEDENCE = """\
+Flags win over the environment, the environment over the file `onebook.toml`, the file over the
+defaults. The variable of a setting is `ONEBOOK_`, its table and its name, with `__` for each point:
+`server.port` is `ONEBOOK_SERVER__PORT`. `onebook config default` prints a whole file,
+`onebook config check` finds every fault."""
 ACTIONS_GUIDE = "[over the WebSocket](../guides/coming-from.md#transactions)"
 
 
@@ -64,10 +69,7 @@ def settings() -> str:
         "Settings",
         "`onebook.config`",
         "Every setting of a node, by the table of its file: default, bounds, meaning.",
-        "Flags win over the environment, the environment over the file `onebook.toml`, the file"
-        " over the defaults.\nThe variable of a setting is `ONEBOOK_`, its table and its name, with"
-        " `__` for each point: `server.port` is\n`ONEBOOK_SERVER__PORT`. `onebook config default` prints"
-        " a whole file, `onebook config check` finds every fault.",
+        PRECEDENCE,
         *parts,
     )
 
