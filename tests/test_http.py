@@ -102,7 +102,7 @@ async def served(
                 call_soon=asyncio.get_running_loop().call_soon,
             ),
             door=door,
-            connections_max=connections_max,
+            connections_max=lambda: connections_max,
             forwarded_from=(),
             tls=tls,
             settings=ServerSettings(**{**QUICK, **settings}),

@@ -68,3 +68,27 @@ def test_what_an_exchange_says_cannot_forge_lines_or_steer_a_terminal(written):
     assert "okx says off\\n12:00:00 error onebook: fake \\x1b[2J\\x00\\u202etxt\\u2028" in text
     assert all(char == "\n" or char.isprintable() for char in text)
     assert not any(line.startswith("\x1b") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_a_line_may_have_fields_of_its_own(written, style):
+    logs.configure("info", style, written)
+    extra = logs.fields(status=200, key_id="key_1", client_address="", close_code=None, key=KEY)
+    logging.getLogger(logs.ACCESS).info("answered", extra=extra)
+    text = written.getvalue()
+    assert KEY not in text
+    if style == "json":
+        line = json.loads(text)
+        assert (line["status"], line["key_id"], line["message"]) == (200, "key_1", "answered")
+        assert not {"client_address", "close_code"} & line.keys()
+    else:
+        assert text.endswith("access: answered status=200 key_id=key_1 key=ob_live_...\n")
+
+
+def test_the_access_log_can_be_switched_off(written):
+    logs.configure("info", "json", written, access=False)
+    logging.getLogger(logs.ACCESS).info("answered")
+    assert written.getvalue() == ""
+    logs.configure("info", "json", written)
+    logging.getLogger(logs.ACCESS).info("answered")
+    assert json.loads(written.getvalue())["part"] == "onebook.access"

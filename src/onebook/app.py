@@ -2,8 +2,8 @@
 
 Parts are entered from the bottom up and left from the top down. The node listens at once and reads
 the lists of exchanges meanwhile. SIGTERM drains first: not ready at once, clients told when to
-return, meters flushed; a second signal stops without waiting. SIGHUP reads the certificate and the
-log level again.
+return, meters flushed; a second signal stops without waiting. SIGHUP reads the settings and the TLS
+certificate again: see `onebook.reload`.
 """
 
 import asyncio
@@ -14,12 +14,11 @@ import platform
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
     asynccontextmanager,
-    contextmanager,
 )
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +30,13 @@ from onebook import (
     __version__,
     api,
     core,
-    exchanges,
+    feeder,
     feeds,
     gateway,
     http,
     logs,
     preflight,
+    reload,
     web,
 )
 from onebook.accounts import Accounts
@@ -47,11 +47,16 @@ from onebook.api.documents import asyncapi_of
 from onebook.api.status import base_url
 from onebook.books import Books
 from onebook.clock import SystemClock
-from onebook.config import ExchangeSettings, FeedSettings, Settings, catalogue
+from onebook.config import ExchangeSettings, Settings, catalogue
 from onebook.errors import ConfigError, DatabaseUnavailable
+from onebook.exchanges.contract import Exchange
 from onebook.gateway import direct
 from onebook.gateway.directory import ACTIVE
 from onebook.metrics import BUILD
+from onebook.nodes.bus import NatsBus
+from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
+from onebook.nodes.key_sharing import KeySharing
+from onebook.nodes.presence import new_node_id
 from onebook.rest import Rest
 from onebook.store import Store
 from onebook.transactions.credentials import Vault, master_keys
@@ -76,7 +81,7 @@ class Node:
     accounts: Accounts
     books: Books
     catalogue: feeds.Catalogue
-    supervisor: feeds.Supervisor
+    supervisor: feeds.Supervisor | RemoteSupervisor
     gateway: gateway.Gateway
     transactions: Transactions
     tls: ssl.SSLContext | None
@@ -90,6 +95,15 @@ class Node:
         host, port = self.address
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
         return f"{scheme}://{shown}:{port}"
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes of usage that could be written nowhere."""
+        return self.accounts.lost_bytes
+
+    async def drain(self) -> None:
+        """Send the clients away."""
+        await self.gateway.drain()
 
 
 @asynccontextmanager
@@ -108,12 +122,13 @@ async def running(
     """
     clock = SystemClock()
     preflight.require(settings)
+    settings = feeder.own_settings(settings, overrides)
     async with AsyncExitStack() as stack:
         server = settings.server
-        listener = stack.enter_context(_listener(server.host, server.port))
+        listener = stack.enter_context(http.listening(server.host, server.port))
         metrics = None
         if server.metrics_port is not None:
-            metrics = stack.enter_context(_listener(server.metrics_host, server.metrics_port))
+            metrics = stack.enter_context(http.listening(server.metrics_host, server.metrics_port))
         store = await stack.enter_async_context(Store(settings.store.url))
         # A pepper without its database means that the database was deleted, or is elsewhere.
         await store.upgrade(create=not settings.store.pepper_file.exists())
@@ -131,23 +146,26 @@ async def running(
             )
         )
         rest = await stack.enter_async_context(Rest())
-        wanted = _feed_settings(settings, overrides)
-        pool = exchanges.EXCHANGES
-        if overrides is not None:  # no name means every exchange, but here those alone
-            pool = {name: each for name, each in pool.items() if name in overrides}
-        known = feeds.enabled(pool, wanted)
-        library = None
-        if any(each.via for each in known.values()):
-            library = await stack.enter_async_context(feeds.Library(wanted))
         transactions = _transactions(settings, store, pepper)
         stack.push_async_callback(transactions.close)
         books = Books()
-        listed = feeds.Catalogue(known, rest=rest, settings=wanted, library=library)
-        supervisor = feeds.Supervisor(
-            known, books=books, rest=rest, catalogue=listed, settings=wanted, library=library
-        )
-        await stack.enter_async_context(listed)
-        await stack.enter_async_context(supervisor)
+        sharing: KeySharing | None = None
+        listed: feeds.Catalogue
+        supervisor: feeds.Supervisor | RemoteSupervisor
+        if settings.node.role == "gateway":
+            bus = await stack.enter_async_context(NatsBus(settings.nats, name="onebook gateway"))
+            listed = remote = RemoteCatalogue(rest=rest, settings=settings.feeds)
+            supervisor = RemoteSupervisor(
+                new_node_id(), bus=bus, books=books, catalogue=remote, settings=settings.node
+            )
+            await stack.enter_async_context(supervisor)
+            sharing = await stack.enter_async_context(
+                KeySharing(supervisor.presence, bus=bus, tiers=settings.accounts.tiers)
+            )
+            accounts.limits = sharing.rates
+        else:
+            parts = await feeder.feeding(stack, settings, overrides, rest=rest, books=books)
+            listed, supervisor = parts.catalogue, parts.supervisor
         front = await stack.enter_async_context(
             gateway.Gateway(
                 settings.gateway,
@@ -158,9 +176,13 @@ async def running(
                 clock=clock,
                 streams=settings.streams,
                 via=listed.via,
+                peers=sharing,
                 transactions=transactions,
             )
         )
+        if sharing is not None:
+            front.connections.on_counted.subscribe(sharing.counted)
+            sharing.on_counted = front.authenticator.trim
         node = Node(
             settings=settings,
             store=store,
@@ -202,49 +224,100 @@ async def serve(
     Returns:
         How many bytes of usage could be written nowhere and are lost.
     """
-    logs.configure(settings.log.level, settings.log.format)
+    logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
     logs.capture()
     loop = asyncio.get_running_loop()
     asked, hurried = asyncio.Event(), asyncio.Event()
-    started: list[Node] = []
+    started: list[Node | feeder.Feeder] = []
 
     def signalled() -> None:
         (hurried if asked.is_set() else asked).set()
 
     def hung_up() -> None:
         if started:
-            _reload(started[0], reread)
+            _reload(started[0], reread, overrides)
 
     actions = {signal.SIGTERM: signalled, signal.SIGINT: signalled, signal.SIGHUP: hung_up}
     for number, action in actions.items():
         loop.add_signal_handler(number, action)
     try:
-        async with running(settings, overrides=overrides) as node:
+        async with _node(settings, overrides) as node:
             started.append(node)
-            if on_started is not None:
+            if on_started is not None and isinstance(node, Node):
                 await on_started(node)
             await asked.wait()
             log.info("Stopping: clients leave within %g s.", settings.gateway.drain_s)
-            await _first(node.gateway.drain(), hurried.wait())
+            await _first(node.drain(), hurried.wait())
     finally:
         for number in actions:
             loop.remove_signal_handler(number)
     log.info("Stopped.")
-    return node.accounts.lost_bytes
+    return node.lost_bytes
 
 
-def _reload(node: Node, reread: Callable[[], Settings] | None) -> None:
-    """Take over what can change while the node runs: the TLS certificate and the log level."""
+def _node(
+    settings: Settings, overrides: Mapping[str, ExchangeSettings] | None
+) -> AbstractAsyncContextManager[Node | feeder.Feeder]:
+    """A node of the role that the settings name."""
+    if settings.node.role == "feeds":
+        return feeder.running(settings, overrides=overrides)
+    return running(settings, overrides=overrides)
+
+
+def _reload(
+    node: Node | feeder.Feeder,
+    reread: Callable[[], Settings] | None,
+    overrides: Mapping[str, ExchangeSettings] | None,
+) -> None:
+    """Take over what can change while the node runs, or nothing where there is a fault."""
+    settings = node.settings
+    tls = node.tls if isinstance(node, Node) else None
     try:
-        settings = node.settings if reread is None else reread()
-        preflight.require(settings)
-        if node.tls is not None and settings.server.tls_cert_file is not None:
-            node.tls.load_cert_chain(settings.server.tls_cert_file, settings.server.tls_key_file)
+        new = settings
+        if reread is not None:
+            new = reread()
+            preflight.require(new)
+            new = feeder.own_settings(new, overrides)
+        if isinstance(node, feeder.Feeder):
+            logs.configure(new.log.level, new.log.format, access=new.log.access)
+            log.info("SIGHUP: a feeds node reads its log settings again, others at a restart.")
+            return
+        ccxt_as_now = {"ccxt": settings.feeds.ccxt}
+        wanted = feeder.exchanges_in_use(new.feeds.model_copy(update=ccxt_as_now), overrides)
+        http.reserve_files(settings.server, new.gateway.connections_max)
+        if tls is not None and new.server.tls_cert_file is not None:
+            tls.load_cert_chain(new.server.tls_cert_file, new.server.tls_key_file)
     except (ConfigError, OSError) as error:
         log.error("SIGHUP: nothing was changed: %s", error)
         return
-    logs.configure(settings.log.level, settings.log.format)
-    log.info("SIGHUP: the TLS certificate and the log level were read again.")
+    before = feeder.exchanges_in_use(settings.feeds, overrides)
+    changes = reload.apply(settings, new)
+    logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
+    node.accounts.limits_changed()
+    node.gateway.limits_changed()
+    if isinstance(node.supervisor, feeds.Supervisor):
+        _use(node.catalogue, node.supervisor, before, wanted)
+    log.info(
+        "SIGHUP: the settings and the TLS certificate were read again; changed: %s.",
+        ", ".join(changes.applied) or "no setting",
+    )
+    if changes.restart:
+        log.warning("SIGHUP: these take effect at a restart: %s.", ", ".join(changes.restart))
+
+
+def _use(
+    listed: feeds.Catalogue,
+    supervisor: feeds.Supervisor,
+    before: Mapping[str, Exchange],
+    wanted: Mapping[str, Exchange],
+) -> None:
+    """Drop the exchanges that are not wanted any more, and add those that are new or changed."""
+    for name in [each for each in before if before[each] != wanted.get(each)]:
+        listed.drop(name)
+        supervisor.drop(name)
+    for name in [each for each in wanted if wanted[each] != before.get(each)]:
+        supervisor.add(wanted[name])
+        listed.add(wanted[name])
 
 
 async def _usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile | None:
@@ -287,19 +360,6 @@ async def _first(*waits: Awaitable[object]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@contextmanager
-def _listener(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket, bound before anything else starts: a port in use is the commonest mistake."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=http.BACKLOG)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConfigError(f"Cannot listen on {host} port {port}: {reason}.") from None
-    with listener:
-        yield listener
-
-
 def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactions:
     """The transaction interface with every exchange that it has."""
     ours = settings.transactions
@@ -309,24 +369,6 @@ def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactio
         vault,
         cursor_secret=hmac.digest(pepper, b"transaction cursors", "sha256"),
         settings=ours,
-    )
-
-
-def _feed_settings(
-    settings: Settings, overrides: Mapping[str, ExchangeSettings] | None
-) -> FeedSettings:
-    if overrides is None:
-        return settings.feeds
-    wanted = settings.feeds.ccxt.exchanges
-    through = tuple(name for name in wanted if name in overrides)
-    if absent := sorted(set(wanted) - set(through)):
-        log.warning("Not simulated, so not connected to: %s.", ", ".join(absent))
-    return settings.feeds.model_copy(
-        update={
-            "exchanges": tuple(name for name in overrides if name not in through),
-            "overrides": dict(overrides),
-            "ccxt": settings.feeds.ccxt.model_copy(update={"exchanges": through}),
-        }
     )
 
 
@@ -341,7 +383,7 @@ def _http(
         websocket=node.gateway.protocol,
         turns=node.gateway.turns,
         door=node.gateway.door,
-        connections_max=limits.connections_max,
+        connections_max=lambda: limits.connections_max,
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
         settings=node.settings.server,
@@ -391,8 +433,11 @@ def _health(node: Node, now_ms: int) -> api.HealthFacts:
     if not writable:
         age_s = node.accounts.meter.flush_age_s()
         problems.append(f"The database has taken no usage for {age_s:.0f} s.")
+    remote = node.supervisor if isinstance(node.supervisor, RemoteSupervisor) else None
+    if remote is not None:
+        problems += remote.problems()
     return api.HealthFacts(
-        ready=reachable and writable,
+        ready=reachable and writable and (remote is None or remote.ready),
         draining=node.gateway.draining,
         active_exchanges=sum(state == ACTIVE for state in states.values()),
         problems=tuple(problems),

@@ -25,6 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from onebook import sockets
 from onebook.config import ServerSettings
 from onebook.core import iso
+from onebook.errors import ConfigError
 from onebook.metrics import LOOP_LAG
 
 TICK_S: Final = 0.25
@@ -61,6 +62,23 @@ for _reason in ("full", "address"):
     REFUSED.labels(_reason)
 
 log = logging.getLogger("onebook.http")
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket, bound before anything else starts: a port in use is the commonest mistake.
+
+    Raises:
+        ConfigError: It cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"Cannot listen on {host} port {port}: {reason}.") from None
+    with listener:
+        yield listener
 
 
 class Wait(Enum):
@@ -126,11 +144,11 @@ class Sockets:
     """How many sockets clients have open.
 
     Args:
-        sockets_max: Of all clients.
+        sockets_max: Tells how many of all clients there may be; asked each time.
         probes_max: Beside these, for peers that the door trusts: health checks of a full node.
     """
 
-    def __init__(self, door: Door, *, sockets_max: int, probes_max: int) -> None:
+    def __init__(self, door: Door, *, sockets_max: Callable[[], int], probes_max: int) -> None:
         self.count = 0
         self._door = door
         self._sockets_max = sockets_max
@@ -140,7 +158,7 @@ class Sockets:
     def enter(self, peer: str) -> Place | int:
         """Take a place for a socket, or the HTTP status with which it is refused."""
         trusted = self._door.trusts(peer)
-        if self.count >= self._sockets_max + (self._probes_max if trusted else 0):
+        if self.count >= self._sockets_max() + (self._probes_max if trusted else 0):
             REFUSED.labels("full").inc()
             if not self._full:
                 log.warning("The node is full: %d sockets; more are refused with 503.", self.count)
@@ -167,7 +185,7 @@ class Sockets:
         """A socket is closed; its `Place` says so."""
         self.count -= 1
         SOCKETS.set(self.count)
-        if self._full and self.count < self._sockets_max:
+        if self._full and self.count < self._sockets_max():
             log.info("The node has room again: %d sockets.", self.count)
             self._full = False
 
@@ -426,6 +444,16 @@ class Server(uvicorn.Server):
         self.started = True
 
 
+def reserve_files(settings: ServerSettings, connections_max: int) -> None:
+    """Let the process open as many files as these limits need.
+
+    Raises:
+        ConfigError: It may not.
+    """
+    sockets_max = connections_max + settings.http_connections_max
+    sockets.raise_file_limit(sockets_max + settings.probe_connections_max + settings.files_reserve)
+
+
 @asynccontextmanager
 async def serving(
     application: Any,
@@ -434,7 +462,7 @@ async def serving(
     websocket: Callable[..., asyncio.Protocol],
     turns: Turns,
     door: Door,
-    connections_max: int,
+    connections_max: Callable[[], int],
     forwarded_from: Sequence[str],
     tls: ssl.SSLContext | None,
     settings: ServerSettings,
@@ -442,20 +470,23 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve REST, pages and WebSocket upgrades on one socket for as long as the context lasts.
 
+    `connections_max` tells the limit of WebSocket connections, which may change meanwhile.
     `metrics` is a second listener without WebSocket; the application tells its requests apart by
     their port. Its sockets count among all.
 
     Raises:
         ConfigError: The process may not open enough files.
     """
-    sockets_max = connections_max + settings.http_connections_max
-    probes_max = settings.probe_connections_max
-    sockets.raise_file_limit(sockets_max + probes_max + settings.files_reserve)
+    reserve_files(settings, connections_max())
     deadlines = Deadlines(settings)
     bound = {
         "turns": turns,
         "deadlines": deadlines,
-        "counted": Sockets(door, sockets_max=sockets_max, probes_max=probes_max),
+        "counted": Sockets(
+            door,
+            sockets_max=lambda: connections_max() + settings.http_connections_max,
+            probes_max=settings.probe_connections_max,
+        ),
         "metrics_port": metrics.getsockname()[1] if metrics is not None else None,
     }
     config = uvicorn.Config(

@@ -6,9 +6,13 @@ import re
 import sys
 import threading
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
+
+from onebook.times import iso_ms
 
 LOGGER = "onebook"
+ACCESS = "onebook.access"  # one line for each answered request and each ended connection
+FIELDS = "onebook_fields"
 # `obs_` ends other words too (`jobs_total`): in the middle of one only a whole token is masked.
 _SECRET = re.compile(r"(ob_live_|\bobs_|obs_(?=[0-9a-z]{40}))[0-9a-z]{4,}", re.IGNORECASE)
 
@@ -31,10 +35,12 @@ class TextFormatter(logging.Formatter):
     """One line for a person."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level, part and message."""
+        """Time, level, part, message and fields."""
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         line = f"{at} {record.levelname.lower():7} {record.name.removeprefix('onebook.')}: "
         line += escaped(record.getMessage())
+        for name, value in _fields(record).items():
+            line += f" {name}={escaped(str(value))}"
         if record.exc_info:
             trace = self.formatException(record.exc_info).split("\n")
             line += "\n" + "\n".join(map(escaped, trace))
@@ -46,25 +52,36 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The fields every line has, and the trace of a defect."""
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        fields = {
-            "time": at.replace("+00:00", "Z"),
+        line = {
+            "time": iso_ms(int(record.created * 1_000)),
             "level": record.levelname.lower(),
             "part": record.name,
             "message": record.getMessage(),
         }
+        line |= _fields(record)
         if record.exc_info:
-            fields["trace"] = self.formatException(record.exc_info)
-        return redact(json.dumps(fields, ensure_ascii=False))
+            line["trace"] = self.formatException(record.exc_info)
+        return redact(json.dumps(line, ensure_ascii=False))
 
 
-def configure(level: str, style: str, stream: TextIO | None = None) -> None:
+def fields(**values: Any) -> dict[str, Any]:
+    """The `extra` of a log call with fields of its own; what is None or empty is left out."""
+    return {FIELDS: {name: each for name, each in values.items() if each not in (None, "")}}
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(record, FIELDS, {})
+    return found
+
+
+def configure(level: str, style: str, stream: TextIO | None = None, *, access: bool = True) -> None:
     """Send the log of every part to one stream.
 
     Args:
         level: The least level written.
         style: `json`, `text`, or `auto`: text on a terminal, JSON elsewhere.
         stream: Where to; None is standard error.
+        access: Whether answered requests and ended connections are logged.
     """
     out = stream or sys.stderr
     text = style == "text" or (style == "auto" and out.isatty())
@@ -78,6 +95,7 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(level.upper())
+    logging.getLogger(ACCESS).disabled = not access
     logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)  # the store logs outages itself
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the node says itself that it listens
     logging.getLogger("uvicorn.access").setLevel(logging.CRITICAL)  # it would log keys in paths

@@ -52,6 +52,7 @@ class Reason(StrEnum):
     FLOOD = "flood", "The exchange sent more messages without data than are accepted."
     HALTED = "halted", "The exchange does not trade this instrument now."
     NOT_LISTED = "not_listed", "The exchange no longer lists this instrument."
+    SWITCHED_OFF = "switched_off", "The operator of this service does not use this exchange now."
     NOT_WANTED = "not_wanted", "The book is closed because no client is subscribed."
     IDENTITY_CONFLICT = (
         "identity_conflict",

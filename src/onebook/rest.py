@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeVar
 
 import anyio
 import httpx
 
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.limits import FETCHES_BURST, Bucket, Limit, Quota, Scope
+from onebook.exchanges.limits import FETCHES_BURST, Limit, Quota, Scope, bucket_within
 
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0  # also for writing, and for a free connection of the pool
@@ -36,6 +36,8 @@ RELEASE_S: Final = 5.0  # a cancelled request closes its connection within this
 JSON: Final = {"Content-Type": "application/json"}
 SAFE_METHODS: Final = frozenset(("GET", "HEAD"))  # nothing else is sent twice
 
+T = TypeVar("T")
+
 
 class Answer(NamedTuple):
     """What a host answered, whatever its status."""
@@ -47,6 +49,47 @@ class Answer(NamedTuple):
 
 class BodyTooLarge(Exception):
     """A body is longer than the caller accepts."""
+
+
+class TryAgain(Exception):
+    """An attempt failed in a way that another may not.
+
+    Args:
+        failure: What is raised where no other attempt is made.
+        wait_s: How long to wait before it; None: as the caller's backoff says.
+    """
+
+    def __init__(self, failure: Exception, *, wait_s: float | None = None) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.wait_s = wait_s
+
+
+async def retried(
+    attempt: Callable[[int], Awaitable[T]],
+    *,
+    attempts_max: int,
+    failed: Callable[[int, TryAgain], float],
+    sleep: Callable[[float], Awaitable[None]],
+) -> T:
+    """Return what an attempt returns; one that raises `TryAgain` is followed by another.
+
+    Args:
+        attempt: Makes the attempt of a number, from 1 on.
+        attempts_max: After so many the failure of the last one is raised.
+        failed: Called after each failed attempt, the last one too: seconds until the next one.
+            What it raises ends the attempts.
+        sleep: Waits.
+    """
+    for number in range(1, attempts_max + 1):
+        try:
+            return await attempt(number)
+        except TryAgain as error:
+            again = error
+        wait_s = failed(number, again)
+        if number < attempts_max:
+            await sleep(wait_s)
+    raise again.failure
 
 
 class Wire:
@@ -142,7 +185,7 @@ class Host:
 
     def __init__(self, limits: Sequence[Limit], holds: Mapping[int, float] = HOLD_S) -> None:
         self.holds = holds  # seconds by status, where an answer names none
-        self.quota = Quota([Bucket.within(each, FETCHES_BURST) for each in limits])
+        self.quota = Quota([bucket_within(each, FETCHES_BURST) for each in limits])
         self.held_until = 0.0
 
     def wait_s(self, weight: float, now: float) -> float:
@@ -282,22 +325,27 @@ class Rest:
         name = authority(request.url)
         deadline = self._clock() + total_s
         attempts = ATTEMPTS_MAX if method in SAFE_METHODS else 1
-        for attempt in range(1, attempts + 1):
+
+        async def attempt(number: int) -> Answer:
             await self._wait_turn(name, weight, deadline)
             try:
                 answer = await self._once(request, max(0.0, deadline - self._clock()), bytes_max)
-                failure = ExchangeFailed(f"{name} answered {answer.status}.")
             except TimeoutError:
                 raise ExchangeFailed(f"{name} did not answer within {total_s:g} s.") from None
             except (httpx.TransportError, httpx.DecodingError) as error:
-                failure = ExchangeFailed(f"{name} cannot be reached: {plain(error)}.")
-            else:
-                self._hold(name, answer)
-                if answer.status not in RETRIED or attempt == attempts:
-                    return answer
-            if attempt < attempts:
-                await self._back_off(attempt, deadline, failure)
-        raise failure
+                reason = f"{name} cannot be reached: {plain(error)}."
+                raise TryAgain(ExchangeFailed(reason)) from None
+            self._hold(name, answer)
+            if answer.status in RETRIED and number < attempts:
+                raise TryAgain(ExchangeFailed(f"{name} answered {answer.status}."))
+            return answer
+
+        return await retried(
+            attempt,
+            attempts_max=attempts,
+            failed=lambda number, again: self._back_off_s(number, deadline, again.failure),
+            sleep=self._sleep,
+        )
 
     async def _wait_turn(self, name: str, weight: float, deadline: float) -> None:
         host = self._hosts.setdefault(name, Host(UNSTATED))
@@ -338,11 +386,11 @@ class Rest:
             hold_s = host.holds[answer.status] if asked_s is None else asked_s
             host.held_until = max(host.held_until, self._clock() + hold_s)
 
-    async def _back_off(self, attempt: int, deadline: float, failure: ExchangeFailed) -> None:
+    def _back_off_s(self, attempt: int, deadline: float, failure: Exception) -> float:
         wait_s = self._jitter() * min(RETRY_MAX_S, RETRY_BASE_S * 2.0**attempt)
         if self._clock() + wait_s > deadline:
             raise failure
-        await self._sleep(wait_s)
+        return wait_s
 
 
 def data_of(answer: Answer, url: str) -> bytes:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from onebook.accounts import Accounts, shared
-from onebook.accounts import accounts as accounts_module
-from onebook.accounts.accounts import CACHE_TTL_MS, wall_clock_ms
+from onebook.accounts.accounts import wall_clock_ms
+from onebook.accounts.cache import CACHE_TTL_MS
 from onebook.accounts.keys import Key, checksum, new_key
 from onebook.accounts.sessions import new_token
 from onebook.accounts.shared import SharedReads
@@ -446,10 +446,11 @@ async def test_who_comes_at_once_with_sessions_shares_reads_of_their_keys(
     headers = [await house.authenticate(key.text) for key in made] + [await house.authenticate()]
     for header in headers:
         await house.accounts.session(header, START_MS)
-    house.accounts._keys.clear()
+    house.clock.now_ms += CACHE_TTL_MS
     statements.clear()
-    found = await asyncio.gather(*(house.accounts.session(each, START_MS) for each in headers))
-    assert len(statements) == 1, "their usage is known"
+    now_ms = house.clock.now_ms
+    found = await asyncio.gather(*(house.accounts.session(each, now_ms) for each in headers))
+    assert len(statements) == 2, "the sessions, and their keys; the usage of these is known"
     assert [each.key.key_id for each in found] == [key.row.key_id for key in made] + [house.key_id]
 
 
@@ -514,7 +515,7 @@ def heard_before_waiters(
     def done_and_heard(names: list[Any], task: asyncio.Task[Any]) -> None:
         done(names, task)
         if heard:
-            house.accounts._take_over(heard.pop(), set(), START_MS)
+            house.accounts._take_over(heard.pop(), set(), house.clock.now_ms)
 
     reads._done = done_and_heard
 
@@ -533,7 +534,7 @@ async def test_a_suspension_between_a_shared_read_and_its_waiters_is_not_missed(
         return rows
 
     house.store.secrets = slow
-    heard_before_waiters(house, house.accounts._secret_reads, heard)
+    heard_before_waiters(house, house.accounts._keys._secrets._reads, heard)
     found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [ApiKeyDisabled] * 3
 
@@ -552,7 +553,7 @@ async def test_a_text_that_ends_between_a_shared_read_and_its_waiters_opens_noth
         return rows
 
     house.store.secrets = slow
-    heard_before_waiters(house, house.accounts._secret_reads, heard)
+    heard_before_waiters(house, house.accounts._keys._secrets._reads, heard)
     found = await asyncio.gather(*(verify(house) for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in found] == [InvalidApiKey] * 3
 
@@ -561,7 +562,7 @@ async def test_a_suspension_between_the_read_of_a_session_s_key_and_its_waiters_
     house: House,
 ) -> None:
     header = await house.authenticate()
-    house.accounts._keys.clear()
+    house.clock.now_ms += CACHE_TTL_MS
     read = house.store.keys_by_id
     heard: list[list[KeyRow]] = []
 
@@ -573,9 +574,9 @@ async def test_a_suspension_between_the_read_of_a_session_s_key_and_its_waiters_
         return rows
 
     house.store.keys_by_id = slow
-    heard_before_waiters(house, house.accounts._key_reads, heard)
+    heard_before_waiters(house, house.accounts._keys._keys._reads, heard)
     with pytest.raises(ApiKeyDisabled):
-        await house.accounts.session(header, START_MS)
+        await house.accounts.session(header, house.clock.now_ms)
 
 
 async def test_reads_under_way_end_with_the_accounts(house: House) -> None:
@@ -588,14 +589,6 @@ async def test_reads_under_way_end_with_the_accounts(house: House) -> None:
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await waiting
-
-
-async def test_the_cache_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts_module, "CACHED_MAX", 1)
-    made = await house.admin.create_key("alice", Tier.BASIC, house.change())
-    for text in (house.text, made.text, house.text):
-        await verify(house, text)
-    assert len(house.accounts._keys) == len(house.accounts._secrets) == 1
 
 
 async def test_when_a_key_was_used_last_is_noted_each_minute(house: House) -> None:
@@ -749,12 +742,12 @@ async def test_a_session_read_while_its_key_is_suspended_is_not_kept(house: Hous
 
     async def slow(digests: Collection[bytes]) -> Any:
         rows = await read(digests)
-        house.store.sessions = read
+        house.accounts._sessions._cache._read_all = read
         for action in ("suspend", "resume"):
             await house.admin.move_key(house.key_id, action, house.change())
         await house.accounts.poll(START_MS)
         return rows
 
-    house.store.sessions = slow
+    house.accounts._sessions._cache._read_all = slow
     with pytest.raises(SessionExpired):
         await house.accounts.session(header, START_MS)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.accounts.periods import iso_utc, period_after, period_at
+from onebook.accounts.periods import period_after, period_at
 from onebook.model import DAY_MS
 
 MOMENTS = st.integers(0, 4_102_444_800_000)  # until 2100
@@ -57,8 +57,3 @@ def test_periods_are_contiguous_and_disjoint(created_ms: int, now_ms: int) -> No
 @given(MOMENTS)
 def test_the_first_period_begins_on_the_day_of_creation(created_ms: int) -> None:
     assert period_at(created_ms, created_ms).start_ms == created_ms // DAY_MS * DAY_MS
-
-
-def test_times_are_written_in_utc_with_milliseconds() -> None:
-    assert iso_utc(0) == "1970-01-01T00:00:00.000Z"
-    assert iso_utc(ms("2026-01-30T10:30:00.007")) == "2026-01-30T10:30:00.007Z"

@@ -196,3 +196,36 @@ async def test_when_the_store_is_back_the_file_is_emptied_and_nothing_counts_twi
     file.path.write_bytes(kept)  # a crash before it was emptied
     assert await take_in(tmp_path, NAME, house.store, START_MS) == 0
     assert await stored_usage(house.store, key, house.clock()) == 20
+
+
+class Slow(Away):
+    """A store whose first write takes until it is let go."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.go_on = asyncio.Event()
+
+    async def apply_usage(self, *details: object) -> object:
+        await self.go_on.wait()
+        return await self._store.apply_usage(*details)  # type: ignore[arg-type]
+
+
+async def test_usage_that_was_collected_during_a_slow_write_stays_in_the_file_after_it(
+    house: House, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 0.01)
+    slow = Slow(house.store)
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    meter = Meter(slow, house.clock, file=file)  # type: ignore[arg-type]
+    await meter.open(key)
+    meter.add(key.key_id, 10)
+    await meter.round()
+    meter.add(key.key_id, 7)
+    await meter.round()
+    slow.go_on.set()
+    assert meter._writing is not None
+    await meter._writing
+    assert await stored_usage(house.store, key, house.clock()) == 10
+    file.release()  # as the kernel does when the node is killed
+    assert await take_in(tmp_path, NAME, house.store, START_MS) == 7
+    assert await stored_usage(house.store, key, house.clock()) == 17

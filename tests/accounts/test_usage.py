@@ -364,3 +364,40 @@ async def test_usage_is_flushed_at_least_every_second(house: House, key: Key) ->
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert await stored_usage(house.store, key, house.clock()) == 10
+
+
+async def test_a_key_with_its_own_allowance_is_over_by_that(house: House, meter: Meter) -> None:
+    over: list[str] = []
+    meter.on_over = over.append
+    meter.add(house.key_id, 1_500)
+    await meter.flush()
+    assert over == [house.key_id]
+    change = house.change()
+    row = await house.admin.change_key(house.key_id, change, allowance_bytes=2_000)
+    meter.change(key_of(row))
+    assert not meter.over(house.key_id)
+    assert meter.report(house.key_id, START_MS).data_usage.bytes_limit == 2_000
+    meter.add(house.key_id, 501)
+    await meter.flush()
+    assert over == [house.key_id] * 2  # it is told again
+
+
+async def test_another_allowance_of_the_settings_counts_at_once(house: House, meter: Meter) -> None:
+    meter.add(house.key_id, 1_500)
+    await meter.flush()
+    assert meter.over(house.key_id)
+    meter.change_allowance(10_000)
+    assert not meter.over(house.key_id)
+    meter.change_allowance(1_000)
+    assert meter.over(house.key_id)
+
+
+async def test_a_change_of_a_key_reaches_the_meter_by_the_watch(house: House) -> None:
+    await house.authenticate()
+    house.clock.now_ms += 1_000
+    await house.admin.change_key(
+        house.key_id, house.change(), tier=Tier.ENTERPRISE, allowance_bytes=77
+    )
+    await house.accounts.poll(house.clock.now_ms)
+    report = house.accounts.meter.report(house.key_id, house.clock.now_ms)
+    assert (report.billing_tier, report.data_usage.bytes_limit) == ("enterprise", 77)

@@ -1,6 +1,7 @@
 """The operator's commands as a person runs them: what goes in, what comes out."""
 
 import asyncio
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from onebook.accounts.keys import well_formed
 from onebook.accounts.periods import period_at
 from onebook.cli import common, operator
 from onebook.cli.accounts import accounts_app
+from onebook.cli.audit import audit_command
+from onebook.cli.billing import billing_command
 from onebook.cli.db import db_app
 from onebook.cli.keys import keys_app
 from onebook.cli.usage import usage
@@ -31,6 +34,8 @@ app.add_typer(accounts_app, name="accounts")
 app.add_typer(keys_app, name="keys")
 app.add_typer(db_app, name="db")
 app.command("usage")(usage)
+app.command("billing")(billing_command)
+app.command("audit")(audit_command)
 
 
 @pytest.fixture
@@ -127,6 +132,69 @@ def test_a_key_has_a_date_of_expiry(run: Run, key: dict[str, str]) -> None:
     made = json.loads(run("keys", "create", "alice", "--expires", "90d", "--json").stdout)
     assert made["expires_at_ms"] - made["created_at_ms"] == 90 * 86_400_000
     refused(run("keys", "create", "alice", "--expires", "2001-01-01"), "past")
+
+
+def test_a_key_gets_another_tier_and_its_own_allowance(run: Run, key: dict[str, str]) -> None:
+    name = key["key_id"]
+    words = ("--tier", "premium", "--allowance", "200GiB", "--reason", "contract 7")
+    changed = json.loads(run("keys", "change", name, *words, "--json").stdout)
+    assert (changed["tier"], changed["allowance_bytes"]) == ("premium", 200 << 30)
+    assert str(200 << 30) in run("keys", "list").stdout
+    report = json.loads(run("usage", name, "--json").stdout)
+    assert report["data_usage"]["bytes_limit"] == 200 << 30
+    changed = json.loads(run("keys", "change", name, "--allowance", "default", "--json").stdout)
+    assert (changed["tier"], changed["allowance_bytes"]) == ("premium", None)
+    refused(run("keys", "change", name), "--tier or --allowance")
+    refused(run("keys", "change", name, "--allowance", "much"), "'much' is no size")
+    refused(run("keys", "change", name, "--allowance", "0"), "1 to")
+    run("keys", "expire", name)
+    refused(run("keys", "change", name, "--tier", "basic"), "expired")
+
+
+def test_the_audit_trail_says_who_changed_what(run: Run, key: dict[str, str]) -> None:
+    name = key["key_id"]
+    run("keys", "change", name, "--tier", "premium", "--allowance", "1GiB", "--reason", "more")
+    run("keys", "change", name, "--tier", "premium")  # changes nothing
+    run("keys", "suspend", name, "--reason", "leaked")
+    run("keys", "resume", name)
+    rotated = json.loads(run("keys", "rotate", name, "--json").stdout)
+    run("accounts", "suspend", "alice", "--reason", "unpaid")
+    run("accounts", "create", "bob")
+    trail = json.loads(run("audit", "alice", "--json").stdout)
+    assert [(row["action"], row["before"], row["after"], row["reason"]) for row in trail] == [
+        ("move_account", "active", "suspended", "unpaid"),
+        ("rotate_key", "", rotated["prefix"], ""),
+        ("move_key", "suspended", "active", ""),
+        ("move_key", "active", "suspended", "leaked"),
+        ("change_allowance", "", str(1 << 30), "more"),
+        ("change_tier", "basic", "premium", "more"),
+        ("create_key", "", "basic", ""),
+        ("create_account", "", "alice", ""),
+    ]
+    assert {row["changed_by"] for row in trail} == {key["changed_by"]}
+    assert len(json.loads(run("audit", name, "--json").stdout)) == 6
+    assert json.loads(run("audit", "--limit", "1", "--json").stdout)[0]["after"] == "bob"
+    shown = run("audit").stdout
+    assert name in shown
+    assert key["api_key"] not in shown
+    assert rotated["api_key"] not in shown
+    assert run("audit", "bybit/mainnet").stdout == "Nothing was changed in this time.\n"
+    refused(run("audit", "carol"), "There is no account 'carol'.")
+
+
+def test_billing_is_reported_as_table_csv_and_json(run: Run, key: dict[str, str]) -> None:
+    lines = json.loads(run("billing", "--format", "json").stdout)
+    assert [line["key_id"] for line in lines] == [key["key_id"]]
+    columns = list(lines[0])
+    table = run("billing").stdout.splitlines()
+    assert table[0].split() == [name for name in columns if name != "user_id"]
+    assert key["key_id"] in table[1]
+    rows = list(csv.reader(StringIO(run("billing", "--format", "csv").stdout)))
+    assert rows == [columns, [str(value) for value in lines[0].values()]]
+    past = ("--from", "2020-01-01", "--to", "2020-02-01")
+    assert json.loads(run("billing", *past, "--format", "json").stdout) == []
+    refused(run("billing", "--to", "2020-02-01"), "--to needs --from")
+    refused(run("billing", "--from", "2020-02-01", "--to", "2020-01-01"), "before --to")
 
 
 def test_usage_is_reported_for_a_key_and_for_its_id(

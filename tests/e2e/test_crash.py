@@ -1,4 +1,4 @@
-"""A node killed at any moment loses at most one second of usage and never counts twice.
+"""A node killed at any moment loses less than one second of usage and never counts twice.
 
 Real processes, sockets and files: each node serves real clients over loopback until SIGKILL. The
 second is promised of a process that gets its share of the processor: what the node had to wait for

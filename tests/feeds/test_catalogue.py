@@ -248,7 +248,7 @@ async def test_one_exchange_that_fails_stops_no_other_and_is_tried_again(caplog)
             assert catalogue.pairs("toy") == ["BTC/USD", "ETH/USD"]
             assert not catalogue.loaded("other")
             assert sorted(clock.asked) == [30.0, 3_780.0]
-            only = catalogue._tasks[1]
+            only = catalogue._tasks["other"]
             assert not only.done()
     assert caplog.messages == [
         "The instruments of other are not known: other lists nonsense: not a list."

@@ -27,7 +27,9 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.limits import Limit, Quotas, Scope
 from onebook.feeds import Catalogue, Supervisor
+from onebook.feeds import connection as connection_module
 from onebook.feeds import feed as feed_module
+from onebook.feeds.connection import ExchangeConnection
 from onebook.feeds.feed import Feed
 from onebook.feeds.stats import ACTIVE, MAINTENANCE, OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
@@ -214,7 +216,7 @@ async def test_a_pong_of_the_exchange_keeps_a_quiet_connection(server):
 async def test_b2_fault_silent_socket_is_given_up_even_if_it_takes_no_goodbye(
     server, monkeypatch, caplog
 ):
-    monkeypatch.setattr(feed_module, "CLOSE_S", 0.1)
+    monkeypatch.setattr(connection_module, "CLOSE_S", 0.1)
     exchange = replace(TOY, silence_max_s=0.4)
     async with running(Rig(server.url, A, exchange=exchange)) as rig:
         connection = await rig.live(server, "A")
@@ -458,7 +460,7 @@ async def test_a_connection_that_comes_after_nobody_waits_is_let_go(server):
     session = feed_module.Session(
         TOY, [A], books=rig.books, settings=FeedSettings(), stats=rig.stats
     )
-    connection = feed_module.Connection(rig.feed, session)
+    connection = rig.feed._link(session)
     connection.abandoned = True
     await feed_module.ws_connect(lambda: connection, server.url)
     async with asyncio.timeout(WAIT_S):
@@ -537,7 +539,7 @@ async def test_what_came_and_went_during_the_handshake_is_caught_up(server):
     rig = Rig(server.url, A, B)
     original = rig.feed._handshake
 
-    async def handshake(connection: feed_module.Connection, url: str) -> None:
+    async def handshake(connection: ExchangeConnection, url: str) -> None:
         await original(connection, url)
         rig.feed.add([C])
         rig.feed.remove([A])

@@ -4,7 +4,7 @@ import json
 
 from onebook.accounts import Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
-from onebook.exchanges import NAMES
+from onebook.exchanges import EXCHANGES, NAMES
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import (
     MessageTime,
@@ -55,6 +55,9 @@ class Listed:
 
     def unread(self):
         return self.unread_names
+
+    def in_use(self):
+        return EXCHANGES
 
     def state(self, exchange):
         return AWAY.get(exchange, "active")

@@ -16,6 +16,7 @@ from onebook.app import SystemClock
 from onebook.books import Books
 from onebook.config import AccountsSettings, GatewaySettings
 from onebook.errors import InvalidRequest
+from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Delta, Snapshot
 from onebook.gateway import Gateway
 from onebook.model import Health, Instrument, Tier
@@ -79,6 +80,9 @@ class Market:
 
     def suggest(self, symbol, n=3):
         return sorted({traded for _, traded in self._instruments})[:n]
+
+    def in_use(self):
+        return EXCHANGES
 
     def state(self, exchange):
         return self.states.get(exchange, "active")

@@ -38,9 +38,9 @@ def many(count):
     names = [f"venue{number:02}" for number in range(count)]
     listed = Listed()
     listed.exchanges = lambda symbol: names
+    listed.in_use = lambda: names
     talk = Conversation().authenticated()
     directory = talk.client.directory = Directory(listed, listed, monotonic=lambda: 0.0)
-    directory.supported = names
     directory.resolve = {name: name for name in names}.get
     return talk
 

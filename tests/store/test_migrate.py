@@ -13,7 +13,11 @@ from onebook.accounts import Admin
 from onebook.errors import ConfigError
 from onebook.model import Tier
 from onebook.store import Change, Store
-from onebook.store.migrations.versions import r0001_first_release, r0002_suspensions
+from onebook.store.migrations.versions import (
+    r0001_first_release,
+    r0002_suspensions,
+    r0003_operator,
+)
 from onebook.store.tables import metadata
 from together import in_processes, upgraded
 
@@ -54,13 +58,14 @@ async def test_a_newer_schema_is_refused_with_a_plain_message(empty_url: str) ->
         await store.upgrade()
         async with store._writes.begin() as connection:
             await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        with pytest.raises(ConfigError, match="schema 9999, newer than 0002 of this release"):
+        with pytest.raises(ConfigError, match="schema 9999, newer than 0003 of this release"):
             await store.upgrade()
 
 
 async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
     def down(connection: Connection) -> list[str]:
         with Operations.context(MigrationContext.configure(connection)):
+            r0003_operator.downgrade()
             r0002_suspensions.downgrade()
             r0001_first_release.downgrade()
         return inspect(connection).get_table_names()
@@ -74,6 +79,7 @@ async def test_the_first_schema_can_be_taken_down(empty_url: str) -> None:
 async def test_a_database_of_the_first_release_keeps_its_keys(empty_url: str) -> None:
     def down(connection: Connection) -> None:
         with Operations.context(MigrationContext.configure(connection)):
+            r0003_operator.downgrade()
             r0002_suspensions.downgrade()
 
     async with Store(empty_url) as store:

@@ -1,36 +1,24 @@
-"""Who may come in: keys verified, sessions made and checked, usage reported.
+"""Who may use the service: keys verified, sessions made and checked, usage reported.
 
-Keys are cached, because every request asks for one. `watch` asks the store each second what an
-operator changed, in this process or another one; while it works the cache is as fresh as that,
-and when it does not, an entry serves `CACHE_TTL_MS` and no longer.
+`watch` asks the store each second what an operator changed, in this process or another one, and
+tells the caches (`keycache.py`, `sessions.py`) and the gateway.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar
-from uuid import uuid4
+from typing import Final, Self
 
 from onebook.accounts.beat import every
+from onebook.accounts.cache import CACHE_TTL_MS
+from onebook.accounts.keycache import KeyCache
 from onebook.accounts.keys import Key, digest, key_of, require_enabled, status_at, well_formed
-from onebook.accounts.limits import (
-    AddressLimit,
-    RateLimiter,
-)
+from onebook.accounts.limits import AttemptLimits, RateLimiter
 from onebook.accounts.pepper import require_same_pepper
 from onebook.accounts.periods import period_at
-from onebook.accounts.sessions import (
-    LIFETIME_MS,
-    REMEMBERED_MS,
-    Session,
-    invalid_session,
-    is_over,
-    new_token,
-    token_of,
-)
-from onebook.accounts.shared import SharedReads
+from onebook.accounts.sessions import REMEMBERED_MS, Session, Sessions, is_over
 from onebook.accounts.spill import UsageFile
 from onebook.accounts.usage import (
     Meter,
@@ -52,34 +40,11 @@ from onebook.errors import (
 from onebook.metrics import AUTHENTICATION_FAILURES
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS, KeyStatus
 from onebook.signals import Signal
-from onebook.store import KeyRow, SecretRow, SessionRow, Store
+from onebook.store import KeyRow, Store
 
-CACHE_TTL_MS: Final = 5 * SECOND_MS
-CACHED_MAX: Final = 100_000
-POLL_INTERVAL_S: Final = 1.0
 TOUCH_INTERVAL_MS: Final = MINUTE_MS
 PRUNE_INTERVAL_MS: Final = 60 * MINUTE_MS
 BATCHES_KEPT_MS: Final = DAY_MS
-FAILED_ATTEMPTS: Final = "failed attempts"
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class _Secret(NamedTuple):
-    key_id: str
-    retires_at_ms: int | None
-    loaded_at_ms: int
-
-
-class _Known(NamedTuple):
-    key: Key
-    loaded_at_ms: int
-
-
-class _Opened(NamedTuple):
-    session: SessionRow
-    loaded_at_ms: int
 
 
 def wall_clock_ms() -> int:
@@ -114,27 +79,21 @@ class Accounts:
         self._store = store
         self._pepper = pepper
         self._clock_ms = clock_ms
-        self._failures = AddressLimit("failures", self.settings.failures_per_minute)
-        self._unknown_keys = AddressLimit("unknown", self.settings.unknown_keys_per_minute)
-        self._authentications = RateLimiter(self.settings.tiers)
-        self._secrets: dict[bytes, _Secret] = {}
-        self._keys: dict[str, _Known] = {}
-        self._sessions: dict[bytes, _Opened] = {}
-        self._expiring_at_ms: dict[str, int] = {}
+        self._attempts = AttemptLimits(self.settings)
+        self._keys = KeyCache(store, clock_ms, on_read=self.meter.open)
+        self._sessions = Sessions(
+            store, pepper, clock_ms=clock_ms, per_key_max=self.settings.sessions_per_key_max
+        )
         self._used_at_ms: dict[str, int] = {}
         self._stamp = 0
-        self._changes = 0
-        self._polled_at_ms = 0
         self._touched_at_ms = 0
         self._pruned_at_ms = 0
-        self._secret_reads = SharedReads(self._load_secrets)
-        self._key_reads = SharedReads(self._load_keys)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         await require_same_pepper(self._store, self._pepper)
         self._stamp = await self._store.newest_change()
-        self._polled_at_ms = self._clock_ms()
+        self._keys.polled(self._clock_ms())
         self._tasks = [
             asyncio.create_task(self.watch(), name="accounts-watch"),
             asyncio.create_task(self.meter.run(self.settings.flush_interval_s), name="meter"),
@@ -150,8 +109,8 @@ class Accounts:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._secret_reads.close()
-        await self._key_reads.close()
+        await self._keys.close()
+        await self._sessions.close()
         self.lost_bytes = await self.meter.close(self.settings.final_flush_timeout_s)
         with suppress(OnebookError):  # when a key was used last is worth no delay of a stop
             await self._touch()
@@ -178,16 +137,16 @@ class Accounts:
         if address is None:
             return await self._verified(text, now_ms)
         now_s = now_ms / SECOND_MS
-        self._failures.peek(address, now_s).require(FAILED_ATTEMPTS)
+        self._attempts.require_verdict(address, now_s)
         try:
             key = await self._verified(text, now_ms)
         except InvalidApiKey:
-            self._failures.take(address, now_s).require(FAILED_ATTEMPTS)
+            self._attempts.failed(address, now_s)
             raise
         except ApiKeyDisabled:  # its owner guesses nothing
-            self._failures.peek(address, now_s).require(FAILED_ATTEMPTS)
+            self._attempts.require_verdict(address, now_s)
             raise
-        self._failures.peek(address, now_s).require(FAILED_ATTEMPTS)
+        self._attempts.require_verdict(address, now_s)
         return key
 
     async def authenticate(self, text: str | None, *, address: str, now_ms: int) -> Session:
@@ -202,21 +161,8 @@ class Accounts:
         if text is None or not text.strip():
             raise MissingApiKey('Send the API key in the body: {"api_key": "..."}.')
         key = await self.verify_key(text, now_ms, address=address)
-        attempts = self._authentications.take(key.key_id, key.tier, now_ms / SECOND_MS)
-        attempts.require("authentications with this key")
-        token = new_token()
-        row = SessionRow(str(uuid4()), key.key_id, now_ms, now_ms + LIFETIME_MS)
-        gone = await self._store.create_session(
-            row,
-            digest(self._pepper, token),
-            secret=self.fingerprint(text),
-            live_max=self.settings.sessions_per_key_max,
-        )
-        if gone is None:  # changed within the last second: the watch has not told us yet
-            raise ApiKeyDisabled("This API key was suspended or replaced; ask the operator.")
-        for ended in gone:
-            self._sessions.pop(ended, None)
-        return Session(key, row.session_id, token, row.created_at_ms, row.expires_at_ms)
+        self._attempts.authenticated(key, now_ms / SECOND_MS)
+        return await self._sessions.create(key, self.fingerprint(text), now_ms)
 
     async def session(self, authorization_header: str | None, now_ms: int) -> Session:
         """Find the session that an Authorization header names.
@@ -228,10 +174,8 @@ class Accounts:
                 or replaced.
             ApiKeyDisabled: The session's key is suspended or expired.
         """
-        row = await self._session(digest(self._pepper, token_of(authorization_header)), now_ms)
-        if row is None:
-            raise invalid_session()
-        key = await self._key(row.key_id, now_ms)
+        row = await self._sessions.find(authorization_header, now_ms)
+        key = await self._keys.by_id(row.key_id, now_ms)
         require_enabled(key, now_ms)
         if is_over(row, now_ms):
             raise SessionExpired("The session is over; authenticate again.")
@@ -248,7 +192,7 @@ class Accounts:
         """
         key = await self._find(key_text, now_ms)
         if key is None:
-            self._unknown_keys.take(address, now_ms / SECOND_MS).require("unknown API keys")
+            self._attempts.unknown_key(address, now_ms / SECOND_MS)
             raise ApiKeyNotFound("There is no such API key.")
         if status_at(key, now_ms) is KeyStatus.SUSPENDED:
             raise AccountSuspended("The account is suspended; ask the operator.")
@@ -267,9 +211,15 @@ class Accounts:
         """When a key's allowance is renewed, Unix ms."""
         return period_at(key.created_at_ms, now_ms).end_ms
 
+    def limits_changed(self) -> None:
+        """Take over limits after the settings were changed in place."""
+        self._attempts.failures.per_minute = self.settings.failures_per_minute
+        self._attempts.unknown_keys.per_minute = self.settings.unknown_keys_per_minute
+        self.meter.change_allowance(self.settings.allowance_bytes)
+
     def reachable(self, now_ms: int) -> bool:
         """Whether the store has answered the watch lately; until it does, caches run out."""
-        return now_ms - self._polled_at_ms < CACHE_TTL_MS
+        return now_ms - self._keys.polled_at_ms < CACHE_TTL_MS
 
     def writable(self) -> bool:
         """Whether the store has taken usage, or a probe, lately."""
@@ -289,10 +239,13 @@ class Accounts:
         if rows:
             opened_by = await self._store.open_secrets([row.key_id for row in rows], now_ms)
             self._take_over(rows, opened_by, now_ms)
-        if now_ms < self._polled_at_ms:
-            self._set_back(now_ms)
-        self._stamp, self._polled_at_ms = stamp, now_ms
-        self._expire(now_ms)
+        self._stamp = stamp
+        self._keys.polled(now_ms)
+        for key_id in self._keys.expired(now_ms):
+            self.on_disabled(key_id)
+        # A wall clock that was set back must not put these off.
+        self._touched_at_ms = min(self._touched_at_ms, now_ms)
+        self._pruned_at_ms = min(self._pruned_at_ms, now_ms)
         if now_ms - self._touched_at_ms >= TOUCH_INTERVAL_MS:
             self._touched_at_ms = now_ms
             await self._touch()
@@ -304,31 +257,15 @@ class Accounts:
             )
 
     def _take_over(self, rows: list[KeyRow], opened_by: set[bytes], now_ms: int) -> None:
-        self._changes += 1
         changed = {row.key_id: key_of(row) for row in rows}
-        for text_digest in [d for d, secret in self._secrets.items() if secret.key_id in changed]:
-            del self._secrets[text_digest]
-        for token_digest in [d for d, o in self._sessions.items() if o.session.key_id in changed]:
-            del self._sessions[token_digest]
+        self._keys.change(changed, now_ms)
+        self._sessions.change(changed.keys())
         for key_id, key in changed.items():
-            if key_id in self._keys:
-                self._learn(key, now_ms)
+            self.meter.change(key)
             if status_at(key, now_ms) is not KeyStatus.ACTIVE:
                 self.on_disabled(key_id)
             else:
                 self.on_changed(key, opened_by)
-
-    def _set_back(self, now_ms: int) -> None:
-        """Act on a wall clock that was set back: what came too early will come again."""
-        self._touched_at_ms = min(self._touched_at_ms, now_ms)
-        self._pruned_at_ms = min(self._pruned_at_ms, now_ms)
-        for known in self._keys.values():
-            self._await_expiry(known.key, now_ms)
-
-    def _expire(self, now_ms: int) -> None:
-        for key_id in [k for k, at_ms in self._expiring_at_ms.items() if at_ms <= now_ms]:
-            del self._expiring_at_ms[key_id]
-            self.on_disabled(key_id)
 
     async def _touch(self) -> None:
         used_at_ms, self._used_at_ms = self._used_at_ms, {}
@@ -346,108 +283,8 @@ class Accounts:
         """The key that a text opens now, whatever its status."""
         if not well_formed(text):
             return None
-        text_digest = self.fingerprint(text)
-        secret = self._secrets.get(text_digest)
-        if secret is None or not self._fresh(secret.loaded_at_ms, now_ms):
-            secret = await self._read_secret(text_digest)
-        if secret is None or _retired(secret, now_ms):
-            return None
-        return await self._key(secret.key_id, now_ms)
+        return await self._keys.opened_by(self.fingerprint(text), now_ms)
 
     def fingerprint(self, text: str) -> bytes:
         """What tells one text of a key from another; it opens nothing."""
         return digest(self._pepper, text)
-
-    async def _read_secret(self, text_digest: bytes) -> _Secret | None:
-        while True:
-            secret = await self._secret_reads.read(text_digest)
-            # Between the read and our turn the watch may have heard of a change, and forgot it.
-            if self._secrets.get(text_digest) is secret:
-                return secret
-
-    async def _load_secrets(self, digests: Collection[bytes]) -> dict[bytes, _Secret]:
-        now_ms = self._clock_ms()
-        rows = await self._settled(lambda: self._secret_rows(digests))
-        for text_digest in digests:
-            self._secrets.pop(text_digest, None)
-        secrets = {}
-        for text_digest, row in rows.items():
-            self._learn(key_of(row.key), now_ms)
-            secrets[text_digest] = _Secret(row.key.key_id, row.retires_at_ms, now_ms)
-            _put(self._secrets, text_digest, secrets[text_digest])
-        return secrets
-
-    async def _secret_rows(self, digests: Collection[bytes]) -> dict[bytes, SecretRow]:
-        rows = await self._store.secrets(digests)
-        await self.meter.open(*(key_of(row.key) for row in rows.values()))
-        return rows
-
-    async def _key(self, key_id: str, now_ms: int) -> Key:
-        known = self._keys.get(key_id)
-        if known is not None and self._fresh(known.loaded_at_ms, now_ms):
-            return known.key
-        read = await self._key_reads.read(key_id)
-        assert read is not None, "secrets and sessions refer to a key, and none is ever deleted"
-        known = self._keys.get(key_id)  # the watch may have heard of a change since
-        return read if known is None else known.key
-
-    async def _load_keys(self, key_ids: Collection[str]) -> dict[str, Key]:
-        now_ms = self._clock_ms()
-        keys = await self._settled(lambda: self._read_keys(key_ids))
-        for key in keys.values():
-            self._learn(key, now_ms)
-        return keys
-
-    async def _read_keys(self, key_ids: Collection[str]) -> dict[str, Key]:
-        rows = await self._store.keys_by_id(key_ids)
-        keys = {key_id: key_of(row) for key_id, row in rows.items()}
-        await self.meter.open(*keys.values())
-        return keys
-
-    async def _settled(self, read: Callable[[], Awaitable[V]]) -> V:
-        """Read, and again if the watch took over a change meanwhile: ours may be from before it.
-
-        Without this a suspension that lands between our read and our caching of it would be seen
-        by nobody, and the cache would hold the old status for as long as the watch works.
-        """
-        while True:
-            changes = self._changes
-            value = await read()
-            if changes == self._changes:
-                return value
-
-    def _learn(self, key: Key, now_ms: int) -> None:
-        _put(self._keys, key.key_id, _Known(key, now_ms))
-        self._await_expiry(key, now_ms)
-
-    def _await_expiry(self, key: Key, now_ms: int) -> None:
-        if key.expires_at_ms is not None and status_at(key, now_ms) is KeyStatus.ACTIVE:
-            self._expiring_at_ms[key.key_id] = key.expires_at_ms
-        else:
-            self._expiring_at_ms.pop(key.key_id, None)
-
-    async def _session(self, token_digest: bytes, now_ms: int) -> SessionRow | None:
-        opened = self._sessions.get(token_digest)
-        # Not as long as `_fresh`: the watch does not hear when another node ends a session.
-        if opened is not None and 0 <= now_ms - opened.loaded_at_ms < CACHE_TTL_MS:
-            return opened.session
-        rows = await self._settled(lambda: self._store.sessions([token_digest]))
-        row = rows.get(token_digest)
-        if row is not None:
-            _put(self._sessions, token_digest, _Opened(row, now_ms))
-        return row
-
-    def _fresh(self, loaded_at_ms: int, now_ms: int) -> bool:
-        # Who waited is asked for with the time of its question, which may be before the answer's.
-        return abs(now_ms - max(loaded_at_ms, self._polled_at_ms)) < CACHE_TTL_MS
-
-
-def _retired(secret: _Secret, now_ms: int) -> bool:
-    return secret.retires_at_ms is not None and now_ms >= secret.retires_at_ms
-
-
-def _put(cache: dict[K, V], name: K, value: V) -> None:
-    """Keep a value; the one kept longest goes when there are too many."""
-    cache[name] = value
-    if len(cache) > CACHED_MAX:
-        del cache[next(iter(cache))]

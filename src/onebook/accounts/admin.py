@@ -25,6 +25,7 @@ from onebook.model import DAY_MS, KeyStatus, Tier
 from onebook.store import AccountRow, Change, KeyRow, Store
 
 USERNAME_LENGTH_MAX: Final = 64
+ALLOWANCE_MAX_BYTES: Final = 1 << 60
 OVERLAP_MAX_MS: Final = 30 * DAY_MS
 
 
@@ -163,6 +164,37 @@ class Admin:
         status = following(KEY_MOVES, row.status, action)
         if not await self._store.move_key(row.key_id, (row.status, status), change):
             raise _meanwhile(row.key_id)
+        return await self.key(row.key_id, change.now_ms)
+
+    async def change_key(
+        self,
+        id_or_text: str,
+        change: Change,
+        *,
+        tier: Tier | None = None,
+        allowance_bytes: int | None = None,
+        own_allowance: bool = True,
+    ) -> KeyRow:
+        """Change a key's tier or monthly allowance; running nodes take over both within 2 s.
+
+        Args:
+            id_or_text: The key.
+            change: Who changes it, when and why.
+            tier: The new tier; None keeps the one it has.
+            allowance_bytes: Its own allowance; None keeps the one it has.
+            own_allowance: Whether it may have its own; without, that of the settings counts again.
+
+        Raises:
+            InvalidRequest: The key is expired, or the allowance not a positive number of bytes.
+        """
+        if allowance_bytes is not None and not 0 < allowance_bytes <= ALLOWANCE_MAX_BYTES:
+            raise InvalidRequest(f"An allowance is 1 to {ALLOWANCE_MAX_BYTES:,} bytes.")
+        row = await self.key(id_or_text, change.now_ms)
+        if row.status is KeyStatus.EXPIRED:
+            raise InvalidRequest("It is expired; create a new key.")
+        if allowance_bytes is None and own_allowance:
+            allowance_bytes = row.allowance_bytes
+        await self._store.change_key(row.key_id, tier or row.tier, allowance_bytes, change)
         return await self.key(row.key_id, change.now_ms)
 
     async def rotate_key(self, id_or_text: str, change: Change, *, overlap_ms: int) -> NewKey:

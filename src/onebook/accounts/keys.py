@@ -46,7 +46,7 @@ class Key(Struct, frozen=True):
     `account_id` is the `user_id` of the interface; `status` counts the account's in; `prefix` is
     the first 12 characters, which is all a reply ever shows; `suspensions` grows each time that the
     key could no longer be used, so that one which was suspended and resumed is told from one which
-    was not.
+    was not. `allowance_bytes` is its own monthly allowance; None is that of the settings.
     """
 
     key_id: str
@@ -58,6 +58,11 @@ class Key(Struct, frozen=True):
     created_at_ms: int
     expires_at_ms: int | None
     suspensions: int = 0
+    allowance_bytes: int | None = None
+
+    def allowance_of(self, default_bytes: int) -> int:
+        """What the key may have delivered in a period; `default_bytes` without one of its own."""
+        return default_bytes if self.allowance_bytes is None else self.allowance_bytes
 
 
 def base62(number: int, length: int) -> str:
@@ -112,6 +117,7 @@ def key_of(row: KeyRow) -> Key:
         created_at_ms=row.created_at_ms,
         expires_at_ms=row.expires_at_ms,
         suspensions=row.suspensions,
+        allowance_bytes=row.allowance_bytes,
     )
 
 

@@ -1,9 +1,8 @@
-"""Request rates: one token bucket per key and per address, refilled evenly.
+"""Request rates of keys and addresses, and what is answered about them.
 
-A bucket holds one minute's worth. It is kept as one integer, the time at which it will be full
-again (GCRA, https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm), in nanoseconds so that
-the steps of every tier are exact. Header fields follow draft-ietf-httpapi-ratelimit-headers-10
-and, beside them, the older X-RateLimit-* form. Time comes in as seconds of any clock.
+A bucket holds one minute's worth of requests and refills evenly. Header fields follow
+draft-ietf-httpapi-ratelimit-headers-10 and, beside them, the older X-RateLimit-* form. Time comes
+in as seconds of any clock.
 """
 
 import ipaddress
@@ -13,13 +12,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from onebook.config import TierSettings
+from onebook.accounts.keys import Key
+from onebook.config import AccountsSettings, TierSettings
 from onebook.errors import RateLimitExceeded
 from onebook.model import Tier
+from onebook.ratelimit import MINUTE_NS, SECOND_NS, TokenBucket
 
-SECOND_NS: Final = 1_000_000_000
 WINDOW_S: Final = 60
-WINDOW_NS: Final = WINDOW_S * SECOND_NS
+
+FAILED_ATTEMPTS: Final = "failed attempts"
 
 # Buckets that are kept at once, of each kind; the one unused longest goes, which only forgives.
 BUCKETS_MAX: Final = 50_000
@@ -82,28 +83,23 @@ class Buckets:
 
     def take(self, name: str, now_s: float, *, policy: str, per_minute: int) -> Decision:
         """Take a token from a bucket if it has one."""
-        now_ns = round(now_s * SECOND_NS)
-        step_ns = WINDOW_NS // per_minute
-        full_at_ns = self._full_at(name, now_ns)
-        allowed = full_at_ns + step_ns - now_ns <= WINDOW_NS
+        bucket = self._bucket(name, now_s, per_minute)
+        allowed = bucket.grant(1, now_s)
         if allowed:
-            full_at_ns += step_ns
-            self._keep(name, full_at_ns)
-        return _decision(allowed, full_at_ns - now_ns, policy=policy, per_minute=per_minute)
+            self._keep(name, bucket.full_at_ns)
+        return _decision(bucket, now_s, allowed=allowed, policy=policy)
 
     def peek(self, name: str, now_s: float, *, policy: str, per_minute: int) -> Decision:
         """Say what `take` would, and take nothing."""
-        now_ns = round(now_s * SECOND_NS)
-        used_ns = self._full_at(name, now_ns) - now_ns
-        allowed = used_ns + WINDOW_NS // per_minute <= WINDOW_NS
-        return _decision(allowed, used_ns, policy=policy, per_minute=per_minute)
+        bucket = self._bucket(name, now_s, per_minute)
+        return _decision(bucket, now_s, allowed=bucket.whole_tokens(now_s) >= 1, policy=policy)
 
-    def _full_at(self, name: str, now_ns: int) -> int:
-        full_at_ns = self._full_at_ns.get(name, now_ns)
-        if full_at_ns > now_ns + WINDOW_NS:
+    def _bucket(self, name: str, now_s: float, per_minute: int) -> TokenBucket:
+        full_at_ns = self._full_at_ns.get(name, 0)
+        if full_at_ns > round(now_s * SECOND_NS) + MINUTE_NS:
             # Only possible when the clock was set back: what was used before says nothing now.
-            full_at_ns = self._full_at_ns[name] = now_ns
-        return max(full_at_ns, now_ns)
+            full_at_ns = self._full_at_ns[name] = 0
+        return TokenBucket.of_minute(per_minute, full_at_ns=full_at_ns)
 
     def _keep(self, name: str, full_at_ns: int) -> None:
         self._full_at_ns.pop(name, None)
@@ -112,15 +108,14 @@ class Buckets:
             del self._full_at_ns[next(iter(self._full_at_ns))]
 
 
-def _decision(allowed: bool, used_ns: int, *, policy: str, per_minute: int) -> Decision:
-    step_ns = WINDOW_NS // per_minute
+def _decision(bucket: TokenBucket, now_s: float, *, allowed: bool, policy: str) -> Decision:
     return Decision(
         allowed=allowed,
         policy=policy,
-        limit=per_minute,
-        remaining=(WINDOW_NS - used_ns) // step_ns,
-        reset_s=used_ns / SECOND_NS,
-        retry_after_s=max(0, used_ns + step_ns - WINDOW_NS) / SECOND_NS,
+        limit=round(bucket.capacity),
+        remaining=bucket.whole_tokens(now_s),
+        reset_s=bucket.full_in_s(now_s),
+        retry_after_s=bucket.wait_s(1, now_s),
     )
 
 
@@ -128,41 +123,82 @@ class RateLimiter:
     """The request rate of every key, and of every address that asks without one."""
 
     def __init__(self, tiers: TierSettings | None = None) -> None:
-        tiers = tiers or TierSettings()
-        self._per_minute = {tier: tiers.of(tier).requests_per_minute for tier in Tier}
+        self._tiers = tiers or TierSettings()  # read at each request: a reload changes them
         self._keys = Buckets()
         self._addresses = Buckets()
 
     def take(self, key_id: str, tier: Tier, now_s: float) -> Decision:
         """Count one request, or one WebSocket message, of a key."""
-        return self._keys.take(key_id, now_s, policy=tier.value, per_minute=self._per_minute[tier])
+        per_minute = self._tiers.of(tier).requests_per_minute
+        return self._keys.take(key_id, now_s, policy=tier.value, per_minute=per_minute)
 
     def take_address(self, address: str, now_s: float) -> Decision:
         """Count one public GET of an address, at the basic rate."""
-        return self._addresses.take(
-            network(address), now_s, policy="public", per_minute=self._per_minute[Tier.BASIC]
-        )
+        per_minute = self._tiers.of(Tier.BASIC).requests_per_minute
+        return self._addresses.take(network(address), now_s, policy="public", per_minute=per_minute)
 
 
 class AddressLimit:
     """How often a minute an address may do one thing, such as fail to authenticate."""
 
     def __init__(self, policy: str, per_minute: int) -> None:
+        self.per_minute = per_minute
         self._policy = policy
-        self._per_minute = per_minute
         self._buckets = Buckets()
 
     def take(self, address: str, now_s: float) -> Decision:
         """Count it once."""
         return self._buckets.take(
-            network(address), now_s, policy=self._policy, per_minute=self._per_minute
+            network(address), now_s, policy=self._policy, per_minute=self.per_minute
         )
 
     def peek(self, address: str, now_s: float) -> Decision:
         """Whether once more would be allowed."""
         return self._buckets.peek(
-            network(address), now_s, policy=self._policy, per_minute=self._per_minute
+            network(address), now_s, policy=self._policy, per_minute=self.per_minute
         )
+
+
+class AttemptLimits:
+    """How often keys may be tried: failed attempts and unknown keys by address, sessions by key."""
+
+    def __init__(self, settings: AccountsSettings) -> None:
+        self.failures = AddressLimit("failures", settings.failures_per_minute)
+        self.unknown_keys = AddressLimit("unknown", settings.unknown_keys_per_minute)
+        self._authentications = RateLimiter(settings.tiers)
+
+    def require_verdict(self, address: str, now_s: float) -> None:
+        """Refuse to say whether a key is good to an address that failed too often.
+
+        Raises:
+            RateLimitExceeded: It did.
+        """
+        self.failures.peek(address, now_s).require(FAILED_ATTEMPTS)
+
+    def failed(self, address: str, now_s: float) -> None:
+        """Count a failed attempt.
+
+        Raises:
+            RateLimitExceeded: It was one too many.
+        """
+        self.failures.take(address, now_s).require(FAILED_ATTEMPTS)
+
+    def unknown_key(self, address: str, now_s: float) -> None:
+        """Count a report that was asked for with an unknown key.
+
+        Raises:
+            RateLimitExceeded: It was one too many.
+        """
+        self.unknown_keys.take(address, now_s).require("unknown API keys")
+
+    def authenticated(self, key: Key, now_s: float) -> None:
+        """Count an authentication with a key.
+
+        Raises:
+            RateLimitExceeded: It was one too many for its tier.
+        """
+        decision = self._authentications.take(key.key_id, key.tier, now_s)
+        decision.require("authentications with this key")
 
 
 @lru_cache(maxsize=4_096)

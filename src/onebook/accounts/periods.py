@@ -31,11 +31,6 @@ def period_after(created_at_ms: int, period: Period) -> Period:
     return period_at(created_at_ms, period.end_ms)
 
 
-def iso_utc(at_ms: int) -> str:
-    """A time as ISO 8601 in UTC with milliseconds and Z."""
-    return _utc(at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _boundary(month: int, day: int) -> int:
     """Midnight of a day in a month counted from year 0, clamped at the month's end."""
     year, index = divmod(month, 12)

@@ -1,4 +1,4 @@
-"""REST sessions: the token, how long it lives, and how it is read from a header.
+"""REST sessions: made for a key, found by their token, ended with their key.
 
 A token is `obs_` and 43 base62 characters that hold 256 random bits; only its digest is stored.
 Bearer credentials follow RFC 6750 section 2.1, their scheme RFC 9110 section 11.1.
@@ -6,14 +6,17 @@ Bearer credentials follow RFC 6750 section 2.1, their scheme RFC 9110 section 11
 
 import re
 import secrets
+from collections.abc import Callable, Collection
 from typing import Final
+from uuid import uuid4
 
 from msgspec import Struct
 
-from onebook.accounts.keys import SECRET_BITS, SECRET_LENGTH, Key, base62
-from onebook.errors import InvalidSession, MissingAuthorization
+from onebook.accounts.cache import ReadCache
+from onebook.accounts.keys import SECRET_BITS, SECRET_LENGTH, Key, base62, digest
+from onebook.errors import ApiKeyDisabled, InvalidSession, MissingAuthorization
 from onebook.model import DAY_MS
-from onebook.store import SessionRow
+from onebook.store import SessionRow, Store
 
 TOKEN_PREFIX: Final = "obs_"  # noqa: S105 (what every token begins with is no secret)
 LIFETIME_MS: Final = DAY_MS
@@ -38,6 +41,64 @@ class Session(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Session(session_id={self.session_id!r}, key_id={self.key.key_id!r})"
+
+
+class Sessions:
+    """The sessions of the database, and those that this node was asked for lately.
+
+    Cached for less long than keys: the watch does not tell which sessions another node ended.
+
+    Args:
+        store: Where sessions live.
+        pepper: Under which tokens are digested.
+        clock_ms: Wall clock, Unix ms.
+        per_key_max: Live sessions of one key; the oldest goes.
+    """
+
+    def __init__(
+        self, store: Store, pepper: bytes, *, clock_ms: Callable[[], int], per_key_max: int
+    ) -> None:
+        self._store = store
+        self._pepper = pepper
+        self._per_key_max = per_key_max
+        self._cache: ReadCache[bytes, SessionRow] = ReadCache(store.sessions, clock_ms=clock_ms)
+
+    async def create(self, key: Key, secret: bytes, now_ms: int) -> Session:
+        """Make a session for a key that the digest `secret` opened.
+
+        Raises:
+            ApiKeyDisabled: The key was suspended or replaced since it was verified.
+        """
+        token = new_token()
+        row = SessionRow(str(uuid4()), key.key_id, now_ms, now_ms + LIFETIME_MS)
+        gone = await self._store.create_session(
+            row, digest(self._pepper, token), secret=secret, live_max=self._per_key_max
+        )
+        if gone is None:  # changed within the last second: the watch has not told us yet
+            raise ApiKeyDisabled("This API key was suspended or replaced; ask the operator.")
+        if gone:
+            self._cache.discard(gone)
+        return Session(key, row.session_id, token, row.created_at_ms, row.expires_at_ms)
+
+    async def find(self, authorization_header: str | None, now_ms: int) -> SessionRow:
+        """Find the session that an Authorization header names, over or not.
+
+        Raises:
+            MissingAuthorization: There is no header.
+            InvalidSession: It names no session.
+        """
+        row = await self._cache.get(digest(self._pepper, token_of(authorization_header)), now_ms)
+        if row is None:
+            raise invalid_session()
+        return row
+
+    def change(self, key_ids: Collection[str]) -> None:
+        """Read the sessions of changed keys again: they may have ended."""
+        self._cache.drop(lambda session: session.key_id in key_ids)
+
+    async def close(self) -> None:
+        """Cancel reads under way."""
+        await self._cache.close()
 
 
 def is_over(session: SessionRow, now_ms: int) -> bool:

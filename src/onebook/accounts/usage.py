@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from onebook.accounts.beat import every
 from onebook.accounts.keys import Key, status_at
-from onebook.accounts.periods import Period, iso_utc, period_after, period_at
+from onebook.accounts.periods import Period, period_after, period_at
 from onebook.accounts.spill import Batch, UsageFile
 from onebook.config import AccountsSettings
 from onebook.errors import OnebookError
@@ -33,10 +33,13 @@ from onebook.metrics import (
 from onebook.model import DAY_MS, GIB_BYTES, KeyStatus
 from onebook.signals import Signal
 from onebook.store import Store, UsageCell
+from onebook.times import iso_ms
 
 WARNING_PERCENT: Final = 80
 CLOSE_PAUSE_S: Final = 0.2
-SLOW_WRITE_S: Final = 0.25  # a write that takes longer is put into the usage file as well
+# A write that takes longer is put into the usage file as well: a crash loses the interval of
+# flushes, this and the time of one write to that file.
+SLOW_WRITE_S: Final = 0.25
 PROBE_S: Final = 2.0  # an idle meter writes so often, to know whether the store takes writes
 GIB_DECIMALS: Final = 6
 
@@ -101,7 +104,11 @@ def mark_of(used_bytes: int, allowance_bytes: int) -> Mark:
 
 
 def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int) -> UsageReport:
-    """Report what a key has used in the period that holds `now_ms`."""
+    """Report what a key has used in the period that holds `now_ms`.
+
+    `allowance_bytes` is that of keys without one of their own.
+    """
+    allowance_bytes = key.allowance_of(allowance_bytes)
     period = period_at(key.created_at_ms, now_ms)
     status = status_at(key, now_ms)
     mark = mark_of(used_bytes, allowance_bytes)
@@ -119,16 +126,16 @@ def usage_report(key: Key, used_bytes: int, *, allowance_bytes: int, now_ms: int
             bytes_limit=allowance_bytes,
         ),
         billing_period=BillingPeriod(
-            reset_date=iso_utc(period.end_ms),
+            reset_date=iso_ms(period.end_ms),
             days_until_reset=(period.end_ms - now_ms) // DAY_MS,
-            next_reset=iso_utc(period_after(key.created_at_ms, period).end_ms),
+            next_reset=iso_ms(period_after(key.created_at_ms, period).end_ms),
         ),
         status=UsageStatus(
             limit_exceeded=mark is Mark.OVER,
             warning_threshold=mark is not Mark.WITHIN,
             api_key_status=status,
         ),
-        timestamp=iso_utc(now_ms),
+        timestamp=iso_ms(now_ms),
     )
 
 
@@ -182,9 +189,10 @@ class _Count:
 class Meter:
     """Counts bytes per key and period.
 
-    `on_over` and `on_warning` are called from a flush, at most half a second after the byte that
-    crossed the mark, and never from `add`, which runs in the middle of a fan-out. `collect` is
-    called at the beginning of each flush, to `add` what connections were given since the last.
+    `on_over` and `on_warning` are called from a flush, at most the interval of flushes after the
+    byte that crossed the mark, and never from `add`, which runs in the middle of a fan-out.
+    `collect` is called at the beginning of each flush, to `add` what connections were given since
+    the last.
 
     Args:
         store: Where usage is written.
@@ -219,6 +227,7 @@ class Meter:
         self._pending: defaultdict[UsageCell, int] = defaultdict(int)
         self._unconfirmed: Batch | None = None
         self._flushing = asyncio.Lock()
+        self._keeping = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
 
     async def open(self, *keys: Key) -> None:
@@ -231,13 +240,29 @@ class Meter:
             for count in new:
                 self._begin(count, used_bytes.get(count.cell, 0))
         for key in keys:
-            self._counts[key.key_id].key = key
+            self.change(key)
+
+    def change(self, key: Key) -> None:
+        """Take over the facts of a key that was changed; one that is not open is passed over."""
+        count = self._counts.get(key.key_id)
+        if count is not None:
+            count.key = key
+            count.told = min(count.told, self._mark(count))
+
+    def change_allowance(self, allowance_bytes: int) -> None:
+        """Set the allowance of keys without one of their own."""
+        self.allowance_bytes = allowance_bytes
+        for count in self._counts.values():
+            count.told = min(count.told, self._mark(count))
+
+    def _mark(self, count: _Count) -> Mark:
+        return mark_of(count.used_bytes, count.key.allowance_of(self.allowance_bytes))
 
     def _begin(self, count: _Count, used_bytes: int) -> None:
         if self._counts.setdefault(count.key.key_id, count) is count:
             # Who is over, or was warned, before we knew the key is not told again.
             count.used_bytes = used_bytes
-            count.told = mark_of(used_bytes, self.allowance_bytes)
+            count.told = self._mark(count)
 
     def add(self, key_id: str, count_bytes: int) -> None:
         """Count bytes handed to an open key."""
@@ -251,8 +276,7 @@ class Meter:
 
     def over(self, key_id: str) -> bool:
         """Whether an open key has used more than its allowance."""
-        used_bytes = self.used(key_id, self._clock_ms())
-        return mark_of(used_bytes, self.allowance_bytes) is Mark.OVER
+        return self._mark(self._current(key_id, self._clock_ms())) is Mark.OVER
 
     def report(self, key_id: str, now_ms: int) -> UsageReport:
         """What an open key has used, as a client is told."""
@@ -288,7 +312,7 @@ class Meter:
             self._unconfirmed = self._next_batch()
             await self._deliver()
             if self._file is not None and self._file.holds_usage:
-                await self._keep([])
+                await self._keep()
 
     def _settle(self) -> None:
         """Collect from the connections, and say who crossed a mark.
@@ -330,7 +354,7 @@ class Meter:
     def _tell(self, cells: Iterable[UsageCell]) -> None:
         for cell in cells:
             count = self._counts[cell.key_id]
-            mark = mark_of(count.used_bytes, self.allowance_bytes)
+            mark = self._mark(count)
             if mark <= count.told:
                 continue
             count.told = mark
@@ -357,11 +381,11 @@ class Meter:
             self._settle()
         done, _ = await asyncio.wait((self._writing,), timeout=SLOW_WRITE_S)
         if not done:
-            await self._keep(self._unwritten())
+            await self._keep()
             return
         writing, self._writing = self._writing, None
         if writing.exception() is not None:
-            await self._keep(self._unwritten())
+            await self._keep()
         writing.result()
 
     async def _write(self) -> None:
@@ -370,12 +394,14 @@ class Meter:
             await self._store.probe(self._clock_ms())
             self._flushed_s = self._monotonic()
 
-    async def _keep(self, batches: list[Batch]) -> bool:
-        """Make the file hold these batches and no others; return whether it does."""
+    async def _keep(self) -> bool:
+        """Make the file hold what the store has not confirmed, and only that; whether it does."""
         if self._file is None:
             return False
         try:
-            await asyncio.to_thread(self._file.put, batches)
+            # One after the other: what was counted later must not be overwritten by an older list.
+            async with self._keeping:
+                await asyncio.to_thread(self._file.put, self._unwritten())
         except OSError as error:
             if not self._file_failing:
                 log.error("The usage file %s cannot be written: %s.", self._file.path, error)
@@ -396,7 +422,7 @@ class Meter:
         try:
             async with asyncio.timeout(timeout_s):
                 while not await self._flushed():
-                    await self._keep(self._unwritten())
+                    await self._keep()
                     await asyncio.sleep(CLOSE_PAUSE_S)
         except TimeoutError:
             pass
@@ -407,7 +433,7 @@ class Meter:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
         left_bytes = self.pending_bytes()
-        kept = not left_bytes or await self._keep(self._unwritten())
+        kept = not left_bytes or await self._keep()
         if kept:
             if left_bytes and self._file is not None:
                 log.error(

@@ -14,7 +14,7 @@ from onebook import __version__
 from onebook.api import exchanges, sessions, status, transactions, usage
 from onebook.api.documents import describe
 from onebook.api.edge import Edge
-from onebook.api.problems import from_status, problem
+from onebook.api.problems import error_fields, from_status, problem
 from onebook.api.services import Services
 from onebook.errors import OnebookError, OriginNotAllowed
 
@@ -49,6 +49,7 @@ def create_app(services: Services) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.services = services
+    app.state.routes = [route for router in ROUTERS for route in router.routes]
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(OnebookError, _ours)
@@ -77,7 +78,7 @@ class Cors(CORSMiddleware):
         refused = bytes(answer.body).decode().partition("CORS ")[2] or "origin"
         kept = {name: value for name, value in answer.headers.items() if name not in BODY_HEADERS}
         error = OriginNotAllowed(f"Requests from other sites are refused here: {refused}.")
-        return problem(error, now_ms=self._now_ms(), path="", headers=kept)
+        return problem(error, now_ms=self._now_ms(), headers=kept)
 
 
 def _allow_origins(app: FastAPI, origins: tuple[str, ...]) -> None:
@@ -93,7 +94,7 @@ def _allow_origins(app: FastAPI, origins: tuple[str, ...]) -> None:
 
 def _ours(request: Request, error: Any) -> Response:
     now_ms = request.app.state.services.now_ms()
-    return problem(error, now_ms=now_ms, path=request.url.path)
+    return problem(error, now_ms=now_ms, fields=error_fields(request.scope))
 
 
 def _frameworks(request: Request, error: Any) -> Response:
@@ -103,4 +104,5 @@ def _frameworks(request: Request, error: Any) -> Response:
     if headers.get("Allow") == "GET":
         headers["Allow"] = "GET, HEAD"  # `edge.py` makes every GET answer HEAD
     now_ms = request.app.state.services.now_ms()
-    return problem(found, now_ms=now_ms, path=request.url.path, headers=headers)
+    fields = error_fields(request.scope)
+    return problem(found, now_ms=now_ms, fields=fields, headers=headers)

@@ -14,7 +14,7 @@ from onebook.errors import (
 from onebook.model import KeyStatus, Tier
 
 
-class Answer(BaseModel):
+class AnswerBody(BaseModel):
     """A body that we send: exactly these fields."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
@@ -48,7 +48,7 @@ class AuthenticateRequest(BaseModel):
     """The API key that the operator issued."""
 
 
-class Authenticated(Answer):
+class Authenticated(AnswerBody):
     """The authentication result."""
 
     success: Literal[True] = True
@@ -61,7 +61,7 @@ class Authenticated(Answer):
     """Unix ms; exactly 24 hours after the session was made."""
 
 
-class SessionStatus(Answer):
+class SessionStatus(AnswerBody):
     """A valid session."""
 
     authenticated: Literal[True] = True
@@ -74,14 +74,14 @@ class SessionStatus(Answer):
     message: str
 
 
-class NoSession(Answer):
+class NoSession(AnswerBody):
     """A session that is not valid: nothing more is said."""
 
     authenticated: Literal[False] = False
     message: str
 
 
-class DataUsage(Answer):
+class DataUsage(AnswerBody):
     """What a key has received in this period. GB are GiB: 50 GB = 53,687,091,200 bytes."""
 
     used_gb: float
@@ -93,7 +93,7 @@ class DataUsage(Answer):
     bytes_limit: int
 
 
-class BillingPeriod(Answer):
+class BillingPeriod(AnswerBody):
     """Calendar months in UTC, anchored on the day the key was made."""
 
     reset_date: str
@@ -104,7 +104,7 @@ class BillingPeriod(Answer):
     """One period later."""
 
 
-class UsageStatus(Answer):
+class UsageStatus(AnswerBody):
     """Where the key stands."""
 
     limit_exceeded: bool
@@ -113,7 +113,7 @@ class UsageStatus(Answer):
     api_key_status: KeyStatus
 
 
-class Usage(Answer):
+class Usage(AnswerBody):
     """The usage report."""
 
     user_id: str
@@ -126,7 +126,7 @@ class Usage(Answer):
     timestamp: str
 
 
-class ExchangeEntry(Answer):
+class ExchangeEntry(AnswerBody):
     """One exchange of the transaction interface."""
 
     exchange_name: str
@@ -138,7 +138,7 @@ class ExchangeEntry(Answer):
     documentation_url: str
 
 
-class CredentialFacts(Answer):
+class CredentialFacts(AnswerBody):
     """What one exchange needs of a caller."""
 
     has_internal_credentials: bool
@@ -147,7 +147,7 @@ class CredentialFacts(Answer):
     testnet_available: bool
 
 
-class CredentialAvailability(Answer):
+class CredentialAvailability(AnswerBody):
     """Which exchanges the service holds credentials for."""
 
     exchanges_with_internal_credentials: list[str]
@@ -155,14 +155,14 @@ class CredentialAvailability(Answer):
     details: dict[str, CredentialFacts]
 
 
-class TransactionTypes(Answer):
+class TransactionTypes(AnswerBody):
     """The names that `transaction_types` takes."""
 
     unified_types: dict[str, str]
     exchange_specific: dict[str, list[str]]
 
 
-class HealthReport(Answer):
+class HealthReport(AnswerBody):
     """The state of the service."""
 
     status: Literal["healthy", "degraded", "draining"]
@@ -178,7 +178,7 @@ class HealthReport(Answer):
     version: str
 
 
-class RootAuthentication(Answer):
+class RootAuthentication(AnswerBody):
     """How a client proves who it is."""
 
     required: Literal[True] = True
@@ -186,7 +186,7 @@ class RootAuthentication(Answer):
     parameter: str
 
 
-class Root(Answer):
+class Root(AnswerBody):
     """What this service is and how to begin."""
 
     message: str
@@ -205,7 +205,7 @@ _WORDS = {
     401: "Not authenticated, or no longer.",
     404: "There is no such thing.",
     405: "The path does not answer this method.",
-    413: "The body is over 64 KiB.",
+    413: "The body is over the limit, which the message names.",
     429: "Too many requests; Retry-After says when to ask again.",
     500: "Something went wrong on our side or at the exchange.",
     503: "The service cannot answer this now.",

@@ -46,6 +46,7 @@ async def caller(request: Request, parts: Parts, documented: Documented) -> Sess
     # Several headers are one comma-separated list (RFC 9110 section 5.3), which no token is.
     found = await parts.accounts.session(", ".join(given) if given else None, parts.now_ms())
     key = found.key
+    identify(request, key.key_id)
     _count(request, parts.accounts.limits.take(key.key_id, key.tier, parts.now_s()))
     return found
 
@@ -59,6 +60,12 @@ async def counted_by_address(request: Request, parts: Parts) -> None:
 
 
 ByAddress = Depends(counted_by_address)
+
+
+def identify(request: Request, key_id: str) -> None:
+    """Name the key of a request in the access log."""
+    exchange: Exchange = request.scope[EXCHANGE]
+    exchange.key_id = key_id
 
 
 def _count(request: Request, decision: Decision) -> None:

@@ -14,8 +14,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from onebook import logs
 from onebook.accounts import Decision
-from onebook.api.problems import from_status, problem
+from onebook.api.problems import error_fields, from_status, problem
 from onebook.api.services import Services
 from onebook.errors import InvalidRequest, NotFound, RequestTooLarge
 
@@ -43,7 +44,7 @@ HSTS: Final = "max-age=31536000"
 REQUESTS = Counter("onebook_http_requests", "HTTP answers", ["method", "route", "status"])
 SECONDS = Histogram("onebook_http_request_duration_seconds", "Time to answer", ["route"])
 
-access = logging.getLogger("onebook.api.access")
+access = logging.getLogger(logs.ACCESS)
 log = logging.getLogger("onebook.api")
 
 
@@ -57,6 +58,7 @@ class Exchange:
     sent_bytes: int = 0
     received_bytes: int = 0
     decision: Decision | None = None
+    key_id: str = ""
 
 
 class Edge:
@@ -106,7 +108,9 @@ class Edge:
         return port is None or (scope["server"][1] == port) == (scope["path"] == METRICS_PATH)
 
     async def _problem(self, error: Any, scope: Scope, receive: Receive, send: Send) -> None:
-        answer: Response = problem(error, now_ms=self._services.now_ms(), path=scope["path"])
+        answer: Response = problem(
+            error, now_ms=self._services.now_ms(), fields=error_fields(scope)
+        )
         await answer(scope, receive, send)
 
     def _too_large(self) -> RequestTooLarge:
@@ -151,8 +155,22 @@ class Edge:
         REQUESTS.labels(method, route, exchange.status).inc()
         SECONDS.labels(route).observe(spent_s)
         level = logging.DEBUG if route in QUIET_ROUTES else logging.INFO
-        line = "%s %s %d %d bytes %.1f ms"
-        access.log(level, line, method, route, exchange.status, exchange.sent_bytes, spent_s * 1e3)
+        fields = logs.fields(
+            client_address=_client(exchange.scope),
+            key_id=exchange.key_id,
+            method=method,
+            route=route,
+            status=exchange.status,
+            duration_ms=round(spent_s * 1e3, 1),
+            sent_bytes=exchange.sent_bytes,
+            received_bytes=exchange.received_bytes,
+        )
+        access.log(level, "%s %s %d", method, route, exchange.status, extra=fields)
+
+
+def _client(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def template(scope: Scope) -> str:

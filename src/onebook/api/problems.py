@@ -5,15 +5,19 @@ here: `error`, `message`, `timestamp`, the error's own details, and the headers 
 for.
 """
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from msgspec import json
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+from starlette.routing import BaseRoute, Match
+from starlette.types import Scope
 
 from onebook.errors import (
     InternalError,
@@ -25,11 +29,8 @@ from onebook.errors import (
     ServiceUnavailable,
 )
 from onebook.logs import redact
+from onebook.times import iso_ms
 
-# Endpoints whose error bodies say `success: false` too.
-SUCCESS_FALSE_PATHS = frozenset(
-    {"/api/v1/transactions", "/api/v1/transactions/validate-credentials"}
-)
 BEARER = {"WWW-Authenticate": "Bearer"}  # RFC 9110 section 11.6.1
 
 _FOREIGN: dict[int, tuple[type[OnebookError], str]] = {
@@ -52,18 +53,33 @@ _MUST_BE = (
 )
 
 
-def iso(at_ms: int) -> str:
-    """Unix milliseconds as ISO 8601 UTC with milliseconds and `Z`."""
-    at = datetime.fromtimestamp(at_ms // 1000, UTC).replace(microsecond=at_ms % 1000 * 1000)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+class FailureRoute(APIRoute):
+    """A route whose error bodies say `success: false` before the members of all others."""
+
+    error_fields: Final[Mapping[str, Any]] = {"success": False}
+
+
+def error_fields(scope: Scope) -> Mapping[str, Any]:
+    """What the route of a request adds to its error bodies, also where it was not routed yet."""
+    route = scope.get("route") or _route_of(scope)
+    return getattr(route, "error_fields", {})
+
+
+def _route_of(scope: Scope) -> BaseRoute | None:
+    routes: list[BaseRoute] = scope["app"].state.routes
+    return next((each for each in routes if each.matches(scope)[0] is not Match.NONE), None)
 
 
 def problem(
-    error: OnebookError, *, now_ms: int, path: str, headers: dict[str, str] | None = None
+    error: OnebookError,
+    *,
+    now_ms: int,
+    fields: Mapping[str, Any] = MappingProxyType({}),
+    headers: dict[str, str] | None = None,
 ) -> Response:
-    """Write an error as its answer."""
-    body: dict[str, Any] = {"success": False} if path in SUCCESS_FALSE_PATHS else {}
-    body |= {"error": error.code, "message": error.message, "timestamp": iso(now_ms)}
+    """Write an error as its answer; `fields` are what its route adds."""
+    body: dict[str, Any] = dict(fields)
+    body |= {"error": error.code, "message": error.message, "timestamp": iso_ms(now_ms)}
     body |= error.details
     # Messages name what was wrong in the client's own words, which may have been a key.
     content = redact(json.encode(body).decode())

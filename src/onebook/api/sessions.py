@@ -13,7 +13,7 @@ from onebook.api.bodies import (
     SessionStatus,
     errors,
 )
-from onebook.api.context import Documented, Parts, address, body_schema, caller
+from onebook.api.context import Documented, Parts, address, body_schema, caller, identify
 from onebook.api.problems import BEARER
 from onebook.errors import (
     ApiKeyDisabled,
@@ -54,6 +54,7 @@ async def authenticate(request: Request, parts: Parts) -> Authenticated:
         await _api_key(request), address=address(request), now_ms=parts.now_ms()
     )
     key = session.key
+    identify(request, key.key_id)
     return Authenticated(
         message=f"Authenticated with {key.tier.value} access.",
         session_token=session.token,

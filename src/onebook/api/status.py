@@ -10,9 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from onebook import __version__
 from onebook.api.bodies import HealthReport, Root, RootAuthentication, errors
 from onebook.api.context import ByAddress, Parts
-from onebook.api.problems import iso
 from onebook.api.services import HealthFacts, Services
 from onebook.errors import InternalError, RateLimitExceeded, UpgradeRequired
+from onebook.times import iso_ms
 from onebook.transactions.standing import ExchangeStanding
 
 WEBSOCKET_PATH = "/api/v1/ws"
@@ -77,7 +77,7 @@ async def health(parts: Parts) -> HealthReport:
         unified_api="operational" if able else "unavailable",
         available_exchanges=able,
         supported_exchanges=len(parts.transactions.exchanges),
-        timestamp=iso(parts.now_ms()),
+        timestamp=iso_ms(parts.now_ms()),
         websocket_endpoint=WEBSOCKET_PATH,
         active_exchanges=facts.active_exchanges,
         version=__version__,

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from onebook.accounts import Meter, Session
 from onebook.api.bodies import NO_SESSION, FailedProblem, errors
 from onebook.api.context import Caller, Parts, body_schema, read_body
-from onebook.api.problems import iso
+from onebook.api.problems import FailureRoute
 from onebook.api.services import Services
 from onebook.errors import (
     DataLimitExceeded,
@@ -37,6 +37,7 @@ from onebook.errors import (
     ServiceUnavailable,
 )
 from onebook.model import SECOND_MS
+from onebook.times import iso_ms
 from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.counters import UNREAD
 from onebook.transactions.record import Record
@@ -47,7 +48,7 @@ NDJSON: Final = "application/x-ndjson"
 VARY: Final = {"Vary": "Accept"}
 OVER: Final = "The key's monthly data allowance is used up; /api/v1/data-usage says until when."
 
-router = APIRouter(tags=["transactions"])
+router = APIRouter(tags=["transactions"], route_class=FailureRoute)
 log = logging.getLogger("onebook.api")
 
 T = TypeVar("T")
@@ -203,7 +204,7 @@ async def _refuse_over(parts: Services, session: Session) -> None:
         resets_at_ms = parts.accounts.resets_at_ms(key, now_ms)
         raise DataLimitExceeded(
             OVER,
-            details={"reset_date": iso(resets_at_ms)},
+            details={"reset_date": iso_ms(resets_at_ms)},
             retry_after_s=(resets_at_ms - now_ms) / SECOND_MS,
         )
 

@@ -25,6 +25,14 @@ COMMANDS: Final = {
         "demo:demo_command",
         "Run the service on simulated exchanges, with a key that is ready to use.",
     ),
+    "doctor": Place(
+        "doctor:doctor_command",
+        "Examine settings, permissions, clock, database, key files, versions and reachability.",
+    ),
+    "top": Place(
+        "top:top_command",
+        "Show a running node: load, clients, database, and each exchange, those in trouble first.",
+    ),
     "watch": Place(
         "watch:watch_command",
         "Show the merged book of one pair, live: price, amount, and the exchanges at each level.",
@@ -37,9 +45,26 @@ COMMANDS: Final = {
         "record:record_command",
         "Record the order-book frames of an exchange into a file that `onebook replay` plays.",
     ),
+    "nodes": Place(
+        "nodes:nodes_command", "Show the nodes of this cluster, as their heartbeats tell."
+    ),
     "usage": Place("usage:usage", "Show what a key has used of its monthly allowance."),
+    "billing": Place(
+        "billing:billing_command", "Report the usage of every key, by billing period."
+    ),
+    "audit": Place("audit:audit_command", "Show what operators changed, newest first."),
+    "backup": Place(
+        "backup:backup_command",
+        "Save database, pepper, master key and settings file in one archive, while nodes run.",
+    ),
+    "restore": Place(
+        "backup:restore_command",
+        "Restore a backup to the places that the settings name; writes nothing over.",
+    ),
     "exchanges": Place("exchanges:exchanges_app", "The exchanges: list, show, check."),
-    "keys": Place("keys:keys_app", "API keys: create, list, suspend, resume, expire, rotate."),
+    "keys": Place(
+        "keys:keys_app", "API keys: create, list, change, suspend, resume, expire, rotate."
+    ),
     "accounts": Place("accounts:accounts_app", "Users: create, list, suspend, resume."),
     "credentials": Place(
         "credentials:credentials_app",

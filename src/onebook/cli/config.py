@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onebook import config, preflight
+from onebook import config, preflight, reload
 from onebook.cli.common import reported
 from onebook.errors import ConfigError
 
@@ -54,7 +54,9 @@ def doc() -> None:
     for name, value, meaning, least, most in config.catalogue():
         default = "no default" if value is None else f"default {toml(value)}"
         bounds = "" if least is None else f", from {least} to {most}"
-        typer.echo(f"{name}\n  {meaning}\n  {config.variable_of(name)}, {default}{bounds}\n")
+        live = ", changed by SIGHUP" if reload.is_live(name) else ""
+        variable = config.variable_of(name)
+        typer.echo(f"{name}\n  {meaning}\n  {variable}, {default}{bounds}{live}\n")
 
 
 def toml(value: Any) -> str:

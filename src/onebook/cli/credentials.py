@@ -8,12 +8,11 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from onebook import config
-from onebook.accounts.periods import iso_utc
 from onebook.cli.common import print_table, reported, run
-from onebook.cli.operator import ConfigFile, now_ms
-from onebook.core import iso
+from onebook.cli.operator import ConfigFile, change, now_ms
 from onebook.errors import InvalidRequest
 from onebook.store import Store
+from onebook.times import iso_ms
 from onebook.transactions.adapter import AdapterEntry, CredentialField
 from onebook.transactions.credentials import SECRET_CHARS_MAX, Credentials, Vault, master_keys
 from onebook.transactions.registry import ADAPTERS, adapters_of
@@ -34,6 +33,7 @@ class Safe(NamedTuple):
 
     vault: Vault
     settings: config.TransactionSettings
+    store: Store
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ async def safe(file: Path | None) -> AsyncIterator[Safe]:
     async with Store(settings.store.url) as store:
         await store.upgrade(create=not settings.store.pepper_file.exists())
         masters = master_keys(settings.transactions)
-        yield Safe(Vault(store, masters), settings.transactions)
+        yield Safe(Vault(store, masters), settings.transactions, store)
 
 
 def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
@@ -83,6 +83,8 @@ def set_credentials(
         async with safe(config) as opened:
             credentials = Credentials(**fields)
             await opened.vault.put(exchange, _environment(testnet), credentials, now_ms=now_ms())
+            subject = f"{exchange}/{_environment(testnet)}"
+            await opened.store.record_change(change(""), "set_credentials", subject)
 
     run(work())
     typer.echo(f"The {exchange} {_environment(testnet)} credentials are set.")
@@ -111,7 +113,7 @@ def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = Non
     for warning in found.info.warnings:
         typer.echo(warning)
     if found.info.expires_at is not None:
-        typer.echo(f"The key ends on {iso(found.info.expires_at)[:10]} (UTC).")
+        typer.echo(f"The key ends on {iso_ms(found.info.expires_at)[:10]} (UTC).")
     for kind in found.info.unavailable_types:
         typer.echo(f"The key may not read all of: {kind}.")
 
@@ -129,7 +131,7 @@ def list_credentials(config: ConfigFile = None) -> None:
             return list(await opened.vault.listed())
 
     rows = [
-        (row.exchange, row.environment, row.kek_id, iso_utc(row.created_at_ms))
+        (row.exchange, row.environment, row.kek_id, iso_ms(row.created_at_ms))
         for row in run(work())
     ]
     print_table(("exchange", "environment", "kek_id", "created_at"), rows)
@@ -145,7 +147,9 @@ def rotate(config: ConfigFile = None) -> None:
 
     async def work() -> int:
         async with safe(config) as opened:
-            return await opened.vault.rotate()
+            count = await opened.vault.rotate()
+            await opened.store.record_change(change(""), "rotate_master_key", "credentials")
+            return count
 
     count = run(work())
     typer.echo(f"Re-wrapped {count} credential{'' if count == 1 else 's'} under a new master key.")
@@ -161,7 +165,11 @@ def remove(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = No
 
     async def work() -> bool:
         async with safe(config) as opened:
-            return await opened.vault.remove(exchange, _environment(testnet))
+            removed = await opened.vault.remove(exchange, _environment(testnet))
+            if removed:
+                subject = f"{exchange}/{_environment(testnet)}"
+                await opened.store.record_change(change(""), "remove_credentials", subject)
+            return removed
 
     if not run(work()):
         raise InvalidRequest(f"There are no {exchange} {_environment(testnet)} credentials.")

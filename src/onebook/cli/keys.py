@@ -10,7 +10,7 @@ import typer
 from msgspec import to_builtins
 
 from onebook.accounts.admin import NewKey
-from onebook.cli.common import reported, run
+from onebook.cli.common import fail, reported, run
 from onebook.cli.operator import (
     AsJson,
     ConfigFile,
@@ -21,15 +21,17 @@ from onebook.cli.operator import (
     now_ms,
     print_json,
     print_keys,
+    size_bytes,
     span_ms,
 )
 from onebook.model import Tier
 from onebook.store import KeyRow
 
 keys_app = typer.Typer(
-    no_args_is_help=True, help="API keys: create, list, suspend, resume, expire, rotate."
+    no_args_is_help=True, help="API keys: create, list, change, suspend, resume, expire, rotate."
 )
 
+DEFAULT_ALLOWANCE = "default"
 KeyName = Annotated[
     str, typer.Argument(metavar="KEY_ID", help="The key's id, as `keys list` shows it.")
 ]
@@ -133,6 +135,44 @@ def expire(
     Example: onebook keys expire key_0f3a5c7e9b1d --reason "contract ended"
     """
     _print_key(run(_move(key, "expire", reason, config)), as_json)
+
+
+@keys_app.command("change")
+@reported
+def change_key(
+    key: KeyName,
+    tier: Annotated[Tier | None, typer.Option(help="The new billing tier.")] = None,
+    allowance: Annotated[
+        str | None,
+        typer.Option(
+            help="Its own monthly allowance: 200GiB, 500MiB, a number of bytes; or default, for "
+            "that of the settings."
+        ),
+    ] = None,
+    reason: Reason = "",
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Change a key's tier or allowance; open connections stay, and have them within 2 s.
+
+    Example: onebook keys change key_0f3a5c7e9b1d --tier premium --allowance 200GiB
+    """
+    if tier is None and allowance is None:
+        fail("Say what to change: --tier or --allowance.")
+    own = allowance != DEFAULT_ALLOWANCE
+    allowance_bytes = size_bytes(allowance) if own and allowance is not None else None
+
+    async def work() -> KeyRow:
+        async with desk(config) as (_store, admin):
+            return await admin.change_key(
+                key,
+                change(reason),
+                tier=tier,
+                allowance_bytes=allowance_bytes,
+                own_allowance=own,
+            )
+
+    _print_key(run(work()), as_json)
 
 
 @keys_app.command("rotate")

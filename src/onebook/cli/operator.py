@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -18,7 +17,6 @@ import typer
 from onebook import config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper
-from onebook.accounts.periods import iso_utc
 from onebook.cli.common import print_table
 from onebook.cli.options import AsJson as AsJson
 from onebook.cli.options import ConfigFile as ConfigFile
@@ -26,8 +24,11 @@ from onebook.cli.options import print_json as print_json
 from onebook.errors import InvalidRequest
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
 from onebook.store import AccountRow, Change, KeyRow, Store
+from onebook.times import iso_ms, ms_of_iso
 
 SPAN_UNITS_MS: Final = {"s": SECOND_MS, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": DAY_MS}
+SIZE_UNITS_BYTES: Final = {"": 1, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE = re.compile(r"(\d{1,19})(|MiB|GiB|TiB)", re.ASCII)
 _SPAN = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 
 Reason = Annotated[str, typer.Option(help="Why, for whoever looks at it later.")]
@@ -80,6 +81,18 @@ def span_ms(text: str) -> int:
     return int(span[1]) * SPAN_UNITS_MS[span[2]]
 
 
+def size_bytes(text: str) -> int:
+    """Read a size such as 200GiB, 500MiB or 1000000 (bytes).
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    size = _SIZE.fullmatch(text)
+    if size is None:
+        raise InvalidRequest(f"{text!r} is no size; write 200GiB, 500MiB or a number of bytes.")
+    return int(size[1]) * SIZE_UNITS_BYTES[size[2]]
+
+
 def moment_ms(text: str, since_ms: int) -> int:
     """Read a moment: a span from now such as 90d, or a date in UTC such as 2027-01-31.
 
@@ -89,12 +102,9 @@ def moment_ms(text: str, since_ms: int) -> int:
     if _SPAN.fullmatch(text):
         return since_ms + span_ms(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return ms_of_iso(text)
     except ValueError:
         raise InvalidRequest(f"{text!r} is no moment; write 90d or 2027-01-31.") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * SECOND_MS)
 
 
 def print_accounts(accounts: Sequence[AccountRow]) -> None:
@@ -116,6 +126,7 @@ def print_keys(keys: Sequence[KeyRow]) -> None:
             row.username,
             row.tier,
             row.status,
+            "" if row.allowance_bytes is None else str(row.allowance_bytes),
             _day(row.created_at_ms),
             _day(row.expires_at_ms),
             _moment(row.last_used_at_ms),
@@ -123,7 +134,7 @@ def print_keys(keys: Sequence[KeyRow]) -> None:
         )
         for row in keys
     )
-    columns = ("key_id", "prefix", "username", "tier", "status")
+    columns = ("key_id", "prefix", "username", "tier", "status", "allowance_bytes")
     moments = ("created_at", "expires_at", "last_used_at")
     print_table((*columns, *moments, "changed_by", "reason"), rows)
 
@@ -133,8 +144,8 @@ def _change(row: AccountRow | KeyRow) -> tuple[str, str]:
 
 
 def _day(at_ms: int | None) -> str:
-    return "" if at_ms is None else iso_utc(at_ms)[:10]
+    return "" if at_ms is None else iso_ms(at_ms)[:10]
 
 
 def _moment(at_ms: int | None) -> str:
-    return "" if at_ms is None else iso_utc(at_ms)[:16].replace("T", " ")
+    return "" if at_ms is None else iso_ms(at_ms)[:16].replace("T", " ")

@@ -21,6 +21,9 @@ def serve_command(
     exchange: Annotated[
         list[str] | None, typer.Option("--exchange", "-e", help="Use only this one; repeatable.")
     ] = None,
+    role: Annotated[
+        str | None, typer.Option(help="all, feeds or gateway: one of several nodes.")
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate chain.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM key of the certificate.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
@@ -33,6 +36,7 @@ def serve_command(
         "server": {"host": host, "port": port, "tls_cert_file": tls_cert, "tls_key_file": tls_key},
         "store": {"url": db},
         "feeds": {"exchanges": exchange or None},
+        "node": {"role": role},
         "log": {"level": log_level},
     }
 

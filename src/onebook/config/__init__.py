@@ -8,6 +8,7 @@ refuses to start. One file for each group of sections; `settings.py` puts them t
 from onebook.config.accounts import AccountsSettings, StoreSettings, TierLimits, TierSettings
 from onebook.config.feeds import CcxtSettings, ExchangeSettings, FeedSettings, StreamSettings
 from onebook.config.gateway import GatewaySettings
+from onebook.config.nodes import NatsSettings, NodeSettings
 from onebook.config.server import ApiSettings, LogSettings, ServerSettings
 from onebook.config.settings import Setting, Settings, catalogue, variable_of
 from onebook.config.sources import examine, load
@@ -21,6 +22,8 @@ __all__ = [
     "FeedSettings",
     "GatewaySettings",
     "LogSettings",
+    "NatsSettings",
+    "NodeSettings",
     "ServerSettings",
     "Setting",
     "Settings",

@@ -60,7 +60,7 @@ class AccountsSettings(Section):
     sessions_per_key_max: int = Field(100, ge=1, le=10_000)
     """Live sessions of one key; the oldest goes."""
     flush_interval_s: float = Field(0.5, ge=0.01, le=0.5)
-    """How often usage is written; a crash loses this and the time of one write, at most 1 s."""
+    """How often usage is written; a crash loses at most this, 0.25 s and the time of one write."""
     flush_age_max_s: float = Field(5.0, ge=3, le=600)
     """Not ready when the database has taken neither usage nor a probe for so long."""
     final_flush_timeout_s: float = Field(10.0, ge=0.1, le=60)

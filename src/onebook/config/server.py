@@ -57,3 +57,5 @@ class LogSettings(Section):
     """Least level that is written."""
     format: Literal["auto", "json", "text"] = "auto"
     """json: one object a line; text: for people; auto: text on a terminal, json elsewhere."""
+    access: bool = True
+    """Whether each answered request and each ended connection is logged, as `onebook.access`."""

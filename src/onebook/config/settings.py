@@ -14,6 +14,7 @@ from pydantic_settings import (
 from onebook.config.accounts import AccountsSettings, StoreSettings
 from onebook.config.feeds import FeedSettings, StreamSettings
 from onebook.config.gateway import GatewaySettings
+from onebook.config.nodes import NatsSettings, NodeSettings
 from onebook.config.section import Section
 from onebook.config.server import ApiSettings, LogSettings, ServerSettings
 from onebook.config.transactions import TransactionSettings
@@ -40,6 +41,8 @@ class Settings(BaseSettings):
     gateway: GatewaySettings = GatewaySettings()
     api: ApiSettings = ApiSettings()
     transactions: TransactionSettings = Field(default_factory=TransactionSettings)
+    node: NodeSettings = NodeSettings()
+    nats: NatsSettings = NatsSettings()
     log: LogSettings = LogSettings()
 
     @classmethod

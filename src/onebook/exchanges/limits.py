@@ -1,4 +1,4 @@
-"""Rate limits of an exchange, and the token buckets that keep within them; no clock, no I/O.
+"""Rate limits of an exchange, and the token buckets that keep within them.
 
 `Limits` are facts that each connector states. `Quotas` makes the buckets of one exchange: a limit
 of the address is one bucket that all connections of this process share, a limit of a connection is
@@ -10,6 +10,8 @@ from enum import Enum, auto
 from typing import Final
 
 from msgspec import Struct
+
+from onebook.ratelimit import TokenBucket
 
 # How much of a window may leave at once; the rest comes back evenly over the window.
 MESSAGES_BURST: Final = 0.2
@@ -55,62 +57,16 @@ class Limits(Struct, frozen=True):
     connections: int | None = None
 
 
-class Bucket:
-    """A token bucket; time is monotonic seconds and comes in.
+def bucket_within(limit: Limit, burst: float) -> TokenBucket:
+    """Make the bucket that keeps within a limit in every window, wherever the window starts.
 
-    Waiting is by debt: `take` always takes, and says how long the taker must wait for it, so
-    that takers are served in the order they came.
+    What may leave at once (`burst`, a share) and what comes back in a window make `count` together.
+    The exchange counts what arrives: a window there holds what left in its time and in `JITTER_S`
+    before.
     """
-
-    __slots__ = ("capacity", "filled_at", "rate", "tokens")
-
-    def __init__(self, rate: float, capacity: float) -> None:
-        self.rate = rate
-        self.capacity = capacity
-        self.tokens = capacity
-        self.filled_at = 0.0  # in the future while it is held
-
-    @classmethod
-    def within(cls, limit: Limit, burst: float) -> "Bucket":
-        """Make the bucket that keeps within a limit in every window, wherever the window starts.
-
-        What may leave at once and what comes back in a window make `count` together. The exchange
-        counts what arrives: a window there holds what left in its time and in `JITTER_S` before.
-        """
-        capacity = max(1.0, limit.count * burst)
-        return cls(max(1.0, limit.count - capacity) / (limit.per_s + JITTER_S), capacity)
-
-    def refill(self, now: float) -> None:
-        """Bring the tokens up to `now`."""
-        if now > self.filled_at:
-            self.tokens = min(self.capacity, self.tokens + (now - self.filled_at) * self.rate)
-            self.filled_at = now
-
-    def wait_s(self, tokens: float, now: float) -> float:
-        """Return how long a taker of `tokens` would wait."""
-        # More than the bucket ever holds: a full bucket suffices, the debt is paid afterwards.
-        return self.until_s(min(tokens, self.capacity), now)
-
-    def until_s(self, tokens: float, now: float) -> float:
-        """Return how long it takes until takers of `tokens` in all have been served."""
-        self.refill(now)
-        return max(0.0, self.filled_at - now) + max(0.0, (tokens - self.tokens) / self.rate)
-
-    def take(self, tokens: float, now: float) -> float:
-        """Take `tokens` and return how long to wait before using them."""
-        wait_s = self.wait_s(tokens, now)
-        self.tokens -= tokens
-        return wait_s
-
-    def give_back(self, tokens: float) -> None:
-        """Put back what was taken and not used."""
-        self.tokens = min(self.capacity, self.tokens + tokens)
-
-    def hold(self, until: float) -> None:
-        """Serve none before `until`, and then one after the other."""
-        if until > self.filled_at:
-            self.refill(until)
-            self.tokens = min(1.0, self.tokens)
+    capacity = max(1.0, limit.count * burst)
+    rate = max(1.0, limit.count - capacity) / (limit.per_s + JITTER_S)
+    return TokenBucket.of_rate(rate, capacity)
 
 
 class Quota:
@@ -118,7 +74,7 @@ class Quota:
 
     __slots__ = ("buckets",)
 
-    def __init__(self, buckets: Sequence[Bucket]) -> None:
+    def __init__(self, buckets: Sequence[TokenBucket]) -> None:
         self.buckets = tuple(buckets)
 
     def wait_s(self, tokens: float, now: float) -> float:
@@ -145,31 +101,28 @@ class Quota:
 
     def spares(self, tokens: float, share: float, now: float) -> bool:
         """Return whether `tokens` may go now and leave this share of every bucket."""
-        return all(
-            each.wait_s(0, now) <= 0 and each.tokens - tokens >= each.capacity * share
-            for each in self.buckets
-        )
+        return all(each.tokens(now) - tokens >= each.capacity * share for each in self.buckets)
 
 
 class Quotas:
     """The buckets of one exchange: shared ones of the address, new ones for each connection."""
 
     def __init__(self, limits: Limits) -> None:
-        self.connects = Quota([Bucket.within(each, CONNECTS_BURST) for each in limits.connects])
+        self.connects = Quota([bucket_within(each, CONNECTS_BURST) for each in limits.connects])
         kinds = ((limits.messages, MESSAGES_BURST), (limits.requests, REQUESTS_BURST))
         self._own = [
             [(each, burst) for each in kind if each.scope is Scope.CONNECTION]
             for kind, burst in kinds
         ]
         self._shared = [
-            [Bucket.within(each, burst) for each in kind if each.scope is Scope.ADDRESS]
+            [bucket_within(each, burst) for each in kind if each.scope is Scope.ADDRESS]
             for kind, burst in kinds
         ]
 
     def of_connection(self) -> tuple[Quota, Quota]:
         """Return what a new connection keeps to: for all its messages, and for its requests."""
         messages, requests = (
-            Quota([*shared, *(Bucket.within(limit, burst) for limit, burst in own)])
+            Quota([*shared, *(bucket_within(limit, burst) for limit, burst in own)])
             for shared, own in zip(self._shared, self._own, strict=True)
         )
         return messages, requests

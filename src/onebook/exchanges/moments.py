@@ -4,14 +4,13 @@ Connectors pass a time on as it came, because it is read a few times a second an
 `milliseconds` is the one place that reads it.
 """
 
-from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from onebook.times import ms_of_iso
 
 Moment = int | str  # Unix time in ms, us or ns, as a number or its digits; or ISO 8601
 UNTIMED: Final = 0
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND: Final = timedelta(milliseconds=1)
 CHARACTERS_MAX: Final = 40  # of a time; what is longer is none
 # What is larger is in the next smaller unit. In ms these are the years 5138 and after; in us and
 # ns the same figures are of 1973 and before.
@@ -39,9 +38,6 @@ def _read(text: str) -> int:
     if text.isdecimal():
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return ms_of_iso(text)
     except ValueError:
         return UNTIMED
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - EPOCH) // MILLISECOND

@@ -58,7 +58,7 @@ class Catalogue:
         self.on_gone: Callable[[Instrument, Reason], None] = lambda instrument, reason: None
         self.on_back: Callable[[Instrument], None] = lambda instrument: None
         self.on_read: Callable[[str], None] = lambda exchange: None
-        self._exchanges = exchanges
+        self._exchanges = dict(exchanges)
         self._rest = rest
         self._library = library
         self._settings = settings
@@ -73,16 +73,14 @@ class Catalogue:
         self._unsound: set[str] = set()
         self._ambiguous: set[str] = set()
         self._tried = {name: asyncio.Event() for name in exchanges}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
         for exchange in exchanges.values():
-            if not exchange.via:
-                rest.budget(exchange.rest_url, exchange.limits.fetches, exchange.holds)
+            self._budget(exchange)
 
     async def __aenter__(self) -> Self:
-        self._tasks = [
-            asyncio.create_task(self._keep(exchange), name=f"catalogue {name}")
-            for name, exchange in self._exchanges.items()
-        ]
+        for exchange in self._exchanges.values():
+            self._begin(exchange)
         return self
 
     async def __aexit__(
@@ -91,9 +89,38 @@ class Catalogue:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks.values(), *self._stopping]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def add(self, exchange: Exchange) -> None:
+        """Use one more exchange, whose list is read from now on."""
+        self._exchanges[exchange.name] = exchange
+        self._tried[exchange.name] = asyncio.Event()
+        self._budget(exchange)
+        self._begin(exchange)
+
+    def drop(self, name: str) -> None:
+        """Use an exchange no longer: none of its instruments is traded here from now on."""
+        task = self._tasks.pop(name)
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+        task.cancel()
+        del self._exchanges[name], self._tried[name]
+        self._broken.pop(name, None)
+        listed = self._listed.pop(name, {})
+        self._index()
+        for each in listed.values():
+            self.on_gone(each, Reason.SWITCHED_OFF)
+
+    def _budget(self, exchange: Exchange) -> None:
+        if not exchange.via:
+            self._rest.budget(exchange.rest_url, exchange.limits.fetches, exchange.holds)
+
+    def _begin(self, exchange: Exchange) -> None:
+        name = exchange.name
+        self._tasks[name] = asyncio.create_task(self._keep(exchange), name=f"catalogue {name}")
 
     def exchanges(self, symbol: str) -> list[str]:
         """Return the exchanges that trade `symbol` now, by name."""
@@ -111,6 +138,10 @@ class Catalogue:
     def instrument(self, exchange: str, symbol: str) -> Instrument | None:
         """Return what `exchange` lists as `symbol`, traded or halted."""
         return self._listed.get(exchange, {}).get(symbol)
+
+    def listed(self, exchange: str) -> list[Instrument]:
+        """Return everything that `exchange` lists, traded or halted."""
+        return list(self._listed.get(exchange, {}).values())
 
     def loaded(self, exchange: str) -> bool:
         """Return whether the list of `exchange` was ever read."""

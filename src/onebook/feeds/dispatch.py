@@ -28,7 +28,6 @@ from onebook.exchanges.contract import (
     Unnamed,
     Verify,
 )
-from onebook.exchanges.limits import Bucket
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.pace import Tally
 from onebook.feeds.phases import Phase
@@ -37,6 +36,7 @@ from onebook.feeds.recovery import Ending, Recovery
 from onebook.feeds.reseeding import Reseeding
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Instrument, Reason
+from onebook.ratelimit import TokenBucket
 
 log = logging.getLogger("onebook.feeds")
 
@@ -97,7 +97,7 @@ class Dispatch:
         self._outbox = outbox
         self._recovery = recovery
         self._end = end
-        self._noise = Bucket(settings.noise_per_s, settings.noise_burst)
+        self._noise = TokenBucket.of_rate(settings.noise_per_s, settings.noise_burst)
         self._faults = Tally(settings.faults_max)
         self._unknown = False  # whether an unknown message was logged
 

@@ -1,6 +1,7 @@
 """What happened on the feeds of one exchange, in plain integers that cost nothing to count."""
 
 from collections import Counter
+from contextlib import suppress
 from typing import Final
 
 from onebook import metrics
@@ -52,6 +53,12 @@ class ExchangeStats:
     def state(self) -> str:
         """Return the state word that clients read in `get_exchanges`."""
         return ACTIVE if self.connected or not self.trouble else self.trouble
+
+    def forget(self) -> None:
+        """Drop the gauges of an exchange that is not used any more; its counters stay."""
+        for gauge in (metrics.EXCHANGE_UP, metrics.EXCHANGE_LAST_FRAME, metrics.LIST_ROWS_REFUSED):
+            with suppress(KeyError):
+                gauge.remove(self.name)
 
     def publish(self, *, wall_offset_s: float, old_s: float) -> None:
         """Bring what changed to the metrics.

@@ -10,7 +10,7 @@ import random
 import ssl
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -29,7 +29,8 @@ from onebook.exchanges.limits import Quotas
 from onebook.feeds import ccxt
 from onebook.feeds.catalogue import Catalogue, traded
 from onebook.feeds.ccxt import CcxtFeed, Library
-from onebook.feeds.feed import Feed, Recorder
+from onebook.feeds.feed import Feed
+from onebook.feeds.ports import FrameRecorder
 from onebook.feeds.stats import OFFLINE, ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest
@@ -37,6 +38,7 @@ from onebook.rest import Rest
 log = logging.getLogger("onebook.feeds")
 
 CONNECTIONS: Final = "as many connections as the exchange takes from one address"
+MARKS: Final = (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY)
 SWEEP_S: Final = 1.0  # how often unwanted books are looked for and counters published
 
 
@@ -99,7 +101,7 @@ class Supervisor:
         rest: Rest,
         catalogue: Catalogue,
         settings: FeedSettings,
-        recorder: Recorder | None = None,
+        recorder: FrameRecorder | None = None,
         library: Library | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -107,7 +109,7 @@ class Supervisor:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.stats = {name: ExchangeStats(name) for name in exchanges}
-        self._exchanges = exchanges
+        self._exchanges = dict(exchanges)
         self._books = books
         self._rest = rest
         self._catalogue = catalogue
@@ -150,6 +152,29 @@ class Supervisor:
         sweeper.cancel()
         await asyncio.gather(sweeper, *self._stopping, return_exceptions=True)
 
+    def add(self, exchange: Exchange) -> None:
+        """Use one more exchange; the catalogue names its instruments later."""
+        name = exchange.name
+        self._exchanges[name] = exchange
+        self.stats[name] = ExchangeStats(name)
+        # Limits count by address, so one that comes back has used what it used before.
+        self._quotas.setdefault(name, Quotas(exchange.limits))
+        self._surplus.setdefault(name, {})
+        self._running.setdefault(name, [])
+
+    def drop(self, name: str) -> None:
+        """Use an exchange no longer, once the catalogue has dropped its instruments."""
+        for running in self._running[name]:
+            self._stop(running)
+        self._running[name].clear()
+        self._surplus[name].clear()
+        del self._exchanges[name]
+        self.stats.pop(name).forget()
+        for health in Health:
+            metrics.BOOKS.labels(name, health).set(0)
+        for reason in MARKS:
+            metrics.BOOKS_MARKED.labels(name, reason).set(0)
+
     def want(self, instrument: Instrument) -> None:
         """Count one more who wants the book of `instrument`; the first opens it."""
         count = self._wanted[instrument] = self._wanted.get(instrument, 0) + 1
@@ -172,6 +197,16 @@ class Supervisor:
             del self._wanted[instrument]
             self._unwanted_at[instrument] = self._clock()
 
+    def in_use(self) -> Collection[str]:
+        """Return the exchanges that the settings switch on."""
+        return self.stats.keys()
+
+    def release(self, instrument: Instrument) -> None:
+        """Count one less; the book of the last is closed at once: another node serves it."""
+        self.unwant(instrument)
+        if self._unwanted_at.pop(instrument, None) is not None:
+            self._close(instrument)
+
     def state(self, exchange: str) -> str:
         """Return "active", "maintenance", "limited" or "offline"."""
         stats = self.stats.get(exchange)
@@ -193,8 +228,7 @@ class Supervisor:
         for instrument, since in list(self._unwanted_at.items()):
             if now - since >= linger_s:
                 del self._unwanted_at[instrument]
-                self._displace(instrument)
-                self._books.close(instrument)
+                self._close(instrument)
         wall_offset_s = self._wall() - self._clock()
         for stats in self.stats.values():
             stats.publish(wall_offset_s=wall_offset_s, old_s=self._settings.old_s)
@@ -206,7 +240,7 @@ class Supervisor:
             (book.instrument.exchange, book.mark[0]) for book in self._books if book.mark
         )
         for name in self.stats:
-            for reason in (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY):
+            for reason in MARKS:
                 metrics.BOOKS_MARKED.labels(name, reason).set(marks[name, reason])
 
     async def _keep_sweeping(self) -> None:
@@ -216,6 +250,10 @@ class Supervisor:
                 self.sweep(self._clock())
             except Exception:
                 log.exception("Looking after the feeds failed.")
+
+    def _close(self, instrument: Instrument) -> None:
+        self._displace(instrument)
+        self._books.close(instrument)
 
     def _place(self, instrument: Instrument) -> None:
         """Find a feed once everything that is wanted now is known: then it packs well."""

@@ -56,8 +56,33 @@ class Candidate(Probed, Charged, Hashable, Protocol):
     def abort(self) -> None:
         """Close the socket at once."""
 
+    def carry_out(self, effects: Effects) -> None:
+        """Send, or end the connection."""
+
     def verdict_received(self, verdict: KeyVerdict) -> None:
         """The key was verified, or could not be."""
+
+
+class KeyPeers(Protocol):
+    """Knows how many connections the keys have on other gateways."""
+
+    def elsewhere(self, key_id: str) -> int:
+        """Connections of a key on the other gateways."""
+
+    def allowed_here(self, key_id: str, connections_max: int) -> int:
+        """How many of the key's connections this gateway may keep."""
+
+
+class AloneWithKeys:
+    """There is no other gateway."""
+
+    def elsewhere(self, key_id: str) -> int:
+        """None."""
+        return 0
+
+    def allowed_here(self, key_id: str, connections_max: int) -> int:
+        """All of them."""
+        return connections_max
 
 
 class Authenticator:
@@ -69,6 +94,7 @@ class Authenticator:
         connections: Of this node, by key.
         charges: Settles what a connection got before it changes its key.
         clock: Where time comes from.
+        peers: The connections of other gateways.
     """
 
     def __init__(
@@ -79,8 +105,10 @@ class Authenticator:
         connections: ConnectionRegistry[Candidate],
         charges: Charges,
         clock: Clock,
+        peers: KeyPeers | None = None,
     ) -> None:
         self._settings = settings
+        self.peers = peers or AloneWithKeys()
         self._accounts = accounts
         self._connections = connections
         self._charges = charges
@@ -150,7 +178,8 @@ class Authenticator:
 
         def full() -> bool:
             group = self._connections.of_key(key.key_id)
-            return len(group) >= connections_max and connection not in group
+            taken = len(group) + self.peers.elsewhere(key.key_id)
+            return taken >= connections_max and connection not in group
 
         started_s = self._clock.monotonic()
         wait_s = self._settings.liveness_wait_s
@@ -201,7 +230,7 @@ class Authenticator:
         group = self._connections.of_key(key.key_id)
         if connection not in group:
             connections_max = self._connections_max(key)
-            if len(group) >= connections_max:
+            if len(group) + self.peers.elsewhere(key.key_id) >= connections_max:
                 return refusals.connection_limit(
                     connections_max, now=self._now(), message_id=verdict.message_id
                 )
@@ -211,6 +240,18 @@ class Authenticator:
             processor.move_views(key)
         processor.opened_by = verdict.opened_by
         return None
+
+    def trim(self, key_id: str) -> None:
+        """Close what is over the limit where connections were opened here and elsewhere at once."""
+        group = self._connections.of_key(key_id)
+        key = group[0].processor.key if group else None
+        if key is None:
+            return
+        connections_max = self._connections_max(key)
+        if len(group) + self.peers.elsewhere(key_id) <= connections_max:
+            return
+        for connection in group[self.peers.allowed_here(key_id, connections_max) :]:
+            connection.carry_out(refusals.connection_limit(connections_max, now=self._now()))
 
     def welcome(self, connection: Candidate, verdict: KeyVerdict) -> Effects:
         """The reply to an accepted key, and a warning or the end where its allowance is used."""

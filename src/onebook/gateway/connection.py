@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
+from onebook import logs
 from onebook.config import GatewaySettings
 from onebook.gateway import counters, frames
 from onebook.gateway.action_runner import ActionRunner
@@ -54,6 +55,7 @@ ABNORMAL: Final = 1006
 NEVER: Final = float("inf")
 
 log = logging.getLogger("onebook.gateway")
+access = logging.getLogger(logs.ACCESS)
 
 
 class Occupied(Protocol):
@@ -255,12 +257,14 @@ class ClientConnection(FrameReader):
         parts.authenticator.leave(self)
         counters.CONNECTIONS.labels(key.tier if key is not None else counters.NO_TIER).dec()
         counters.count_close(self.code)
-        log.info(
-            "A connection ended with %d after %.1f s and %d bytes.",
-            self.code,
-            self._clock.monotonic() - self.opened_at,
-            self.total,
+        fields = logs.fields(
+            client_address=self.address,
+            key_id=key.key_id if key is not None else None,
+            close_code=self.code,
+            duration_ms=round((self._clock.monotonic() - self.opened_at) * 1e3, 1),
+            sent_bytes=self.total,
         )
+        access.info("WebSocket ended with %d", self.code, extra=fields)
 
     def on_time(self, now_s: float) -> float | None:
         """Do what the clock asks for: the deadline of the state, slow reading, pings."""

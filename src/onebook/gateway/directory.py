@@ -46,6 +46,9 @@ class Catalogue(Protocol):
 class Supervisor(Protocol):
     """Who knows how the feeds do."""
 
+    def in_use(self) -> Collection[str]:
+        """The exchanges that the settings switch on."""
+
     def state(self, exchange: str) -> str:
         """One of active, maintenance, offline, limited."""
 
@@ -70,7 +73,6 @@ class Directory:
         via: Mapping[str, str] = MappingProxyType({}),
         expected_gb: Callable[[StreamKey], float | None] = lambda key: None,
     ) -> None:
-        self.supported: Sequence[str] = tuple(sorted({*exchanges.EXCHANGES, *via}))
         self._via = dict(via)
         self.trading = catalogue.exchanges
         self.unread = catalogue.unread
@@ -80,10 +82,18 @@ class Directory:
         self._monotonic = monotonic
         self._kept: dict[str | None, tuple[float, bytes]] = {}
 
+    @property
+    def supported(self) -> Sequence[str]:
+        """The exchanges in use, by name."""
+        return tuple(sorted({*self._supervisor.in_use(), *self._via}))
+
     def resolve(self, name: str) -> str | None:
-        """Find the name we use for an exchange, from any name it goes or went by."""
+        """Find the name of an exchange in use, from any name it goes or went by."""
         plain = name.strip().lower()
-        return plain if plain in self._via else exchanges.resolve(plain)
+        if plain in self._via:
+            return plain
+        known = exchanges.resolve(plain)
+        return known if known in self._supervisor.in_use() else None
 
     def suggest(self, symbol: str, wanted: Collection[str]) -> list[str]:
         """Return symbols like a refused one that at least one of these exchanges trades."""

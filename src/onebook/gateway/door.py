@@ -40,12 +40,21 @@ class Door:
         *,
         sockets_per_address_max: int = 0,
     ) -> None:
-        self._attempts = (
-            AddressLimit("connects", connects_per_minute) if connects_per_minute else None
-        )
+        self._attempts: AddressLimit | None = None
+        self._sockets_max = 0
+        self.limit(connects_per_minute, sockets_per_address_max)
         self._proxies = [ip_network(each, strict=False) for each in forwarded_from]
-        self._sockets_max = sockets_per_address_max
         self._sockets: dict[str, int] = {}
+
+    def limit(self, connects_per_minute: int, sockets_per_address_max: int) -> None:
+        """Set both limits; what was counted stays counted."""
+        if not connects_per_minute:
+            self._attempts = None
+        elif self._attempts is None:
+            self._attempts = AddressLimit("connects", connects_per_minute)
+        else:
+            self._attempts.per_minute = connects_per_minute
+        self._sockets_max = sockets_per_address_max
 
     def knock(self, address: str, now_s: float) -> float:
         """Count an attempt; seconds until the next may succeed, 0 where this one may."""

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from onebook.accounts import Accounts
 from onebook.books import Books
 from onebook.config import GatewaySettings, StreamSettings
-from onebook.feeds import Catalogue, Supervisor
+from onebook.feeds import Catalogue
 from onebook.gateway import direct
+from onebook.gateway import directory as directories
 from onebook.gateway.action_runner import ActionRunner
-from onebook.gateway.authentication import Authenticator
+from onebook.gateway.authentication import Authenticator, KeyPeers
 from onebook.gateway.charges import Charges
 from onebook.gateway.connection import ClientConnection, ConnectionParts
 from onebook.gateway.counters import GatewayReport, GatewayTotals
@@ -30,8 +31,12 @@ from onebook.gateway.subscriptions import SubscriptionManager
 from onebook.gateway.turns import Turns
 from onebook.gateway.upgrade import Upgrader
 from onebook.gateway.views import KeyViews
-from onebook.streams import Clock, Streams, iso_us
+from onebook.streams import Clock, Streams, iso_us, ports
 from onebook.transactions.service import Transactions
+
+
+class Supervisor(ports.Supervisor, directories.Supervisor, Protocol):
+    """Keeps the books, and knows the state of the exchanges."""
 
 
 class Gateway:
@@ -51,6 +56,7 @@ class Gateway:
         clock: Clock,
         streams: StreamSettings | None = None,
         via: Mapping[str, str] = MappingProxyType({}),
+        peers: KeyPeers | None = None,
         transactions: Transactions | None = None,
     ) -> None:
         monotonic = clock.monotonic
@@ -109,6 +115,7 @@ class Gateway:
             connections=self.connections,
             charges=self.charges,
             clock=clock,
+            peers=peers,
         )
         self.parts = ConnectionParts(
             settings=settings,
@@ -171,6 +178,11 @@ class Gateway:
         if self.actions is not None:
             await self.actions.stop()
         self.streams.stop()
+
+    def limits_changed(self) -> None:
+        """Take over limits after the settings were changed in place."""
+        settings = self.parts.settings
+        self.door.limit(settings.connects_per_minute, settings.sockets_per_address_max)
 
     async def drain(self, drain_s: float | None = None) -> None:
         """Close every connection within the settings' drain time, and take no more."""

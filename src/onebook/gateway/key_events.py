@@ -5,6 +5,7 @@ from typing import Protocol
 
 from onebook.accounts import Key, UsageReport
 from onebook.errors import ApiKeyDisabled, InvalidApiKey
+from onebook.gateway import counters
 from onebook.gateway.charges import Charged, Charges
 from onebook.gateway.effects import Effects, MessageTime, SendText
 from onebook.gateway.refusals import key_refused
@@ -41,7 +42,7 @@ class KeyEvents:
         """A key was changed and may be used.
 
         Connections end that are from before a suspension, though it is over, and those that were
-        opened with a text that the key no longer has.
+        opened with a text that the key no longer has. The others get its new tier.
         """
         for connection in self._connections.of_key(key.key_id):
             known = connection.processor.key
@@ -53,6 +54,10 @@ class KeyEvents:
                 self._refuse(
                     connection, InvalidApiKey.code, "This API key was replaced; use the new one."
                 )
+            elif known is not None:
+                counters.CONNECTIONS.labels(known.tier).dec()
+                counters.CONNECTIONS.labels(key.tier).inc()
+                connection.processor.key = key
 
     def allowance_exceeded(self, key_id: str) -> None:
         """A key used up its allowance: its connections end."""

@@ -35,6 +35,7 @@ from onebook.gateway.plain import sentence, shown
 from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_zone
 from onebook.gateway.refusals import ending, error_payload, masked, whole_seconds
 from onebook.gateway.views import KeyViews
+from onebook.ratelimit import TokenBucket
 from onebook.streams import StreamKey, iso_us
 
 RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
@@ -52,9 +53,9 @@ class CommandProcessor:
     """The commands of one connection: its key, its subscriptions and its budgets."""
 
     __slots__ = (
-        "_authentications_until_s",
-        "_changes_until_s",
-        "_flood_until_s",
+        "_authentications",
+        "_changes",
+        "_floods",
         "_warned",
         "directory",
         "fetching",
@@ -92,9 +93,11 @@ class CommandProcessor:
         compatible = settings.reference_compatible
         self.stamp = without_zone if compatible else iso_us
         self.greeting = Greeting() if compatible else None
-        self._authentications_until_s = 0.0
-        self._flood_until_s = 0.0
-        self._changes_until_s = 0.0  # when the changes of subscriptions are paid for
+        self._authentications = TokenBucket.of_minute(settings.authentications_per_minute)
+        self._floods = TokenBucket.of_rate(settings.flood_per_s, settings.flood_burst)
+        self._changes = TokenBucket.of_rate(
+            settings.subscription_changes_per_s, settings.subscription_changes_burst
+        )
         self._warned = False
 
     @property
@@ -160,21 +163,13 @@ class CommandProcessor:
     def flooded(self, now_s: float) -> bool:
         """Count input that costs us and has no use; whether that is a flood.
 
-        A leaky bucket of `flood_burst` that loses `flood_per_s` each second.
+        `flood_burst` at once and `flood_per_s` sustained are none.
         """
-        step = 1 / self.settings.flood_per_s
-        self._flood_until_s = max(self._flood_until_s, now_s) + step
-        return self._flood_until_s - now_s > self.settings.flood_burst * step
+        return self._floods.take(1, now_s) > 0
 
     def change_wait_s(self, now_s: float) -> float:
-        """Count a change of subscriptions; seconds for which the client has to wait after it.
-
-        A leaky bucket of `subscription_changes_burst`.
-        """
-        step_s = 1 / self.settings.subscription_changes_per_s
-        self._changes_until_s = max(self._changes_until_s, now_s) + step_s
-        burst_s = self.settings.subscription_changes_burst * step_s
-        return max(0.0, self._changes_until_s - now_s - burst_s)
+        """Count a change of subscriptions; seconds for which the client has to wait after it."""
+        return self._changes.take(1, now_s)
 
     # Before a handler
 
@@ -269,18 +264,15 @@ class CommandProcessor:
         Raises:
             CommandRefused: There were too many.
         """
-        per_minute = self.settings.authentications_per_minute
-        step_s = 60 / per_minute
-        until_s = max(self._authentications_until_s, now.s) + step_s
-        if until_s - now.s > 60 + step_s / 2:
+        bucket, per_minute = self._authentications, self.settings.authentications_per_minute
+        if not bucket.grant(1, now.s):
             raise CommandRefused(
                 "rate_limit_exceeded",
                 f"A connection may authenticate again {per_minute} times a minute.",
-                retry_after=max(1, whole_seconds(step_s)),
+                retry_after=max(1, whole_seconds(bucket.until_s(1, now.s))),
                 current_limit=per_minute,
                 window=replies.WINDOW,
             )
-        self._authentications_until_s = until_s
 
     def _authenticate(self, body: commands.Authenticate, now: MessageTime, _: float) -> Effects:
         if self.key is not None:

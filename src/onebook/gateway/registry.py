@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
 
+from onebook.signals import Signal
+
 M = TypeVar("M", bound=Hashable)
 
 
@@ -10,6 +12,7 @@ class ConnectionRegistry(Generic[M]):
     """Every open connection of this node, and those of each key."""
 
     def __init__(self) -> None:
+        self.on_counted: Signal[[str, int]] = Signal()  # how many a key has now
         self._members: set[M] = set()
         self._by_key: dict[str, set[M]] = {}
 
@@ -42,7 +45,9 @@ class ConnectionRegistry(Generic[M]):
 
     def join_key(self, key_id: str, member: M) -> None:
         """A connection has authenticated with a key."""
-        self._by_key.setdefault(key_id, set()).add(member)
+        group = self._by_key.setdefault(key_id, set())
+        group.add(member)
+        self.on_counted(key_id, len(group))
 
     def leave_key(self, key_id: str, member: M) -> None:
         """A connection does not count for a key any more."""
@@ -52,3 +57,4 @@ class ConnectionRegistry(Generic[M]):
         group.discard(member)
         if not group:
             del self._by_key[key_id]
+        self.on_counted(key_id, len(group))

@@ -255,6 +255,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "flood",
             "halted",
             "not_listed",
+            "switched_off",
             "not_wanted",
             "identity_conflict",
             "unconfirmed_identity",

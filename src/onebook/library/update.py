@@ -15,6 +15,7 @@ from onebook.core.types import LEVEL_FORM, PART_FORM, Levels
 from onebook.library import tables
 from onebook.model import Health, Reason
 from onebook.streams.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, fill_sizes, fills
+from onebook.times import iso_ms
 
 # Wider than any sum of levels: what is made in it is exact, whatever the caller's context is.
 EXACT: Final = Context(prec=100)
@@ -400,7 +401,7 @@ class BookUpdate:
             "bids": self.bids.floats(),
             "asks": self.asks.floats(),
             "timestamp": self.time_us // 1_000,
-            "datetime": self.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "datetime": iso_ms(self.time_us // 1_000),
             "nonce": None,
         }
 

@@ -9,12 +9,12 @@ bytes of a frame in `faults.py`.
 import copy
 import json
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from onebook.simulator.listings import Listing, Profile
 from onebook.simulator.market import Book, Levels, Side, decimal_text
 from onebook.simulator.windows import Most, Windows
+from onebook.times import iso_us
 
 TextLevels = list[tuple[str, str]]
 Frame = str | bytes  # a text message, or a binary one
@@ -31,8 +31,7 @@ class Now(NamedTuple):
 
     def rfc3339(self) -> str:
         """The moment as text with microseconds."""
-        text = datetime.fromtimestamp(self.ms / 1000, UTC).isoformat(timespec="microseconds")
-        return text.replace("+00:00", "Z")
+        return iso_us(self.ms * 1_000)
 
 
 class TextChanges(NamedTuple):

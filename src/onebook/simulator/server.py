@@ -78,6 +78,14 @@ class SimulatedExchange:
         """How often clients went beyond a limit that it enforces, by what the limit is of."""
         return dict(self._front.breaches)
 
+    def followers(self, symbol: str) -> int:
+        """How many connections follow a symbol."""
+        native = self._natives[symbol]
+        return sum(
+            any(key.native == native for key in client.session.topics.values())
+            for client in self._front.clients
+        )
+
     async def start(self) -> None:
         """Come (back), on the same port."""
         await self._loopback.start()

@@ -3,6 +3,7 @@
 from onebook.store.rows import (
     AccountRow,
     Change,
+    ChangeRow,
     CredentialsRow,
     KeyRow,
     SecretRow,
@@ -14,6 +15,7 @@ from onebook.store.store import Store
 __all__ = [
     "AccountRow",
     "Change",
+    "ChangeRow",
     "CredentialsRow",
     "KeyRow",
     "SecretRow",

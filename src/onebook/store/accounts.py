@@ -8,7 +8,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from onebook.errors import InvalidRequest
-from onebook.model import KeyStatus
+from onebook.model import KeyStatus, Tier
+from onebook.store.audit import record
 from onebook.store.database import Database, columns_of, value_of, whole
 from onebook.store.rows import AccountRow, Change, KeyRow, SecretRow
 from onebook.store.sessions import end_sessions
@@ -32,6 +33,7 @@ _KEYS = select(
     keys.c.changed_by,
     keys.c.reason,
     (keys.c.suspensions + accounts.c.suspensions).label("suspensions"),
+    keys.c.allowance_bytes,
 ).join_from(keys, accounts)
 
 
@@ -49,6 +51,9 @@ class AccountStore(Database):
         try:
             async with self._begin(self._writes) as connection:
                 await connection.execute(accounts.insert().values(row))
+                change = Change(account.created_at_ms, account.changed_by, account.reason)
+                name = account.username
+                await record(connection, change, "create_account", account.account_id, after=name)
         except IntegrityError:
             raise InvalidRequest(
                 f"There is an account with the username {account.username!r} already."
@@ -86,6 +91,10 @@ class AccountStore(Database):
             if moved_one and following is not KeyStatus.ACTIVE:
                 theirs = select(keys.c.key_id).where(keys.c.account_id == account_id)
                 await connection.execute(end_sessions(sessions.c.key_id.in_(theirs)))
+            if moved_one:
+                await record(
+                    connection, change, "move_account", account_id, before=status, after=following
+                )
             return moved_one
 
     @whole
@@ -94,11 +103,11 @@ class AccountStore(Database):
         row = {column.name: getattr(key, column.name) for column in keys.columns}
         secret = {"digest": digest, "key_id": key.key_id, "created_at_ms": key.created_at_ms}
         async with self._begin(self._writes) as connection:
-            row |= await self._stamp(
-                connection, Change(key.changed_at_ms, key.changed_by, key.reason)
-            )
+            change = Change(key.changed_at_ms, key.changed_by, key.reason)
+            row |= await self._stamp(connection, change)
             await connection.execute(keys.insert().values(row))
             await connection.execute(key_secrets.insert().values(secret))
+            await record(connection, change, "create_key", key.key_id, after=key.tier)
 
     async def key(self, key_id: str) -> KeyRow | None:
         """Find a key by its id."""
@@ -158,7 +167,36 @@ class AccountStore(Database):
             moved_one = (await connection.execute(moving_id)).first() is not None
             if moved_one and following is not KeyStatus.ACTIVE:
                 await connection.execute(end_sessions(sessions.c.key_id == key_id))
+            if moved_one:
+                await record(connection, change, "move_key", key_id, before=status, after=following)
             return moved_one
+
+    @whole
+    async def change_key(
+        self, key_id: str, tier: Tier, allowance_bytes: int | None, change: Change
+    ) -> None:
+        """Change what a key may do: its tier, and its own allowance, if it has one."""
+        found = select(keys.c.tier, keys.c.allowance_bytes).where(keys.c.key_id == key_id)
+        async with self._begin(self._writes) as connection:
+            stamp = await self._stamp(connection, change)
+            row = (await connection.execute(found)).one()
+            changing = update(keys).where(keys.c.key_id == key_id)
+            await connection.execute(
+                changing.values(tier=tier, allowance_bytes=allowance_bytes, **stamp)
+            )
+            for action, before, after in (
+                ("change_tier", row.tier, tier.value),
+                ("change_allowance", row.allowance_bytes, allowance_bytes),
+            ):
+                if before != after:
+                    await record(
+                        connection,
+                        change,
+                        action,
+                        key_id,
+                        before=_shown(before),
+                        after=_shown(after),
+                    )
 
     @whole
     async def rotate_key(
@@ -180,6 +218,7 @@ class AccountStore(Database):
             await connection.execute(
                 update(keys).where(keys.c.key_id == key_id).values(prefix=prefix, **stamp)
             )
+            await record(connection, change, "rotate_key", key_id, after=prefix)
             if retires_at_ms <= change.now_ms:
                 await connection.execute(end_sessions(sessions.c.key_id == key_id))
 
@@ -214,6 +253,10 @@ class AccountStore(Database):
             "changed_by": change.by,
             "reason": change.reason,
         }
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 async def _newest_stamp(connection: AsyncConnection) -> int:

@@ -7,7 +7,7 @@ from onebook.store.rows import CredentialsRow
 from onebook.store.tables import credentials
 
 
-class CredentialStore(Database):
+class CredentialsStore(Database):
     """Encrypted credentials of exchange environments."""
 
     @whole

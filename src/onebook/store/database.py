@@ -172,6 +172,13 @@ class Database:
         except DatabaseUnavailable as error:
             raise ConfigError(error.reason) from error
 
+    async def revisions(self) -> tuple[str | None, str]:
+        """The revision of the schema, None of an empty database, and that of this release."""
+        from onebook.store import migrate
+
+        async with self._connected(self._reads) as connection:
+            return await connection.run_sync(migrate.revisions)
+
     async def _use_wal(self) -> None:
         """Switch the file to WAL, which SQLite remembers in it.
 

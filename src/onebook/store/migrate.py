@@ -30,10 +30,7 @@ def upgrade(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:id)"), {"id": ADVISORY_LOCK})
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.set_main_option("path_separator", "os")
-    script = ScriptDirectory.from_config(config)
+    config, script = _scripts()
     _refuse_newer(MigrationContext.configure(connection).get_current_revision(), script)
 
     def missing(revision: Any, _context: MigrationContext) -> Any:
@@ -42,6 +39,19 @@ def upgrade(connection: Connection) -> None:
     with EnvironmentContext(config, script, fn=missing) as environment:
         environment.configure(connection=connection)
         environment.run_migrations()
+
+
+def revisions(connection: Connection) -> tuple[str | None, str]:
+    """The revision of a database, None of an empty one, and that of this release."""
+    head = _scripts()[1].get_current_head()
+    return MigrationContext.configure(connection).get_current_revision(), str(head)
+
+
+def _scripts() -> tuple[Config, ScriptDirectory]:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.set_main_option("path_separator", "os")
+    return config, ScriptDirectory.from_config(config)
 
 
 def _refuse_newer(revision: str | None, script: ScriptDirectory) -> None:

@@ -23,7 +23,8 @@ class AccountRow(Struct, frozen=True):
 class KeyRow(Struct, frozen=True):
     """A key with what its account says about it; never the key itself.
 
-    `suspensions` counts how often the key or its account left the status active.
+    `suspensions` counts how often the key or its account left the status active. `allowance_bytes`
+    is the key's own monthly allowance; None is that of the settings.
     """
 
     key_id: str
@@ -40,6 +41,7 @@ class KeyRow(Struct, frozen=True):
     changed_by: str
     reason: str
     suspensions: int = 0
+    allowance_bytes: int | None = None
 
 
 class SecretRow(Struct, frozen=True):
@@ -63,6 +65,18 @@ class Change(NamedTuple):
 
     now_ms: int
     by: str
+    reason: str
+
+
+class ChangeRow(Struct, frozen=True):
+    """One entry of the audit trail: who changed what, when and why."""
+
+    changed_at_ms: int
+    changed_by: str
+    action: str
+    subject: str
+    before: str
+    after: str
     reason: str
 
 

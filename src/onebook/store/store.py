@@ -6,13 +6,14 @@ the transactions.
 """
 
 from onebook.store.accounts import AccountStore
-from onebook.store.credentials import CredentialStore
+from onebook.store.audit import AuditStore
+from onebook.store.credentials import CredentialsStore
 from onebook.store.database import whole
 from onebook.store.sessions import SessionStore, forget_sessions
 from onebook.store.usage import UsageStore, forget_batches
 
 
-class Store(AccountStore, SessionStore, UsageStore, CredentialStore):
+class Store(AccountStore, SessionStore, UsageStore, CredentialsStore, AuditStore):
     """All that one database keeps.
 
     A SQLite file is made by `upgrade` only: whatever else finds none, or another one than it began

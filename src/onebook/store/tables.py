@@ -60,6 +60,7 @@ keys = Table(
     Column("changed_by", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("suspensions", BigInteger, nullable=False, server_default="0"),  # or expired
+    Column("allowance_bytes", BigInteger),  # its own; null: that of the settings
     Index(None, "account_id"),
     Index(None, "changed_at_ms"),
 )
@@ -115,6 +116,22 @@ credentials = Table(
     Column("ciphertext", LargeBinary, nullable=False),
     Column("nonce", LargeBinary, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
+)
+
+# The audit trail: every change that an operator made, in the transaction that made it.
+changes = Table(
+    "changes",
+    metadata,
+    Column("id", RowId, Identity(), primary_key=True),
+    Column("changed_at_ms", BigInteger, nullable=False),
+    Column("changed_by", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),  # the id of an account or a key, or an environment
+    Column("before", Text, nullable=False),
+    Column("after", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index(None, "changed_at_ms"),
+    Index(None, "subject"),
 )
 
 # Facts about the database as a whole, such as which pepper its digests were made with.

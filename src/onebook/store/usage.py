@@ -44,6 +44,12 @@ class UsageStore(Database):
             totals = (await connection.execute(add, rows)).all() if rows else []
             return {UsageCell(row[0], row[1]): row[2] for row in totals}
 
+    async def usage_between(self, since_ms: int, until_ms: int) -> dict[UsageCell, int]:
+        """The bytes counted for every key in the periods that begin in a span of time."""
+        within = (usage.c.period_start_ms >= since_ms, usage.c.period_start_ms < until_ms)
+        rows = await self._all(select(usage).where(*within))
+        return {UsageCell(row.key_id, row.period_start_ms): row.bytes for row in rows}
+
     async def usage(self, cell: UsageCell) -> int:
         """The bytes counted for a key in a period."""
         return (await self.usage_of([cell])).get(cell, 0)

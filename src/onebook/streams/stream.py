@@ -6,7 +6,6 @@ every update.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -17,6 +16,7 @@ from onebook.core import Book, View
 from onebook.model import GIB_BYTES, Health, Instrument
 from onebook.streams.fill import BookEnds, FillSizes, FillView
 from onebook.streams.identity import CONFLICT
+from onebook.times import iso_us
 
 FIRST_UPDATE_S: Final = 3.0  # a new stream says what it knows after so long, even if nothing lives
 FIRST_LIVE_S: Final = 1.0  # from its first live book on it waits so long for the others
@@ -312,12 +312,6 @@ class Question:
         return view.full(head + b',"data":{', tail)
 
 
-def iso_us(wall_us: int) -> str:
-    """ISO 8601 in UTC with microseconds and Z."""
-    seconds, micros = divmod(wall_us, 1_000_000)
-    return f"{_whole_second(seconds)}.{micros:06d}Z"
-
-
 def _coverage_json(book: LiveBook) -> bytes:
     """The horizon of one book, its prices as they were printed by the core: exact."""
     bid, ask = (each or "null" for each in book.horizon())
@@ -344,15 +338,3 @@ def _price(text: str | None) -> Decimal | None:
 
 def _fills(key: StreamKey) -> FillView | None:
     return FillView(key.exchanges, key.fill) if key.fill is not None else None
-
-
-_second_text = (-1, "")
-
-
-def _whole_second(seconds: int) -> str:
-    """The text of a second; kept, because a thousand updates share it."""
-    global _second_text
-    if _second_text[0] != seconds:
-        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        _second_text = (seconds, text)
-    return _second_text[1]

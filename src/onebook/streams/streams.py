@@ -27,7 +27,8 @@ from onebook.model import Health, Instrument
 from onebook.streams.fair import FairQueue
 from onebook.streams.guard import Guard
 from onebook.streams.ports import Catalogue, Clock, Handle, Publisher, Supervisor
-from onebook.streams.stream import Members, Question, Stream, StreamKey, iso_us
+from onebook.streams.stream import Members, Question, Stream, StreamKey
+from onebook.times import iso_us
 
 FIRST_SECONDS: Final = 10.0  # for so long a new stream takes in members without its interval ...
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this

@@ -14,7 +14,7 @@ from typing import Final
 import httpx
 from msgspec.structs import replace
 
-from onebook.rest import Answer, BodyTooLarge, Wire
+from onebook.rest import Answer, BodyTooLarge, TryAgain, Wire, retried
 from onebook.transactions import counters
 from onebook.transactions.adapter import RequestVerdict
 from onebook.transactions.budget import ATTEMPTS_MAX, Circuit, Retries, SharedLimit, Waits
@@ -28,15 +28,6 @@ from onebook.transactions.upstream import Call, ExchangeApi, Reply, Then
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_TIMEOUT_S: Final = 10.0
 TOTAL_S: Final = 30.0  # one attempt with its whole body, however slowly it comes
-
-
-class Retry(Exception):
-    """This attempt failed in a way that another may not; holds how it would end if none is left."""
-
-    def __init__(self, failure: SourceFailed, *, wait_s: float | None = None) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-        self.wait_s = wait_s
 
 
 class ExchangeClient:
@@ -121,24 +112,27 @@ class ExchangeClient:
     async def _tried(
         self, host: ExchangeHost, call: Call, credentials: Credentials | None, retries: Retries
     ) -> Reply:
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                reply = await self._attempt(host, call, credentials, key=retries.key)
-            except Retry as retry:
-                retries.failed(retry.failure)
-                if attempt:  # twice is no accident, and the caller may leave before the last
-                    host.verdict = self._verdict(retry.failure)
-                if attempt == ATTEMPTS_MAX - 1:
-                    raise retry.failure from None
-                if not retries.spend():
-                    raise _spent(retry.failure) from None
-                counters.RETRIES.labels(self._facts.name).inc()
-                wait_s = retries.backoff_s(attempt) if retry.wait_s is None else retry.wait_s
-                await self.clock.sleep(wait_s)
-            else:
-                retries.succeeded()
-                return reply
-        raise AssertionError("the last attempt returns or raises")
+        def failed(number: int, again: TryAgain) -> float:
+            failure = again.failure
+            assert isinstance(failure, SourceFailed)
+            retries.failed(failure)
+            if number > 1:  # twice is no accident, and the caller may leave before the last
+                host.verdict = self._verdict(failure)
+            if number == ATTEMPTS_MAX:
+                raise failure
+            if not retries.spend():
+                raise _spent(failure)
+            counters.RETRIES.labels(self._facts.name).inc()
+            return retries.backoff_s(number - 1) if again.wait_s is None else again.wait_s
+
+        reply = await retried(
+            lambda _: self._attempt(host, call, credentials, key=retries.key),
+            attempts_max=ATTEMPTS_MAX,
+            failed=failed,
+            sleep=self.clock.sleep,
+        )
+        retries.succeeded()
+        return reply
 
     def _verdict(self, failure: SourceFailed | None = None) -> RequestVerdict:
         at_ms = self.clock.now_ms()
@@ -202,7 +196,9 @@ class ExchangeClient:
         except (httpx.TransportError, httpx.DecodingError, TimeoutError) as error:
             self._log.debug("%s: %s", request.url.path, type(error).__name__)
             message = f"{facts.display} cannot be reached."
-            raise Retry(SourceFailed(FailureReason.UNREACHABLE, message, retryable=True)) from None
+            raise TryAgain(
+                SourceFailed(FailureReason.UNREACHABLE, message, retryable=True)
+            ) from None
         except BodyTooLarge:
             message = f"{facts.display}'s answer is larger than believable."
             raise SourceFailed(FailureReason.UNREADABLE, message) from None
@@ -214,9 +210,9 @@ class ExchangeClient:
         if then is Then.CURSOR_GONE:
             raise CursorGone
         if then is Then.RETRY:
-            raise Retry(failure)
+            raise TryAgain(failure)
         if then is Then.RETRY_NOW:
-            raise Retry(failure, wait_s=0.0)
+            raise TryAgain(failure, wait_s=0.0)
         if then is Then.STOP:
             self._stop(failure)
             self._raise_if_stopped()
@@ -252,8 +248,9 @@ class ExchangeClient:
         try:
             yield
             outcome = counters.OK
-        except Retry as retry:
-            outcome = retry.failure.reason.value
+        except TryAgain as again:
+            if isinstance(again.failure, SourceFailed):
+                outcome = again.failure.reason.value
             raise
         except SourceFailed as failure:
             outcome = failure.reason.value

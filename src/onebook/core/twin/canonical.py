@@ -6,15 +6,15 @@ core knows by itself only what is canonical already; whatever else there is, is 
 """
 
 import re
-from datetime import datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Final
 
 from onebook.core.types import CHARS_MAX, EXPONENT_MAX, NumberError
+from onebook.times import iso_ms
 
 ID_HEX_CHARS: Final = 40
-_EPOCH: Final = datetime(1970, 1, 1)  # in UTC, as every time here
+iso: Final = iso_ms  # the compiled core prints the same, and leaves what has no text to this
 
 _is_canonical = re.compile(r"0|-?(?:[1-9][0-9]*(?:\.[0-9]*[1-9])?|0\.[0-9]*[1-9])").fullmatch
 # Decimal would also take "NaN", "1_000" and digits of other scripts.
@@ -62,19 +62,6 @@ def show(value: Decimal) -> str:
         return "0"
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def iso(at_ms: int) -> str:
-    """Print Unix milliseconds as ISO 8601 UTC with milliseconds and `Z`.
-
-    Raises:
-        ValueError: It is no time of the years 1 to 9999, for which alone the format is defined.
-    """
-    try:
-        at = _EPOCH + timedelta(milliseconds=at_ms)
-    except OverflowError:
-        raise ValueError("A time outside the years 1 to 9999.") from None
-    return at.isoformat(timespec="milliseconds") + "Z"
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from onebook.feeds.actions import End, Ping, Request, Transmit
 from onebook.feeds.ccxt.library import Library
-from onebook.feeds.feed import TICK_S, Feed, Link, NotReached
+from onebook.feeds.connection import TICK_S
+from onebook.feeds.feed import Feed
+from onebook.feeds.ports import Link, NotReached
 from onebook.feeds.session import Session
 from onebook.feeds.stats import LIMITED, MAINTENANCE, OFFLINE
 from onebook.model import Reason

@@ -1,0 +1,91 @@
+"""Billing lines: what each key used in each of its billing periods, for all keys at once."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from onebook.accounts.keys import key_of
+from onebook.accounts.periods import Period, period_after, period_at
+from onebook.model import KeyStatus, Tier
+from onebook.store import KeyRow, UsageCell
+from onebook.times import iso_ms
+
+
+class BillingLine(Struct, frozen=True):
+    """One key in one of its billing periods; field names as in `UsageReport`."""
+
+    user_id: str
+    username: str
+    key_id: str
+    billing_tier: Tier
+    api_key_status: KeyStatus
+    period_start: str
+    period_end: str
+    bytes_used: int
+    bytes_limit: int
+    usage_percentage: float
+
+
+def billing_lines(
+    keys: Iterable[KeyRow],
+    used_bytes: Mapping[UsageCell, int],
+    periods: Period,
+    *,
+    allowance_bytes: int,
+) -> list[BillingLine]:
+    """The lines of all billing periods that begin within a span of time.
+
+    A period belongs to the span in which it begins, so that reports over one month after another
+    hold each period once. A key without usage has a line too. Tier, status and allowance are those
+    of now: what they were before is in the audit trail.
+
+    Args:
+        keys: All of them, with the status that each has now.
+        used_bytes: What was counted.
+        periods: The span.
+        allowance_bytes: That of keys without one of their own.
+    """
+    lines = []
+    for row in keys:
+        key = key_of(row)
+        limit_bytes = key.allowance_of(allowance_bytes)
+        for period in _beginning_in(periods, row.created_at_ms):
+            count = used_bytes.get(UsageCell(row.key_id, period.start_ms), 0)
+            line = BillingLine(
+                user_id=row.account_id,
+                username=row.username,
+                key_id=row.key_id,
+                billing_tier=row.tier,
+                api_key_status=key.status,
+                period_start=iso_ms(period.start_ms),
+                period_end=iso_ms(period.end_ms),
+                bytes_used=count,
+                bytes_limit=limit_bytes,
+                usage_percentage=round(count * 100 / limit_bytes, 2),
+            )
+            lines.append(line)
+    return sorted(lines, key=lambda line: (line.username, line.key_id, line.period_start))
+
+
+def current_lines(
+    keys: Iterable[KeyRow],
+    used_bytes: Mapping[UsageCell, int],
+    now_ms: int,
+    *,
+    allowance_bytes: int,
+) -> list[BillingLine]:
+    """The line of each key's billing period that holds a time."""
+    lines = []
+    for row in keys:
+        start_ms = period_at(row.created_at_ms, now_ms).start_ms
+        span = Period(start_ms, start_ms + 1)
+        lines += billing_lines([row], used_bytes, span, allowance_bytes=allowance_bytes)
+    return sorted(lines, key=lambda line: (line.username, line.key_id))
+
+
+def _beginning_in(span: Period, created_at_ms: int) -> Iterator[Period]:
+    period = period_at(created_at_ms, max(span.start_ms, created_at_ms))
+    while period.start_ms < span.end_ms:
+        if period.start_ms >= span.start_ms:
+            yield period
+        period = period_after(created_at_ms, period)

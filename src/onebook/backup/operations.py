@@ -1,0 +1,234 @@
+"""The two commands: make a backup beside a running node, restore one into an empty place."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from onebook import __version__
+from onebook.accounts.pepper import load_pepper, require_same_pepper
+from onebook.backup.archive import FORMAT, Manifest, digest_of, read_archive, write_archive
+from onebook.backup.databases import (
+    POSTGRESQL,
+    SQLITE,
+    copy_sqlite,
+    dump_postgresql,
+    kind_of,
+    restore_postgresql,
+)
+from onebook.config import Settings
+from onebook.errors import ConfigError, DatabaseUnavailable
+from onebook.store import Store
+from onebook.times import iso_ms
+from onebook.transactions.credentials import Vault, master_keys
+
+DATABASE: Final = "database"
+PEPPER: Final = "pepper"
+MASTER_KEY: Final = "master_key"
+SETTINGS: Final = "onebook.toml"
+
+
+class Backup(NamedTuple):
+    """An archive that was made or restored, and what it does not hold."""
+
+    path: Path
+    manifest: Manifest
+    missing: tuple[str, ...]
+
+
+async def back_up(
+    settings: Settings, folder: Path, *, file: Path | None, now_ms: int, timeout_s: float
+) -> Backup:
+    """Make an archive in a folder, while nodes run.
+
+    Args:
+        settings: Of the service.
+        folder: Where the archive goes.
+        file: The settings file, if there is one.
+        now_ms: The time, which names the archive.
+        timeout_s: The longest that pg_dump may take.
+
+    Raises:
+        ConfigError: Something is missing or cannot be copied.
+    """
+    at = datetime.fromtimestamp(now_ms / 1_000, UTC)
+    path = folder / f"onebook-{at:%Y%m%dT%H%M%SZ}.tar"
+    if path.exists():
+        raise ConfigError(f"There is a backup {path} already.")
+    kind = kind_of(settings.store.url)
+    pepper, master = settings.store.pepper_file, settings.transactions.master_key_file
+    _make_folder(folder)
+    with tempfile.TemporaryDirectory(prefix=".onebook-backup-", dir=folder) as temporary:
+        place = Path(temporary)
+        schema = await _schema(settings)
+        members = {PEPPER: _copied(pepper, place / PEPPER, "the pepper")}
+        if master.exists():
+            members[MASTER_KEY] = _copied(master, place / MASTER_KEY, "the master key")
+        if file is not None:
+            members[SETTINGS] = _copied(file, place / SETTINGS, "the settings file")
+        members[DATABASE] = place / DATABASE
+        await asyncio.to_thread(_copy_database, settings.store.url, members[DATABASE], timeout_s)
+        if master.exists() and (
+            MASTER_KEY not in members or master.read_bytes() != members[MASTER_KEY].read_bytes()
+        ):
+            raise ConfigError("The master key was changed meanwhile; make the backup again.")
+        digests = {name: digest_of(member) for name, member in members.items()}
+        manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
+        await asyncio.to_thread(write_archive, path, manifest, members)
+    return Backup(path, manifest, _missing(members, settings))
+
+
+async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Backup:
+    """Put an archive where the settings say that database, pepper and master key are.
+
+    Nothing that exists is written over. The result is checked: the pepper must be that of the
+    database, and the master key must open its credentials.
+
+    Raises:
+        ConfigError: The archive is damaged, something is in its way, or the parts do not fit.
+    """
+    kind = kind_of(settings.store.url)
+    _require_free(settings)
+    with tempfile.TemporaryDirectory(prefix="onebook-restore-") as temporary:
+        manifest, members = await asyncio.to_thread(read_archive, archive, Path(temporary))
+        if manifest.database != kind:
+            raise ConfigError(
+                f"The backup is of a {manifest.database} database, and store.url names {kind}."
+            )
+        if kind == POSTGRESQL:
+            await _require_empty(settings)
+        targets = _targets(settings)
+        placed = [name for name in (PEPPER, MASTER_KEY, DATABASE) if name in targets]
+        with ExitStack() as undo:  # a restore that fails leaves the place as it was
+            for name in placed:
+                if name in members:
+                    _place(members[name], targets[name])
+                    undo.callback(_remove, targets[name])
+            if kind == POSTGRESQL:
+                url = settings.store.url
+                await asyncio.to_thread(restore_postgresql, url, members[DATABASE], timeout_s)
+            await _check(settings)
+            undo.pop_all()
+    return Backup(archive, manifest, _missing(members, settings))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"The folder {folder} cannot be made: {error.strerror}.") from None
+
+
+async def _schema(settings: Settings) -> str:
+    try:
+        async with Store(settings.store.url) as store:
+            found, _ = await store.revisions()
+    except DatabaseUnavailable as error:
+        raise ConfigError(error.reason) from None
+    if found is None:
+        raise ConfigError("The database is empty: there is nothing to back up.")
+    return found
+
+
+def _copied(source: Path, target: Path, what: str) -> Path:
+    try:
+        shutil.copyfile(source, target)
+        target.chmod(0o600)
+    except OSError as error:
+        raise ConfigError(f"{source}, {what}, cannot be read: {error.strerror}.") from None
+    return target
+
+
+def _copy_database(url: str, target: Path, timeout_s: float) -> None:
+    if kind_of(url) == SQLITE:
+        path = Store(url).path
+        assert path is not None
+        copy_sqlite(path, target)
+    else:
+        dump_postgresql(url, target, timeout_s)
+
+
+def _missing(members: dict[str, Path], settings: Settings) -> tuple[str, ...]:
+    missing = []
+    if MASTER_KEY not in members and settings.transactions.master_key.get_secret_value():
+        missing.append("the master key, which is in ONEBOOK_TRANSACTIONS__MASTER_KEY")
+    if SETTINGS not in members:
+        missing.append("settings from variables and flags")
+    return tuple(missing)
+
+
+def _targets(settings: Settings) -> dict[str, Path]:
+    targets = {
+        PEPPER: settings.store.pepper_file,
+        MASTER_KEY: settings.transactions.master_key_file,
+    }
+    path = Store(settings.store.url).path
+    if path is not None:
+        targets[DATABASE] = path
+    return targets
+
+
+def _require_free(settings: Settings) -> None:
+    taken = []
+    for path in _targets(settings).values():
+        taken += [str(each) for each in _with_companions(path) if each.exists()]
+    if taken:
+        raise ConfigError(
+            f"A restore writes nothing over; stop the service and move away: {', '.join(taken)}."
+        )
+
+
+async def _require_empty(settings: Settings) -> None:
+    try:
+        async with Store(settings.store.url) as store:
+            found, _ = await store.revisions()
+    except DatabaseUnavailable as error:
+        raise ConfigError(error.reason) from None
+    if found is not None:
+        raise ConfigError("The database has tables already; restore into an empty one.")
+
+
+def _place(source: Path, target: Path) -> None:
+    """Copy a file to where it belongs: whole and on disk, or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = target.with_name(f"{target.name}.restoring")
+    try:
+        with (
+            source.open("rb") as content,
+            open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file,
+        ):
+            shutil.copyfileobj(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, target)  # fails where a file has appeared meanwhile
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}.") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    for each in _with_companions(path):
+        each.unlink(missing_ok=True)
+
+
+def _with_companions(path: Path) -> tuple[Path, ...]:
+    """A file and, of a SQLite database, what SQLite keeps beside it."""
+    return (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
+
+
+async def _check(settings: Settings) -> None:
+    """Open what was restored as a node would."""
+    try:
+        async with Store(settings.store.url) as store:
+            await store.upgrade(create=False)
+            await require_same_pepper(store, load_pepper(settings.store.pepper_file))
+            vault = Vault(store, master_keys(settings.transactions))
+            for row in await store.list_credentials():
+                await vault.get(row.exchange, row.environment)
+    except DatabaseUnavailable as error:
+        raise ConfigError(error.reason) from None

@@ -1,0 +1,68 @@
+"""`onebook audit`: who changed which account, key or credentials, when and why."""
+
+from contextlib import suppress
+from typing import Annotated, Final
+
+import typer
+from msgspec.structs import astuple
+
+from onebook.accounts.admin import Admin
+from onebook.cli.common import print_table, reported, run
+from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, print_json, span_ms
+from onebook.errors import NotFound
+from onebook.model import DAY_MS
+from onebook.store import ChangeRow
+from onebook.times import iso_ms
+
+ROWS_MAX: Final = 100_000
+CREDENTIALS_SEPARATOR: Final = "/"
+
+
+@reported
+def audit_command(
+    subject: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SUBJECT]",
+            help="A username, the id of an account or a key, or EXCHANGE/ENVIRONMENT; all if not "
+            "given.",
+        ),
+    ] = None,
+    since: Annotated[str, typer.Option(help="How far back: 24h, 30d.")] = "3650d",
+    limit: Annotated[
+        int, typer.Option(min=1, max=ROWS_MAX, help="At most so many, the newest.")
+    ] = 1_000,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what operators changed, newest first.
+
+    Example: onebook audit alice --since 90d
+    """
+    since_ms = max(0, now_ms() - span_ms(since))
+
+    async def work() -> list[ChangeRow]:
+        async with desk(config) as (store, admin):
+            found = None if subject is None else await _subject(admin, subject)
+            return await store.changes(
+                found, since_ms=since_ms, until_ms=now_ms() + DAY_MS, rows_max=limit
+            )
+
+    rows = run(work())
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        typer.echo("Nothing was changed in this time.")
+        return
+    columns = ("changed_at", *ChangeRow.__struct_fields__[1:])
+    print_table(columns, ((iso_ms(row.changed_at_ms), *astuple(row)[1:]) for row in rows))
+
+
+async def _subject(admin: Admin, name: str) -> str:
+    """The id that the trail has for a username, a key, or an environment of credentials."""
+    if CREDENTIALS_SEPARATOR in name:
+        return name
+    with suppress(NotFound):
+        return (await admin.key(name, now_ms())).key_id
+    return (await admin.account(name)).account_id

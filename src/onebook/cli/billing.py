@@ -1,0 +1,97 @@
+"""`onebook billing`: what all keys used, for invoices and for a look."""
+
+import csv
+import sys
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+from msgspec import to_builtins
+
+from onebook.accounts.billing import BillingLine, billing_lines, current_lines
+from onebook.accounts.periods import Period
+from onebook.cli.common import fail, print_table, reported, run
+from onebook.cli.operator import ConfigFile, desk, moment_ms, now_ms, print_json
+from onebook.config import load
+from onebook.model import DAY_MS
+
+PERIOD_MAX_MS: Final = 31 * DAY_MS  # no billing period is longer
+
+
+class Format(StrEnum):
+    """How a report is printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+@reported
+def billing_command(
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="First day (UTC), such as 2026-10-01; with --to."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="Day after the last (UTC); now if not given.")
+    ] = None,
+    account: Annotated[str | None, typer.Option(help="Only the keys of this user.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
+    config: ConfigFile = None,
+) -> None:
+    """Report the usage of every key, by billing period.
+
+    Without dates: the billing period of each key that runs now. With dates: all billing periods
+    that begin within them, so that each belongs to exactly one month's report.
+
+    Example: onebook billing --from 2026-10-01 --to 2026-11-01 --format csv
+    """
+    at_ms = now_ms()
+    if since is None and until is not None:
+        fail("--to needs --from.")
+    span = None
+    if since is not None:
+        span = Period(moment_ms(since, at_ms), at_ms if until is None else moment_ms(until, at_ms))
+        if span.start_ms >= span.end_ms:
+            fail("--from must be before --to.")
+    _print(run(_lines(span, account, at_ms, config)), form)
+
+
+async def _lines(
+    span: Period | None, account: str | None, at_ms: int, config: ConfigFile
+) -> list[BillingLine]:
+    allowance_bytes = load(config).accounts.allowance_bytes
+    async with desk(config) as (store, admin):
+        keys = await admin.keys(account, at_ms)
+        if span is None:
+            used_bytes = await store.usage_between(at_ms - PERIOD_MAX_MS - DAY_MS, at_ms + 1)
+            return current_lines(keys, used_bytes, at_ms, allowance_bytes=allowance_bytes)
+        used_bytes = await store.usage_between(span.start_ms, span.end_ms)
+        return billing_lines(keys, used_bytes, span, allowance_bytes=allowance_bytes)
+
+
+def _print(lines: list[BillingLine], form: Format) -> None:
+    if form is Format.JSON:
+        print_json(lines)
+        return
+    columns = BillingLine.__struct_fields__
+    rows = [[str(value) for value in to_builtins(line).values()] for line in lines]
+    if form is Format.CSV:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(columns)
+        writer.writerows(rows)
+    elif rows:
+        _print_table(lines)
+    else:
+        typer.echo("No billing period of any key begins in this time.")
+
+
+def _print_table(lines: list[BillingLine]) -> None:
+    """What fits a screen: without the account's id, and moments as days."""
+    columns = [name for name in BillingLine.__struct_fields__ if name != "user_id"]
+    print_table(columns, ([_cell(line, name) for name in columns] for line in lines))
+
+
+def _cell(line: BillingLine, name: str) -> str:
+    value = str(getattr(line, name))
+    return value.partition("T")[0] if name in ("period_start", "period_end") else value

@@ -1,0 +1,140 @@
+"""`onebook top`: a running node at a glance, from its `/metrics` and `/readyz`."""
+
+import time
+from typing import Annotated, Final
+
+import httpx
+import typer
+from rich.console import RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from onebook import config
+from onebook.cli.common import console, fail, reported
+from onebook.cli.operator import ConfigFile
+from onebook.cli.scrape import Between, Scrape
+from onebook.cli.top_view import Readiness, screen
+from onebook.errors import InvalidRequest
+
+TIMEOUT_S: Final = 5.0
+PIPE_ROWS: Final = 10_000  # nothing is left out where there is no screen
+ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104
+
+
+@reported
+def top_command(
+    url: Annotated[
+        str | None, typer.Option(help="The node; the one of the settings if not given.")
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Where its /metrics is, if at an address of its own."),
+    ] = None,
+    interval: Annotated[
+        float, typer.Option(min=0.5, max=60, help="Seconds between two looks.")
+    ] = 2.0,
+    looks: Annotated[
+        int,
+        typer.Option(min=0, help="Print so many screens in a row and end; 0: live."),
+    ] = 0,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Do not verify the node's certificate.")
+    ] = False,
+    file: ConfigFile = None,
+) -> None:
+    """Show a running node: load, clients, database, and each exchange, those in trouble first.
+
+    Rates are those between two looks. End with Ctrl-C.
+
+    Example: onebook top --url https://books.example --metrics http://127.0.0.1:9100
+    """
+    server = config.load(file).server
+    public = url or _own_url(server.host, server.port, tls=server.tls_cert_file is not None)
+    private = metrics
+    if private is None:
+        private = public
+        if url is None and server.metrics_port is not None:
+            private = _own_url(server.metrics_host, server.metrics_port, tls=False)
+    with httpx.Client(timeout=TIMEOUT_S, verify=not insecure, trust_env=False) as http:
+        node = _Node(http, public.rstrip("/"), private.rstrip("/"))
+        if looks:
+            _print(node, looks, interval)
+        else:
+            _follow(node, interval)
+
+
+def _print(node: "_Node", looks: int, interval_s: float) -> None:
+    before = node.look()
+    for _ in range(looks):
+        time.sleep(interval_s)
+        now = node.look()
+        console.print(_screen(node, before, now))
+        before = now
+
+
+def _follow(node: "_Node", interval_s: float) -> None:
+    """Look until the person ends it; a node that is away for a while is waited for."""
+    before: Scrape | None = node.look()
+    with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        while True:
+            time.sleep(interval_s)
+            try:
+                now = node.look()
+                if before is not None:
+                    live.update(_screen(node, before, now), refresh=True)
+                before = now
+            except InvalidRequest as error:
+                live.update(Text(error.message, "bold red"), refresh=True)
+                before = None
+
+
+def _own_url(host: str, port: int, *, tls: bool) -> str:
+    if not port:
+        fail("server.port is 0, so the port of the node is not known: give --url.")
+    return f"{'https' if tls else 'http'}://{ANY_HOST.get(host, host)}:{port}"
+
+
+class _Node:
+    """A node that is looked at."""
+
+    def __init__(self, http: httpx.Client, url: str, metrics_url: str) -> None:
+        self.url = url
+        self._http = http
+        self._metrics_url = metrics_url
+
+    def look(self) -> Scrape:
+        """Read the metrics."""
+        url = f"{self._metrics_url}/metrics"
+        answer = self._get(url)
+        if answer.status_code != httpx.codes.OK or "onebook_build_info" not in answer.text:
+            raise InvalidRequest(
+                f"{url} answers {answer.status_code} without Onebook's metrics; give --metrics."
+            )
+        return Scrape(answer.text, time.monotonic())
+
+    def readiness(self) -> Readiness:
+        """Ask whether it is ready."""
+        url = f"{self.url}/readyz"
+        try:
+            body = self._get(url).json()
+            return Readiness(bool(body["ready"]), tuple(body["problems"]))
+        except (ValueError, KeyError):
+            raise InvalidRequest(f"{url} is no node of Onebook.") from None
+
+    def _get(self, url: str) -> httpx.Response:
+        try:
+            return self._http.get(url)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            reason = str(error) or type(error).__name__
+            raise InvalidRequest(f"{url} cannot be reached: {reason}.") from None
+
+
+def _screen(node: _Node, before: Scrape, now: Scrape) -> RenderableType:
+    return screen(
+        Between(before, now),
+        node.readiness(),
+        url=node.url,
+        wall_s=time.time(),
+        width=console.width,
+        height=console.height if console.is_terminal else PIPE_ROWS,
+    )

@@ -1,0 +1,213 @@
+"""The screen of `onebook top`, from two looks at a node's metrics."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from onebook.cli.scrape import Between
+from onebook.model import Health
+
+LAG_HIGH_S: Final = 0.1
+FLUSH_AGE_HIGH_S: Final = 3.0
+CHROME_ROWS: Final = 3  # title, empty line and heads of columns around the exchanges
+ROWS_MIN: Final = 3
+NONE: Final = "-"
+
+
+class Readiness(NamedTuple):
+    """What `/readyz` answers."""
+
+    ready: bool
+    problems: tuple[str, ...]
+
+
+class ExchangeLine(NamedTuple):
+    """One exchange; `trouble` sorts those to the top that somebody should look at."""
+
+    name: str
+    up: bool
+    books: dict[str, float]
+    frames: float
+    age_s: float | None
+    last_s: float | None
+    reconnects: float
+    invalidations: float
+
+    @property
+    def trouble(self) -> bool:
+        """Whether it has books that are not live; one without books and connection is idle."""
+        down = not self.up and any(self.books.values())
+        return down or any(self.books.get(each, 0) for each in (Health.STALE, Health.OFFLINE))
+
+
+def screen(
+    between: Between, readiness: Readiness, *, url: str, wall_s: float, width: int, height: int
+) -> RenderableType:
+    """The whole screen, for a terminal of so many columns and rows."""
+    head = [_title(between, readiness, url, wall_s)]
+    head += [Text(f"  {each}", style="yellow") for each in readiness.problems]
+    fields = _fields(between)
+    columns = 3 if width >= 110 else 2
+    rows_used = len(head) + -(-len(fields) // columns) + CHROME_ROWS
+    lines = sorted(
+        _exchanges(between, wall_s), key=lambda each: (not each.trouble, not each.up, each.name)
+    )
+    shown = max(ROWS_MIN, height - rows_used - 2)
+    parts: list[RenderableType] = [*head, _grid(fields, columns), Text()]
+    parts.append(_table(lines[:shown]))
+    if len(lines) > shown:
+        parts.append(Text(f"... {len(lines) - shown} more exchanges"))
+    return Group(*parts)
+
+
+def _title(between: Between, readiness: Readiness, url: str, wall_s: float) -> Text:
+    now = between.now
+    up_s = wall_s - now.total("process_start_time_seconds")
+    state = ("ready", "green") if readiness.ready else ("NOT READY", "bold red")
+    version = now.label("onebook_build_info", "version")
+    compiled = "" if now.label("onebook_build_info", "compiled") == "yes" else ", not compiled"
+    return Text.assemble(
+        ("onebook top", "bold"), f"  {url}  ", state, f"  {version}{compiled}  up {span(up_s)}"
+    )
+
+
+def _fields(between: Between) -> list[tuple[str, Text]]:
+    now, rate = between.now, between.rate
+    lag_s = between.quantile(0.99, "onebook_event_loop_lag_seconds")
+    flush_s = now.total("onebook_usage_flush_age_seconds")
+    away = now.total("onebook_database_unavailable") > 0
+    delivery = [
+        between.quantile(share, "onebook_delivery_latency_seconds") for share in (0.5, 0.99)
+    ]
+    slow = now.total("onebook_ws_behind")
+    refused = rate("onebook_authentication_failures_total")
+    errors = sum(
+        rate("onebook_http_requests_total", status=status)
+        for status in now.by("onebook_http_requests_total", "status")
+        if status.startswith("5")
+    )
+    return [
+        ("cpu", Text(f"{rate('process_cpu_seconds_total') * 100:.0f} %")),
+        ("memory", Text(size(now.total("process_resident_memory_bytes")))),
+        ("open files", _files(between)),
+        ("loop lag p99", _marked(seconds(lag_s), lag_s is not None and lag_s >= LAG_HIGH_S)),
+        ("sockets", Text(count(now.total("onebook_sockets")))),
+        ("http", Text(f"{rate('onebook_http_requests_total'):.1f}/s")),
+        ("http 5xx", _marked(f"{errors:.1f}/s", errors > 0)),
+        ("database", _marked("away" if away else "ok", away)),
+        ("usage written", _marked(f"{flush_s:.1f} s ago", flush_s >= FLUSH_AGE_HIGH_S)),
+        ("clients", Text(count(now.total("onebook_ws_connections")))),
+        ("slow clients", _marked(count(slow), slow > 0)),
+        ("refused keys", _marked(f"{refused:.1f}/s", refused > 0)),
+        ("streams", Text(count(now.total("onebook_ws_streams")))),
+        ("updates", Text(f"{rate('onebook_ws_published_total'):.1f}/s")),
+        ("delivered", Text(f"{size(rate('onebook_ws_sent_bytes_total'))}/s")),
+        ("delivery", Text(f"p50 {seconds(delivery[0])}, p99 {seconds(delivery[1])}")),
+        ("conflated", Text(f"{rate('onebook_ws_conflated_total'):.1f}/s")),
+        ("transactions", Text(f"{count(now.total('onebook_transactions_running'))} running")),
+    ]
+
+
+def _files(between: Between) -> Text:
+    now = between.now
+    return Text(f"{count(now.total('process_open_fds'))} of {count(now.total('process_max_fds'))}")
+
+
+def _grid(fields: list[tuple[str, Text]], columns: int) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    rows = -(-len(fields) // columns)
+    for _ in range(columns):
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(no_wrap=True)
+    for row in range(rows):
+        cells = [each for field in fields[row::rows] for each in field]
+        grid.add_row(*cells)
+    return grid
+
+
+def _exchanges(between: Between, wall_s: float) -> Iterable[ExchangeLine]:
+    now = between.now
+    last = now.by("onebook_exchange_last_frame_timestamp_seconds", "exchange")
+    for name, up in now.by("onebook_exchange_up", "exchange").items():
+        yield ExchangeLine(
+            name=name,
+            up=up > 0,
+            books=now.by("onebook_books", "health", exchange=name),
+            frames=between.rate("onebook_exchange_frames_total", exchange=name),
+            age_s=between.quantile(0.5, "onebook_exchange_latency_seconds", exchange=name),
+            last_s=wall_s - last[name] if name in last else None,
+            reconnects=now.total("onebook_exchange_reconnects_total", exchange=name),
+            invalidations=now.total("onebook_book_invalidations_total", exchange=name),
+        )
+
+
+def _table(lines: list[ExchangeLine]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("exchange", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for name in ("live", "sync", "stale", "off", "frames/s", "age", "last", "reconn", "invalid"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in lines:
+        idle = not each.up and not any(each.books.values())  # no client asks for its books
+        table.add_row(
+            each.name,
+            _state(each.up, idle),
+            count(each.books.get(Health.LIVE, 0)),
+            count(each.books.get(Health.SYNCING, 0)),
+            count(each.books.get(Health.STALE, 0)),
+            count(each.books.get(Health.OFFLINE, 0)),
+            f"{each.frames:.1f}",
+            seconds(each.age_s),
+            NONE if each.last_s is None else span(each.last_s),
+            count(each.reconnects),
+            count(each.invalidations),
+            style="yellow" if each.trouble else "",
+        )
+    return table
+
+
+def _state(up: bool, idle: bool) -> Text:
+    if up:
+        return Text("up")
+    return Text("idle") if idle else Text("DOWN", "bold red")
+
+
+def _marked(text: str, bad: bool) -> Text:
+    """A value, with a mark that needs no colour where it is bad."""
+    return Text(f"{text} !", style="bold red") if bad else Text(text)
+
+
+def count(value: float) -> str:
+    """A whole number."""
+    return f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """A short time; a hyphen where it is not known."""
+    if value is None:
+        return NONE
+    return f"{value:.1f} s" if abs(value) >= 1 else f"{value * 1e3:.0f} ms"
+
+
+def span(value_s: float) -> str:
+    """A long time in its two largest units."""
+    whole = max(0, round(value_s))
+    units = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+    parts: list[str] = []
+    for name, size_s in units:
+        number, whole = divmod(whole, size_s)
+        if number or parts or name == "s":
+            parts.append(f"{number}{name}")
+    return " ".join(parts[:2])
+
+
+def size(value_bytes: float) -> str:
+    """A number of bytes in a unit that fits."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value_bytes < 1_024:
+            return f"{value_bytes:.0f} {unit}" if unit == "B" else f"{value_bytes:.1f} {unit}"
+        value_bytes /= 1_024
+    return f"{value_bytes:.1f} TiB"

@@ -1,0 +1,128 @@
+"""What the database says: whether it answers, its schema, and the secrets that belong to it."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from onebook.accounts.pepper import load_pepper, require_same_pepper
+from onebook.config import Settings
+from onebook.doctor.findings import Finding, fault, ok, warning
+from onebook.errors import ConfigError, DatabaseUnavailable
+from onebook.store import Store
+from onebook.transactions.credentials import Vault, master_keys
+
+SLOW_S: Final = 0.25  # a write that takes longer goes into the usage file as well
+
+
+async def database_findings(
+    settings: Settings, monotonic: Callable[[], float] = time.monotonic
+) -> list[Finding]:
+    """Examine the database that the settings name."""
+    try:
+        store = Store(settings.store.url)
+    except ConfigError:
+        return []  # a fault of the settings, which are examined elsewhere
+    async with store:
+        if store.path is not None and not store.path.exists():
+            return [_absent(settings, store)]
+        try:
+            return [each async for each in _opened(settings, store, monotonic)]
+        except DatabaseUnavailable as error:
+            advice = "Start the database, and check store.url and the rights of its user."
+            return [fault("database", error.reason, advice)]
+
+
+def _absent(settings: Settings, store: Store) -> Finding:
+    if settings.store.pepper_file.exists():
+        return fault(
+            "database",
+            f"There is no database {store.path}, though its pepper is at "
+            f"{settings.store.pepper_file}.",
+            "Restore it (onebook restore), or correct store.url.",
+        )
+    return ok("database", f"The first start makes {store.path}.")
+
+
+async def _opened(
+    settings: Settings, store: Store, monotonic: Callable[[], float]
+) -> AsyncIterator[Finding]:
+    found, known = await store.revisions()
+    if found is None:
+        yield ok("database", "It answers and is empty; the first start makes its tables.")
+        return
+    if found > known:
+        yield fault(
+            "database",
+            f"Its schema {found} is newer than {known} of this release.",
+            "Install the newer Onebook.",
+        )
+        return
+    if found < known:
+        yield warning(
+            "database",
+            f"Its schema is {found}; this release has {known}.",
+            "Make a backup (onebook backup), then run onebook db upgrade or start a node.",
+        )
+        return
+    began_s = monotonic()
+    await store.newest_change()  # the connection is open by now
+    answered_s = monotonic() - began_s
+    began_s = monotonic()
+    await store.probe(time.time_ns() // 1_000_000)
+    written_s = monotonic() - began_s
+    speed = f"a read took {answered_s * 1e3:.0f} ms, a write {written_s * 1e3:.0f} ms"
+    if written_s > SLOW_S:
+        yield warning(
+            "database",
+            f"It answers slowly: {speed}.",
+            "Put it on a faster disk, or nearer to the node.",
+        )
+    else:
+        yield ok("database", f"Schema {found}; {speed}.")
+    async for each in _belonging(settings, store):
+        yield each
+
+
+async def _belonging(settings: Settings, store: Store) -> AsyncIterator[Finding]:
+    """The pepper and the master key that the rows were written under."""
+    accounts = await store.accounts()
+    if accounts:
+        if settings.store.pepper_file.exists():
+            yield await _secret(
+                "pepper",
+                lambda: _pepper(settings, store),
+                "The pepper belongs to this database.",
+                "Restore the pepper file from the backup of this database: no key works without.",
+            )
+        else:
+            yield fault(
+                "pepper",
+                f"{settings.store.pepper_file} is missing, and {len(accounts)} accounts exist.",
+                "Restore it from the backup of this database: no key works without.",
+            )
+    for row in await store.list_credentials():
+        name = f"{row.exchange} {row.environment}"
+
+        async def opened(exchange: str = row.exchange, environment: str = row.environment) -> None:
+            await Vault(store, master_keys(settings.transactions)).get(exchange, environment)
+
+        yield await _secret(
+            "master key",
+            opened,
+            f"The credentials of {name} can be decrypted.",
+            f"Restore the master key, or set them again: onebook credentials set {row.exchange}.",
+        )
+
+
+async def _pepper(settings: Settings, store: Store) -> None:
+    await require_same_pepper(store, load_pepper(settings.store.pepper_file))
+
+
+async def _secret(
+    check: str, action: Callable[[], Awaitable[None]], message: str, advice: str
+) -> Finding:
+    try:
+        await action()
+    except ConfigError as error:
+        return fault(check, error.message, advice)
+    return ok(check, message)

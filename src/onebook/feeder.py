@@ -1,0 +1,228 @@
+"""Builds the part of a node that connects to exchanges, and a node of the role feeds around it.
+
+A feeds node has no clients, accounts or database: one HTTP port answers `/livez`, `/readyz` and
+`/metrics`. SIGTERM hands its books over to other feeds nodes before it stops.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from socket import socket
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from onebook import __version__, exchanges, feeds, http
+from onebook.books import Books
+from onebook.config import ExchangeSettings, FeedSettings, Settings
+from onebook.exchanges.contract import Exchange
+from onebook.nodes.bus import NatsBus
+from onebook.nodes.feeds_node import FeedsNode
+from onebook.nodes.presence import new_node_id
+from onebook.nodes.publisher import PublishedBooks
+from onebook.nodes.subjects import Subjects
+from onebook.rest import Rest
+
+log = logging.getLogger("onebook.app")
+
+CONNECTIONS_MAX = 64  # of probes and of Prometheus
+KEEP_ALIVE_S = 5
+STOP_S = 2
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """What connects to exchanges: those in use, their lists and their connections."""
+
+    exchanges: Mapping[str, Exchange]
+    catalogue: feeds.Catalogue
+    supervisor: feeds.Supervisor
+
+
+@dataclass(frozen=True)
+class Feeder:
+    """A running feeds node."""
+
+    settings: Settings
+    books: PublishedBooks
+    catalogue: feeds.Catalogue
+    supervisor: feeds.Supervisor
+    node: FeedsNode
+    bus: NatsBus
+    address: tuple[str, int]
+    lost_bytes: int = 0  # it delivers nothing that is billed
+
+    @property
+    def url(self) -> str:
+        """Where its health and metrics are."""
+        return "http://{}:{}".format(*self.address)
+
+    async def drain(self) -> None:
+        """Hand all books over to other feeds nodes."""
+        await self.node.drain(self.settings.gateway.drain_s)
+
+
+async def feeding(
+    stack: AsyncExitStack,
+    settings: Settings,
+    overrides: Mapping[str, ExchangeSettings] | None,
+    *,
+    rest: Rest,
+    books: Books,
+) -> Feeding:
+    """Start what connects to exchanges, until the stack is left.
+
+    Raises:
+        ConfigError: An exchange that is not known.
+    """
+    wanted = settings.feeds
+    known = exchanges_in_use(wanted, overrides)
+    library = None
+    if any(each.via for each in known.values()):
+        library = await stack.enter_async_context(feeds.Library(wanted))
+    catalogue = feeds.Catalogue(known, rest=rest, settings=wanted, library=library)
+    supervisor = feeds.Supervisor(
+        known, books=books, rest=rest, catalogue=catalogue, settings=wanted, library=library
+    )
+    await stack.enter_async_context(catalogue)
+    await stack.enter_async_context(supervisor)
+    return Feeding(known, catalogue, supervisor)
+
+
+def own_settings(settings: Settings, overrides: Mapping[str, ExchangeSettings] | None) -> Settings:
+    """The settings of one node: a copy, because a reload changes it in place."""
+    update = {} if overrides is None else {"feeds": _simulated(settings, overrides)}
+    return settings.model_copy(update=update).model_copy(deep=True)
+
+
+def exchanges_in_use(
+    settings: FeedSettings, overrides: Mapping[str, ExchangeSettings] | None
+) -> dict[str, Exchange]:
+    """The exchanges that a node's own settings switch on, by name."""
+    pool = exchanges.EXCHANGES
+    if overrides is not None:  # no name means every exchange, but here those alone
+        pool = {name: each for name, each in pool.items() if name in overrides}
+    return feeds.enabled(pool, settings)
+
+
+def _simulated(settings: Settings, overrides: Mapping[str, ExchangeSettings]) -> FeedSettings:
+    """The settings of feeds for the exchanges in `overrides` alone."""
+    wanted = settings.feeds.ccxt.exchanges
+    through = tuple(name for name in wanted if name in overrides)
+    if absent := sorted(set(wanted) - set(through)):
+        log.warning("Not simulated, so not connected to: %s.", ", ".join(absent))
+    return settings.feeds.model_copy(
+        update={
+            "exchanges": tuple(name for name in overrides if name not in through),
+            "overrides": dict(overrides),
+            "ccxt": settings.feeds.ccxt.model_copy(update={"exchanges": through}),
+        }
+    )
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, *, overrides: Mapping[str, ExchangeSettings] | None = None
+) -> AsyncIterator[Feeder]:
+    """Run a feeds node for as long as the context lasts.
+
+    Args:
+        settings: The operator's.
+        overrides: Where exchanges are instead, as of `app.running`.
+
+    Raises:
+        ConfigError: The node cannot start with these settings.
+    """
+    settings = own_settings(settings, overrides)
+    async with AsyncExitStack() as stack:
+        server = settings.server
+        listener = stack.enter_context(http.listening(server.host, server.port))
+        bus = await stack.enter_async_context(NatsBus(settings.nats, name="onebook feeds"))
+        rest = await stack.enter_async_context(Rest())
+        identity = new_node_id()
+        books = PublishedBooks(
+            identity, publish=bus.publish, subject_of=Subjects(settings.node.cluster).book
+        )
+        parts = await feeding(stack, settings, overrides, rest=rest, books=books)
+        node = FeedsNode(
+            identity,
+            parts.exchanges,
+            bus=bus,
+            books=books,
+            catalogue=parts.catalogue,
+            supervisor=parts.supervisor,
+            settings=settings.node,
+            feeds=settings.feeds,
+        )
+        feeder = Feeder(
+            settings,
+            books,
+            parts.catalogue,
+            parts.supervisor,
+            node,
+            bus,
+            listener.getsockname()[:2],
+        )
+        node.presence.located(feeder.url)
+        await stack.enter_async_context(node)
+        await stack.enter_async_context(_probes(feeder, listener))
+        log.info("Onebook %s listens on %s.", __version__, feeder.url)
+        log.info("Feeds node %s serves gateways over NATS.", node.presence.name)
+        yield feeder
+
+
+@asynccontextmanager
+async def _probes(feeder: Feeder, listener: socket) -> AsyncIterator[None]:
+    """Answer health checks and Prometheus; a private port, without deadlines of its own."""
+    config = uvicorn.Config(
+        _application(feeder),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_S,
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, without its signal handlers."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: the node decides when it ends."""
+        yield
+
+
+def _application(feeder: Feeder) -> FastAPI:
+    application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+
+    @application.get("/livez")
+    async def livez() -> JSONResponse:
+        return JSONResponse({"live": True})
+
+    @application.get("/readyz")
+    async def readyz() -> JSONResponse:
+        """Ready while NATS reaches the node."""
+        ready = feeder.node.presence.members.connected
+        problems = [] if ready else ["NATS does not reach this node."]
+        return JSONResponse({"ready": ready, "problems": problems}, 200 if ready else 503)
+
+    @application.get("/metrics")
+    async def metrics() -> Response:
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+    return application

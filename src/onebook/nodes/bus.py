@@ -1,0 +1,321 @@
+"""NATS as the nodes use it: publish without waiting, callbacks, requests with a deadline.
+
+`publish` is synchronous and never blocks: messages wait in a bounded queue for one task that writes
+them. What does not fit, or comes while there is no connection, is dropped and counted: receivers
+see the missing number and ask for a snapshot. Needs the extra `onebook[nats]`.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, Self
+from urllib.parse import urlsplit
+
+from prometheus_client import Counter, Gauge
+
+from onebook.config import NatsSettings
+from onebook.errors import ConfigError
+
+log = logging.getLogger("onebook.nodes")
+
+RECONNECT_WAIT_S: Final = 0.2
+PING_INTERVAL_S: Final = 2  # a connection that answers two of these with nothing is dead
+PINGS_UNANSWERED_MAX: Final = 2
+FLUSH_S: Final = 1
+CLOSE_S: Final = 5.0
+INBOUND_MESSAGES_MAX: Final = 65_536  # of one subscription, not processed yet
+INBOUND_BYTES_MAX: Final = 64 << 20
+WRITES_PER_TURN: Final = 256  # messages written before the event loop gets its turn
+
+NATS_UP: Final = Gauge("onebook_nats_up", "1 while this node is connected to NATS.")
+DROPPED: Final = Counter(
+    "onebook_nats_dropped", "Messages between nodes that were dropped, by cause.", ["cause"]
+)
+SENT: Final = Counter("onebook_nats_sent", "Messages published to NATS.")
+SENT_BYTES: Final = Counter("onebook_nats_sent_bytes", "Payload bytes published to NATS.")
+for _cause in ("disconnected", "full", "too_large", "slow"):
+    DROPPED.labels(_cause)
+
+Received = Callable[[bytes, str], None]  # payload, and the subject of the answer or ""
+
+
+def _nothing() -> None:
+    """Ignore that messages were dropped."""
+
+
+class Bus(Protocol):
+    """How nodes talk."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+
+    def publish(self, subject: str, payload: bytes) -> None:
+        """Send a message to all subscribers, or drop it."""
+
+    def subscribe(
+        self, subject: str, received: Received, dropped: Callable[[], None] = _nothing
+    ) -> Callable[[], None]:
+        """Have messages of a subject received; returns what ends that.
+
+        `dropped` is called where messages were lost on this side.
+        """
+
+    async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes | None:
+        """Return the answer of whoever subscribes, None where none came in time."""
+
+
+class NatsBus:
+    """A connection to NATS while it is entered, made again whenever it is lost.
+
+    Args:
+        settings: Where NATS is and how to be let in.
+        name: The name of this connection in NATS' own monitoring.
+    """
+
+    def __init__(self, settings: NatsSettings, *, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._client: Any = None
+        self._outbox: deque[tuple[str, bytes]] = deque()
+        self._outbox_bytes = 0
+        self._waiting = asyncio.Event()
+        self._changes: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._dropping: dict[Any, Callable[[], None]] = {}
+        self._sent = self._sent_bytes = 0  # since the metrics were brought up to date
+        self._too_large = False
+        self._closing = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._client is not None and bool(self._client.is_connected)
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            ConfigError: NATS cannot be reached, or does not let this node in.
+        """
+        try:
+            import nats
+            from nats.aio.client import Client
+        except ImportError:
+            raise ConfigError(
+                "Roles other than all need NATS: pip install 'onebook[nats]'."
+            ) from None
+        self._errors = nats.errors
+        self._client = Client()
+        settings = self._settings
+        where = ", ".join(map(host_of, settings.servers))
+        failed: list[BaseException] = []
+
+        async def keep(error: Exception) -> None:
+            failed.append(error)
+            self._failed(error)
+
+        try:
+            async with asyncio.timeout(settings.connect_timeout_s):
+                await self._client.connect(
+                    list(settings.servers),
+                    name=self._name,
+                    error_cb=keep,
+                    disconnected_cb=self._disconnected,
+                    reconnected_cb=self._reconnected,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=RECONNECT_WAIT_S,
+                    connect_timeout=max(1, round(settings.connect_timeout_s)),
+                    ping_interval=PING_INTERVAL_S,
+                    max_outstanding_pings=PINGS_UNANSWERED_MAX,
+                    pending_size=settings.outbox_bytes_max,
+                    **self._credentials(),
+                )
+        except TimeoutError:
+            raise ConfigError(
+                f"NATS does not answer at {where}: {_words(failed[-1:])}"
+                "check nats.servers and that nats-server runs."
+            ) from None
+        except (nats.errors.Error, OSError, ValueError) as error:
+            raise ConfigError(
+                f"NATS at {where} cannot be used: {_words([error])}check the table nats."
+            ) from None
+        NATS_UP.set(1)
+        self._tasks = [
+            asyncio.create_task(self._write(), name="nats writer"),
+            asyncio.create_task(self._follow(), name="nats subscriptions"),
+        ]
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        if self.connected:
+            for subject, payload in self._outbox:
+                await self._client.publish(subject, payload)
+            try:
+                await self._client.flush(timeout=FLUSH_S)
+            except (self._errors.Error, TimeoutError, OSError) as error:
+                log.info("What was published last may not have arrived: %s", error)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._closing = True
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._client.close()
+        except TimeoutError:
+            log.warning("The connection to NATS did not close in %g s.", CLOSE_S)
+        NATS_UP.set(0)
+
+    def publish(self, subject: str, payload: bytes) -> None:
+        """Send a message to all subscribers, or drop it."""
+        if not self._client.is_connected:
+            DROPPED.labels("disconnected").inc()
+        elif self._outbox_bytes + len(payload) > self._settings.outbox_bytes_max:
+            DROPPED.labels("full").inc()
+        else:
+            self._outbox.append((subject, payload))
+            self._outbox_bytes += len(payload)
+            self._waiting.set()
+
+    def subscribe(
+        self, subject: str, received: Received, dropped: Callable[[], None] = _nothing
+    ) -> Callable[[], None]:
+        """Have messages of a subject received; returns what ends that."""
+        entry: dict[str, Any] = {"subject": subject, "received": received, "dropped": dropped}
+        self._changes.put_nowait(("subscribe", entry))
+        return lambda: self._changes.put_nowait(("unsubscribe", entry))
+
+    async def request(self, subject: str, payload: bytes, timeout_s: float) -> bytes | None:
+        """Return the answer of whoever subscribes, None where none came in time."""
+        try:
+            answer = await self._client.request(subject, payload, timeout=timeout_s)
+        except (self._errors.Error, TimeoutError, OSError):
+            return None
+        data: bytes = answer.data
+        return data
+
+    async def _write(self) -> None:
+        """Write what is published; a full connection waits here, not in the publisher."""
+        while True:
+            await self._waiting.wait()
+            self._waiting.clear()
+            written = 0
+            while self._outbox:
+                subject, payload = self._outbox.popleft()
+                self._outbox_bytes -= len(payload)
+                await self._send(subject, payload)
+                written += 1
+                if written % WRITES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            SENT.inc(self._sent)
+            SENT_BYTES.inc(self._sent_bytes)
+            self._sent = self._sent_bytes = 0
+
+    async def _send(self, subject: str, payload: bytes) -> None:
+        try:
+            await self._client.publish(subject, payload)
+        except self._errors.MaxPayloadError:
+            DROPPED.labels("too_large").inc()
+            if not self._too_large:
+                self._too_large = True
+                log.error(
+                    "A message of %d bytes is longer than NATS takes (%d); raise its max_payload.",
+                    len(payload),
+                    self._client.max_payload,
+                )
+        except (self._errors.Error, OSError):
+            DROPPED.labels("disconnected").inc()
+        else:
+            self._sent += 1
+            self._sent_bytes += len(payload)
+
+    async def _follow(self) -> None:
+        """Subscribe and unsubscribe in the order in which that was asked for."""
+        while True:
+            what, entry = await self._changes.get()
+            try:
+                if what == "subscribe":
+                    await self._begin(entry)
+                elif "subscription" in entry:
+                    subscription = entry.pop("subscription")
+                    self._dropping.pop(subscription, None)
+                    await subscription.unsubscribe()
+            except (self._errors.Error, OSError) as error:
+                log.warning("Could not %s %s: %s", what, entry["subject"], error)
+
+    async def _begin(self, entry: dict[str, Any]) -> None:
+        received = entry["received"]
+
+        async def deliver(message: Any) -> None:
+            try:
+                received(message.data, message.reply)
+            except Exception:
+                log.exception("Acting on a message of %s failed.", message.subject)
+
+        subscription = await self._client.subscribe(
+            entry["subject"],
+            cb=deliver,
+            pending_msgs_limit=INBOUND_MESSAGES_MAX,
+            pending_bytes_limit=INBOUND_BYTES_MAX,
+        )
+        entry["subscription"] = subscription
+        self._dropping[subscription] = entry["dropped"]
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, self._errors.SlowConsumerError):
+            DROPPED.labels("slow").inc()
+            self._dropping.get(error.sub, _nothing)()
+        else:
+            log.info("NATS: %s", _words([error]).removesuffix("; "))
+
+    async def _disconnected(self) -> None:
+        NATS_UP.set(0)
+        if self._closing:
+            return
+        log.warning("The connection to NATS is lost; connecting again.")
+
+    async def _reconnected(self) -> None:
+        NATS_UP.set(1)
+        log.info("Connected to NATS again.")
+
+    def _credentials(self) -> dict[str, Any]:
+        settings = self._settings
+        found: dict[str, Any] = {}
+        if settings.user:
+            found["user"] = settings.user
+            found["password"] = settings.password.get_secret_value()
+        if token := settings.token.get_secret_value():
+            found["token"] = token
+        if settings.credentials_file is not None:
+            found["user_credentials"] = str(settings.credentials_file)
+        if settings.tls_ca_file or settings.tls_cert_file:
+            try:
+                context = ssl.create_default_context(
+                    cafile=settings.tls_ca_file and str(settings.tls_ca_file)
+                )
+                if settings.tls_cert_file is not None:
+                    context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigError(f"The TLS files of nats cannot be used: {error}.") from None
+            found["tls"] = context
+        return found
+
+
+def host_of(url: str) -> str:
+    """The host and port of an address, without what may be a password before them."""
+    parts = urlsplit(url if "//" in url else f"nats://{url}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    return f"{parts.hostname}:{port or 4222}"
+
+
+def _words(errors: list[BaseException]) -> str:
+    """The last of some errors as words before a semicolon; "" for none."""
+    if not errors:
+        return ""
+    error = errors[-1]
+    return f"{str(error) or type(error).__name__}; "

@@ -1,0 +1,157 @@
+"""What gateways want: numbered changes of interest, and the whole of it on request. Sans-I/O.
+
+A gateway numbers its changes; its heartbeat names the last number. A feeds node that misses one, or
+that has just started, asks the gateway for everything.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec import Struct, msgpack
+
+PAGE_KEYS: Final = 10_000  # of the whole interest: with its symbols below the largest NATS message
+
+
+class Interest(Struct, frozen=True, kw_only=True):
+    """A change of what one gateway wants, or (`whole`) a page of all of it."""
+
+    gateway: int
+    seq: int
+    added: list[str] = []
+    dropped: list[str] = []
+    whole: bool = False
+    pages: int = 1
+
+
+_interest = msgpack.Decoder(Interest)
+
+
+def encode_interest(interest: Interest) -> bytes:
+    """Write a change of interest."""
+    return msgpack.encode(interest)
+
+
+def interest_of(payload: bytes) -> Interest | None:
+    """Read one; None where it is none."""
+    try:
+        return _interest.decode(payload)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+class Wants:
+    """What this gateway wants, and the changes that were not published yet."""
+
+    def __init__(self, gateway: int) -> None:
+        self.seq = 0
+        self.keys: dict[str, None] = {}
+        self._gateway = gateway
+        self._added: dict[str, None] = {}
+        self._dropped: dict[str, None] = {}
+
+    def add(self, key: str) -> None:
+        """Want a book."""
+        self.keys[key] = None
+        if key in self._dropped:
+            del self._dropped[key]
+        else:
+            self._added[key] = None
+
+    def drop(self, key: str) -> None:
+        """Want it no more."""
+        del self.keys[key]
+        if key in self._added:
+            del self._added[key]
+        else:
+            self._dropped[key] = None
+
+    def changes(self) -> list[Interest]:
+        """The changes since the last call, as messages to publish in order."""
+        added, dropped = [*self._added], [*self._dropped]
+        self._added, self._dropped = {}, {}
+        found = []
+        while added or dropped:
+            self.seq += 1
+            found.append(
+                Interest(
+                    gateway=self._gateway,
+                    seq=self.seq,
+                    added=added[:PAGE_KEYS],
+                    dropped=dropped[:PAGE_KEYS],
+                )
+            )
+            added, dropped = added[PAGE_KEYS:], dropped[PAGE_KEYS:]
+        return found
+
+    def page(self, number: int) -> Interest:
+        """One page of everything that was published as wanted."""
+        published = [key for key in self.keys if key not in self._added] + [*self._dropped]
+        begin = number * PAGE_KEYS
+        return Interest(
+            gateway=self._gateway,
+            seq=self.seq,
+            added=published[begin : begin + PAGE_KEYS],
+            whole=True,
+            pages=max(1, -(-len(published) // PAGE_KEYS)),
+        )
+
+
+class Demand:
+    """What all gateways want, as one feeds node knows it."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, set[str]] = {}
+        self._seq: dict[int, int] = {}
+        self._count: Counter[str] = Counter()
+
+    def keys(self) -> Iterable[str]:
+        """The books that at least one gateway wants."""
+        return self._count.keys()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._count
+
+    def changed(self, interest: Interest) -> bool:
+        """Take in a change; False where one before it is missing: ask for everything."""
+        known = self._seq.get(interest.gateway)
+        if known is None or interest.seq > known + 1:
+            return False
+        if interest.seq == known + 1:
+            self._seq[interest.gateway] = interest.seq
+            self._apply(interest.gateway, interest.added, interest.dropped)
+        return True
+
+    def replaced(self, gateway: int, seq: int, keys: Iterable[str]) -> None:
+        """Take over everything that a gateway wants."""
+        wanted = set(keys)
+        before = self._of.get(gateway, set())
+        self._seq[gateway] = seq
+        self._apply(gateway, wanted - before, before - wanted)
+
+    def current(self, gateway: int, seq: int) -> bool:
+        """Whether everything up to this number is known."""
+        return self._seq.get(gateway, -1) >= seq
+
+    def gateways(self) -> list[int]:
+        """The gateways whose interest is known."""
+        return [*self._seq]
+
+    def forget(self, gateway: int) -> None:
+        """A gateway is gone."""
+        self._seq.pop(gateway, None)
+        self._apply(gateway, (), self._of.pop(gateway, set()).copy())
+
+    def _apply(self, gateway: int, added: Iterable[str], dropped: Iterable[str]) -> None:
+        mine = self._of.setdefault(gateway, set()) if gateway in self._seq else set(dropped)
+        for key in added:
+            if key not in mine:
+                mine.add(key)
+                self._count[key] += 1
+        for key in dropped:
+            if key in mine:
+                mine.discard(key)
+                self._count[key] -= 1
+                if not self._count[key]:
+                    del self._count[key]

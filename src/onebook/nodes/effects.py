@@ -1,0 +1,47 @@
+"""What a replica asks to be done to its book, and the doing of it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from onebook.books import Books
+from onebook.exchanges.contract import Delta, Snapshot
+from onebook.model import Health, Instrument, Reason
+
+
+class Fill(NamedTuple):
+    """Replace the levels of the book, which makes it live."""
+
+    snapshot: Snapshot
+    age_ms: int
+
+
+class Turn(NamedTuple):
+    """Move the book to a health that is not live."""
+
+    health: Health
+    reason: Reason
+    detail: str = ""
+
+
+Effect = Fill | Delta | Turn
+
+
+def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: float) -> bool:
+    """Do these in order; False where the book refused levels: it is stale, and needs a snapshot."""
+    for effect in effects:
+        if isinstance(effect, Delta):  # the hot path
+            if books.change(effect, now) is not None:
+                return False
+            continue
+        book = books.get(instrument)
+        offline = book is not None and book.health is Health.OFFLINE
+        if isinstance(effect, Fill):
+            if offline:  # an offline book takes nothing before it is started again
+                books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
+            if books.fill(effect.snapshot, now - effect.age_ms / 1_000) is not None:
+                return False
+        else:
+            if offline and effect.health is Health.STALE:
+                books.set_health(instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
+            books.set_health(instrument, effect.health, effect.reason, now, detail=effect.detail)
+    return True

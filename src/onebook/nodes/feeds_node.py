@@ -1,0 +1,344 @@
+"""A feeds node: opens the books that placement gives it, publishes them, answers for them.
+
+The driver of `Tenure` and `Demand`. Connections to exchanges are `feeds.Supervisor`'s.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, Self
+
+import msgspec
+from msgspec import msgpack
+from msgspec.structs import replace
+from prometheus_client import Counter, Gauge
+
+from onebook.config import FeedSettings, NodeSettings
+from onebook.core.types import LEVELS_MAX
+from onebook.exchanges.contract import Exchange
+from onebook.feeds import Catalogue, Supervisor
+from onebook.model import Instrument
+from onebook.nodes import lists
+from onebook.nodes.bus import Bus
+from onebook.nodes.demand import PAGE_KEYS, Demand, interest_of
+from onebook.nodes.members import Heartbeat, NodeRole, NodeState
+from onebook.nodes.placement import key_of, ranking
+from onebook.nodes.presence import Presence
+from onebook.nodes.publisher import PublishedBooks
+from onebook.nodes.subjects import BOOKS, LIST, LIVE, SNAPSHOT, WANTS
+from onebook.nodes.tenure import Tenure
+
+log = logging.getLogger("onebook.nodes")
+
+MARK_S: Final = 0.25  # how often the numbers of resting books are published
+POLL_S: Final = 0.1  # how often it is asked whether books that leave are live elsewhere
+RANKINGS_MAX: Final = 100_000  # kept between changes of the set of nodes
+
+SERVED: Final = Gauge("onebook_node_books", "Books that this feeds node serves.", ["exchange"])
+PUBLISHED: Final = Counter("onebook_node_published", "Messages about books published to gateways.")
+MOVED: Final = Counter(
+    "onebook_node_books_moved", "Books that this node took or gave up.", ["direction"]
+)
+
+
+class FeedsNode:
+    """Serves books to gateways while it is entered.
+
+    Args:
+        node: This node.
+        exchanges: Those in use: see `feeds.enabled`.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        exchanges: Mapping[str, Exchange],
+        *,
+        bus: Bus,
+        books: PublishedBooks,
+        catalogue: Catalogue,
+        supervisor: Supervisor,
+        settings: NodeSettings,
+        feeds: FeedSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.node = node
+        self.presence = Presence(
+            node, NodeRole.FEEDS, bus=bus, settings=settings, describe=self._describe, clock=clock
+        )
+        self.demand = Demand()
+        self._exchanges = exchanges
+        self._bus = bus
+        self._books = books
+        self._catalogue = catalogue
+        self._supervisor = supervisor
+        self._settings = settings
+        self._clock = clock
+        self._lists: dict[str, lists.PublishedList] = {}
+        self._rankings: dict[str, tuple[int, ...]] = {}
+        self._opened: dict[str, Instrument] = {}
+        self._unlisted: set[str] = set()  # opened here, but the list does not have them
+        self._asking: set[int] = set()  # gateways whose interest is on its way
+        self._polling = False
+        self._polled_at = self._marked_at = float("-inf")
+        self._published = 0
+        self._draining = False
+        self._handed_over = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.tenure = Tenure(
+            node,
+            ranking=self._ranking,
+            linger_s=feeds.linger_s,
+            handover_max_s=settings.handover_max_s,
+            grace_s=settings.heartbeat_interval_s,
+        )
+
+    async def __aenter__(self) -> Self:
+        self._catalogue.on_read = self._listed
+        for name in self._exchanges:
+            if self._catalogue.loaded(name):
+                self._listed(name)
+        presence = self.presence
+        presence.on_changed = self._members_changed
+        presence.on_heard = self._heard
+        presence.on_look = self._look
+        subjects = presence.subjects
+        self._bus.subscribe(subjects.interest, self._interest)
+        answers: dict[str, Callable[[bytes], bytes]] = {
+            SNAPSHOT: self._answer_snapshot,
+            LIVE: self._answer_live,
+            LIST: self._answer_list,
+            BOOKS: self._answer_books,
+        }
+        for what, answer in answers.items():
+            self._bus.subscribe(subjects.request(self.node, what), self._answering(answer))
+        await presence.__aenter__()
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        await self.presence.__aexit__(*details)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._close(self.tenure.abandon())
+
+    async def drain(self, timeout_s: float) -> None:
+        """Hand every book over to other nodes; return when that is done, or after `timeout_s`."""
+        self._draining = True
+        self.presence.become(NodeState.DRAINING)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._handed_over.wait()
+        except TimeoutError:
+            log.warning("%d books were not taken over in %g s.", len(self.tenure), timeout_s)
+
+    def _others(self) -> bool:
+        alive = self.presence.members.alive(NodeRole.FEEDS)
+        return any(node != self.node and each.state is NodeState.UP for node, each in alive.items())
+
+    # What this node tells
+
+    def _describe(self, me: Heartbeat) -> Heartbeat:
+        catalogue = self._catalogue
+        return replace(
+            me,
+            books=len(self._books),
+            live=sum(1 for _ in self._books.live()),
+            lists={name: each.digest for name, each in self._lists.items()},
+            states={name: self._supervisor.state(name) for name in self._exchanges},
+            problems={
+                name: catalogue.problem(name) for name in self._exchanges if catalogue.problem(name)
+            },
+        )
+
+    def _listed(self, name: str) -> None:
+        """The list of an exchange was read, or could not be."""
+        if not self._catalogue.loaded(name):
+            return
+        exchange = self._exchanges[name]
+        self._lists[name] = lists.PublishedList(
+            self._catalogue.listed(name),
+            depth=exchange.depth,
+            levels_max=exchange.depth if exchange.truncate else LEVELS_MAX,
+        )
+        for key in [each for each in self._unlisted if key_of(each).exchange == name]:
+            self._open(key)
+
+    def _answering(self, answer: Callable[[bytes], bytes]) -> Callable[[bytes, str], None]:
+        def act(payload: bytes, reply: str) -> None:
+            if reply:
+                self._bus.publish(reply, answer(payload))
+
+        return act
+
+    def _answer_snapshot(self, payload: bytes) -> bytes:
+        return self._books.snapshot(key_of(payload.decode()), self._clock())
+
+    def _answer_live(self, payload: bytes) -> bytes:
+        try:
+            keys = msgpack.decode(payload, type=list[str])
+        except msgspec.MsgspecError:
+            return b""
+        return msgpack.encode([key for key in keys if self._books.is_live(key_of(key))])
+
+    def _answer_list(self, payload: bytes) -> bytes:
+        request = lists.request_of(payload)
+        listed = self._lists.get(request.exchange) if request is not None else None
+        return b"" if request is None or listed is None else listed.page(request.page)
+
+    def _answer_books(self, payload: bytes) -> bytes:
+        """One page of what this node serves, for people: the page is named by its number."""
+        page = int(payload or b"0")
+        rows = sorted(
+            (book.instrument.exchange, book.instrument.symbol, book.health, book.reason or "")
+            for book in self._books
+        )
+        return msgpack.encode(rows[page * PAGE_KEYS : (page + 1) * PAGE_KEYS])
+
+    # What others tell
+
+    def _interest(self, payload: bytes, reply: str) -> None:
+        interest = interest_of(payload)
+        if interest is None:
+            return
+        if self.demand.changed(interest):
+            self._update([*interest.added, *interest.dropped])
+        else:
+            self._ask(interest.gateway)
+
+    def _heard(self, heartbeat: Heartbeat) -> None:
+        if heartbeat.role is NodeRole.GATEWAY and not self.demand.current(
+            heartbeat.node, heartbeat.wants_seq
+        ):
+            self._ask(heartbeat.node)
+
+    def _ask(self, gateway: int) -> None:
+        """Ask a gateway for everything that it wants."""
+        if gateway not in self._asking:
+            self._asking.add(gateway)
+            self._begin(self._read_wants(gateway), f"wants of gateway {gateway:x}")
+
+    async def _read_wants(self, gateway: int) -> None:
+        try:
+            subject = self.presence.subjects.request(gateway, WANTS)
+            keys: list[str] = []
+            number, pages, seq = 0, 1, -1
+            while number < pages:
+                payload = await self._bus.request(
+                    subject, str(number).encode(), self._settings.request_timeout_s
+                )
+                page = interest_of(payload) if payload is not None else None
+                if page is None or not page.whole or (number and page.seq != seq):
+                    return  # its next heartbeat leads here again
+                keys += page.added
+                number, pages, seq = number + 1, page.pages, page.seq
+            if gateway in self.presence.members.alive(NodeRole.GATEWAY):
+                self.demand.replaced(gateway, seq, keys)
+                self._update()
+        finally:
+            self._asking.discard(gateway)
+
+    def _members_changed(self) -> None:
+        self._rankings.clear()
+        if self.presence.members.connected:
+            alive = self.presence.members.alive(NodeRole.GATEWAY)
+            for gateway in self.demand.gateways():
+                if gateway not in alive:
+                    self.demand.forget(gateway)
+        self._update()
+
+    # What follows from it
+
+    def _ranking(self, key: str) -> tuple[int, ...]:
+        found = self._rankings.get(key)
+        if found is None:
+            if len(self._rankings) >= RANKINGS_MAX:
+                self._rankings.clear()
+            nodes = self.presence.members.serving(key_of(key).exchange)
+            found = self._rankings[key] = ranking(key, nodes)
+        return found
+
+    def _look(self, now: float) -> None:
+        members = self.presence.members
+        if self._draining and not (len(self.tenure) and self._others()):
+            self._handed_over.set()
+        if not members.connected and members.isolated_s >= self._settings.isolated_s:
+            abandoned = self.tenure.abandon()
+            if abandoned:
+                log.warning("NATS does not reach this node: closing %d books.", len(abandoned))
+            self._close(abandoned)
+            return
+        if now - self._marked_at >= MARK_S:
+            self._marked_at = now
+            self._books.mark()
+            self._publish_metrics()
+            if self.tenure.moving:
+                self._update()
+        if not self._polling and now - self._polled_at >= POLL_S and self.tenure.leaving():
+            self._polling, self._polled_at = True, now
+            self._begin(self._poll(), "books that leave")
+
+    def _update(self, keys: Iterable[str] | None = None) -> None:
+        """Open and close what follows from who is alive and what is wanted."""
+        if not self.presence.members.connected:
+            return
+        changes = self.tenure.update(self.demand, self._clock(), keys)
+        for key in changes.opened:
+            self._open(key)
+        self._close(changes.closed)
+        if changes.opened:
+            MOVED.labels("taken").inc(len(changes.opened))
+        if changes.closed:
+            MOVED.labels("given").inc(len(changes.closed))
+
+    def _open(self, key: str) -> None:
+        exchange, symbol = key_of(key)
+        instrument = self._catalogue.instrument(exchange, symbol)
+        if instrument is None:
+            self._unlisted.add(key)
+            return
+        self._unlisted.discard(key)
+        if key in self.tenure and key not in self._opened:
+            self._opened[key] = instrument
+            self._supervisor.want(instrument)
+
+    def _close(self, keys: list[str]) -> None:
+        for key in keys:
+            self._unlisted.discard(key)
+            instrument = self._opened.pop(key, None)
+            if instrument is not None:
+                self._supervisor.release(instrument)
+
+    async def _poll(self) -> None:
+        """Ask the nodes that take books over which of them are live there."""
+        try:
+            by_node: dict[int, list[str]] = {}
+            for key, node in self.tenure.leaving().items():
+                by_node.setdefault(node, []).append(key)
+            for node, keys in by_node.items():
+                answer = await self._bus.request(
+                    self.presence.subjects.request(node, LIVE),
+                    msgpack.encode(keys[:PAGE_KEYS]),
+                    self._settings.request_timeout_s,
+                )
+                if answer:
+                    self.tenure.taken(msgpack.decode(answer, type=list[str]), self._clock())
+        except msgspec.MsgspecError as error:
+            log.warning("A node answered what cannot be read: %s", error)
+        finally:
+            self._polling = False
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _publish_metrics(self) -> None:
+        PUBLISHED.inc(self._books.published - self._published)
+        self._published = self._books.published
+        counts = dict.fromkeys(self._exchanges, 0)
+        for book in self._books:
+            counts[book.instrument.exchange] += 1
+        for name, count in counts.items():
+            SERVED.labels(name).set(count)

@@ -1,0 +1,428 @@
+"""A gateway's side of the feeds nodes: what streams want is followed over NATS.
+
+`RemoteSupervisor` and `RemoteCatalogue` are the ports that `streams` and `gateway` have; the driver
+of `Replica`, one for each open book.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, Final, Self
+
+from msgspec.structs import replace
+from prometheus_client import Counter
+
+from onebook import metrics
+from onebook.books import Books
+from onebook.config import FeedSettings, NodeSettings
+from onebook.exchanges import EXCHANGES
+from onebook.feeds import Catalogue
+from onebook.feeds.stats import ACTIVE, OFFLINE
+from onebook.model import Health, Instrument
+from onebook.nodes import lists, wire
+from onebook.nodes.bus import Bus
+from onebook.nodes.demand import Wants, encode_interest
+from onebook.nodes.effects import Effect, apply
+from onebook.nodes.members import Heartbeat, NodeRole
+from onebook.nodes.placement import BookKey, ranking
+from onebook.nodes.presence import Presence
+from onebook.nodes.replica import Replica
+from onebook.nodes.subjects import LIST, SNAPSHOT, WANTS
+from onebook.rest import Rest
+
+log = logging.getLogger("onebook.nodes")
+
+SWEEP_S: Final = 1.0
+REQUESTS_MAX: Final = 64  # requests for snapshots under way
+FIRST_LISTS_S: Final = 10.0  # a gateway without lists is not ready for so long
+
+GAPS: Final = Counter(
+    "onebook_node_gaps", "Messages between nodes that were missing, seen by their numbers."
+)
+SNAPSHOTS: Final = Counter(
+    "onebook_node_snapshots", "Snapshots of books asked of feeds nodes, by what came.", ["result"]
+)
+APPLIED: Final = Counter("onebook_node_applied", "Messages about books received from feeds nodes.")
+for _result in ("live", "not_live", "none"):
+    SNAPSHOTS.labels(_result)
+
+
+class RemoteCatalogue(Catalogue):
+    """The instruments of all exchanges as the feeds nodes list them; reads no list itself."""
+
+    def __init__(self, *, rest: Rest, settings: FeedSettings) -> None:
+        super().__init__({}, rest=rest, settings=settings)
+        self.via = dict.fromkeys(settings.ccxt.exchanges, "ccxt")
+        # Exchanges that some feeds node has; before one is heard, those that the settings name.
+        self.served: set[str] = {*(settings.exchanges or EXCHANGES), *settings.ccxt.exchanges}
+        self.problems: dict[str, str] = {}
+        self.facts: dict[str, tuple[int, int]] = {}  # depth and levels_max, by exchange
+        self._first = asyncio.Event()
+
+    def unread(self) -> set[str]:
+        """Return the exchanges in use whose list did not come yet."""
+        return self.served - self._listed.keys()
+
+    def problem(self, exchange: str) -> str:
+        """Return why feeds nodes could not read the list of `exchange`, "" where they could."""
+        return self.problems.get(exchange, "")
+
+    @property
+    def complete(self) -> bool:
+        """Whether all lists came once."""
+        return self._first.is_set()
+
+    async def first_read(self, timeout_s: float = FIRST_LISTS_S) -> bool:
+        """Wait until the lists of all exchanges that feeds nodes have came; whether they did."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._first.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def received(self, exchange: str, page: lists.ListPage, rows: Sequence[lists.Row]) -> None:
+        """Take a whole list over."""
+        self.facts[exchange] = page.depth, page.levels_max
+        self.take(exchange, lists.instruments_of(exchange, rows))
+        self.noted()
+
+    def noted(self) -> None:
+        """See whether all lists came."""
+        if self.served and not self.unread():
+            self._first.set()
+
+
+class Followed:
+    """One book that this gateway follows."""
+
+    __slots__ = ("count", "instrument", "key", "replica", "unfollow", "unwanted_at")
+
+    def __init__(self, instrument: Instrument, replica: Replica) -> None:
+        self.instrument = instrument
+        self.key = BookKey(instrument.exchange, instrument.symbol)
+        self.replica = replica
+        self.count = 0
+        self.unwanted_at: float | None = None
+        self.unfollow: Callable[[], None] = lambda: None
+
+
+class RemoteSupervisor:
+    """Books that feeds nodes keep, followed here while it is entered; reference counted.
+
+    Args:
+        node: This node.
+        books: Where their messages go.
+        catalogue: Which instruments there are; filled from here.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        *,
+        bus: Bus,
+        books: Books,
+        catalogue: RemoteCatalogue,
+        settings: NodeSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.node = node
+        self.presence = Presence(
+            node, NodeRole.GATEWAY, bus=bus, settings=settings, describe=self._describe, clock=clock
+        )
+        self.stats: dict[str, str] = {}  # the state of each exchange that feeds nodes have
+        self._bus = bus
+        self._books = books
+        self._catalogue = catalogue
+        self._settings = settings
+        self._clock = clock
+        self._wants = Wants(node)
+        self._followed: dict[BookKey, Followed] = {}
+        self._announcing = False
+        self._digests: dict[str, str] = {}
+        self._fetching: set[str] = set()
+        self._pending: dict[BookKey, None] = {}  # books that are not in step
+        self._requests = 0
+        self._applied = 0
+        self._swept_at = float("-inf")
+        self._began_at = clock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        presence = self.presence
+        presence.on_changed = self._members_changed
+        presence.on_heard = self._heard
+        presence.on_look = self._look
+        self._bus.subscribe(presence.subjects.request(self.node, WANTS), self._answer_wants)
+        await presence.__aenter__()
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        await self.presence.__aexit__(*details)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What streams ask for
+
+    def want(self, instrument: Instrument) -> None:
+        """Count one more subscriber of the book; the first has it followed."""
+        key = BookKey(instrument.exchange, instrument.symbol)
+        followed = self._followed.get(key)
+        if followed is not None and followed.instrument is not instrument and not followed.count:
+            self._drop(followed)  # the exchange lists another market under the symbol now
+            followed = None
+        if followed is None:
+            followed = self._follow(key, instrument)
+        followed.count += 1
+        followed.unwanted_at = None
+
+    def unwant(self, instrument: Instrument) -> None:
+        """Count one less; the book of the last is followed for `linger_s`."""
+        followed = self._followed[BookKey(instrument.exchange, instrument.symbol)]
+        followed.count -= 1
+        if not followed.count:
+            followed.unwanted_at = self._clock()
+
+    def in_use(self) -> Collection[str]:
+        """Return the exchanges that some feeds node has had."""
+        return self.stats.keys()
+
+    def state(self, exchange: str) -> str:
+        """Return "active", "maintenance", "limited" or "offline"."""
+        return self.stats.get(exchange, OFFLINE)
+
+    def active_exchanges(self) -> int:
+        """Return how many exchanges some feeds node is connected to."""
+        return sum(1 for state in self.stats.values() if state == ACTIVE)
+
+    def problems(self) -> list[str]:
+        """What keeps books from this node, in sentences."""
+        if not self.presence.members.connected:
+            return ["NATS does not reach this node."]
+        if not self.presence.members.alive(NodeRole.FEEDS):
+            return ["No feeds node is alive."]
+        return []
+
+    @property
+    def ready(self) -> bool:
+        """Whether clients should come here: NATS reaches this node, and its lists came or are late.
+
+        A connection that is lost for less than `isolated_s` does not count.
+        """
+        members = self.presence.members
+        if not self._catalogue.complete and self._clock() - self._began_at < FIRST_LISTS_S:
+            return False
+        return members.connected or members.isolated_s < self._settings.isolated_s
+
+    # What nodes tell
+
+    def _describe(self, me: Heartbeat) -> Heartbeat:
+        return replace(
+            me,
+            wants_seq=self._wants.seq,
+            wanted=len(self._followed),
+            books=len(self._books),
+            live=sum(1 for _ in self._books.live()),
+        )
+
+    def _answer_wants(self, payload: bytes, reply: str) -> None:
+        if reply and payload.isdigit():
+            self._bus.publish(reply, encode_interest(self._wants.page(int(payload))))
+
+    def _members_changed(self) -> None:
+        for followed in self._followed.values():
+            self._place(followed)
+        self._note_exchanges()
+
+    def _heard(self, heartbeat: Heartbeat) -> None:
+        if heartbeat.role is not NodeRole.FEEDS:
+            return
+        self._note_exchanges()
+        for exchange, digest in heartbeat.lists.items():
+            if (
+                self._digests.get(exchange) != digest
+                and exchange not in self._fetching
+                and self._lister(exchange) == heartbeat.node
+            ):
+                self._fetching.add(exchange)
+                self._begin(self._fetch(heartbeat.node, exchange), f"list of {exchange}")
+
+    def _lister(self, exchange: str) -> int | None:
+        """The node whose list counts: the same one on every gateway."""
+        feeds = self.presence.members.alive(NodeRole.FEEDS)
+        nodes = [node for node, each in feeds.items() if exchange in each.lists]
+        return ranking(f"list {exchange}", nodes)[0] if nodes else None
+
+    def _note_exchanges(self) -> None:
+        """Bring the states of exchanges up to date: the best that a node says."""
+        states: dict[str, str] = {}
+        problems: dict[str, str] = {}
+        for each in self.presence.members.alive(NodeRole.FEEDS).values():
+            for name, state in each.states.items():
+                if state == ACTIVE or states.get(name, OFFLINE) == OFFLINE:
+                    states[name] = state
+            problems.update(each.problems)
+        # An exchange stays known when its nodes are gone: it is offline then.
+        self.stats = {**dict.fromkeys(self.stats, OFFLINE), **states}
+        if self.stats:
+            self._catalogue.served = set(self.stats)
+            self._catalogue.noted()
+        self._catalogue.problems = problems
+
+    async def _fetch(self, node: int, exchange: str) -> None:
+        """Read the list of an exchange from a node, page by page."""
+        try:
+            subject = self.presence.subjects.request(node, LIST)
+            rows: list[lists.Row] = []
+            number, pages, digest = 0, 1, ""
+            while number < min(pages, lists.PAGES_MAX):
+                payload = await self._bus.request(
+                    subject,
+                    lists.encode_request(exchange, number),
+                    self._settings.request_timeout_s,
+                )
+                page = lists.page_of(payload) if payload else None
+                if page is None or (number and page.digest != digest):
+                    return  # the next heartbeat leads here again
+                rows += page.rows
+                number, pages, digest = number + 1, page.pages, page.digest
+            assert page is not None
+            self._digests[exchange] = digest
+            self._catalogue.received(exchange, page, rows)
+        finally:
+            self._fetching.discard(exchange)
+
+    # Books
+
+    def _follow(self, key: BookKey, instrument: Instrument) -> Followed:
+        depth, levels_max = self._catalogue.facts[instrument.exchange]
+        self._books.open(instrument, levels_max=levels_max, window=depth)
+        replica = Replica(instrument, held_max=self._settings.held_messages_max)
+        followed = self._followed[key] = Followed(instrument, replica)
+        followed.unfollow = self._bus.subscribe(
+            self.presence.subjects.book(key),
+            lambda payload, reply: self._received(followed, payload),
+            lambda: self._act(followed, replica.lost()),
+        )
+        self._wants.add(key.text)
+        if not self._announcing:
+            self._announcing = True
+            asyncio.get_running_loop().call_soon(self._announce)
+        self._place(followed)
+        return followed
+
+    def _drop(self, followed: Followed) -> None:
+        followed.unfollow()
+        del self._followed[followed.key]
+        self._pending.pop(followed.key, None)
+        self._wants.drop(followed.key.text)
+        self._books.close(followed.instrument)
+        self._announce()
+
+    def _announce(self) -> None:
+        """Publish what changed in what this node wants."""
+        self._announcing = False
+        for interest in self._wants.changes():
+            self._bus.publish(self.presence.subjects.interest, encode_interest(interest))
+
+    def _place(self, followed: Followed) -> None:
+        """Tell a replica which nodes may serve its book now."""
+        members = self.presence.members
+        nodes = ranking(followed.key.text, members.serving(followed.key.exchange))
+        leaving = ranking(followed.key.text, members.draining())
+        self._act(followed, followed.replica.served_by([*nodes, *leaving]))
+
+    def _received(self, followed: Followed, payload: bytes) -> None:
+        """A feeds node published a message about a book (the hot path)."""
+        self._applied += 1
+        replica = followed.replica
+        try:
+            effects = replica.received(wire.frame_of(payload))
+        except wire.WireError as error:
+            log.warning("A node sent %s about %s.", error, followed.key.text)
+            effects = replica.lost()
+        if effects:
+            self._act(followed, effects)
+        elif not replica.settled:
+            self._pending[followed.key] = None
+
+    def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:
+        """Do what a replica asks for."""
+        now = self._clock()
+        if not apply(effects, self._books, followed.instrument, now):
+            followed.replica.refused()
+        if not followed.replica.settled:
+            self._pending[followed.key] = None
+            self._ask(followed, now)
+
+    def _ask(self, followed: Followed, now: float) -> None:
+        """Request a snapshot where one is needed; a few at a time."""
+        if self._requests >= REQUESTS_MAX:
+            return
+        node = followed.replica.ask(now, self._settings.snapshot_retry_s)
+        if node is not None:
+            self._requests += 1
+            self._begin(self._request(followed, node), f"snapshot of {followed.key.text}")
+
+    async def _request(self, followed: Followed, node: int) -> None:
+        try:
+            payload = await self._bus.request(
+                self.presence.subjects.request(node, SNAPSHOT),
+                followed.key.text.encode(),
+                self._settings.request_timeout_s,
+            )
+            frame = wire.frame_of(payload) if payload else None
+        except wire.WireError as error:
+            log.warning("A node answered %s about %s.", error, followed.key.text)
+            frame = None
+        finally:
+            self._requests -= 1
+        if self._followed.get(followed.key) is not followed:
+            return
+        if frame is None:
+            SNAPSHOTS.labels("none").inc()
+        else:
+            live = frame.kind is wire.Kind.SNAPSHOT
+            SNAPSHOTS.labels("live" if live else "not_live").inc()
+        try:
+            effects = followed.replica.answered(node, frame)
+        except wire.WireError as error:
+            log.warning("A node answered %s about %s.", error, followed.key.text)
+            return
+        self._act(followed, effects)
+
+    def _look(self, now: float) -> None:
+        for key in list(self._pending):
+            followed = self._followed[key]
+            if followed.replica.settled:
+                del self._pending[key]
+            else:
+                self._ask(followed, now)
+        if now - self._swept_at >= SWEEP_S:
+            self._swept_at = now
+            self._sweep(now)
+
+    def _sweep(self, now: float) -> None:
+        for followed in list(self._followed.values()):
+            since = followed.unwanted_at
+            if since is not None and now - since >= self._settings.linger_s:
+                self._drop(followed)
+        APPLIED.inc(self._applied)
+        self._applied = 0
+        for followed in self._followed.values():
+            GAPS.inc(followed.replica.gaps)
+            followed.replica.gaps = 0
+        counts: dict[tuple[str, Health], int] = {}
+        for book in self._books:
+            place = book.instrument.exchange, book.health
+            counts[place] = counts.get(place, 0) + 1
+        for name in self.stats:
+            for health in Health:
+                metrics.BOOKS.labels(name, health).set(counts.get((name, health), 0))
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

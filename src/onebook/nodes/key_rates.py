@@ -1,0 +1,140 @@
+"""The request rate of each key over all gateways: one bucket that every gateway follows. Sans-I/O.
+
+Gateways tell each other ten times a second what they took. Between two rounds a gateway takes at
+most its share of what was left: of the gateways where the key is in use, or, where that is not
+known yet, of all. So together they take no more than there is, and one gateway alone can take
+all. What was taken elsewhere at the same moment makes a debt, so that no error adds up.
+"""
+
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import Final
+
+from onebook.accounts.limits import Decision, RateLimiter
+from onebook.config import TierSettings
+from onebook.model import Tier
+
+ROUND_S: Final = 0.1
+WINDOW_S: Final = 60.0
+IN_USE_S: Final = 60.0  # a key is in use on a gateway for so long after its last request there
+NEW_ROUNDS: Final = 3  # for so many rounds others do not know that a key is in use here
+NEW_SHARE: Final = 0.02  # of the limit meanwhile, where others use the key
+EVERYTHING: Final = 1 << 62
+DEBT_MAX_S: Final = 60.0
+KEYS_MAX: Final = 50_000  # the key used longest ago goes, which only forgives
+
+
+class KeyUse:
+    """One key's bucket, kept as the time at which it is full again, and this round's share."""
+
+    __slots__ = ("first", "full_at", "others", "share", "since", "unsent", "unsent_s", "used_at")
+
+    def __init__(self, now: float) -> None:
+        self.full_at = now
+        self.since = self.used_at = float("-inf")
+        self.first = 0  # what is left of the share until others know that the key is in use here
+        self.unsent = 0  # taken here in this round ...
+        self.unsent_s = 0.0  # ... and that in seconds of the bucket
+        self.share: int | None = None
+        self.others: dict[int, float] = {}  # gateway: when it last took
+
+    def tokens(self, now: float, per_minute: int) -> int:
+        """Whole tokens that are left."""
+        used_s = max(0.0, self.full_at - now)
+        return max(0, int((WINDOW_S - used_s) * per_minute / WINDOW_S + 1e-6))
+
+    def take(self, seconds: float, now: float) -> None:
+        """Count as taken what the bucket gets in so many seconds, whether or not it is there."""
+        self.full_at = min(max(self.full_at, now) + seconds, now + WINDOW_S + DEBT_MAX_S)
+
+
+class SharedRateLimiter(RateLimiter):
+    """A `RateLimiter` whose keys have one limit over all gateways; addresses are each node's own.
+
+    Args:
+        tiers: Limits by tier.
+        gateways: How many gateways are alive, this one among them; 1 or less: nothing is shared.
+    """
+
+    def __init__(self, tiers: TierSettings, *, gateways: Callable[[], int]) -> None:
+        super().__init__(tiers)
+        self._per_minute_of = {tier: tiers.of(tier).requests_per_minute for tier in Tier}
+        self._gateways = gateways
+        self._uses: dict[str, KeyUse] = {}
+        self._taken: dict[str, KeyUse] = {}  # keys with a share or something unsent
+
+    def take(self, key_id: str, tier: Tier, now_s: float) -> Decision:
+        """Count one request, or one WebSocket message, of a key."""
+        per_minute = self._per_minute_of[tier]
+        use = self._use(key_id, now_s)
+        tokens = use.tokens(now_s, per_minute)
+        if now_s - use.used_at > IN_USE_S:
+            use.since = now_s
+            use.first = self._first_share(use, tokens, now_s, per_minute)
+        use.used_at = now_s
+        if use.share is None:
+            use.share = self._share(use, tokens, now_s)
+            self._taken[key_id] = use
+        allowed = tokens > 0 and use.unsent < use.share
+        wait_s = 0.0 if tokens else use.full_at - now_s - WINDOW_S + WINDOW_S / per_minute
+        if allowed:
+            use.take(WINDOW_S / per_minute, now_s)
+            use.unsent += 1
+            use.first -= 1
+            use.unsent_s += WINDOW_S / per_minute
+            tokens -= 1
+        elif tokens:
+            wait_s = ROUND_S
+        return Decision(
+            allowed=allowed,
+            policy=tier.value,
+            limit=per_minute,
+            remaining=tokens,
+            reset_s=max(0.0, use.full_at - now_s),
+            retry_after_s=max(0.0, wait_s),
+        )
+
+    def round(self) -> dict[str, float]:
+        """End a round: what was taken in it, in seconds of the bucket, for the other gateways."""
+        taken = {key_id: use.unsent_s for key_id, use in self._taken.items() if use.unsent}
+        for use in self._taken.values():
+            use.unsent, use.unsent_s, use.share = 0, 0.0, None
+        self._taken.clear()
+        return taken
+
+    def received(self, gateway: int, taken: Mapping[str, float], now_s: float) -> None:
+        """Count what another gateway took."""
+        for key_id, seconds in taken.items():
+            use = self._use(key_id, now_s)
+            use.others[gateway] = now_s
+            use.take(seconds, now_s)
+
+    def _use(self, key_id: str, now_s: float) -> KeyUse:
+        use = self._uses.pop(key_id, None)
+        if use is None or use.full_at > now_s + WINDOW_S + DEBT_MAX_S:  # or a clock set back
+            use = KeyUse(now_s)
+        self._uses[key_id] = use
+        if len(self._uses) > KEYS_MAX:
+            oldest = next(iter(self._uses))
+            del self._uses[oldest]
+            self._taken.pop(oldest, None)
+        return use
+
+    def _first_share(self, use: KeyUse, tokens: int, now_s: float, per_minute: int) -> int:
+        """What this gateway may take until the others know that the key is in use here."""
+        if _others(use, now_s):
+            return max(1, int(per_minute * NEW_SHARE))
+        return max(1, tokens // max(1, self._gateways()))
+
+    def _share(self, use: KeyUse, tokens: int, now_s: float) -> int:
+        """What this gateway may take until the next round."""
+        if self._gateways() <= 1:
+            return EVERYTHING
+        if now_s - use.since < NEW_ROUNDS * ROUND_S:
+            return use.first
+        return ceil(tokens / (1 + _others(use, now_s)))
+
+
+def _others(use: KeyUse, now_s: float) -> int:
+    """On how many other gateways the key is in use."""
+    return sum(now_s - at <= IN_USE_S for at in use.others.values())

@@ -1,0 +1,179 @@
+"""What gateways tell each other about keys: requests taken, and connections open. Over NATS.
+
+A cap on connections counts those of all gateways. Two that open at the same moment on two gateways
+may both be taken; each gateway then computes alike who has one too many, and that one closes it.
+Where NATS does not reach this node, its own limits alone hold.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Self
+
+import msgspec
+from msgspec import Struct, msgpack
+
+from onebook.config import TierSettings
+from onebook.nodes.bus import Bus
+from onebook.nodes.key_rates import ROUND_S, SharedRateLimiter
+from onebook.nodes.members import NodeRole
+from onebook.nodes.presence import Presence
+
+log = logging.getLogger("onebook.nodes")
+
+KEYS_PER_MESSAGE: Final = 5_000
+REFRESH_S: Final = 1.0  # how often all counts are told again, for who missed one or is new
+
+
+class KeyTally(Struct, frozen=True, kw_only=True):
+    """What a gateway took since its last message, and connections it has, by key.
+
+    `taken` is in seconds of the key's bucket (`key_rates`), so that it needs no tier.
+    """
+
+    gateway: int
+    taken: dict[str, float] = {}
+    connections: dict[str, int] = {}
+    whole: bool = False  # the first page of all its connections: what is not named is none
+
+
+_tally = msgpack.Decoder(KeyTally)
+
+
+class PeerConnections:
+    """Connections of each key on the other gateways. Sans-I/O."""
+
+    def __init__(self, node: int) -> None:
+        self._node = node
+        self._of: dict[int, dict[str, int]] = {}
+
+    def received(self, tally: KeyTally) -> None:
+        """Take in the counts of a gateway."""
+        if tally.whole:
+            self._of[tally.gateway] = {}
+        counts = self._of.setdefault(tally.gateway, {})
+        for key_id, count in tally.connections.items():
+            if count > 0:
+                counts[key_id] = count
+            else:
+                counts.pop(key_id, None)
+
+    def keep(self, gateways: Mapping[int, object]) -> None:
+        """Forget the gateways that are gone."""
+        for gateway in [each for each in self._of if each not in gateways]:
+            del self._of[gateway]
+
+    def elsewhere(self, key_id: str) -> int:
+        """Connections of a key on the other gateways."""
+        return sum(counts.get(key_id, 0) for counts in self._of.values())
+
+    def allowed_here(self, key_id: str, connections_max: int) -> int:
+        """How many this node may keep: gateways of lower numbers keep theirs first."""
+        before = sum(
+            counts.get(key_id, 0) for gateway, counts in self._of.items() if gateway < self._node
+        )
+        return max(0, connections_max - before)
+
+
+class KeySharing:
+    """This gateway's side while it is entered.
+
+    `on_counted` is called with a key whose connections elsewhere changed and that has some here.
+    """
+
+    def __init__(
+        self,
+        presence: Presence,
+        *,
+        bus: Bus,
+        tiers: TierSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.rates = SharedRateLimiter(tiers, gateways=lambda: len(self._gateways()))
+        self.peers = PeerConnections(presence.node)
+        self.on_counted: Callable[[str], None] = lambda key_id: None
+        self._presence = presence
+        self._bus = bus
+        self._clock = clock
+        self._subject = f"{presence.subjects.interest}.keys"
+        self._counts: dict[str, int] = {}
+        self._changed: dict[str, int] = {}
+        self._telling = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._bus.subscribe(self._subject, self._received)
+        self._task = asyncio.create_task(self._keep(), name="keys of other gateways")
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def elsewhere(self, key_id: str) -> int:
+        """Connections of a key on the other gateways that are alive."""
+        return self.peers.elsewhere(key_id) if self._presence.members.connected else 0
+
+    def allowed_here(self, key_id: str, connections_max: int) -> int:
+        """How many of the key's connections this gateway may keep."""
+        return self.peers.allowed_here(key_id, connections_max)
+
+    def counted(self, key_id: str, count: int) -> None:
+        """A key has so many connections here now: tell the others at once."""
+        if count:
+            self._counts[key_id] = count
+        else:
+            self._counts.pop(key_id, None)
+        self._changed[key_id] = count
+        if not self._telling:
+            self._telling = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _gateways(self) -> Mapping[int, object]:
+        return self._presence.members.alive(NodeRole.GATEWAY)
+
+    def _tell(self) -> None:
+        self._telling = False
+        changed, self._changed = self._changed, {}
+        self._publish(KeyTally(gateway=self._presence.node, connections=changed))
+
+    def _publish(self, tally: KeyTally) -> None:
+        self._bus.publish(self._subject, msgpack.encode(tally))
+
+    def _received(self, payload: bytes, reply: str) -> None:
+        try:
+            tally = _tally.decode(payload)
+        except (msgspec.MsgspecError, ValueError):
+            return
+        if tally.gateway == self._presence.node:
+            return
+        self.rates.received(tally.gateway, tally.taken, self._clock())
+        self.peers.received(tally)
+        for key_id in tally.connections:
+            if key_id in self._counts:
+                self.on_counted(key_id)
+
+    async def _keep(self) -> None:
+        """Tell what was taken every round, and all counts every `REFRESH_S`."""
+        refreshed_at = float("-inf")
+        while True:
+            await asyncio.sleep(ROUND_S)
+            try:
+                taken = self.rates.round()
+                if taken:
+                    self._publish(KeyTally(gateway=self._presence.node, taken=taken))
+                if self._clock() - refreshed_at >= REFRESH_S:
+                    refreshed_at = self._clock()
+                    self._refresh()
+            except Exception:
+                log.exception("Telling other gateways about keys failed.")
+
+    def _refresh(self) -> None:
+        if self._presence.members.connected:
+            self.peers.keep(self._gateways())
+        items = [*self._counts.items()]
+        for begin in range(0, max(1, len(items)), KEYS_PER_MESSAGE):
+            page = dict(items[begin : begin + KEYS_PER_MESSAGE])
+            self._publish(KeyTally(gateway=self._presence.node, connections=page, whole=begin == 0))

@@ -1,0 +1,180 @@
+"""Which nodes are alive: heartbeats in, membership out. Sans-I/O.
+
+A node is alive while its heartbeats come, and only as seen by a node whose own heartbeats come back
+to it in time: one that NATS does not reach knows nothing about the others. Time is counted in
+looks, so that the pauses of this process are not held against the others.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import Struct, msgpack
+
+from onebook.nodes import wire
+
+LOOK_FACTOR: Final = 3.0  # one look counts as at most so many planned intervals
+NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
+
+
+class NodeRole(StrEnum):
+    """What a node does."""
+
+    FEEDS = "feeds"
+    GATEWAY = "gateway"
+
+
+class NodeState(StrEnum):
+    """Whether a node takes work."""
+
+    UP = "up"
+    DRAINING = "draining"
+    GONE = "gone"  # its last heartbeat: it has stopped
+
+
+class Heartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a node says about itself several times a second, as a MessagePack map.
+
+    Members that a release does not know are ignored, so releases can add some. `sent_us` is the
+    node's own monotonic time, for itself alone.
+    """
+
+    node: int
+    name: str
+    role: NodeRole
+    state: NodeState = NodeState.UP
+    wire: int = wire.VERSION
+    version: str = ""
+    url: str = ""
+    started_ms: int = 0
+    sent_us: int = 0
+    wants_seq: int = 0  # of a gateway: the number of its last change of interest
+    wanted: int = 0  # of a gateway: books that its clients look at
+    books: int = 0  # books that are open
+    live: int = 0  # books that are live
+    lists: Mapping[str, str] = {}  # of a feeds node: digest of each exchange's instrument list
+    states: Mapping[str, str] = {}  # of a feeds node: the state of each exchange
+    problems: Mapping[str, str] = {}  # of a feeds node: why a list cannot be read
+
+
+_heartbeat = msgpack.Decoder(Heartbeat)
+
+
+def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
+    """Write a heartbeat."""
+    return msgpack.encode(heartbeat)
+
+
+def heartbeat_of(payload: bytes) -> Heartbeat | None:
+    """Read a heartbeat; None where it is none."""
+    try:
+        return _heartbeat.decode(payload)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+class Member:
+    """One node as its last heartbeat tells, and how many seconds ago that came."""
+
+    __slots__ = ("age_s", "heartbeat")
+
+    def __init__(self, heartbeat: Heartbeat) -> None:
+        self.heartbeat = heartbeat
+        self.age_s = 0.0
+
+
+class Members:
+    """The nodes that are alive, this one among them.
+
+    `strangers` are nodes of another wire version: they are no members, and an operator must know.
+
+    Args:
+        node: This node.
+        timeout_s: A node without a heartbeat for so long is dead.
+        look_s: How often `look` is called.
+    """
+
+    def __init__(self, node: int, *, timeout_s: float, look_s: float) -> None:
+        self.node = node
+        self.strangers: dict[int, Heartbeat] = {}
+        self._timeout_s = timeout_s
+        self._look_max_s = look_s * LOOK_FACTOR
+        self._members: dict[int, Member] = {}
+        self._looked_at: float | None = None
+        self._echo_age_s = 0.0  # since this node's own heartbeat last came back in time
+        self._echoed = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether this node's own heartbeats come back to it."""
+        return self._echoed and self._echo_age_s < self._timeout_s
+
+    @property
+    def isolated_s(self) -> float:
+        """For how many seconds they have not."""
+        return self._echo_age_s
+
+    def heard(self, heartbeat: Heartbeat, now: float) -> bool:
+        """Take in a heartbeat; whether who is alive, or the state of one, is another now."""
+        was_connected = self.connected
+        return self._take(heartbeat, now) or was_connected != self.connected
+
+    def _take(self, heartbeat: Heartbeat, now: float) -> bool:
+        node = heartbeat.node
+        if node == self.node and now - heartbeat.sent_us / 1e6 <= self._timeout_s:
+            self._echo_age_s, self._echoed = 0.0, True
+        if heartbeat.wire != wire.VERSION:
+            if len(self.strangers) < NODES_MAX:
+                self.strangers[node] = heartbeat
+            return False
+        if heartbeat.state is NodeState.GONE:
+            return self._members.pop(node, None) is not None
+        member = self._members.get(node)
+        if member is None:
+            if len(self._members) >= NODES_MAX:
+                return False
+            self._members[node] = Member(heartbeat)
+            return True
+        before, member.heartbeat, member.age_s = member.heartbeat, heartbeat, 0.0
+        return (
+            before.state is not heartbeat.state or before.states.keys() != heartbeat.states.keys()
+        )
+
+    def look(self, now: float) -> bool:
+        """Let time pass; whether a node died, or this one was cut off or is connected again."""
+        was_connected = self.connected
+        passed_s = 0.0 if self._looked_at is None else min(now - self._looked_at, self._look_max_s)
+        self._looked_at = now
+        self._echo_age_s += passed_s
+        dead = []
+        for node, member in self._members.items():
+            member.age_s += passed_s
+            if member.age_s >= self._timeout_s:
+                dead.append(node)
+        for node in dead:
+            del self._members[node]
+        return bool(dead) or was_connected != self.connected
+
+    def alive(self, role: NodeRole) -> dict[int, Heartbeat]:
+        """The nodes of a role; none while this node is cut off."""
+        if not self.connected:
+            return {}
+        return {
+            node: member.heartbeat
+            for node, member in self._members.items()
+            if member.heartbeat.role is role
+        }
+
+    def serving(self, exchange: str) -> list[int]:
+        """The feeds nodes that take books of an exchange now."""
+        return [
+            node
+            for node, each in self.alive(NodeRole.FEEDS).items()
+            if each.state is NodeState.UP and exchange in each.states
+        ]
+
+    def draining(self) -> list[int]:
+        """The feeds nodes that still serve books and take no more."""
+        feeds = self.alive(NodeRole.FEEDS)
+        return [node for node, each in feeds.items() if each.state is NodeState.DRAINING]

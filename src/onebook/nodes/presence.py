@@ -1,0 +1,154 @@
+"""The driver of `Members`: sends this node's heartbeats and takes in those of all nodes."""
+
+import asyncio
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from os import getpid
+from typing import Final, Self
+
+from msgspec.structs import replace
+from prometheus_client import Gauge
+
+from onebook import __version__
+from onebook.config import NodeSettings
+from onebook.nodes import wire
+from onebook.nodes.bus import Bus
+from onebook.nodes.members import (
+    Heartbeat,
+    Members,
+    NodeRole,
+    NodeState,
+    encode_heartbeat,
+    heartbeat_of,
+)
+from onebook.nodes.subjects import Subjects
+
+log = logging.getLogger("onebook.nodes")
+
+LOOK_S: Final = 0.05
+
+NODES: Final = Gauge("onebook_nodes", "Nodes that are alive as seen from here.", ["role"])
+STRANGERS: Final = Gauge(
+    "onebook_nodes_incompatible", "Nodes seen that speak another version of the node protocol."
+)
+
+
+def new_node_id() -> int:
+    """A number for this run of a node that no other run has."""
+    return secrets.randbits(63)
+
+
+class Presence:
+    """This node among the others, while it is entered.
+
+    `on_changed` is called when the set of nodes or the state of one changed, `on_heard` with every
+    heartbeat of a member, `on_look` often, with the time; all are set before it is entered.
+
+    Args:
+        node: This node.
+        describe: Completes the heartbeat of this node with what it serves now.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        role: NodeRole,
+        *,
+        bus: Bus,
+        settings: NodeSettings,
+        describe: Callable[[Heartbeat], Heartbeat],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.node = node
+        self.subjects = Subjects(settings.cluster)
+        self.members = Members(node, timeout_s=settings.heartbeat_timeout_s, look_s=LOOK_S)
+        self.on_changed: Callable[[], None] = lambda: None
+        self.on_heard: Callable[[Heartbeat], None] = lambda heartbeat: None
+        self.on_look: Callable[[float], None] = lambda now: None
+        self._bus = bus
+        self._settings = settings
+        self._describe = describe
+        self._clock = clock
+        self._state = NodeState.UP
+        self._told: set[int] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._me = Heartbeat(
+            node=node,
+            name=settings.name or f"{socket.gethostname()}-{getpid()}",
+            role=role,
+            version=__version__,
+            started_ms=time.time_ns() // 1_000_000,
+        )
+
+    @property
+    def name(self) -> str:
+        """What operators call this node."""
+        return self._me.name
+
+    def located(self, url: str) -> None:
+        """Say from now on where this node listens."""
+        self._me = replace(self._me, url=url)
+
+    async def __aenter__(self) -> Self:
+        self._bus.subscribe(self.subjects.heartbeats, self._received)
+        self._task = asyncio.create_task(self._keep(), name="node heartbeats")
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        self.become(NodeState.GONE)
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def become(self, state: NodeState) -> None:
+        """Change the state of this node and tell the others at once."""
+        self._state = state
+        self._beat(self._clock())
+
+    def _beat(self, now: float) -> None:
+        me = replace(self._me, state=self._state, sent_us=round(now * 1e6))
+        self._bus.publish(self.subjects.heartbeats, encode_heartbeat(self._describe(me)))
+
+    async def _keep(self) -> None:
+        """Beat and look, whatever fails in what is told."""
+        beat_at = self._clock()
+        while True:
+            now = self._clock()
+            try:
+                if now >= beat_at:
+                    beat_at = max(beat_at + self._settings.heartbeat_interval_s, now)
+                    self._beat(now)
+                if self.members.look(now):
+                    self._changed()
+                self.on_look(now)
+            except Exception:
+                log.exception("Looking after the nodes failed.")
+            await asyncio.sleep(LOOK_S)
+
+    def _received(self, payload: bytes, reply: str) -> None:
+        heartbeat = heartbeat_of(payload)
+        if heartbeat is None:
+            return
+        if self.members.heard(heartbeat, self._clock()):
+            self._changed()
+        if heartbeat.wire == wire.VERSION:
+            self.on_heard(heartbeat)
+        elif heartbeat.node not in self._told:
+            self._told.add(heartbeat.node)
+            STRANGERS.set(len(self._told))
+            log.error(
+                "Node %s (Onebook %s) speaks version %d of the node protocol, this one %d: "
+                "they do not work together. Each serves the nodes of its own version.",
+                heartbeat.name,
+                heartbeat.version,
+                heartbeat.wire,
+                wire.VERSION,
+            )
+
+    def _changed(self) -> None:
+        for role in NodeRole:
+            NODES.labels(role).set(len(self.members.alive(role)))
+        self.on_changed()

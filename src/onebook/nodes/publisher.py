@@ -1,0 +1,174 @@
+"""The books of a feeds node, whose changes are published as they are applied."""
+
+from collections.abc import Callable
+from typing import Final
+
+from onebook.books import LIVE, Books, LiveBook
+from onebook.core.types import LEVELS_MAX
+from onebook.exchanges.contract import Delta, Snapshot
+from onebook.model import Health, Instrument, Reason
+from onebook.nodes import wire
+from onebook.nodes.placement import BookKey
+from onebook.nodes.snapshots import snapshot_of_book
+
+NO_BOOK: Final = b""  # the answer to a request for a book that is not open here
+
+Publish = Callable[[str, bytes], None]
+
+
+class Publication:
+    """The numbered messages of one open book."""
+
+    __slots__ = ("active", "epoch", "moved", "seq", "subject")
+
+    def __init__(self, subject: str, epoch: int) -> None:
+        self.subject = subject
+        self.epoch = epoch
+        self.seq = 0
+        self.moved = False  # whether something was published since the last look
+        self.active = False  # whether the number of the last message is not published yet
+
+
+class PublishedBooks(Books):
+    """Books that publish what is applied to them, and only that: what passed all of their checks.
+
+    Args:
+        node: This node.
+        publish: Sends a payload to a subject.
+        subject_of: The subject of a book.
+    """
+
+    def __init__(
+        self, node: int, *, publish: Publish, subject_of: Callable[[BookKey], str]
+    ) -> None:
+        super().__init__()
+        self.published = 0
+        self._node = node
+        self._publish = publish
+        self._subject_of = subject_of
+        self._epochs = 0
+        self._publications: dict[Instrument, Publication] = {}
+        self._active: set[Publication] = set()
+        self._by_key: dict[BookKey, Instrument] = {}
+        self.on_health = self._moved_health
+
+    def open(
+        self, instrument: Instrument, *, levels_max: int = LEVELS_MAX, window: int = 0
+    ) -> LiveBook:
+        """Return the book of `instrument`, a new and syncing one if there was none."""
+        if instrument not in self._publications:
+            self._epochs += 1
+            key = BookKey(instrument.exchange, instrument.symbol)
+            self._by_key[key] = instrument
+            self._publications[instrument] = Publication(self._subject_of(key), self._epochs)
+        return super().open(instrument, levels_max=levels_max, window=window)
+
+    def close(self, instrument: Instrument) -> None:
+        """Forget a book, and tell the gateways that it is not served here any more."""
+        publication = self._publications.get(instrument)
+        super().close(instrument)
+        if publication is not None:
+            del self._publications[instrument]
+            self._active.discard(publication)
+            key = BookKey(instrument.exchange, instrument.symbol)
+            if self._by_key.get(key) is instrument:
+                del self._by_key[key]
+
+    def change(self, delta: Delta, now: float) -> Reason | None:
+        """Apply changed levels to a live book, and publish them (the hot path)."""
+        book = self._books.get(delta.instrument)
+        was_live = book is not None and book.health is LIVE
+        reason = super().change(delta, now)
+        if was_live and reason is None:
+            publication = self._next(delta.instrument)
+            self._publish(
+                publication.subject,
+                wire.delta_frame(self._node, publication.epoch, publication.seq, delta),
+            )
+        return reason
+
+    def fill(self, snapshot: Snapshot, now: float) -> Reason | None:
+        """Replace a whole book, which makes it live, and publish it."""
+        reason = super().fill(snapshot, now)
+        book = self._books.get(snapshot.instrument)
+        if reason is None and book is not None and book.health is LIVE:
+            publication = self._next(snapshot.instrument)
+            self._publish(
+                publication.subject,
+                wire.snapshot_frame(self._node, publication.epoch, publication.seq, snapshot),
+            )
+        return reason
+
+    def snapshot(self, key: BookKey, now: float) -> bytes:
+        """Answer a request for a book: its levels or why it is not live."""
+        instrument = self._by_key.get(key)
+        book = self._books.get(instrument) if instrument is not None else None
+        if instrument is None or book is None:
+            return NO_BOOK
+        publication = self._publications[instrument]
+        if book.health is not LIVE:
+            return wire.health_frame(
+                self._node,
+                publication.epoch,
+                publication.seq,
+                book.health,
+                book.reason,
+                book.detail,
+            )
+        return wire.snapshot_frame(
+            self._node,
+            publication.epoch,
+            publication.seq,
+            snapshot_of_book(book),
+            max(0, round((now - book.updated_at) * 1_000)),
+        )
+
+    def is_live(self, key: BookKey) -> bool:
+        """Whether a book is open here and live."""
+        instrument = self._by_key.get(key)
+        book = self._books.get(instrument) if instrument is not None else None
+        return book is not None and book.health is LIVE
+
+    def mark(self) -> None:
+        """Publish the number of the last message of each book that moved and now rests.
+
+        Called a few times a second: so the loss of a last message is seen, and a busy book, whose
+        next message shows a loss by itself, costs nothing.
+        """
+        for publication in list(self._active):
+            if publication.moved:
+                publication.moved = False
+                continue
+            publication.active = False
+            self._active.discard(publication)
+            self._publish(
+                publication.subject,
+                wire.mark_frame(self._node, publication.epoch, publication.seq),
+            )
+
+    def _next(self, instrument: Instrument) -> Publication:
+        publication = self._publications[instrument]
+        publication.seq += 1
+        publication.moved = True
+        if not publication.active:
+            publication.active = True
+            self._active.add(publication)
+        self.published += 1
+        return publication
+
+    def _moved_health(self, book: LiveBook, previous: Health) -> None:
+        """Publish that a book is not live; that it is, its snapshot tells."""
+        if book.health is LIVE:
+            return
+        publication = self._next(book.instrument)
+        self._publish(
+            publication.subject,
+            wire.health_frame(
+                self._node,
+                publication.epoch,
+                publication.seq,
+                book.health,
+                book.reason,
+                book.detail,
+            ),
+        )

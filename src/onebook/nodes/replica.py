@@ -1,0 +1,283 @@
+"""Sans-I/O state machine of one book on a gateway: follows the feeds node that serves it.
+
+Messages of a node are applied in the order of their numbers. A number that is missing invalidates
+the book at once; it comes back with a snapshot, which is asked for by request. While the answer is
+on its way, messages that follow it are held, up to a limit.
+
+Two nodes may send one book for a moment, when it moves from one to the other. The one that is shown
+stays until the other has sent a snapshot; then the better one by placement is shown, and the book
+was never stale in between. A node without a heartbeat is not listened to (`known`).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from onebook.model import Health, Instrument, Reason
+from onebook.nodes.effects import Effect, Fill, Turn
+from onebook.nodes.wire import Frame, Kind, State, delta_of, snapshot_of, state_of
+
+LOST_NODE: Final = "the feeds node that served this book sends no heartbeat"
+NO_NODE: Final = "no feeds node serves this exchange"
+MOVED: Final = "another feeds node takes this book over"
+LOST_MESSAGE: Final = "a message between nodes was lost"
+
+
+NOTHING: Final[tuple[Effect, ...]] = ()
+
+
+class Source:
+    """One node's numbered messages about the book; made by the first one that is seen."""
+
+    __slots__ = ("epoch", "held", "live", "node", "seq")
+
+    def __init__(self, first: Frame) -> None:
+        self.node = first.node
+        self.epoch = first.epoch
+        # Of the last message applied; None while that is not known.
+        self.seq: int | None = 0 if first.seq == 1 else None
+        self.live = False
+        self.held: dict[int, Frame] = {}  # by number: what follows the snapshot that is awaited
+
+
+class Replica:
+    """One book as its nodes tell it.
+
+    `served_by` must be called before messages are, and whenever it changes: the nodes that are
+    alive and may serve the book, best first. Methods return what to do to the book, in order.
+
+    Args:
+        instrument: Whose book it is.
+        held_max: Messages held while a snapshot is on its way; more are dropped, and it is asked
+            for again.
+    """
+
+    def __init__(self, instrument: Instrument, *, held_max: int) -> None:
+        self.instrument = instrument
+        self.gaps = 0
+        self._held_max = held_max
+        self._known: Sequence[int] = ()
+        self._sources: dict[int, Source] = {}
+        self._shown: Source | None = None
+        self.asking: int | None = None  # the node whose answer is awaited
+        self._asked_at = float("-inf")
+
+    @property
+    def live(self) -> bool:
+        """Whether the book is shown, as far as the nodes tell."""
+        return self._shown is not None and self._shown.live
+
+    @property
+    def shown(self) -> int | None:
+        """The node whose book this is."""
+        return self._shown.node if self._shown is not None else None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the book is in step with the best node, which publishes whatever happens."""
+        if not self._known:
+            return True
+        source = self._sources.get(self._known[0])
+        return source is not None and source.seq is not None
+
+    def served_by(self, nodes: Sequence[int]) -> Sequence[Effect]:
+        """Take over which nodes are alive, best first; the book of one that is not is stale."""
+        self._known = nodes
+        for node in [each for each in self._sources if each not in nodes]:
+            del self._sources[node]
+        if self.asking not in nodes:
+            self.asking = None
+        if self._shown is None or self._shown.node in nodes:
+            return NOTHING
+        self._shown = None
+        detail = LOST_NODE if nodes else NO_NODE
+        return (Turn(Health.STALE, Reason.DISCONNECTED, detail),)
+
+    def received(self, frame: Frame) -> Sequence[Effect]:
+        """Act on a message that a node published.
+
+        Raises:
+            WireError: It cannot be decoded; `lost` is to be called.
+        """
+        shown = self._shown
+        if (
+            shown is not None
+            and frame.node == shown.node
+            and frame.seq == (shown.seq or 0) + 1
+            and frame.epoch == shown.epoch
+            and frame.kind is Kind.DELTA
+            and shown.live
+        ):  # the hot path
+            shown.seq = frame.seq
+            return (delta_of(frame, self.instrument),)
+        source = self._source(frame)
+        if source is None:
+            return NOTHING
+        if frame.epoch > source.epoch:
+            before = self._begin_again(source, frame)
+            return [*before, *self.received(frame)]
+        if frame.kind is Kind.SNAPSHOT:
+            return self._whole(source, frame)
+        if source.seq is None:
+            if self.asking == frame.node:
+                self._hold(source, frame)
+            return NOTHING
+        if frame.kind is Kind.MARK:
+            return NOTHING if frame.seq <= source.seq else self._gap(source)
+        if frame.seq <= source.seq:
+            return NOTHING
+        if frame.seq > source.seq + 1:
+            effects = self._gap(source)
+            self._hold(source, frame)
+            return effects
+        return self._next(source, frame)
+
+    def answered(self, node: int, frame: Frame | None) -> Sequence[Effect]:
+        """Act on the answer to `ask`: a snapshot, a health, or None where there was none.
+
+        Raises:
+            WireError: It cannot be decoded.
+        """
+        if self.asking != node:
+            return NOTHING
+        self.asking = None
+        if frame is None or frame.node != node:
+            return NOTHING
+        source = self._source(frame)
+        if source is None or (source.seq is not None and frame.seq < source.seq):
+            return NOTHING
+        before: Sequence[Effect] = NOTHING
+        if frame.epoch > source.epoch:
+            before = self._begin_again(source, frame)
+            source = self._sources[node]
+        if frame.kind is Kind.SNAPSHOT:
+            return [*before, *self._whole(source, frame)]
+        if frame.kind is Kind.HEALTH:
+            state = state_of(frame)
+            source.seq = frame.seq
+            return [*before, *self._health(source, state), *self._release(source)]
+        return before
+
+    def ask(self, now: float, wait_s: float) -> int | None:
+        """The node to request a snapshot from now, None while there is nothing to ask.
+
+        At once, and again every `wait_s` until the book is `settled`.
+        """
+        if self.settled or self.asking is not None or now - self._asked_at < wait_s:
+            return None
+        self.asking, self._asked_at = self._known[0], now
+        return self.asking
+
+    def lost(self) -> Sequence[Effect]:
+        """A message could not be decoded, or messages were dropped: trust no number any more."""
+        effects: list[Effect] = []
+        for source in self._sources.values():
+            effects += self._gap(source)
+        return effects
+
+    def refused(self) -> None:
+        """The book did not take what the shown node sent: only another snapshot helps."""
+        if self._shown is not None:
+            self._forget_number(self._shown)
+
+    def _source(self, frame: Frame) -> Source | None:
+        """The source of a message; None for a node that is not known, and for an old epoch."""
+        if frame.node not in self._known:
+            return None
+        source = self._sources.get(frame.node)
+        if source is None:
+            source = self._sources[frame.node] = Source(frame)
+        return source if frame.epoch >= source.epoch else None
+
+    def _begin_again(self, source: Source, frame: Frame) -> Sequence[Effect]:
+        """The node closed the book and opened it again: nothing of before counts."""
+        effects = NOTHING if frame.kind is Kind.SNAPSHOT else self._gap(source)
+        renewed = self._sources[source.node] = Source(frame)
+        if source is self._shown:
+            self._shown = renewed
+            renewed.live = source.live
+        return effects
+
+    def _next(self, source: Source, frame: Frame) -> Sequence[Effect]:
+        """The message whose turn it is."""
+        source.seq = frame.seq
+        if frame.kind is Kind.HEALTH:
+            return self._health(source, state_of(frame))
+        if frame.kind is Kind.SNAPSHOT:
+            return self._whole(source, frame)
+        if source is self._shown and source.live:
+            return (delta_of(frame, self.instrument),)
+        if source.live:  # another node's book is shown: its levels are not kept
+            source.seq = None
+        return NOTHING
+
+    def _whole(self, source: Source, frame: Frame) -> Sequence[Effect]:
+        if source.seq is not None and frame.seq < source.seq:
+            return NOTHING
+        snapshot, age_ms = snapshot_of(frame, self.instrument)
+        source.seq, source.live = frame.seq, True
+        shown = self._shown
+        if shown is not None and shown is not source and shown.live and self._better(shown, source):
+            source.seq = None
+            return NOTHING
+        self._shown = source
+        if self.asking == source.node:
+            self.asking = None
+        return [Fill(snapshot, age_ms), *self._release(source)]
+
+    def _better(self, one: Source, other: Source) -> bool:
+        return self._known.index(one.node) < self._known.index(other.node)
+
+    def _health(self, source: Source, state: State) -> Sequence[Effect]:
+        source.live = False
+        shown = self._shown
+        if shown is not source and shown is not None and shown.live:
+            return NOTHING
+        if shown is not None and shown is not source and self._better(shown, source):
+            return NOTHING
+        self._shown = source
+        if state.reason == Reason.NOT_WANTED:
+            self._forget_number(source)
+            return (Turn(Health.STALE, Reason.DISCONNECTED, MOVED),)
+        try:
+            reason = Reason(state.reason)
+        except ValueError:
+            reason = Reason.DISCONNECTED  # a code of a later release
+        return (Turn(state.health, reason, state.detail),)
+
+    def _release(self, source: Source) -> list[Effect]:
+        """Apply what was held and follows the number that the source has now."""
+        effects: list[Effect] = []
+        held, source.held = source.held, {}
+        for seq in sorted(held):
+            frame = held.pop(seq)
+            if source.seq is None or seq > source.seq + 1:
+                source.held = {seq: frame, **held}
+                effects += self._gap(source, keep=True) if source.seq is not None else ()
+                break
+            if seq == source.seq + 1:
+                effects += self._next(source, frame)
+        return effects
+
+    def _hold(self, source: Source, frame: Frame) -> None:
+        if frame.kind is Kind.MARK:
+            return
+        if len(source.held) >= self._held_max:
+            source.held.clear()
+        source.held[frame.seq] = frame
+
+    def _gap(self, source: Source, *, keep: bool = False) -> Sequence[Effect]:
+        """A number is missing: the levels of this source cannot be trusted."""
+        if source.seq is None:
+            return NOTHING
+        self.gaps += 1
+        was_live = source.live
+        self._forget_number(source, keep=keep)
+        self._asked_at = float("-inf")
+        if source is self._shown and was_live:
+            return (Turn(Health.STALE, Reason.GAP, LOST_MESSAGE),)
+        return NOTHING
+
+    def _forget_number(self, source: Source, *, keep: bool = False) -> None:
+        source.seq, source.live = None, False
+        if not keep:
+            source.held.clear()

@@ -1,0 +1,224 @@
+"""Messages about one book between a feeds node and the gateways: compact, numbered, sans-I/O.
+
+Every message begins with `HEAD` (little-endian): the wire version, the kind, the node that sent it,
+the epoch and the sequence number. A node numbers the messages of one book from 1 without a gap, and
+counts an epoch for every time that it opens a book. What follows:
+
+    SNAPSHOT  age in ms, levels asked, bytes of the shape, bytes of the bids; shape, bids, asks
+    DELTA     bytes of the shape, bytes of the bids; shape, bids, asks
+    HEALTH    MessagePack array: state, reason code, detail
+    MARK      nothing: the number is that of the last message, which is how the loss of it is seen
+
+A kind with the bit `DEFLATED` has the rest in zlib: snapshots of more than `PLAIN_BYTES_MAX`.
+
+Level text is what the exchange sent, unchanged and in its own shape, so that nothing is rounded or
+formatted on the way; the shape is the MessagePack of a `core.types.LevelShape`. The answer to a
+request for a snapshot is a SNAPSHOT, or a HEALTH where the book is not live, with the number of the
+last message published; it is empty where the node does not have the book.
+"""
+
+import struct
+import zlib
+from enum import IntEnum
+from typing import Any, Final
+
+import msgspec
+from isal import isal_zlib
+from msgspec import Struct, msgpack
+
+from onebook.core.types import LevelShape
+from onebook.exchanges.contract import Delta, Snapshot
+from onebook.model import Health, Instrument, Reason
+
+VERSION: Final = 1
+HEAD: Final = struct.Struct("<BBQIQ")
+SNAPSHOT_HEAD: Final = struct.Struct("<IIHI")
+DELTA_HEAD: Final = struct.Struct("<HI")
+AGE_MS_MAX: Final = 2**32 - 1
+DEFLATED: Final = 0x80
+PLAIN_BYTES_MAX: Final = 65_536
+INFLATED_BYTES_MAX: Final = 64 << 20
+DEFLATE_LEVEL: Final = 1
+SHAPES_MAX: Final = 4_096  # shapes kept decoded; there are fewer than 100
+
+
+class WireError(ValueError):
+    """Bytes that are no message of this version."""
+
+
+class Kind(IntEnum):
+    """What a message is."""
+
+    SNAPSHOT = 1
+    DELTA = 2
+    HEALTH = 3
+    MARK = 4
+
+
+class Frame(Struct, frozen=True, gc=False):
+    """One message: where it is from, its number, and the part that depends on its kind."""
+
+    kind: Kind
+    node: int
+    epoch: int
+    seq: int
+    body: Any  # a memoryview, sliced and not copied
+
+
+class State(Struct, frozen=True, array_like=True):
+    """The health of a book and why."""
+
+    health: Health
+    reason: str = ""
+    detail: str = ""
+
+
+_KINDS: Final = {int(kind): kind for kind in Kind}
+_shape_bytes: dict[LevelShape, bytes] = {}
+_shapes: dict[bytes, LevelShape] = {}
+_state = msgpack.Decoder(State)
+_shape = msgpack.Decoder(LevelShape)
+
+
+def snapshot_frame(node: int, epoch: int, seq: int, snapshot: Snapshot, age_ms: int = 0) -> bytes:
+    """Encode a whole book that makes it live; `age_ms` since its data last came."""
+    shape, bids = _bytes_of(snapshot.shape), bytes(snapshot.bids)
+    head = SNAPSHOT_HEAD.pack(min(age_ms, AGE_MS_MAX), snapshot.levels_asked, len(shape), len(bids))
+    body = b"".join((head, shape, bids, snapshot.asks))
+    kind = int(Kind.SNAPSHOT)
+    if len(body) > PLAIN_BYTES_MAX:
+        kind, body = kind | DEFLATED, isal_zlib.compress(body, DEFLATE_LEVEL)
+    return HEAD.pack(VERSION, kind, node, epoch, seq) + body
+
+
+def delta_frame(node: int, epoch: int, seq: int, delta: Delta) -> bytes:
+    """Encode changed levels of a live book (the hot path)."""
+    shape, bids = _bytes_of(delta.shape), delta.bids
+    return b"".join(
+        (
+            HEAD.pack(VERSION, 2, node, epoch, seq),
+            DELTA_HEAD.pack(len(shape), len(memoryview(bids))),
+            shape,
+            bids,
+            delta.asks,
+        )
+    )
+
+
+def health_frame(
+    node: int, epoch: int, seq: int, health: Health, reason: Reason | None, detail: str
+) -> bytes:
+    """Encode that a book is not live, and why."""
+    state = State(health, reason or "", detail)
+    return HEAD.pack(VERSION, Kind.HEALTH, node, epoch, seq) + msgpack.encode(state)
+
+
+def mark_frame(node: int, epoch: int, seq: int) -> bytes:
+    """Encode the number of the last message."""
+    return HEAD.pack(VERSION, Kind.MARK, node, epoch, seq)
+
+
+def frame_of(payload: bytes) -> Frame:
+    """Decode the head of a message.
+
+    Raises:
+        WireError: It is no message of this version.
+    """
+    try:
+        version, kind, node, epoch, seq = HEAD.unpack_from(payload)
+    except struct.error:
+        raise WireError(f"a message of {len(payload)} bytes has no head") from None
+    known = _KINDS.get(kind & ~DEFLATED)
+    if version != VERSION or known is None:
+        raise WireError(f"a message of version {version} and kind {kind}")
+    body = memoryview(payload)[HEAD.size :]
+    if kind & DEFLATED:
+        body = memoryview(_inflated(body))
+    return Frame(known, node, epoch, seq, body)
+
+
+def snapshot_of(frame: Frame, instrument: Instrument) -> tuple[Snapshot, int]:
+    """Decode a whole book and its age in ms.
+
+    Raises:
+        WireError: It cannot be decoded.
+    """
+    try:
+        age_ms, levels_asked, shape_size, bids_size = SNAPSHOT_HEAD.unpack_from(frame.body)
+    except struct.error:
+        raise WireError("a snapshot without sizes") from None
+    shape, bids, asks = _parts(frame.body, SNAPSHOT_HEAD.size, shape_size, bids_size)
+    return Snapshot(instrument, bids, asks, shape, levels_asked), age_ms
+
+
+def delta_of(frame: Frame, instrument: Instrument) -> Delta:
+    """Decode changed levels.
+
+    Raises:
+        WireError: It cannot be decoded.
+    """
+    try:
+        shape_size, bids_size = DELTA_HEAD.unpack_from(frame.body)
+    except struct.error:
+        raise WireError("a delta without sizes") from None
+    shape, bids, asks = _parts(frame.body, DELTA_HEAD.size, shape_size, bids_size)
+    return Delta(instrument, bids, asks, shape)
+
+
+def state_of(frame: Frame) -> State:
+    """Decode a health.
+
+    Raises:
+        WireError: It cannot be decoded.
+    """
+    try:
+        return _state.decode(frame.body)
+    except msgspec.MsgspecError as error:
+        raise WireError(f"a health that cannot be read: {error}") from None
+
+
+def _inflated(body: memoryview) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        plain = inflater.decompress(body, INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise WireError(f"a body that cannot be inflated: {error}") from None
+    if not inflater.eof:
+        raise WireError("a body that ends too soon or is too long")
+    return plain
+
+
+def _parts(
+    body: Any, begin: int, shape_size: int, bids_size: int
+) -> tuple[LevelShape, bytes, bytes]:
+    shape_end = begin + shape_size
+    bids_end = shape_end + bids_size
+    if bids_end > len(body):
+        raise WireError("a message that ends too soon")
+    return (
+        _shape_of(bytes(body[begin:shape_end])),
+        bytes(body[shape_end:bids_end]),
+        bytes(body[bids_end:]),
+    )
+
+
+def _bytes_of(shape: LevelShape) -> bytes:
+    encoded = _shape_bytes.get(shape)
+    if encoded is None:
+        if len(_shape_bytes) >= SHAPES_MAX:
+            _shape_bytes.clear()
+        encoded = _shape_bytes[shape] = msgpack.encode(shape)
+    return encoded
+
+
+def _shape_of(encoded: bytes) -> LevelShape:
+    shape = _shapes.get(encoded)
+    if shape is None:
+        try:
+            shape = _shape.decode(encoded)
+        except msgspec.MsgspecError as error:
+            raise WireError(f"a shape that cannot be read: {error}") from None
+        if len(_shapes) >= SHAPES_MAX:
+            _shapes.clear()
+        _shapes[encoded] = shape
+    return shape

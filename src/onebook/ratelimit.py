@@ -1,0 +1,102 @@
+"""The token bucket of every rate limit: of keys, addresses and connections, and towards exchanges.
+
+A bucket is kept as one integer, the time at which it will be full again (GCRA,
+https://en.wikipedia.org/wiki/Generic_cell_rate_algorithm), in nanoseconds so that steps are exact.
+Time comes in as seconds of any clock.
+
+Not for the limits of exchanges' account interfaces (`transactions`): they count requests in rolling
+windows that long histories use up whole, where a bucket would have to leave half of each window
+free, and their windows are shared fairly between keys.
+"""
+
+import math
+from typing import Final
+
+SECOND_NS: Final = 1_000_000_000
+MINUTE_NS: Final = 60 * SECOND_NS
+
+
+class TokenBucket:
+    """Tokens that come back evenly, up to a capacity.
+
+    `grant` takes a token if there is one. `take` always takes and says how long the taker must
+    wait for it, so that takers are served in the order in which they came.
+
+    Args:
+        step_ns: In which one token comes back.
+        capacity: Tokens of a full bucket.
+        full_at_ns: When the bucket will be full again; a new one is full.
+    """
+
+    __slots__ = ("_full_at_ns", "_step_ns", "capacity")
+
+    def __init__(self, step_ns: int, capacity: float, *, full_at_ns: int = 0) -> None:
+        self.capacity = capacity
+        self._step_ns = step_ns
+        self._full_at_ns = full_at_ns
+
+    @classmethod
+    def of_rate(cls, per_s: float, capacity: float) -> "TokenBucket":
+        """Make a bucket whose tokens come back no faster than at a rate."""
+        return cls(math.ceil(SECOND_NS / per_s), capacity)
+
+    @classmethod
+    def of_minute(cls, count: int, *, full_at_ns: int = 0) -> "TokenBucket":
+        """Make a bucket that holds one minute's worth, and refills within the minute."""
+        return cls(MINUTE_NS // count, count, full_at_ns=full_at_ns)
+
+    @property
+    def full_at_ns(self) -> int:
+        """When the bucket will be full again, in nanoseconds of its clock."""
+        return self._full_at_ns
+
+    def tokens(self, now_s: float) -> float:
+        """How many tokens there are; negative while takers wait."""
+        return self.capacity - self._used_ns(now_s) / self._step_ns
+
+    def whole_tokens(self, now_s: float) -> int:
+        """How many whole tokens there are."""
+        return (round(self.capacity * self._step_ns) - self._used_ns(now_s)) // self._step_ns
+
+    def full_in_s(self, now_s: float) -> float:
+        """How long until the bucket is full."""
+        return self._used_ns(now_s) / SECOND_NS
+
+    def wait_s(self, tokens: float, now_s: float) -> float:
+        """How long a taker would wait."""
+        # More than the bucket ever holds: a full bucket suffices, the debt is paid afterwards.
+        return self.until_s(min(tokens, self.capacity), now_s)
+
+    def until_s(self, tokens: float, now_s: float) -> float:
+        """How long until takers of so many tokens in all have been served."""
+        lacking_ns = self._used_ns(now_s) + round((tokens - self.capacity) * self._step_ns)
+        return max(0, lacking_ns) / SECOND_NS
+
+    def take(self, tokens: float, now_s: float) -> float:
+        """Take tokens, and return how long to wait before using them."""
+        wait_s = self.wait_s(tokens, now_s)
+        self._full_at_ns = _ns(now_s) + self._used_ns(now_s) + round(tokens * self._step_ns)
+        return wait_s
+
+    def grant(self, tokens: float, now_s: float) -> bool:
+        """Take tokens if there are so many; return whether there were."""
+        if self.until_s(tokens, now_s) > 0:
+            return False
+        self.take(tokens, now_s)
+        return True
+
+    def give_back(self, tokens: float) -> None:
+        """Put back what was taken and not used."""
+        self._full_at_ns -= round(tokens * self._step_ns)
+
+    def hold(self, until_s: float) -> None:
+        """Serve none before a time, and then one after the other."""
+        one_by_one_ns = _ns(until_s) + round((self.capacity - 1) * self._step_ns)
+        self._full_at_ns = max(self._full_at_ns, one_by_one_ns)
+
+    def _used_ns(self, now_s: float) -> int:
+        return max(0, self._full_at_ns - _ns(now_s))
+
+
+def _ns(at_s: float) -> int:
+    return round(at_s * SECOND_NS)

@@ -1,0 +1,100 @@
+"""Which settings change while a node runs, and how they are changed.
+
+A node has a copy of its settings to itself, and its parts read a limit where they apply it. So a
+reload writes new values into the sections that the parts already have; `LIVE` names the settings
+that take effect this way, all others need a restart.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel
+
+from onebook.config import Settings
+from onebook.config.section import Section
+
+# A name, or the beginning of names where it ends in a dot.
+LIVE: Final = (
+    "accounts.allowance_bytes",
+    "accounts.failures_per_minute",
+    "accounts.unknown_keys_per_minute",
+    "accounts.sessions_per_key_max",
+    "accounts.flush_age_max_s",
+    "accounts.tiers.",
+    "api.body_bytes_max",
+    "api.public_url",
+    "feeds.",
+    "gateway.authentication_timeout_s",
+    "gateway.close_timeout_s",
+    "gateway.connections_max",
+    "gateway.connects_per_minute",
+    "gateway.drain_s",
+    "gateway.flood_burst",
+    "gateway.flood_per_s",
+    "gateway.keyless_message_bytes_max",
+    "gateway.liveness_wait_s",
+    "gateway.looks_max",
+    "gateway.message_bytes_max",
+    "gateway.slow_timeout_s",
+    "gateway.sockets_per_address_max",
+    "gateway.subscription_changes_burst",
+    "gateway.subscription_changes_per_s",
+    "gateway.subscriptions_max",
+    "gateway.turn_bytes_max",
+    "gateway.turn_frames_max",
+    "gateway.verify_timeout_s",
+    "log.",
+)
+FIXED: Final = ("feeds.ccxt.",)  # of these
+TLS_FILES: Final = ("server.tls_cert_file", "server.tls_key_file")
+
+
+class Changes(NamedTuple):
+    """The settings that differ: those that are in force now, and those that need a restart."""
+
+    applied: list[str]
+    restart: list[str]
+
+
+def is_live(name: str) -> bool:
+    """Whether a setting takes effect at SIGHUP; the files of TLS do where TLS is in use."""
+    return any(_within(name, each) for each in LIVE) and not any(
+        _within(name, each) for each in FIXED
+    )
+
+
+def apply(current: Settings, new: Settings) -> Changes:
+    """Write the values of live settings into the sections in use."""
+    both = current.server.tls_cert_file is not None and new.server.tls_cert_file is not None
+    changes = Changes([], [])
+    for name, section, field in list(_leaves(current)):
+        value = _value(new, name)
+        if getattr(section, field) == value:
+            continue
+        if is_live(name) or (both and name in TLS_FILES):
+            # Sections are frozen: this is the one place that changes them, between two events.
+            object.__setattr__(section, field, value)
+            changes.applied.append(name)
+        else:
+            changes.restart.append(name)
+    return changes
+
+
+def _within(name: str, pattern: str) -> bool:
+    return name.startswith(pattern) if pattern.endswith(".") else name == pattern
+
+
+def _leaves(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, BaseModel, str]]:
+    for field in type(section).model_fields:
+        value: Any = getattr(section, field)
+        if isinstance(value, Section):
+            yield from _leaves(value, f"{prefix}{field}.")
+        else:
+            yield f"{prefix}{field}", section, field
+
+
+def _value(settings: Settings, name: str) -> Any:
+    value: Any = settings
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value

@@ -1,0 +1,64 @@
+"""The audit trail: one row for each change that an operator made.
+
+A row is written in the transaction of the change itself, so there is none without the other.
+"""
+
+from sqlalchemy import Select, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from onebook.store.database import Database, value_of, whole
+from onebook.store.rows import Change, ChangeRow
+from onebook.store.tables import changes, keys
+
+COLUMNS = [column for column in changes.columns if column.name != "id"]
+
+
+class AuditStore(Database):
+    """The audit trail."""
+
+    @whole
+    async def record_change(self, change: Change, action: str, subject: str) -> None:
+        """Add what was changed in another way than through the stores of accounts and keys."""
+        async with self._begin(self._writes) as connection:
+            await record(connection, change, action, subject)
+
+    async def changes(
+        self, subject: str | None, *, since_ms: int, until_ms: int, rows_max: int
+    ) -> list[ChangeRow]:
+        """The newest changes in a span of time, newest first; of an account also of its keys."""
+        rows = await self._all(_trail(subject, since_ms, until_ms, rows_max))
+        return [value_of(row, ChangeRow) for row in rows]
+
+
+async def record(
+    connection: AsyncConnection,
+    change: Change,
+    action: str,
+    subject: str,
+    *,
+    before: str = "",
+    after: str = "",
+) -> None:
+    """Add a change to the trail."""
+    row = {
+        "changed_at_ms": change.now_ms,
+        "changed_by": change.by,
+        "action": action,
+        "subject": subject,
+        "before": before,
+        "after": after,
+        "reason": change.reason,
+    }
+    await connection.execute(changes.insert().values(row))
+
+
+def _trail(
+    subject: str | None, since_ms: int, until_ms: int, rows_max: int
+) -> Select[tuple[object, ...]]:
+    found = select(*COLUMNS).where(
+        changes.c.changed_at_ms >= since_ms, changes.c.changed_at_ms < until_ms
+    )
+    if subject is not None:
+        theirs = select(keys.c.key_id).where(keys.c.account_id == subject)
+        found = found.where(or_(changes.c.subject == subject, changes.c.subject.in_(theirs)))
+    return found.order_by(changes.c.id.desc()).limit(rows_max)

@@ -1,0 +1,81 @@
+"""Billing lines: each period of each key in exactly one report."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from onebook.accounts.billing import billing_lines, current_lines
+from onebook.accounts.periods import Period
+from onebook.model import KeyStatus, Tier
+from onebook.store import KeyRow, UsageCell
+
+ALLOWANCE_BYTES = 1_000
+
+
+def at(day: str) -> int:
+    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1_000
+
+
+def key(key_id: str, created: str, allowance_bytes: int | None = None) -> KeyRow:
+    return KeyRow(
+        key_id=key_id,
+        account_id="id-alice",
+        username="alice",
+        account_status=KeyStatus.ACTIVE,
+        tier=Tier.PREMIUM,
+        status=KeyStatus.ACTIVE,
+        prefix="ob_live_abcd",
+        created_at_ms=at(created),
+        expires_at_ms=None,
+        last_used_at_ms=None,
+        changed_at_ms=0,
+        changed_by="operator",
+        reason="",
+        allowance_bytes=allowance_bytes,
+    )
+
+
+def spans(months: list[str]) -> list[Period]:
+    return [Period(at(a), at(b)) for a, b in pairwise(months)]
+
+
+def test_reports_over_one_month_after_another_hold_each_period_once() -> None:
+    keys = [key("key_1", "2025-12-31"), key("key_2", "2026-02-10")]
+    months = ["2026-01-01", "2026-02-01", "2026-03-01", "2026-04-01", "2026-05-01"]
+    found = [
+        (line.key_id, line.period_start[:10], line.period_end[:10])
+        for span in spans(months)
+        for line in billing_lines(keys, {}, span, allowance_bytes=ALLOWANCE_BYTES)
+    ]
+    assert sorted(found) == [
+        ("key_1", "2026-01-31", "2026-02-28"),
+        ("key_1", "2026-02-28", "2026-03-31"),
+        ("key_1", "2026-03-31", "2026-04-30"),
+        ("key_1", "2026-04-30", "2026-05-31"),
+        ("key_2", "2026-02-10", "2026-03-10"),
+        ("key_2", "2026-03-10", "2026-04-10"),
+        ("key_2", "2026-04-10", "2026-05-10"),
+    ]
+
+
+def test_a_line_has_usage_and_the_allowance_of_the_key_or_of_the_settings() -> None:
+    keys = [key("key_1", "2026-01-05"), key("key_2", "2026-01-05", allowance_bytes=4_000)]
+    start_ms = at("2026-02-05")
+    used = {UsageCell("key_1", start_ms): 250, UsageCell("key_2", start_ms): 1_000}
+    span = Period(at("2026-02-01"), at("2026-03-01"))
+    lines = billing_lines(keys, used, span, allowance_bytes=ALLOWANCE_BYTES)
+    assert [(line.bytes_used, line.bytes_limit, line.usage_percentage) for line in lines] == [
+        (250, 1_000, 25.0),
+        (1_000, 4_000, 25.0),
+    ]
+    assert [line.billing_tier for line in lines] == [Tier.PREMIUM, Tier.PREMIUM]
+
+
+def test_a_key_has_no_period_before_it_was_made() -> None:
+    span = Period(at("2026-01-01"), at("2026-02-01"))
+    assert billing_lines([key("key_1", "2026-02-01")], {}, span, allowance_bytes=1) == []
+
+
+def test_current_lines_are_the_periods_that_hold_now() -> None:
+    keys = [key("key_1", "2026-01-31"), key("key_2", "2026-02-10")]
+    lines = current_lines(keys, {}, at("2026-03-05"), allowance_bytes=ALLOWANCE_BYTES)
+    assert [line.period_start[:10] for line in lines] == ["2026-02-28", "2026-02-10"]

@@ -1,0 +1,111 @@
+"""The keys of a node: found by text and by id, changed by the watch, expired by their date."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from onebook.accounts.cache import CACHE_TTL_MS
+from onebook.accounts.keycache import KeyCache
+from onebook.accounts.keys import Key, digest, key_of
+from onebook.model import KeyStatus, Tier
+
+from .conftest import PEPPER, START_MS, House
+
+
+@pytest.fixture
+def read() -> list[str]:
+    """The ids of the keys that were read from the store."""
+    return []
+
+
+@pytest.fixture
+def keys(house: House, read: list[str]) -> KeyCache:
+    return KeyCache(house.store, house.clock, on_read=noting(read))
+
+
+def noting(read: list[str]) -> Callable[..., Awaitable[None]]:
+    async def note(*keys: Key) -> None:
+        read.extend(key.key_id for key in keys)
+
+    return note
+
+
+async def changed(house: House, keys: KeyCache) -> None:
+    """What the watch does with all that was changed."""
+    rows, _ = await house.store.changed_keys(0)
+    keys.change({row.key_id: key_of(row) for row in rows}, house.clock.now_ms)
+
+
+async def test_a_key_that_its_text_opened_is_known_by_its_id_too(
+    house: House, keys: KeyCache, read: list[str]
+) -> None:
+    key = await keys.opened_by(digest(PEPPER, house.text), START_MS)
+    assert key is not None
+    assert key.key_id == house.key_id
+    assert await keys.by_id(house.key_id, START_MS) is key
+    assert read == [house.key_id]
+    assert await keys.opened_by(b"another digest", START_MS) is None
+
+
+async def test_a_change_replaces_the_key_and_its_texts_are_read_again(
+    house: House, keys: KeyCache, read: list[str]
+) -> None:
+    text = digest(PEPPER, house.text)
+    assert await keys.opened_by(text, START_MS)
+    await house.admin.move_key(house.key_id, "suspend", house.change())
+    await changed(house, keys)
+    assert (await keys.by_id(house.key_id, START_MS)).status is KeyStatus.SUSPENDED
+    assert read == [house.key_id], "the watch brought it"
+    await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=0)
+    await changed(house, keys)
+    assert await keys.opened_by(text, START_MS) is None
+
+
+async def test_a_text_opens_until_it_retires(house: House, keys: KeyCache) -> None:
+    await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=1_000)
+    text = digest(PEPPER, house.text)
+    assert await keys.opened_by(text, START_MS + 999)
+    assert await keys.opened_by(text, START_MS + 1_000) is None
+
+
+async def test_keys_stay_fresh_while_the_watch_works(
+    house: House, keys: KeyCache, read: list[str]
+) -> None:
+    await keys.by_id(house.key_id, START_MS)
+    for _ in range(5):
+        house.clock.now_ms += CACHE_TTL_MS - 1
+        keys.polled(house.clock.now_ms)
+        await keys.by_id(house.key_id, house.clock.now_ms)
+    assert keys.polled_at_ms == house.clock.now_ms
+    assert len(read) == 1
+    house.clock.now_ms += CACHE_TTL_MS
+    await keys.by_id(house.key_id, house.clock.now_ms)
+    assert len(read) == 2
+
+
+async def test_a_key_expires_once_and_again_where_the_clock_was_set_back(
+    house: House, keys: KeyCache
+) -> None:
+    made = await house.admin.create_key(
+        "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + 1_000
+    )
+    await keys.by_id(made.row.key_id, START_MS)
+    keys.polled(START_MS)
+    assert [keys.expired(START_MS + after) for after in (999, 1_000, 1_001)] == [
+        [],
+        [made.row.key_id],
+        [],
+    ]
+    keys.polled(START_MS + 1_001)
+    keys.polled(START_MS)
+    assert keys.expired(START_MS + 1_000) == [made.row.key_id]
+
+
+async def test_a_key_that_was_ended_otherwise_does_not_expire(house: House, keys: KeyCache) -> None:
+    made = await house.admin.create_key(
+        "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + 1_000
+    )
+    await keys.by_id(made.row.key_id, START_MS)
+    await house.admin.move_key(made.row.key_id, "suspend", house.change())
+    await changed(house, keys)
+    assert keys.expired(START_MS + 1_000) == []

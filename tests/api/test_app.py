@@ -1,0 +1,46 @@
+"""The application: which routes it has, and what pages of other sites may ask."""
+
+import httpx
+from fastapi import FastAPI
+
+from api.conftest import World, client_of
+from onebook.api import create_app
+from onebook.api.app import RATE_HEADERS
+from onebook.config import ApiSettings
+
+SITE = "https://site.example"
+ASKS = {"Origin": SITE, "Access-Control-Request-Method": "GET"}
+
+
+def with_site(world: World) -> FastAPI:
+    return create_app(world.services(settings=ApiSettings(cors_origins=(SITE,))))
+
+
+async def test_without_settings_no_other_site_is_answered(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/v1/exchanges", headers={"Origin": SITE})
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_a_site_of_the_settings_may_read_the_rate_limit_headers(world: World) -> None:
+    async with client_of(with_site(world)) as client:
+        answer = await client.get("/api/v1/exchanges", headers={"Origin": SITE})
+        preflight = await client.options("/api/v1/exchanges", headers=ASKS)
+    assert answer.headers["Access-Control-Allow-Origin"] == SITE
+    assert answer.headers["Access-Control-Expose-Headers"] == ", ".join(RATE_HEADERS)
+    assert preflight.status_code == 200
+
+
+async def test_a_refused_preflight_has_the_error_body_of_every_other_error(world: World) -> None:
+    asks = ASKS | {"Origin": "https://other.example"}
+    async with client_of(with_site(world)) as client:
+        answer = await client.options("/api/v1/transactions", headers=asks)
+    assert answer.status_code == 403
+    assert list(answer.json()) == ["error", "message", "timestamp"]
+    assert answer.json()["error"] == "origin_not_allowed"
+
+
+async def test_a_method_that_a_path_does_not_answer_names_those_that_it_does(
+    client: httpx.AsyncClient,
+) -> None:
+    answer = await client.post("/api/v1/exchanges")
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")

@@ -1,0 +1,147 @@
+"""What exchanges published, and a subscriber that compares every update with it."""
+
+import asyncio
+import json
+from contextlib import suppress
+from decimal import Decimal
+
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+DEPTH = 20
+
+
+class Published:
+    """Every state of every simulated book, by its best levels, in the order of publishing."""
+
+    def __init__(self, simulated, symbols):
+        self.simulated = simulated
+        self.books = [(name, symbol) for name in simulated.urls for symbol in symbols]
+        self.states = {book: {} for book in self.books}  # levels: number of the last time
+        self.counts = dict.fromkeys(self.books, 0)
+        self.last = {}
+        for name in simulated.urls:
+            self._watch(simulated[name])
+
+    def _watch(self, exchange):
+        """Note each book after each of its steps, followed or not: a snapshot may be of any."""
+        publish = exchange.publish
+
+        def publish_and_note():
+            publish()
+            for book in self.books:
+                if book[0] == exchange.name:
+                    self.now(book)
+
+        exchange.on_published = lambda symbol: self._note(exchange.name, symbol)
+        exchange.publish = publish_and_note
+        exchange.publish()
+
+    def _note(self, name, symbol):
+        book = name, symbol
+        if book in self.states:
+            levels = best(self.simulated[name].book(symbol))
+            if self.last.get(book) != levels:
+                self.last[book] = levels
+                self.counts[book] += 1
+            self.states[book][levels] = self.counts[book]
+
+    def now(self, book):
+        """Take in the book as it is, published or not yet."""
+        self._note(*book)
+
+
+def best(truth):
+    """The best levels of a truth as numbers."""
+    return tuple(
+        tuple((Decimal(price), Decimal(amount)) for price, amount in list(side.items())[:DEPTH])
+        for side in truth
+    )
+
+
+def shown(data):
+    return tuple(
+        tuple((Decimal(each[0]), Decimal(each[1])) for each in data[side])
+        for side in ("bids", "asks")
+    )
+
+
+class Subscriber:
+    """A client of one gateway that follows each book alone and checks each update.
+
+    `wrong` has every update that is no state of the exchange, or older than one shown before.
+    """
+
+    def __init__(self, published):
+        self.published = published
+        self.wrong = []
+        self.statuses = []  # (exchange, symbol, state, reason)
+        self.number = dict.fromkeys(published.books, 0)  # of the newest state shown
+        self.live = dict.fromkeys(published.books, False)
+        self.updates = 0
+        self.by_id = {}
+        self._moved = asyncio.Condition()
+
+    async def run(self, url, key):
+        """Read until the connections end: one an exchange, for a connection has a symbol once."""
+        async with asyncio.TaskGroup() as group:
+            for name in self.published.simulated.urls:
+                group.create_task(self._follow(url, key, name))
+
+    async def _follow(self, url, key, name):
+        async with connect(url, compression=None, close_timeout=1, max_size=None) as socket:
+            await socket.send(json.dumps({"type": "authenticate", "api_key": key}))
+            for exchange, symbol in self.published.books:
+                if exchange == name:
+                    options = {"depth": DEPTH, "interval_ms": 10, "levels": "array"}
+                    subscribe = {"type": "subscribe_aggregated", "symbol": symbol}
+                    await socket.send(json.dumps({**subscribe, "exchanges": [name], **options}))
+            with suppress(ConnectionClosed):
+                async for text in socket:
+                    await self._received(json.loads(text, parse_float=Decimal, parse_int=Decimal))
+
+    async def _received(self, message):
+        kind = message["type"]
+        if kind == "aggregated_subscription_response":
+            assert message["success"], message
+            (name,) = message["exchanges"]
+            self.by_id[message["subscription_id"]] = name, message["symbol"]
+        elif kind == "exchange_status":
+            self.statuses.append(
+                (message["exchange"], message["symbol"], message["state"], message["reason"])
+            )
+        elif kind in ("subscription_error", "error", "authentication_error"):
+            raise AssertionError(message)
+        elif kind == "aggregated_orderbook_update":
+            self._check(self.by_id[message["subscription_id"]], message["data"])
+        async with self._moved:
+            self._moved.notify_all()
+
+    def _check(self, book, data):
+        self.updates += 1
+        self.live[book] = not data["stale_exchanges"]
+        if not self.live[book]:
+            if data["bids"] or data["asks"]:
+                self.wrong.append((book, "levels of a book that is not live"))
+            return
+        levels = shown(data)
+        number = self.published.states[book].get(levels)
+        if number is None:
+            self.wrong.append((book, "levels that were never published", levels))
+        elif number < self.number[book]:
+            self.wrong.append((book, "an older book after a newer one"))
+        else:
+            self.number[book] = number
+
+    async def until(self, condition):
+        async with self._moved:
+            await self._moved.wait_for(condition)
+
+    async def fresh(self):
+        """Wait until every book is live and as new as what is published from now on."""
+        marks = dict(self.published.counts)
+        await self.until(
+            lambda: all(
+                self.live[book] and self.number[book] > marks[book] for book in self.published.books
+            )
+        )

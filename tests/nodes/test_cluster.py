@@ -1,0 +1,265 @@
+"""Feeds nodes and gateways on a real nats-server, in one process: handover, partition, restarts."""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from e2e.house import key_of, pointed_at, settings_in, ws_url
+from nodes.oracle import Published, Subscriber
+from nodes.servers import nats_server
+from onebook import app, feeder
+from onebook.errors import ConfigError
+from onebook.model import Health, Reason
+from onebook.nodes.bus import NatsBus
+from onebook.nodes.members import Heartbeat, NodeRole, encode_heartbeat
+from onebook.simulator.server import SimulatedExchanges
+from steady import PATIENCE_S
+
+EXCHANGES = ("okx", "kraken", "binance")
+SYMBOLS = ("BTC/USDT", "ETH/USDT")
+NEVER_S = 60.0  # a busy machine must not look like a dead node
+
+
+class Pipe:
+    """A TCP proxy to one port that can stop carrying, both ways and for new connections."""
+
+    def __init__(self, port):
+        self.target = port
+        self.open = asyncio.Event()
+        self.open.set()
+        self._tasks = set()
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._begin, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *details):
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _begin(self, reader, writer):
+        self._tasks.add(asyncio.create_task(self._accepted(reader, writer)))
+
+    async def _accepted(self, reader, writer):
+        await self.open.wait()
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        ways = [
+            asyncio.create_task(self._carry(reader, other_writer)),
+            asyncio.create_task(self._carry(other_reader, writer)),
+        ]
+        self._tasks.update(ways)
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        for each in (writer, other_writer):
+            each.close()
+
+    async def _carry(self, reader, writer):
+        try:
+            while data := await reader.read(65_536):
+                await self.open.wait()
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+
+
+class World:
+    """Simulated exchanges, NATS, and how to run nodes."""
+
+    def __init__(self, folder, simulated, port, stack):
+        self.folder = folder
+        self.simulated = simulated
+        self.port = port
+        self.published = Published(simulated, SYMBOLS)
+        self.stack = stack
+        self.key = None
+        self.tasks = []
+
+    def settings(self, role, port=None, **node):
+        servers = (f"nats://127.0.0.1:{port or self.port}",)
+        return settings_in(
+            self.folder,
+            node={"role": role, "heartbeat_timeout_s": NEVER_S, "isolated_s": NEVER_S, **node},
+            nats={"servers": servers},
+            gateway={"drain_s": PATIENCE_S},
+        )
+
+    def feeds(self, **node):
+        return feeder.running(
+            self.settings("feeds", **node), overrides=pointed_at(self.simulated.urls)
+        )
+
+    async def gateway(self, **options):
+        """A gateway, and a subscriber of it, both until the end."""
+        node = await self.stack.enter_async_context(
+            app.running(self.settings("gateway", **options))
+        )
+        assert await node.catalogue.first_read(PATIENCE_S)
+        self.key = self.key or await key_of(node)
+        subscriber = Subscriber(self.published)
+        task = asyncio.create_task(subscriber.run(ws_url(node), self.key))
+        self.stack.push_async_callback(_ended, task)
+        self.tasks.append(task)
+        return node, subscriber
+
+    async def fresh(self, *subscribers):
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(*(each.fresh() for each in subscribers))
+
+
+async def _ended(task):
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def world(folder):
+    async with AsyncExitStack() as stack:
+        port = stack.enter_context(nats_server())
+        simulated = await stack.enter_async_context(SimulatedExchanges(EXCHANGES, rate_hz=10))
+        for each in EXCHANGES:
+            simulated[each].admit_all()
+        yield World(folder, simulated, port, stack)
+
+
+async def eventually(condition):
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def serves(feeds):
+    return len(list(feeds.books.live()))
+
+
+async def test_books_move_to_a_node_that_joins_and_from_one_that_leaves_and_are_never_stale(
+    tmp_path,
+):
+    async with world(tmp_path) as here:
+        books = len(here.published.books)
+        async with AsyncExitStack() as first:
+            one = await first.enter_async_context(here.feeds())
+            _, subscriber = await here.gateway()
+            await here.fresh(subscriber)
+            assert serves(one) == books
+            before = len(subscriber.statuses)
+            async with here.feeds() as two, here.feeds() as three:
+                others = (two, three)
+                await eventually(
+                    lambda: sum(map(serves, (one, *others))) == books and any(map(serves, others))
+                )
+                await one.drain()
+                assert serves(one) == 0
+                await first.aclose()
+                await eventually(lambda: sum(map(serves, others)) == books)
+                await here.fresh(subscriber)
+                assert subscriber.statuses[before:] == []
+                assert subscriber.wrong == []
+                for exchange, symbol in here.published.books:
+                    assert here.simulated[exchange].followers(symbol) == 1
+
+
+async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(tmp_path):
+    """A partition without a closed socket: heartbeats are all that tells."""
+    async with world(tmp_path) as here, Pipe(here.port) as pipe, here.feeds():
+        cut, cut_subscriber = await here.gateway(
+            port=pipe.port, heartbeat_timeout_s=1.0, isolated_s=1.0
+        )
+        _, subscriber = await here.gateway()
+        await here.fresh(cut_subscriber, subscriber)
+        before = len(subscriber.statuses)
+        pipe.open.clear()
+        await eventually(lambda: not any(cut_subscriber.live.values()))
+        reasons = {(book.health, book.reason) for book in cut.books}
+        assert reasons == {(Health.STALE, Reason.DISCONNECTED)}
+        await eventually(lambda: cut.supervisor.problems() == ["NATS does not reach this node."])
+        await eventually(lambda: not cut.supervisor.ready)
+        await here.fresh(subscriber)
+        assert subscriber.statuses[before:] == []
+        pipe.open.set()
+        await here.fresh(cut_subscriber, subscriber)
+        assert cut_subscriber.wrong == subscriber.wrong == []
+
+
+async def test_a_feeds_node_that_nats_does_not_reach_closes_its_connections(tmp_path):
+    """No exchange keeps two connections for one book after another node took it over."""
+    async with world(tmp_path) as here, Pipe(here.port) as pipe:
+        quick = {"heartbeat_timeout_s": 1.0, "isolated_s": 2.0}
+        async with here.feeds(port=pipe.port, **quick) as cut:
+            _, subscriber = await here.gateway(**quick)
+            await here.fresh(subscriber)
+            assert serves(cut) == len(here.published.books)
+            async with here.feeds(**quick) as other:
+                pipe.open.clear()
+                await eventually(lambda: serves(other) == len(here.published.books))
+                await eventually(lambda: len(cut.books) == 0)
+                await here.fresh(subscriber)
+                for exchange, symbol in here.published.books:
+                    await eventually(
+                        lambda e=exchange, s=symbol: here.simulated[e].followers(s) == 1
+                    )
+                pipe.open.set()
+                await eventually(lambda: serves(cut) > 0 or len(other.node.tenure) == 6)
+                await here.fresh(subscriber)
+                assert subscriber.wrong == []
+
+
+async def test_nats_restarts_and_the_books_come_back(tmp_path):
+    async with world(tmp_path) as here, AsyncExitStack() as broker:
+        here.port = broker.enter_context(nats_server())
+        async with here.feeds():
+            node, subscriber = await here.gateway()
+            await here.fresh(subscriber)
+            await broker.aclose()
+            await eventually(lambda: not node.supervisor._bus.connected)
+            broker.enter_context(nats_server(port=here.port))
+            await here.fresh(subscriber)
+            assert subscriber.wrong == []
+
+
+async def test_nodes_of_another_version_are_refused_clearly(tmp_path, caplog):
+    async with world(tmp_path) as here, here.feeds() as feeds:
+        node, subscriber = await here.gateway()
+        await here.fresh(subscriber)
+        stranger = Heartbeat(
+            node=7,
+            name="old-one",
+            role=NodeRole.FEEDS,
+            wire=99,
+            version="9.9",
+            states=dict.fromkeys(EXCHANGES, "active"),
+        )
+        with caplog.at_level(logging.ERROR, "onebook.nodes"):
+            feeds.bus.publish(feeds.node.presence.subjects.heartbeats, encode_heartbeat(stranger))
+            await eventually(lambda: 7 in node.supervisor.presence.members.strangers)
+        (line,) = {each.message for each in caplog.records}
+        assert line.startswith("Node old-one (Onebook 9.9) speaks version 99")
+        assert 7 not in node.supervisor.presence.members.alive(NodeRole.FEEDS)
+        await here.fresh(subscriber)
+
+
+@pytest.mark.parametrize("given", ["wrong", "right"])
+async def test_nats_wants_a_password(given, tmp_path):
+    with nats_server("--user", "onebook", "--pass", "s3cret-of-nats") as port:
+        settings = settings_in(
+            tmp_path,
+            nats={
+                "servers": (f"nats://127.0.0.1:{port}",),
+                "user": "onebook",
+                "password": "s3cret-of-nats" if given == "right" else "guess-of-nats",
+                "connect_timeout_s": PATIENCE_S if given == "right" else 1.0,
+            },
+        ).nats
+        bus = NatsBus(settings, name="test")
+        if given == "right":
+            async with bus:
+                assert bus.connected
+            return
+        with pytest.raises(ConfigError) as refused:
+            await bus.__aenter__()
+        assert "uthorization" in refused.value.message
+        assert "guess-of-nats" not in refused.value.message

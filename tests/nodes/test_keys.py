@@ -1,0 +1,128 @@
+"""Keys over two gateways: caps on connections, rates, suspension and the bill, on PostgreSQL."""
+
+import asyncio
+import json
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from databases import database
+from e2e.house import settings_in, ws_url
+from nodes.servers import nats_server
+from onebook import app
+from onebook.accounts.admin import Admin
+from onebook.accounts.pepper import load_pepper
+from onebook.model import Tier
+from onebook.nodes.members import NodeRole
+from onebook.store import Change
+from steady import PATIENCE_S, own_s
+
+CAP = 5
+REVOKED_S = 2.0
+
+
+@pytest.fixture
+def url(tmp_path):
+    with database("postgresql", tmp_path) as address:
+        yield address
+
+
+@asynccontextmanager
+async def gateways(folder, url, count=2):
+    async with AsyncExitStack() as stack:
+        port = stack.enter_context(nats_server())
+        settings = settings_in(
+            folder,
+            node={"role": "gateway", "heartbeat_timeout_s": 60.0, "isolated_s": 60.0},
+            nats={"servers": (f"nats://127.0.0.1:{port}",)},
+            store={"url": url.replace("postgresql", "postgresql+asyncpg")},
+            gateway={"drain_s": 0, "connects_per_minute": 0},
+        )
+        nodes = [await stack.enter_async_context(app.running(settings)) for _ in range(count)]
+        admin = Admin(nodes[0].store, load_pepper(settings.store.pepper_file))
+        await admin.create_account("alice", change())
+        created = await admin.create_key("alice", Tier.BASIC, change())
+        async with asyncio.timeout(PATIENCE_S):
+            while any(len(alive(each)) < count for each in nodes):
+                await asyncio.sleep(0.01)
+        yield nodes, admin, created, stack
+
+
+def alive(node):
+    return node.supervisor.presence.members.alive(NodeRole.GATEWAY)
+
+
+def change():
+    return Change(time.time_ns() // 1_000_000, "tests", "a test")
+
+
+async def opened(node, text):
+    """A connection that sent its key, and the type of the answer."""
+    socket = await connect(ws_url(node), compression=None, close_timeout=1)
+    await socket.recv()
+    await socket.send(json.dumps({"type": "authenticate", "api_key": text}))
+    async with asyncio.timeout(PATIENCE_S):
+        answer = json.loads(await socket.recv())
+    return socket, answer.get("error", answer["type"])
+
+
+def total(node, key_id):
+    """Connections of a key as a gateway counts them: its own and those of the others."""
+    here = len(node.gateway.connections.of_key(key_id))
+    return here + node.gateway.authenticator.peers.elsewhere(key_id)
+
+
+async def counted(nodes, key_id, wanted):
+    async with asyncio.timeout(PATIENCE_S):
+        while any(total(node, key_id) != wanted for node in nodes):
+            await asyncio.sleep(0.01)
+
+
+async def closed(socket):
+    """The code that a connection is closed with."""
+    try:
+        while True:
+            await socket.recv()
+    except ConnectionClosed as end:
+        return end.rcvd.code
+
+
+async def test_a_key_has_its_connections_once_over_all_gateways(tmp_path, url):
+    async with gateways(tmp_path, url) as (nodes, _, key, stack):
+        sockets = []
+        for number in range(CAP):
+            socket, answer = await opened(nodes[number % 2], key.text)
+            stack.push_async_callback(socket.close)
+            assert answer == "welcome"
+            sockets.append(socket)
+        await counted(nodes, key.row.key_id, CAP)
+        for node in nodes:
+            socket, answer = await opened(node, key.text)
+            await socket.close()
+            assert answer == "connection_limit_exceeded"
+        await sockets[0].close()
+        await counted(nodes, key.row.key_id, CAP - 1)
+        socket, answer = await opened(nodes[1], key.text)
+        stack.push_async_callback(socket.close)
+        assert answer == "welcome"
+
+
+async def test_connections_opened_at_one_moment_are_cut_to_the_cap(tmp_path, url):
+    async with gateways(tmp_path, url) as (nodes, _, key, stack):
+        found = await asyncio.gather(*(opened(nodes[n % 2], key.text) for n in range(2 * CAP)))
+        for socket, _answer in found:
+            stack.push_async_callback(socket.close)
+        await counted(nodes, key.row.key_id, CAP)
+
+
+async def test_a_suspension_closes_the_key_s_sockets_on_every_gateway_within_2_s(tmp_path, url):
+    async with gateways(tmp_path, url) as (nodes, admin, key, _):
+        sockets = [(await opened(node, key.text))[0] for node in nodes]
+        began = own_s()
+        await admin.move_key(key.row.key_id, "suspend", change())
+        codes = await asyncio.gather(*map(closed, sockets))
+        assert own_s() - began < REVOKED_S
+        assert codes == [4002, 4002]

@@ -1,0 +1,249 @@
+"""Who is alive, who serves what, what is wanted, and how books change hands: without I/O."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onebook.nodes import wire
+from onebook.nodes.demand import PAGE_KEYS, Demand, Wants, encode_interest, interest_of
+from onebook.nodes.members import (
+    Heartbeat,
+    Members,
+    NodeRole,
+    NodeState,
+    encode_heartbeat,
+    heartbeat_of,
+)
+from onebook.nodes.placement import BookKey, key_of, ranking
+from onebook.nodes.subjects import Subjects, token
+from onebook.nodes.tenure import Tenure
+
+ME = 1
+LOOK_S = 0.05
+
+
+def beat(node, role=NodeRole.FEEDS, state=NodeState.UP, sent_s=0.0, **more):
+    return Heartbeat(
+        node=node,
+        name=f"n{node}",
+        role=role,
+        state=state,
+        sent_us=round(sent_s * 1e6),
+        states={"okx": "active"},
+        **more,
+    )
+
+
+def members():
+    return Members(ME, timeout_s=1.0, look_s=LOOK_S)
+
+
+def pass_time(view, begin, seconds, beats=()):
+    """Look every 50 ms; nodes of `beats` send heartbeats meanwhile."""
+    now, changed = begin, False
+    while now < begin + seconds:
+        now += LOOK_S
+        for node in beats:
+            view.heard(beat(node, sent_s=now), now)
+        changed = view.look(now) or changed
+    return now, changed
+
+
+def test_a_node_without_heartbeats_is_dead_after_the_timeout_and_not_before():
+    view = members()
+    for node in (ME, 2):
+        view.heard(beat(node, sent_s=10.0), 10.0)
+    now, _ = pass_time(view, 10.0, 0.85, [ME])
+    assert set(view.alive(NodeRole.FEEDS)) == {ME, 2}
+    _, changed = pass_time(view, now, 0.25, [ME])
+    assert changed
+    assert set(view.alive(NodeRole.FEEDS)) == {ME}
+
+
+def test_a_node_that_does_not_hear_itself_knows_nobody():
+    view = members()
+    view.heard(beat(ME, sent_s=10.0), 10.0)
+    view.look(10.0)
+    assert view.connected
+    now, changed = pass_time(view, 10.0, 1.2, [2, 3])
+    assert changed
+    assert not view.connected
+    assert view.alive(NodeRole.FEEDS) == {}
+    assert view.heard(beat(ME, sent_s=now), now)
+    assert set(view.alive(NodeRole.FEEDS)) >= {2, 3}
+
+
+def test_an_echo_that_was_long_on_its_way_proves_nothing():
+    view = members()
+    view.heard(beat(ME, sent_s=10.0), 11.5)
+    assert not view.connected
+
+
+def test_a_pause_of_this_process_kills_nobody():
+    view = members()
+    for node in (ME, 2):
+        view.heard(beat(node, sent_s=10.0), 10.0)
+    view.look(10.0)
+    assert not view.look(100.0)
+    assert set(view.alive(NodeRole.FEEDS)) == {ME, 2}
+
+
+def test_a_node_that_says_goodbye_is_gone_at_once_and_a_draining_one_takes_no_books():
+    view = members()
+    for node in (ME, 2, 3):
+        view.heard(beat(node, sent_s=1.0), 1.0)
+    assert view.heard(beat(2, state=NodeState.GONE), 1.1)
+    assert view.heard(beat(3, state=NodeState.DRAINING), 1.1)
+    assert view.serving("okx") == [ME]
+    assert view.draining() == [3]
+    assert view.serving("kraken") == []
+
+
+def test_another_version_is_a_stranger():
+    view = members()
+    view.heard(beat(ME, sent_s=1.0), 1.0)
+    assert not view.heard(beat(2, wire=wire.VERSION + 1), 1.0)
+    assert set(view.strangers) == {2}
+    assert set(view.alive(NodeRole.FEEDS)) == {ME}
+
+
+def test_a_heartbeat_of_a_later_release_is_read_and_noise_is_not():
+    from msgspec import msgpack
+
+    payload = msgpack.encode({**msgpack.decode(encode_heartbeat(beat(5))), "later": [1, 2]})
+    assert heartbeat_of(payload) == beat(5)
+    assert heartbeat_of(b"noise") is None
+
+
+nodes_of = st.sets(st.integers(0, 2**63 - 1), min_size=2, max_size=8)
+
+
+@given(nodes_of, st.lists(st.text(max_size=12), min_size=1, max_size=50))
+def test_a_node_that_leaves_moves_its_own_books_only(nodes, names):
+    gone = min(nodes)
+    for name in names:
+        before, after = ranking(name, nodes), ranking(name, nodes - {gone})
+        assert [node for node in before if node != gone] == list(after)
+
+
+def test_books_are_spread_evenly():
+    counts = dict.fromkeys(range(4), 0)
+    for number in range(4_000):
+        counts[ranking(f"okx C{number}/USDT", counts)[0]] += 1
+    assert all(900 < count < 1_100 for count in counts.values())
+
+
+@given(st.text(min_size=1, max_size=20))
+def test_a_symbol_is_one_token_of_a_subject_and_unlike_every_other(symbol):
+    text = token(symbol) if symbol.isprintable() else token("x")
+    assert not set(text) & set(". *>\r\n\t")
+    assert Subjects("c").book(BookKey("okx", "BTC/USDT")) == "c.1.book.okx.BTC%2FUSDT"
+    assert key_of(BookKey("okx", "BTC/USDT").text) == BookKey("okx", "BTC/USDT")
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60), st.data())
+def test_demand_is_what_gateways_want_whatever_is_lost(changes, data):
+    """Two gateways; changes are lost at random, and then everything is asked for."""
+    wants = {gateway: Wants(gateway) for gateway in (1, 2)}
+    demand = Demand()
+    for number, (name, last) in enumerate(changes):
+        mine = wants[1 + number % 2]
+        key = f"okx {name}"
+        if key in mine.keys:
+            mine.drop(key)
+        else:
+            mine.add(key)
+        for interest in mine.changes() if last else ():
+            if data.draw(st.booleans()):
+                demand.changed(interest_of(encode_interest(interest)))
+    for gateway, mine in wants.items():
+        for interest in mine.changes():
+            demand.changed(interest)
+        if not demand.current(gateway, mine.seq) or mine.seq == 0:
+            page = mine.page(0)
+            demand.replaced(gateway, page.seq, page.added)
+    assert set(demand.keys()) == set(wants[1].keys) | set(wants[2].keys)
+    demand.forget(1)
+    assert set(demand.keys()) == set(wants[2].keys)
+    demand.forget(2)
+    assert set(demand.keys()) == set()
+
+
+def test_a_large_interest_has_pages():
+    wants = Wants(1)
+    for number in range(PAGE_KEYS + 5):
+        wants.add(f"okx {number}")
+    assert [len(each.added) for each in wants.changes()] == [PAGE_KEYS, 5]
+    first, second = wants.page(0), wants.page(1)
+    assert (first.pages, len(first.added), len(second.added)) == (2, PAGE_KEYS, 5)
+
+
+class Holder:
+    """A node's books, and which nodes are there."""
+
+    def __init__(self, *nodes):
+        self.nodes = nodes
+        self.demand = Demand()
+        self.demand.replaced(9, 1, ["okx A"])
+        self.tenure = Tenure(
+            ME, ranking=lambda key: self.nodes, linger_s=5.0, handover_max_s=10.0, grace_s=0.2
+        )
+
+    def at(self, now):
+        changes = self.tenure.update(self.demand, now)
+        return changes.opened, changes.closed
+
+
+def test_a_book_is_kept_until_the_next_node_has_it_live_and_a_moment_longer():
+    here = Holder(ME, 2)
+    assert here.at(0.0) == (["okx A"], [])
+    here.nodes = (2, ME)
+    assert here.at(1.0) == ([], [])
+    assert here.tenure.leaving() == {"okx A": 2}
+    here.tenure.taken(["okx A"], 2.0)
+    assert here.at(2.1) == ([], [])
+    assert here.at(2.3) == ([], ["okx A"])
+
+
+def test_a_book_that_nobody_takes_over_is_not_kept_for_ever():
+    here = Holder(ME, 2)
+    here.at(0.0)
+    here.nodes = (2, ME)
+    here.at(1.0)
+    assert here.at(10.9) == ([], [])
+    assert here.at(11.1) == ([], ["okx A"])
+
+
+def test_a_node_that_was_the_next_and_died_leaves_the_book_where_it_is():
+    here = Holder(ME, 2)
+    here.at(0.0)
+    here.nodes = (2, ME)
+    here.at(1.0)
+    here.nodes = (ME,)
+    assert here.at(2.0) == ([], [])
+    assert not here.tenure.moving
+    assert here.at(100.0) == ([], [])
+
+
+def test_a_book_that_nobody_wants_lingers_and_only_where_it_belongs():
+    here = Holder(ME, 2)
+    here.at(0.0)
+    here.demand.forget(9)
+    assert here.at(1.0) == ([], [])
+    assert here.at(5.9) == ([], [])
+    here.nodes = (2, ME)
+    assert here.at(5.95) == ([], ["okx A"])
+    here.nodes = (ME,)
+    here.demand.replaced(9, 1, ["okx A"])
+    assert here.at(6.0) == (["okx A"], [])
+    here.demand.forget(9)
+    here.at(7.0)
+    assert here.at(12.1) == ([], ["okx A"])
+
+
+def test_while_no_node_is_there_to_take_it_a_book_stays():
+    here = Holder(ME)
+    here.at(0.0)
+    here.nodes = ()
+    assert here.at(100.0) == ([], [])
+    assert here.tenure.abandon() == ["okx A"]
+    assert len(here.tenure) == 0

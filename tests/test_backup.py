@@ -1,0 +1,211 @@
+"""A backup is made beside writers and restored elsewhere; what was in it works there."""
+
+import asyncio
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from databases import KINDS, database
+from onebook import backup, config
+from onebook.accounts import Accounts
+from onebook.accounts.admin import Admin
+from onebook.accounts.pepper import load_pepper, require_same_pepper
+from onebook.cli.main import app as commands
+from onebook.config import Settings
+from onebook.errors import ConfigError
+from onebook.model import Tier
+from onebook.store import Change, Store, UsageCell
+from onebook.transactions.credentials import Credentials, Vault, master_keys
+
+NOW_MS = 1_769_855_400_000
+TIMEOUT_S = 60.0
+Places = tuple[Settings, Settings]
+
+
+def settings_in(folder: Path, url: str) -> Settings:
+    return config.load(
+        overrides={
+            "store": {"url": url, "pepper_file": str(folder / "pepper")},
+            "transactions": {"master_key_file": str(folder / "master_key")},
+        }
+    )
+
+
+@pytest.fixture(params=["sqlite"])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Settings, Settings]]:
+    """Settings of a service, and of an empty place of the same kind."""
+    kind = request.param
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    with database(kind, one) as first, database(kind, other) as second:
+        yield settings_in(one, first), settings_in(other, second)
+
+
+async def made(settings: Settings) -> str:
+    """A service with a key, credentials and usage; the text of the key."""
+    async with Store(settings.store.url) as store:
+        await store.upgrade()
+        pepper = load_pepper(settings.store.pepper_file)
+        await require_same_pepper(store, pepper)
+        admin = Admin(store, pepper)
+        change = Change(NOW_MS, "operator", "")
+        await admin.create_account("alice", change)
+        new = await admin.create_key("alice", Tier.PREMIUM, change)
+        await store.apply_usage(("node", 1), {UsageCell(new.row.key_id, NOW_MS): 77}, NOW_MS)
+        vault = Vault(store, master_keys(settings.transactions))
+        await vault.put("bybit", "mainnet", Credentials("the key", "secret"), now_ms=1)
+    return new.text
+
+
+async def works(settings: Settings, text: str) -> None:
+    """The key opens, its usage is there, and the credentials can be read."""
+    async with Store(settings.store.url) as store:
+        pepper = load_pepper(settings.store.pepper_file)
+        async with Accounts(store, pepper, clock_ms=lambda: NOW_MS) as accounts:
+            key = await accounts.verify_key(text, NOW_MS)
+        assert (key.username, key.tier) == ("alice", Tier.PREMIUM)
+        cell = UsageCell(key.key_id, NOW_MS)
+        assert await store.usage_of([cell]) == {cell: 77}
+        found = await Vault(store, master_keys(settings.transactions)).get("bybit", "mainnet")
+        assert found is not None
+        assert found.api_key == "the key"
+
+
+async def backed_up(settings: Settings, folder: Path) -> Path:
+    made = await backup.back_up(settings, folder, file=None, now_ms=NOW_MS, timeout_s=TIMEOUT_S)
+    return made.path
+
+
+@pytest.mark.parametrize("places", KINDS, indirect=True)
+async def test_what_was_backed_up_works_where_it_is_restored(
+    places: Places, tmp_path: Path
+) -> None:
+    here, there = places
+    text = await made(here)
+    archive = await backed_up(here, tmp_path / "backups")
+    assert archive.name == "onebook-20260131T103000Z.tar"
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    assert os.listdir(tmp_path / "backups") == [archive.name]  # no draft, no copy beside it
+    restored = await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    assert restored.manifest.database in there.store.url
+    await works(there, text)
+    for path in (there.store.pepper_file, there.transactions.master_key_file):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(ConfigError, match="writes nothing over"):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+
+
+async def test_a_backup_beside_writers_is_whole(places: Places, tmp_path: Path) -> None:
+    here, there = places
+    text = await made(here)
+    async with Store(here.store.url) as store:
+        key_id = (await store.keys())[0].key_id
+
+        async def write() -> None:
+            for number in range(2, 100_000):
+                cell = UsageCell(key_id, NOW_MS + number)
+                await store.apply_usage(("node", number), {cell: number}, NOW_MS)
+
+        writing = asyncio.create_task(write())
+        archive = await backed_up(here, tmp_path / "backups")
+        assert not writing.done()
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+    await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    await works(there, text)
+    async with Store(there.store.url) as store:
+        used = await store.usage_between(NOW_MS, NOW_MS + 100_000)
+    numbers = sorted(cell.period_start_ms - NOW_MS for cell in used)
+    assert numbers[1:] == list(range(2, len(numbers) + 1))  # no batch before one that is there
+
+
+async def test_a_damaged_backup_is_refused_and_leaves_nothing(
+    places: Places, tmp_path: Path
+) -> None:
+    here, there = places
+    await made(here)
+    archive = await backed_up(here, tmp_path / "backups")
+    whole = archive.read_bytes()
+    with tarfile.open(archive) as tar:
+        offset = tar.getmember("database").offset_data + 200
+    archive.write_bytes(whole[:offset] + b"x" + whole[offset + 1 :])
+    with pytest.raises(ConfigError, match="database in the backup is damaged"):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    archive.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ConfigError, match="damaged"):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    archive.write_bytes(b"nonsense")
+    with pytest.raises(ConfigError, match="no backup of Onebook"):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    assert not there.store.pepper_file.exists()
+
+
+async def test_parts_that_do_not_belong_together_are_refused_and_removed(
+    places: Places, tmp_path: Path
+) -> None:
+    here, there = places
+    await made(here)
+    load_pepper(tmp_path / "another")
+    here.store.pepper_file.write_bytes((tmp_path / "another").read_bytes())
+    archive = await backed_up(here, tmp_path / "backups")
+    with pytest.raises(ConfigError, match="pepper file does not belong to this database"):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    assert not any(path.is_file() for path in (tmp_path / "other").rglob("*"))
+
+
+async def test_another_kind_of_database_is_refused(places: Places, tmp_path: Path) -> None:
+    here, _ = places
+    await made(here)
+    archive = await backed_up(here, tmp_path / "backups")
+    elsewhere = settings_in(tmp_path / "elsewhere", "postgresql://nobody@127.0.0.1:1/none")
+    with pytest.raises(ConfigError, match=r"of a sqlite database, and store\.url names postgresql"):
+        await backup.restore(elsewhere, archive, timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("places", ["postgresql"], indirect=True)
+async def test_without_pg_dump_the_error_says_what_to_install(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _ = places
+    await made(here)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"pg_dump is not installed.*postgresql-client"):
+        await backed_up(here, tmp_path / "backups")
+    assert os.listdir(tmp_path / "backups") == []
+
+
+async def test_without_a_pepper_or_a_database_there_is_no_backup(
+    places: Places, tmp_path: Path
+) -> None:
+    here, there = places
+    await made(here)
+    here.store.pepper_file.unlink()
+    with pytest.raises(ConfigError, match=r"pepper, the pepper, cannot be read"):
+        await backed_up(here, tmp_path / "backups")
+    with pytest.raises(ConfigError, match="is missing"):
+        await backed_up(there, tmp_path / "backups")
+
+
+def test_the_commands_print_the_path_and_what_was_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*words: str) -> str:
+        answer = CliRunner().invoke(commands, words)
+        assert answer.exit_code == 0, answer.output
+        return answer.stdout
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "one"))
+    run("accounts", "create", "alice")
+    (tmp_path / "onebook.toml").write_text("[server]\nport = 8001\n")
+    archive = run("backup", str(tmp_path / "backups")).strip()
+    with tarfile.open(archive) as tar:
+        assert set(tar.getnames()) == {"manifest.json", "pepper", "database", "onebook.toml"}
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
+    assert "Restored: the sqlite database" in run("restore", archive)
+    assert "alice" in run("accounts", "list")

@@ -1,0 +1,65 @@
+"""Times as text: the same moment there and back, at both ends of the calendar."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onebook.times import iso_ms, iso_us, ms_of_iso
+
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_763_632_800_123, "2025-11-20T10:00:00.123Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (FIRST_MS, "0001-01-01T00:00:00.000Z"),
+        (LAST_MS, "9999-12-31T23:59:59.999Z"),
+    ],
+)
+def test_milliseconds_and_their_text(at_ms, text):
+    assert iso_ms(at_ms) == text
+    assert ms_of_iso(text) == at_ms
+
+
+@given(st.integers(FIRST_MS, LAST_MS))
+def test_a_time_is_the_one_that_was_printed(at_ms):
+    assert ms_of_iso(iso_ms(at_ms)) == at_ms
+    assert datetime.fromisoformat(iso_ms(at_ms)).utcoffset() == UTC.utcoffset(None)
+
+
+@given(st.integers(FIRST_MS * 1_000, LAST_MS * 1_000))
+def test_microseconds_continue_the_text_of_milliseconds(at_us):
+    assert iso_us(at_us)[:23] == iso_ms(at_us // 1_000)[:23]
+    assert iso_us(at_us)[23:] == f"{at_us % 1_000:03d}Z"
+
+
+@pytest.mark.parametrize("at_ms", [FIRST_MS - 1, LAST_MS + 1, 10**20])
+def test_a_time_outside_the_calendar_is_refused(at_ms):
+    with pytest.raises(ValueError, match="years 1 to 9999"):
+        iso_ms(at_ms)
+    with pytest.raises(ValueError, match="years 1 to 9999"):
+        iso_us(at_ms * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "at_ms"),
+    [
+        ("1970-01-01", 0),
+        ("1970-01-01T01:00:00", 3_600_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T00:00:00.0019Z", 1),
+    ],
+)
+def test_a_text_without_a_zone_is_utc_and_parts_of_a_millisecond_are_dropped(text, at_ms):
+    assert ms_of_iso(text) == at_ms
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "1970-13-01"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match=r"isoformat|month"):
+        ms_of_iso(text)
