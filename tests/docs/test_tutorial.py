@@ -5,6 +5,7 @@ import json
 import re
 import sys
 
+import httpx
 import pytest
 
 from docs.examples import ROOT, addressed, blocks, environment, finished, kinds, printed
@@ -48,6 +49,9 @@ async def test_each_step_against_the_demo(tmp_path):
         assert re.search(rf"a premium key +{key}\n", said)
         given = environment(url, key)
 
+        async with httpx.AsyncClient(base_url=url) as http:
+            served = (await http.get("/docs/tutorial")).text
+        assert f"export ONEBOOK_URL={url}\n" in served, "the examples name this node"
         await the_page_shows_a_book(link, tmp_path)
         status, out, errors = await finished(
             "bash", "-ec", addressed(block("sh", "watch"), url, key), **given

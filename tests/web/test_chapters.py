@@ -165,3 +165,10 @@ def test_html_of_a_page_is_dropped_and_code_is_escaped():
     assert "<script" not in page.html
     assert "<b>" not in page.html
     assert "<code>&lt;i&gt;&amp;\n</code>" in page.html
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"])
+def test_every_link_of_the_files_beside_docs_leads_to_a_file(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
