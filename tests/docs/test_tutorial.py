@@ -4,6 +4,8 @@ import asyncio
 import json
 import re
 import sys
+import tempfile
+from pathlib import Path
 
 import httpx
 import pytest
@@ -52,7 +54,7 @@ async def test_each_step_against_the_demo(tmp_path):
         async with httpx.AsyncClient(base_url=url) as http:
             served = (await http.get("/docs/tutorial")).text
         assert f"export ONEBOOK_URL={url}\n" in served, "the examples name this node"
-        await the_page_shows_a_book(link, tmp_path)
+        await the_page_shows_a_book(link)
         status, out, errors = await finished(
             "bash", "-ec", addressed(block("sh", "watch"), url, key), **given
         )
@@ -72,12 +74,14 @@ async def test_each_step_against_the_demo(tmp_path):
         assert json.loads(out)["data_usage"]["bytes_limit"] == 50 * 2**30, errors
 
 
-async def the_page_shows_a_book(link, folder):
+async def the_page_shows_a_book(link):
+    """The history of the browser holds the key that the link has: its profile is removed."""
     if CHROMIUM is None:
         return
-    async with browser(folder / "profile") as page:
-        await page.open(link)
-        await page.until("/\\d/.test(document.querySelector('.best-bid')?.textContent ?? '')")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        async with browser(Path(profile)) as page:
+            await page.open(link)
+            await page.until("/\\d/.test(document.querySelector('.best-bid')?.textContent ?? '')")
 
 
 def test_the_setup_is_what_the_steps_are_run_with():
