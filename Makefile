@@ -56,7 +56,7 @@ check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
 release-check: $(BIN)/.installed-dev ## build sdist and wheel, install and use each (QUICK=--quick)
 	$(BIN)/python tests/release/check.py $(QUICK)
 
-reference: $(BIN)/.installed-dev ## write docs/reference/exchanges from the connectors and their tests
+reference: $(BIN)/.installed-dev ## write docs/reference from the code and its tests
 	$(BIN)/python tests/reference/write.py
 
 bench: ## ours beside the peers, one run, ratios; peers get an environment of their own

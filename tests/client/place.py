@@ -8,7 +8,8 @@ from e2e.house import key_of, node_on
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import DAY_MS
-from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey, serving
+from onebook.simulator.account.serving import serving
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit, SimulatedKey
 from onebook.simulator.server import SimulatedExchanges
 from onebook.store import Change
 from onebook.transactions.credentials import Credentials, Vault, master_keys

@@ -596,6 +596,26 @@ def test_a_renewed_subscription_of_a_book_that_is_not_live_is_waited_for_as_befo
     assert talk.wait(2.5) == [again("A")]
 
 
+@pytest.mark.parametrize("cause", ["closed", b"slower down", b"trading halted"])
+def test_a_book_that_is_not_wanted_once_it_is_stale_may_be_dropped_meanwhile(cause):
+    talk = live(A, B)
+
+    def on_health(book, _):
+        if book.health is not Health.LIVE:
+            talk.session.remove([book.instrument], talk.now)
+
+    talk.books.subscribe(on_health=on_health)
+    if cause == "closed":
+        talk.session.closed(talk.now)
+    else:
+        talk.books.open(C)
+        talk.session.add([C], talk.now)
+        talk.hear(cause)
+    assert talk.stats.bugs == set()
+    if cause != b"slower down":  # which touches only what was not acknowledged
+        assert talk.session.instruments == []
+
+
 def test_an_instrument_without_an_open_book_is_a_mistake_of_ours():
     with pytest.raises(AssertionError):
         live(A).session.add([C], 0.0)

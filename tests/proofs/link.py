@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Fetch, FrameForm
+from onebook.exchanges.contract import Fetch, FrameForm, Seeded
 from onebook.feeds.actions import Ping, Request, Transmit
 from onebook.feeds.connection import TICK_S
 from onebook.feeds.inflate import inflated
@@ -66,6 +66,11 @@ class Link:
     def cut(self) -> None:
         """The socket is gone, without a word."""
         self._down("cut")
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether its books start at bodies that are asked for."""
+        return isinstance(self._venue.exchange.connector([]), Seeded)
 
     def silence(self, *, pongs: bool) -> None:
         """Bring nothing from now on; whether pings are still answered."""
@@ -234,6 +239,9 @@ class Links:
         self._books = books
         self._levels_max = levels_max
         self._users: dict[Instrument, int] = {}
+
+    def in_use(self) -> Iterable[str]:
+        return self._links.keys()
 
     def want(self, instrument: Instrument) -> None:
         users = self._users.get(instrument, 0)

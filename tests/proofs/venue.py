@@ -54,6 +54,7 @@ class Venue:
         self.publishing = True
         self.rest_failing = False
         self.fault_share = 0.0
+        self.was_muted = False
         self.history: dict[str, deque[State]] = {}
         self._market = market
         self._clock = clock
@@ -144,6 +145,7 @@ class Venue:
         self._board.refused.add(self.instruments[symbol].native)
 
     def mute(self, symbol: str) -> None:
+        self.was_muted = True
         self._board.muted.add(self.instruments[symbol].native)
 
     def _failure(self, path, query) -> Answer | None:

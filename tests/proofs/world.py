@@ -144,8 +144,16 @@ class World:
         viewer.check(self.venues, viewer.at_s, self._age_max_s)
 
     def _age_max_s(self, name: str) -> float:
-        """How long an exchange may be silent before its book must be gone."""
-        return self.venues[name].exchange.silence_max_s + 2.0
+        """How long an exchange may be silent before its book must be gone.
+
+        An exchange may acknowledge a repeated subscription and never send to it, while frames of
+        the earlier one are still on their way: they fill the book, and then `quiet` is the limit.
+        A probe by REST finds that sooner.
+        """
+        venue = self.venues[name]
+        if venue.was_muted and not self.links[name].is_seeded:
+            return venue.exchange.quiet_max_s + 2.0
+        return venue.exchange.silence_max_s + 2.0
 
     def _every(self, interval_s: float, act: Callable[[], None]) -> None:
         def again() -> None:
@@ -274,12 +282,16 @@ class World:
                 return f"{exchange} {book.instrument.symbol} is {book.health} ({book.reason})"
         return ""
 
+    def _behind_max_s(self, name: str) -> float:
+        venue = self.venues[name]
+        return self._age_max_s(name) if venue.was_muted else BEHIND_MAX_S
+
     def _behind(self, viewer: Viewer) -> str:
         """Why a client has not what the exchanges have; "" where it has."""
         if viewer.shown is None:
             return "" if viewer.updates else f"no book of {viewer.key}"
         try:
-            viewer.check(self.venues, self.clock.now_s, lambda name: BEHIND_MAX_S)
+            viewer.check(self.venues, self.clock.now_s, self._behind_max_s)
         except Broken as broken:
             return str(broken)
         return ""

@@ -1,4 +1,4 @@
-"""Write the evidence, the pages of exchanges and that of connections: `make reference`.
+"""Write the evidence and the pages of `docs/reference` that the code has: `make reference`.
 
 Run with the folder `tests` as working directory or on the path; needs ccxt (group `judges`).
 """
@@ -9,7 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "src/onebook/exchanges/evidence.toml"
 PAGES = ROOT / "docs/reference/exchanges"
-CONNECTION = ROOT / "docs/reference/connection.md"
+REFERENCE = ROOT / "docs/reference"
+CONNECTION = REFERENCE / "connection.md"
 
 
 def write() -> None:
@@ -17,6 +18,7 @@ def write() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     from onebook.exchanges import quality
     from onebook.gateway import lifecycle
+    from reference.code_pages import code_pages, index
     from reference.evidence import collected, written
 
     EVIDENCE.write_text(written(collected()), encoding="utf-8")
@@ -29,6 +31,9 @@ def write() -> None:
     for name, text in made.items():
         (PAGES / name).write_text(text, encoding="utf-8")
     CONNECTION.write_text(lifecycle.page(), encoding="utf-8")
+    for name, text in code_pages().items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+    (REFERENCE / "README.md").write_text(index(REFERENCE), encoding="utf-8")
 
 
 def pages() -> dict[str, str]:

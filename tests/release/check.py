@@ -83,6 +83,10 @@ def check_contents(sdist: Path, wheel: Path) -> None:
     if extra := sorted(name for name in packed if name.endswith(NOT_IN_SDIST)):
         raise Failed(f"{sdist.name} holds {', '.join(extra)}")
     names = zipfile.ZipFile(wheel).namelist()
+    if "onebook/web/content/tutorial.md" not in names:
+        raise Failed(
+            f"{wheel.name} lacks the pages of docs/, to which src/onebook/web/content links"
+        )
     if extra := sorted(name for name in names if name.endswith(NOT_IN_WHEEL)):
         raise Failed(f"{wheel.name} holds {', '.join(extra)}")
 

@@ -90,7 +90,10 @@ def test_anchors_are_unique_and_every_link_leads_to_one(page: str) -> None:
 
 
 def test_nothing_inline_and_nothing_foreign(page: str) -> None:
-    assert re.findall(r"<script[^>]*>", page) == ['<script src="/web/page/theme.js">']
+    assert re.findall(r"<script[^>]*>", page) == [
+        '<script src="/web/page/theme.js">',
+        '<script src="/web/page/docs.js" type="module">',
+    ]
     assert not re.search(r'\son[a-z]+="|\sstyle="', page)
     assert all(url.startswith("/") for url in re.findall(r'(?:src|href)="(?!#)([^"]+)"', page))
 

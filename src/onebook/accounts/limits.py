@@ -18,7 +18,7 @@ from onebook.errors import RateLimitExceeded
 from onebook.model import Tier
 from onebook.ratelimit import MINUTE_NS, SECOND_NS, TokenBucket
 
-WINDOW_S: Final = 60
+WINDOW_S: Final = MINUTE_NS // SECOND_NS
 
 FAILED_ATTEMPTS: Final = "failed attempts"
 

@@ -84,6 +84,7 @@ SERVER_PACKAGES: Final = frozenset(
         "cryptography",
         "fastapi",
         "isal",
+        "markdown_it",
         "sqlalchemy",
         "starlette",
         "uvicorn",

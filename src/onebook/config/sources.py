@@ -21,8 +21,8 @@ from onebook.config.settings import (
 from onebook.errors import ConfigError
 
 FILE_NAME = "onebook.toml"
-# Variables with our prefix that are no settings of a node: a client's key, the inputs and the
-# extent of the tests, the build with sanitizers.
+# Variables with our prefix that are no settings of a node: a client's key and address, the inputs
+# and the extent of the tests, the build with sanitizers.
 OTHER_VARIABLES = frozenset(
     (
         "ONEBOOK_AUTOBAHN",
@@ -30,6 +30,8 @@ OTHER_VARIABLES = frozenset(
         "ONEBOOK_SAMPLES",
         "ONEBOOK_SANITIZE",
         "ONEBOOK_SEEDS",
+        "ONEBOOK_URL",
+        "ONEBOOK_WS_URL",
         "ONEBOOK_YARDSTICKS",
     )
 )

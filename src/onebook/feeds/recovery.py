@@ -105,7 +105,7 @@ class Recovery:
     def finish(self, reason: Reason, detail: str, now: float) -> None:
         """The connection ends, and with it the right to show its books."""
         self.over = True
-        for watch in self.watches.values():
+        for watch in self._all():
             if watch.book.health is Health.LIVE:
                 self._stats.invalidations[reason] += 1
             self._books.set_health(watch.instrument, Health.STALE, reason, now, detail=detail)
@@ -180,7 +180,7 @@ class Recovery:
         self._stats.slow_downs += 1
         self._outbox.hold(now + pause_s * (1.0 + self._jitter()))
         self._forget_turns()
-        for watch in self.watches.values():
+        for watch in self._all():
             watch.move(Cause.POSTPONE)
             if watch.phase is Phase.POSTPONED:
                 watch.at = self._outbox.held_until
@@ -193,7 +193,7 @@ class Recovery:
         if not is_open:
             self.halted = words
             self._forget_turns()
-            for watch in self.watches.values():
+            for watch in self._all():
                 self.halt(watch, now)
         elif self.halted is not None:
             self.halted = None
@@ -330,6 +330,10 @@ class Recovery:
         if watch is self._asking:
             self._asking = None
             self._ask_next(now)
+
+    def _all(self) -> list[Watch]:
+        """List all watches: a listener of a book's health may drop an instrument meanwhile."""
+        return list(self.watches.values())
 
     def _forget_turns(self) -> None:
         self._alone.clear()

@@ -126,7 +126,7 @@ class Session:
         self._renew_at = now + max(
             self._exchange.lifetime_s - renew_before_s, self._settings.stable_s
         )
-        for watch in self._watches.values():
+        for watch in list(self._watches.values()):
             self._books.set_health(watch.instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
         self._execute(self._connector.opened, now)
         self._recovery.asked(self._watches.values(), now)
@@ -266,7 +266,7 @@ class Session:
                 self._books.remember_top(watch.book, now + self._settings.frozen_max_s)
             self._end(Reason.SILENT, now, silence)
         if self.ended is None and self._recovery.halted is None:
-            for watch in self._watches.values():
+            for watch in list(self._watches.values()):
                 self._look(watch, now)
             self._recovery.repair(now)
 

@@ -140,6 +140,9 @@ def page() -> str:
         (
             "# States of a client connection",
             "",
+            "Every state and event of a client's WebSocket connection, and every transition between"
+            " states.",
+            "",
             "Written by `make reference` from `onebook/gateway/lifecycle.py`. An event that the"
             " table does not",
             "list for a state is an error.",

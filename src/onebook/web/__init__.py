@@ -1,7 +1,8 @@
 """The pages: the first page with the live book, and the documentation. No build step, no CDN.
 
-Static files are plain ES modules and CSS; `docs.py` writes the documentation from the OpenAPI
-and AsyncAPI documents. What is served is decided by `routes.py`.
+Static files are plain ES modules and CSS; `docs.py` writes the page of the API from the OpenAPI
+and AsyncAPI documents, `chapters.py` the others from the Markdown of `docs/`. What is served is
+decided by `routes.py`.
 """
 
 from onebook.web.docs import Limit, TransactionSection

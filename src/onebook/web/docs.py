@@ -6,11 +6,12 @@ codes come from the documents, nothing is repeated by hand.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from onebook.errors import ConfigError, OnebookError
 from onebook.web import books
+from onebook.web.frame import Entry, document
 from onebook.web.markup import Content, Html, inline, join, prose, table, tag
 from onebook.web.samples import SAMPLES
 from onebook.web.schema import Schemas
@@ -51,8 +52,9 @@ def render(
     *,
     exchanges: Sequence[TransactionSection],
     limits: Sequence[Limit],
+    guides: Iterable[Entry] = (),
 ) -> str:
-    """Write the page."""
+    """Write the page; `guides` stand first in its contents."""
     parts = [
         _beginning(),
         *_rest(openapi),
@@ -64,56 +66,20 @@ def render(
         _close_codes(asyncapi),
         _limits(limits),
     ]
-    return _page(parts, version=str(openapi["info"]["version"]))
+    return _page(parts, guides, version=str(openapi["info"]["version"]))
 
 
-def _page(parts: list[Part], *, version: str) -> str:
+def _page(parts: list[Part], guides: Iterable[Entry], *, version: str) -> str:
     sections = [
         tag("section", tag("h2", part.title), part.content, id=part.anchor) for part in parts
     ]
     title = tag("h1", "Onebook ", tag("small", f"version {version}"))
-    main = tag("main", title, *sections)
-    body = tag("body", _header(), tag("div", _contents(parts), main, class_="columns"))
-    return f'<!doctype html>\n<html lang="en">{_head()}{body}</html>\n'
+    here = [Entry(part.title, f"#{part.anchor}", _entries(part)) for part in parts]
+    return document("API", contents=[*guides, *here], main=[title, *sections])
 
 
-def _head() -> Html:
-    return Html(
-        '<head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><title>Onebook documentation</title>'
-        '<link rel="icon" href="/web/page/icon.svg" type="image/svg+xml">'
-        '<link rel="stylesheet" href="/web/page/base.css">'
-        '<link rel="stylesheet" href="/web/page/docs.css">'
-        '<script src="/web/page/theme.js"></script></head>'
-    )
-
-
-def _header() -> Html:
-    icon = Html('<img src="/web/page/icon.svg" alt="" width="26" height="26">')
-    label = "Change colours: light, dark or as the system"
-    theme = tag("button", "Auto", type="button", id="theme", class_="quiet", aria_label=label)
-    links = [
-        tag("a", text, href=href)
-        for text, href in (("OpenAPI", "/openapi.json"), ("AsyncAPI", "/asyncapi.json"))
-    ]
-    nav = tag("nav", *links, theme, aria_label="Site")
-    return tag("header", tag("a", icon, " Onebook", class_="brand", href="/"), nav, class_="top")
-
-
-def _contents(parts: list[Part]) -> Html:
-    lists = [
-        tag("li", tag("a", part.title, href=f"#{part.anchor}"), _entries(part.entries))
-        for part in parts
-    ]
-    summary = tag("summary", "Contents")
-    nav = tag("nav", tag("ul", *lists), aria_label="Contents")
-    return Html(f'<details class="contents" open>{summary}{nav}</details>')
-
-
-def _entries(entries: list[tuple[str, str]]) -> Content:
-    items = [tag("li", tag("a", text, href=f"#{anchor}")) for anchor, text in entries]
-    return tag("ul", *items) if items else None
+def _entries(part: Part) -> list[Entry]:
+    return [Entry(text, f"#{anchor}") for anchor, text in part.entries]
 
 
 def _beginning() -> Part:

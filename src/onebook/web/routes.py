@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Request, Response
+from msgspec import json
 
+from onebook.web.chapters import IMAGES, Chapters
 from onebook.web.docs import Limit, TransactionSection, render
 from onebook.web.samples import PLACEHOLDER_URL, PLACEHOLDER_WS_URL
 
@@ -23,6 +25,7 @@ MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
     ".svg": "image/svg+xml",
     "": "text/plain; charset=utf-8",  # the licences of what is vendored
 }
@@ -63,14 +66,29 @@ def pages(site: Site) -> APIRouter:
     """Make the routes of the pages, for the application to include."""
     router = APIRouter(include_in_schema=False)
     assets = load_assets()
+    chapters = Chapters()
+    images = {
+        url: Asset(content, IMAGES[Path(url).suffix], tag_of(content))
+        for url, content in chapters.images.items()
+    }
 
     @cache
     def written() -> str:
-        return render(site.openapi(), site.asyncapi(), exchanges=site.exchanges, limits=site.limits)
+        return render(
+            site.openapi(),
+            site.asyncapi(),
+            exchanges=site.exchanges,
+            limits=site.limits,
+            guides=chapters.contents(),
+        )
 
-    def documentation(url: str) -> Asset:
-        # Written once: any client may name any host.
-        page = written().replace(PLACEHOLDER_URL, escape(url))
+    @cache
+    def search_index() -> Asset:
+        return asset_of(json.encode(chapters.search_index(site.openapi())), ".json")
+
+    def addressed(page: str, url: str) -> Asset:
+        # Pages are written once: any client may name any host.
+        page = page.replace(PLACEHOLDER_URL, escape(url))
         page = page.replace(PLACEHOLDER_WS_URL, escape("ws" + url.removeprefix("http")))
         return asset_of(page.encode(), ".html")
 
@@ -78,9 +96,24 @@ def pages(site: Site) -> APIRouter:
     async def first_page(request: Request) -> Response:
         return answer(request, assets["page/index.html"])
 
+    # Not `async`, so in a thread: the first request of a page renders it.
     @router.get("/docs")
-    async def docs(request: Request) -> Response:
-        return answer(request, documentation(site.base_url(request)))
+    def docs(request: Request) -> Response:
+        return answer(request, addressed(written(), site.base_url(request)))
+
+    @router.get("/docs/search.json")
+    def search(request: Request) -> Response:
+        return answer(request, search_index())
+
+    @router.get("/docs/{path:path}")
+    def chapter(request: Request, path: str) -> Response:
+        url = f"/docs/{path}"
+        if url in images:
+            return answer(request, images[url])
+        if url not in chapters.paths:
+            raise HTTPException(404)
+        page = chapters.page(chapters.paths[url])
+        return answer(request, addressed(page, site.base_url(request)))
 
     @router.get("/web/{name:path}")
     async def static(request: Request, name: str) -> Response:
@@ -102,7 +135,12 @@ def load_assets() -> dict[str, Asset]:
 
 def asset_of(content: bytes, suffix: str) -> Asset:
     """A file with its media type and its entity tag."""
-    return Asset(content, MEDIA_TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+    return Asset(content, MEDIA_TYPES[suffix], tag_of(content))
+
+
+def tag_of(content: bytes) -> str:
+    """The entity tag of a file."""
+    return f'"{hashlib.sha256(content).hexdigest()[:16]}"'
 
 
 def answer(request: Request, asset: Asset) -> Response:

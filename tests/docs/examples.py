@@ -1,0 +1,77 @@
+"""The examples of a page in `docs/`: fenced blocks, by the word that follows their language."""
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+
+from steady import PATIENCE_S
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "127.0.0.1:8000"  # of a service, as the pages write it
+KEY = "ob_live_..."
+
+
+def blocks(page, language, kind):
+    """The text of each such block."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = re.findall(rf"^```{language} {kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert found, f"{page} has no block {language} {kind}"
+    return found
+
+
+def kinds(page):
+    """Every (language, kind) of a page that has a kind: each must be run by a test."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return set(re.findall(r"^```(\w+) (\w+)$", text, re.MULTILINE))
+
+
+def addressed(text, url, key):
+    """A block as a reader would type it: with the address and the key of the service that runs."""
+    return text.replace(ADDRESS, url.rpartition("/")[2]).replace(KEY, key)
+
+
+def environment(url, key):
+    """What the tutorial exports, with the programs of this environment."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"PATH": path, "ONEBOOK_URL": url, "ONEBOOK_KEY": key, "HOME": os.environ["HOME"]}
+
+
+async def finished(*words, cwd=None, **variables):
+    """Run a program to its end; its status, its output, its errors."""
+    running = await _start(words, cwd, variables)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            out, errors = await running.communicate()
+    finally:
+        await _end(running)
+    return running.returncode, out.decode(), errors.decode()
+
+
+async def printed(*words, pattern, cwd=None, **variables):
+    """Run a program until it has printed a line that has the pattern; then it is ended."""
+    running = await _start(words, cwd, variables)
+    text = ""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not re.search(pattern, text):
+                line = (await running.stdout.readline()).decode()
+                assert line, f"{text}{(await running.stderr.read()).decode()}"
+                text += line
+    finally:
+        await _end(running)
+    return text
+
+
+async def _start(words, cwd, variables):
+    return await asyncio.create_subprocess_exec(
+        *words, cwd=cwd, env=variables, limit=1 << 24,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def _end(running):
+    if running.returncode is None:
+        running.kill()
+        await running.wait()

@@ -1,0 +1,134 @@
+"""The examples of the guides run as they are written, on simulated exchanges."""
+
+import json
+import re
+import sys
+
+import pytest
+
+from client.place import place
+from docs.examples import ROOT, addressed, blocks, environment, finished, kinds, printed
+
+PYTHON = (sys.executable, "-u", "-c")
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("guides/keep-50-gb.md", {("python", "client"), ("python", "warned")}),
+        ("guides/follow-deltas.md", {("python", "client")}),
+        (
+            "guides/year-of-transactions.md",
+            {("sh", "fetch"), ("python", "client"), ("sh", "curl")},
+        ),
+        ("guides/new-exchange.md", {("python", "connector"), ("sh", "onebook")}),
+    ],
+)
+def test_every_block_is_run_here(page, expected):
+    assert kinds(page) == expected
+
+
+async def test_keep_50_gb(tmp_path):
+    frugal, forecast = blocks("guides/keep-50-gb.md", "python", "client")
+    (warned,) = blocks("guides/keep-50-gb.md", "python", "warned")
+    async with place(tmp_path, accounts={"allowance_bytes": 200_000}) as house:
+        given = environment(house.url, house.key)
+        shown = await printed(*PYTHON, frugal, pattern=r"\d+ [0-9.]+ [0-9.]+\n", **given)
+        assert "not live" not in shown
+        status, out, errors = await finished(*PYTHON, forecast, **given)
+        assert (status, errors) == (0, "")
+        assert re.fullmatch(
+            r"used [0-9.]+%, renewed at \d{4}-\d\d-\d\d\nmay use [0-9,]+ bytes a second .*\n", out
+        )
+        shown = await printed(
+            *PYTHON, warned, pattern=r"slower from now on, renewed at \S", **given
+        )
+        assert shown.count("\n") == 1
+
+
+async def test_follow_deltas(tmp_path):
+    (program,) = blocks("guides/follow-deltas.md", "python", "client")
+    async with place(tmp_path) as house:
+        given = environment(house.url, house.key)
+        shown = await printed(*PYTHON, program, pattern=r"(?m)(^\d+ \[\('.*\n){20}", **given)
+    numbers = [int(line.split()[0]) for line in shown.splitlines()]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "no resync was needed"
+
+
+def message(kind, number, bids, before=None, checksum=None):
+    return {
+        "type": f"aggregated_orderbook_{kind}", "update_number": number,
+        "previous_update_number": before, "checksum": checksum, "data": {"bids": bids, "asks": []},
+    }  # fmt: skip
+
+
+def test_the_book_of_the_deltas_guide_refuses_a_gap_and_a_wrong_checksum():
+    (program,) = blocks("guides/follow-deltas.md", "python", "client")
+    names = {"__name__": "example"}
+    exec(compile(program, "example", "exec"), names)
+    book = names["Book"]()
+    assert book.apply(message("update", 1, [["100.5", "1.5"], ["100", "2"]]))
+    right = 0x3E452191
+    after = [["100", "0"], ["99.5", "4"]]
+    assert not book.apply(message("delta", 3, after, before=2, checksum=right)), "a lost delta"
+    assert book.bids == {"100.5": "1.5", "100": "2"}
+    assert not book.apply(message("delta", 2, after, before=1, checksum=right + 1))
+    assert book.apply(message("update", 1, [["100.5", "1.5"], ["100", "2"]]))
+    assert book.apply(message("delta", 2, after, before=1, checksum=right))
+    assert book.bids == {"100.5": "1.5", "99.5": "4"}
+
+
+async def test_a_year_of_transactions(tmp_path):
+    page = "guides/year-of-transactions.md"
+    async with place(tmp_path) as house:
+        store, accounts = house.node.settings.store, house.node.settings.transactions
+        given = environment(house.url, house.key) | {
+            "ONEBOOK_STORE__URL": store.url,
+            "ONEBOOK_STORE__PEPPER_FILE": str(store.pepper_file),
+            "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": str(accounts.master_key_file),
+            "ONEBOOK_TRANSACTIONS__BYBIT_MAINNET_URL": accounts.bybit_mainnet_url,
+        }
+        for command in blocks(page, "sh", "fetch"):
+            status, out, errors = await finished("bash", "-ec", command, cwd=tmp_path, **given)
+            assert (status, errors) == (0, ""), out
+            assert re.search(r"[1-9]\d* (records|rows) in \w+\.(csv|jsonl)", out), out
+        fees, resumed = blocks(page, "python", "client")
+        status, out, errors = await finished(*PYTHON, fees, **given)
+        assert (status, errors) == (0, "")
+        assert re.match(r"[A-Z]+ -?[0-9.]+\n", out), out
+        status, out, errors = await finished(*PYTHON, resumed, cwd=tmp_path, **given)
+        assert (status, errors) == (0, "")
+        assert out.endswith("records; done\n")
+        lines = (tmp_path / "history.jsonl").read_text().splitlines()
+        assert len({json.loads(line)["transactionId"] for line in lines}) == len(lines) > 0
+        (curl,) = blocks(page, "sh", "curl")
+        status, out, errors = await finished(
+            "bash", "-ec", addressed(curl, house.url, house.key), **given
+        )
+        assert status == 0, errors
+        assert json.loads(out.splitlines()[-1])["type"] == "summary"
+
+
+async def test_a_new_exchange(tmp_path):
+    page = "guides/new-exchange.md"
+    (program,) = blocks(page, "python", "connector")
+    given = environment("", "")
+    status, out, errors = await finished(*PYTHON, program, **given)
+    assert (status, errors) == (0, "")
+    opened, snapshot, delta, gap = out.splitlines()
+    assert "Send(" in opened
+    assert "Snapshot(" in snapshot
+    assert "Delta(" in delta
+    assert "Gap(" in gap
+    (commands,) = blocks(page, "sh", "onebook")
+    status, out, errors = await finished("bash", "-ec", commands, cwd=tmp_path, **given)
+    assert (status, errors) == (0, "")
+    assert "wss://ws.okx.com" in out
+
+
+def test_the_files_that_the_guide_to_a_new_exchange_names_are_there():
+    text = (ROOT / "docs/guides/new-exchange.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:src|tests)/[\w/.<>]+)`", text))
+    assert len(named) > 5
+    for each in named:
+        assert (ROOT / each.replace("<name>", "okx")).exists(), each

@@ -1,0 +1,85 @@
+"""The documentation in Chromium: search, copy buttons, and no page wider than its screen."""
+
+import os
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from web.browser import CHROMIUM, browser, resize
+from web.scripted import Market, make_app, serving
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+PAGES = (
+    "/docs", "/docs/tutorial", "/docs/guides/keep-50-gb", "/docs/reference/settings",
+    "/docs/reference/messages", "/docs/reference/exchanges", "/docs/guides/operate",
+)  # fmt: skip
+# A folder for pictures of these pages, to be looked at by people; none are taken without it.
+PICTURES = os.environ.get("DOCS_PICTURES")
+
+
+async def picture(page, name):
+    if PICTURES:
+        taken = await page.call("Page.captureScreenshot", format="png")
+        (Path(PICTURES) / f"{name}.png").write_bytes(b64decode(taken["data"]))
+
+
+async def test_search_copy_and_width(tmp_path):
+    async with serving(make_app(Market())) as port, browser(tmp_path) as page:
+        base = f"http://127.0.0.1:{port}"
+        await page.open(f"{base}/docs/tutorial")
+        await searched(page)
+        await copied(page, base)
+        for width in (1366, 390):
+            await resize(page, width, 900, mobile=width < 500)
+            for scheme in ("light", "dark"):
+                media = [{"name": "prefers-color-scheme", "value": scheme}]
+                await page.call("Emulation.setEmulatedMedia", features=media)
+                for path in PAGES:
+                    await page.go("about:blank")
+                    await page.go(base + path)
+                    await page.until("document.querySelector('form.search')?.hidden === false")
+                    wide = await page.run("document.documentElement.scrollWidth - innerWidth")
+                    assert wide <= 0, (path, width)
+                    await picture(page, f"{path.strip('/').replace('/', '-')}-{width}-{scheme}")
+        assert page.complaints == []
+        assert all(url.startswith((base, "about:", "data:")) for url in page.urls)
+
+
+async def searched(page):
+    """From a word to the page that it is on, by keyboard alone."""
+    await page.until("document.querySelector('form.search')?.hidden === false")
+    await page.run("document.querySelector('.search input').focus()")
+    await page.call("Input.insertText", text="checksum deltas")
+    await page.until("document.querySelectorAll('#found a').length > 0")
+    hits = await page.run("[...document.querySelectorAll('#found a')].map((a) => a.pathname)")
+    assert hits[0] == "/docs/guides/follow-deltas"
+    await picture(page, "search")
+    await page.run("document.querySelector('.search input').value = ''")
+    await page.call("Input.insertText", text="zyzzyva")
+    await page.until("document.querySelector('.count').textContent.startsWith('Nothing holds')")
+    await page.run("document.querySelector('.search input').value = ''")
+    await page.call("Input.insertText", text="data_limit_warning")
+    await page.until("document.querySelectorAll('#found a').length > 0")
+    for key in ("ArrowDown", "ArrowDown"):
+        await page.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key)
+    second = "document.querySelectorAll('#found a')[1]"
+    assert await page.run(f"document.activeElement === {second}")
+    await page.call("Input.dispatchKeyEvent", type="keyDown", key="Escape", code="Escape")
+    assert await page.run("document.querySelector('.found').hidden")
+
+
+async def copied(page, base):
+    await page.call(
+        "Browser.grantPermissions", origin=base,
+        permissions=["clipboardReadWrite", "clipboardSanitizedWrite"],
+    )  # fmt: skip
+    await page.call("Page.bringToFront")
+    buttons = "[...document.querySelectorAll('.copy')]"
+    button = f"{buttons}.find((b) => b.parentNode.innerText.includes('AsyncOnebook'))"
+    await page.run(f"{button}.click()")
+    await page.until(f"{button}.textContent === 'Copied'")
+    text = await page.run("navigator.clipboard.readText()")
+    assert text.startswith("import asyncio, os\nfrom onebook.client import AsyncOnebook\n")
+    compile(text, "copied", "exec")
