@@ -17,6 +17,7 @@ log = logging.getLogger("onebook.workers")
 START_S: Final = 120.0  # a process that does not work after so long is killed
 DELAY_S: Final = 0.1  # before the first restart; each further one waits twice as long
 STEADY_S: Final = 60.0  # a process that worked for so long begins with `DELAY_S` again
+PIPE_S: Final = 1.0  # for the end of the output of a process that has ended
 KILLED: Final = 1  # the exit code of a process that had to be killed: its last usage may be lost
 
 PR_SET_PDEATHSIG: Final = 1
@@ -131,6 +132,10 @@ class KeptProcess:
             return 0
         code = await process.wait()
         self._process = None
+        assert process.stdout is not None
+        with suppress(TimeoutError):  # a child of its own may hold the pipe open
+            async with asyncio.timeout(PIPE_S):
+                await process.stdout.read()
         return code
 
     async def _keep(self) -> int:
