@@ -229,3 +229,31 @@ async def test_usage_that_was_collected_during_a_slow_write_stays_in_the_file_af
     file.release()  # as the kernel does when the node is killed
     assert await take_in(tmp_path, NAME, house.store, START_MS) == 7
     assert await stored_usage(house.store, key, house.clock()) == 17
+
+
+async def test_the_file_is_empty_again_after_a_fast_write_though_usage_goes_on(
+    house: House, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 0.01)
+    slow = Slow(house.store)
+    file = UsageFile.create(tmp_path, NAME, "epoch")
+    meter = Meter(slow, house.clock, file=file)  # type: ignore[arg-type]
+    await meter.open(key)
+    meter.add(key.key_id, 10)
+    await meter.round()
+    assert file.holds_usage
+    slow.go_on.set()
+    assert meter._writing is not None
+    await meter._writing
+    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 60.0)
+    apply_usage = slow.apply_usage
+
+    async def counted_meanwhile(*details: object) -> object:
+        meter.add(key.key_id, 7)
+        return await apply_usage(*details)
+
+    slow.apply_usage = counted_meanwhile  # type: ignore[method-assign]
+    for _ in range(2):  # the first takes over what the slow write left
+        meter.add(key.key_id, 1)
+        await meter.round()
+    assert not file.holds_usage

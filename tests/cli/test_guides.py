@@ -9,6 +9,7 @@ import pytest
 from typer.main import get_command
 
 from onebook import config
+from onebook.cli import commands
 from onebook.cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +26,8 @@ def test_there_are_commands_to_look_at() -> None:
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_of_the_guides_is_understood(line: str) -> None:
     words = shlex.split(line.partition(" > ")[0])[1:]
-    command = get_command(app)
-    context = command.make_context("onebook", [], resilient_parsing=True)
+    context = get_command(app).make_context("onebook", [], resilient_parsing=True)
+    command = commands.loaded(words.pop(0))
     while hasattr(command, "commands"):  # a group
         command = command.commands[words.pop(0)]
     command.make_context("onebook", words, parent=context)  # refuses unknown options and values

@@ -237,7 +237,7 @@ def test_a_book_that_moves_is_never_stale():
     moves = []
     world.nodes[1].snapshot(0)
     world.settle()
-    world.books.on_health = lambda book, previous: moves.append(book.health)
+    world.books.subscribe(on_health=lambda book, previous: moves.append(book.health))
     world.alive = [2, 1]
     world.place()
     world.settle()

@@ -307,12 +307,14 @@ class Meter:
                 the same batch under the same number.
         """
         self._settle()
+        began_s = self._monotonic()
         async with self._flushing:
             await self._deliver()
             self._unconfirmed = self._next_batch()
             await self._deliver()
             if self._file is not None and self._file.holds_usage:
-                await self._keep()
+                # What was counted during a fast write is as young as what is never in the file.
+                await self._keep(all_of_it=self._monotonic() - began_s >= SLOW_WRITE_S)
 
     def _settle(self) -> None:
         """Collect from the connections, and say who crossed a mark.
@@ -394,14 +396,14 @@ class Meter:
             await self._store.probe(self._clock_ms())
             self._flushed_s = self._monotonic()
 
-    async def _keep(self) -> bool:
-        """Make the file hold what the store has not confirmed, and only that; whether it does."""
+    async def _keep(self, *, all_of_it: bool = True) -> bool:
+        """Make the file hold what the store has not confirmed, or nothing; whether it does."""
         if self._file is None:
             return False
         try:
             # One after the other: what was counted later must not be overwritten by an older list.
             async with self._keeping:
-                await asyncio.to_thread(self._file.put, self._unwritten())
+                await asyncio.to_thread(self._file.put, self._unwritten() if all_of_it else [])
         except OSError as error:
             if not self._file_failing:
                 log.error("The usage file %s cannot be written: %s.", self._file.path, error)

@@ -50,7 +50,7 @@ class PublishedBooks(Books):
         self._publications: dict[Instrument, Publication] = {}
         self._active: set[Publication] = set()
         self._by_key: dict[BookKey, Instrument] = {}
-        self.on_health = self._moved_health
+        self.subscribe(on_health=self._moved_health)
 
     def open(
         self, instrument: Instrument, *, levels_max: int = LEVELS_MAX, window: int = 0
