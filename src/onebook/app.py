@@ -125,7 +125,8 @@ async def running(
     settings = feeder.own_settings(settings, overrides)
     async with AsyncExitStack() as stack:
         server = settings.server
-        listener = stack.enter_context(http.listening(server.host, server.port))
+        listening = http.sharing if server.port_shared else http.listening
+        listener = stack.enter_context(listening(server.host, server.port))
         metrics = None
         if server.metrics_port is not None:
             metrics = stack.enter_context(http.listening(server.metrics_host, server.metrics_port))
@@ -196,6 +197,8 @@ async def running(
             address=listener.getsockname()[:2],
             metrics_address=metrics.getsockname()[:2] if metrics is not None else None,
         )
+        if server.port_shared and isinstance(listed, RemoteCatalogue):
+            await listed.first_read()  # no load balancer asks /readyz before it sends clients
         await stack.enter_async_context(_http(node, clock, listener, metrics))
         _settle_memory()
         _name_the_slow()
@@ -211,6 +214,7 @@ async def serve(
     *,
     overrides: Mapping[str, ExchangeSettings] | None = None,
     on_started: Callable[[Node], Awaitable[None]] | None = None,
+    on_listening: Callable[[], None] | None = None,
     reread: Callable[[], Settings] | None = None,
 ) -> int:
     """Run a node until SIGTERM or SIGINT, then send the clients away and stop.
@@ -218,7 +222,8 @@ async def serve(
     Args:
         settings: The operator's.
         overrides: As of `running`.
-        on_started: Called when the node listens.
+        on_started: Called when a node with clients listens.
+        on_listening: Called when a node of any role listens.
         reread: Reads the settings again at SIGHUP; without it only the certificate is.
 
     Returns:
@@ -243,6 +248,8 @@ async def serve(
     try:
         async with _node(settings, overrides) as node:
             started.append(node)
+            if on_listening is not None:
+                on_listening()
             if on_started is not None and isinstance(node, Node):
                 await on_started(node)
             await asked.wait()

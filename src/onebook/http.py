@@ -75,10 +75,35 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        reason = error.strerror or error
-        raise ConfigError(f"Cannot listen on {host} port {port}: {reason}.") from None
+        raise _not_had(host, port, error) from None
     with listener:
         yield listener
+
+
+@contextmanager
+def sharing(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket bound to a port that processes of this user share (SO_REUSEPORT).
+
+    It listens when the server starts, and no sooner: from then on the kernel sends clients here.
+
+    Raises:
+        ConfigError: The port is in use by a process that does not share it.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as `create_server`
+        try:
+            bound.bind((host, port))
+        except OSError as error:
+            raise _not_had(host, port, error) from None
+        yield bound
+
+
+def _not_had(host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(f"Cannot listen on {host} port {port}: {error.strerror or error}.")
 
 
 class Wait(Enum):

@@ -14,6 +14,9 @@ LOOP_LAG: Final = Histogram(
     "How late a timer of the event loop was called; sampled four times a second.",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
 )
+WORKER_RESTARTS: Final = Counter(
+    "onebook_worker_restarts", "How often this process of node.workers was started again."
+)
 
 DATABASE_UNAVAILABLE: Final = Gauge(
     "onebook_database_unavailable", "1 while the database does not take what is asked of it."

@@ -751,3 +751,20 @@ async def test_a_session_read_while_its_key_is_suspended_is_not_kept(house: Hous
     house.accounts._sessions._cache._read_all = slow
     with pytest.raises(SessionExpired):
         await house.accounts.session(header, START_MS)
+
+
+async def test_a_session_that_went_as_the_oldest_is_over_on_another_node_within_2_s(
+    house: House,
+) -> None:
+    settings = AccountsSettings(sessions_per_key_max=1)
+    here = Accounts(house.store, PEPPER, settings=settings, clock_ms=house.clock)
+    there = Accounts(house.store, PEPPER, settings=settings, clock_ms=house.clock)
+    first = await here.authenticate(house.text, address="192.0.2.1", now_ms=START_MS)
+    header = f"Bearer {first.token}"
+    assert await there.session(header, START_MS)
+    house.clock.now_ms += 1
+    await here.authenticate(house.text, address="192.0.2.1", now_ms=house.clock.now_ms)
+    house.clock.now_ms += 1_999
+    await there.poll(house.clock.now_ms)
+    with pytest.raises(InvalidSession):
+        await there.session(header, house.clock.now_ms)

@@ -19,8 +19,11 @@ from e2e.house import client_of, key_of, node_on, settings_in
 from e2e.test_outage import HOLDER
 from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw
+from nodes.servers import nats_server
 from onebook import app, metrics
 from onebook.model import DAY_MS, Tier
+from onebook.nodes.bus import NatsBus
+from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.simulator.account.serving import serving
 from onebook.simulator.bybit_account import (
     Account,
@@ -485,6 +488,63 @@ async def test_an_exchange_that_asks_for_fewer_requests(tmp_path):
         exchange.limit(1)
         await client.say(type="subscribe_aggregated", symbol="ETH/USDT")
         await alerts.fires("OnebookExchangeRateLimited")
+
+
+# Many nodes
+
+
+@fires(
+    "OnebookNoFeedsNode",
+    "OnebookNodesIncompatible",
+    "OnebookNodeMessagesDropped",
+    "OnebookNatsUnreachable",
+)
+async def test_a_gateway_without_feeds_nodes_and_then_without_nats(tmp_path):
+    async with AsyncExitStack() as stack:
+        with nats_server() as port:
+            settings = settings_in(
+                tmp_path,
+                node={"role": "gateway"},
+                nats={"servers": (f"nats://127.0.0.1:{port}",)},
+            )
+            node = await stack.enter_async_context(app.running(settings))
+            alerts = Alerts(tmp_path, node, {})
+            await alerts.fires("OnebookNoFeedsNode")
+            bus = await stack.enter_async_context(NatsBus(settings.nats, name="another version"))
+            alerts = Alerts(tmp_path, node, await scrape(node.url))
+            subject = node.supervisor.presence.subjects.heartbeats
+            stranger = encode_heartbeat(
+                NodeHeartbeat(node=8, name="old", role=NodeRole.FEEDS, wire=99)
+            )
+            telling = asyncio.create_task(_repeat(lambda: bus.publish(subject, stranger)))
+            stack.callback(telling.cancel)
+            await alerts.fires("OnebookNodesIncompatible")
+            bus.publish("too.large", bytes(2 << 20))
+            await alerts.fires("OnebookNodeMessagesDropped")
+        await alerts.fires("OnebookNatsUnreachable")
+
+
+async def _repeat(action):
+    while True:
+        action()
+        await asyncio.sleep(0.05)
+
+
+@fires("OnebookWorkerRestarted")
+async def test_a_worker_that_was_started_again(tmp_path):
+    settings = ("--db", f"sqlite:///{tmp_path}/onebook.db", "-e", "okx", "--port", "0")
+    variables = {
+        "ONEBOOK_STORE__PEPPER_FILE": f"{tmp_path}/pepper",
+        "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": f"{tmp_path}/master_key",
+    }
+    samples = []
+    for restarts in ("0", "1"):
+        words = (*settings, "--worker-restarts", restarts)
+        async with process("serve", *words, **variables) as worker:
+            samples.append(await scrape(f"http://127.0.0.1:{await listening(worker)}"))
+    assert "OnebookWorkerRestarted" in firing(tmp_path, *samples)
+    assert "OnebookWorkerRestarted" not in firing(tmp_path, samples[0], samples[0])
+    FIRED.add("OnebookWorkerRestarted")
 
 
 def test_every_alert_is_made_to_fire_by_a_test():

@@ -10,14 +10,15 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from databases import database
-from e2e.house import settings_in, ws_url
+from e2e.house import client_of, settings_in, ws_url
 from nodes.servers import nats_server
 from onebook import app
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
+from onebook.accounts.periods import period_at
 from onebook.model import Tier
 from onebook.nodes.members import NodeRole
-from onebook.store import AuditedChange
+from onebook.store import AuditedChange, Store, UsageCell
 from steady import PATIENCE_S, own_s
 
 CAP = 5
@@ -126,3 +127,48 @@ async def test_a_suspension_closes_the_key_s_sockets_on_every_gateway_within_2_s
         codes = await asyncio.gather(*map(closed, sockets))
         assert own_s() - began < REVOKED_S
         assert codes == [4002, 4002]
+
+
+async def test_an_immediate_rotation_closes_the_old_text_s_sockets_on_every_gateway_within_2_s(
+    tmp_path, url
+):
+    async with gateways(tmp_path, url) as (nodes, admin, key, _):
+        sockets = [(await opened(node, key.text))[0] for node in nodes]
+        began = own_s()
+        new = await admin.rotate_key(key.row.key_id, change(), overlap_ms=0)
+        codes = await asyncio.gather(*map(closed, sockets))
+        assert own_s() - began < REVOKED_S
+        assert codes == [4002, 4002]
+        for node in nodes:
+            socket, answer = await opened(node, new.text)
+            await socket.close()
+            assert answer == "welcome"
+
+
+async def test_a_key_that_expires_is_closed_on_every_gateway_within_2_s(tmp_path, url):
+    async with gateways(tmp_path, url) as (nodes, admin, _, _):
+        lives_s = 1.0
+        expires_at_ms = time.time_ns() // 1_000_000 + int(lives_s * 1_000)
+        key = await admin.create_key("alice", Tier.BASIC, change(), expires_at_ms=expires_at_ms)
+        began = own_s()
+        sockets = [(await opened(node, key.text))[0] for node in nodes]
+        codes = await asyncio.gather(*map(closed, sockets))
+        assert time.time_ns() // 1_000_000 >= expires_at_ms
+        assert own_s() - began < lives_s + REVOKED_S
+        assert codes == [4002, 4002]
+
+
+async def test_what_both_gateways_delivered_is_billed_to_the_byte_at_a_stop(tmp_path, url):
+    async with AsyncExitStack() as outer:
+        nodes, _, key, _ = await outer.enter_async_context(gateways(tmp_path, url))
+        clients = [await outer.enter_async_context(client_of(node, key.text)) for node in nodes]
+        for _ in range(5):
+            for client in clients:
+                await client.say(type="get_exchanges")
+                await client.kind("exchanges_data")
+        received = [client.received_bytes for client in clients]
+        account = nodes[0].settings.store.url
+    assert min(received) > 0
+    async with Store(account) as store:
+        period = period_at(key.row.created_at_ms, key.row.created_at_ms)
+        assert await store.usage(UsageCell(key.row.key_id, period.start_ms)) == sum(received)

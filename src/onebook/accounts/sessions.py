@@ -20,6 +20,7 @@ from onebook.store import SessionRow, Store
 
 TOKEN_PREFIX: Final = "obs_"  # noqa: S105 (what every token begins with is no secret)
 LIFETIME_MS: Final = DAY_MS
+CACHED_MS: Final = 1_500  # so that a session that ended is over on every node within 2 s
 # An expired session is distinguished from an unknown one while it is remembered.
 REMEMBERED_MS: Final = 7 * DAY_MS
 
@@ -46,7 +47,8 @@ class RestSession(Struct, frozen=True):
 class Sessions:
     """The sessions of the database, and those that this node was asked for lately.
 
-    Cached for less long than keys: the watch does not report sessions that other nodes ended.
+    Cached for `CACHED_MS` whatever the watch reports: it does not report which sessions another
+    node ended because a key had too many.
 
     Args:
         store: Where sessions live.
@@ -61,7 +63,9 @@ class Sessions:
         self._store = store
         self._pepper = pepper
         self._per_key_max = per_key_max
-        self._cache: ReadCache[bytes, SessionRow] = ReadCache(store.sessions, clock_ms=clock_ms)
+        self._cache: ReadCache[bytes, SessionRow] = ReadCache(
+            store.sessions, clock_ms=clock_ms, fresh=_fresh
+        )
 
     async def create(self, key: Key, secret: bytes, now_ms: int) -> RestSession:
         """Make a session for a key that the digest `secret` opened.
@@ -99,6 +103,10 @@ class Sessions:
     async def close(self) -> None:
         """Cancel reads under way."""
         await self._cache.close()
+
+
+def _fresh(read_at_ms: int, now_ms: int) -> bool:
+    return abs(now_ms - read_at_ms) < CACHED_MS
 
 
 def is_over(session: SessionRow, now_ms: int) -> bool:

@@ -1,11 +1,11 @@
 """`onebook serve`: run a node."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from onebook import app, config
+from onebook import app, config, metrics, workers
 from onebook.cli.common import reported, run
 from onebook.cli.operator import ConfigFile
 
@@ -24,24 +24,48 @@ def serve_command(
     role: Annotated[
         str | None, typer.Option(help="all, feeds or gateway: one of several nodes.")
     ] = None,
+    workers_count: Annotated[
+        int | None,
+        typer.Option("--workers", help="Gateway processes behind one port; 0: one process."),
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate chain.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM key of the certificate.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    worker_restarts: Annotated[
+        int | None,
+        typer.Option(
+            hidden=True, help="Set by --workers: how often this process was started again."
+        ),
+    ] = None,
 ) -> None:
     """Run the service until it is stopped.
 
     Example: onebook serve --config onebook.toml --port 8080
     """
-    flags = {
+    flags: dict[str, dict[str, Any]] = {
         "server": {"host": host, "port": port, "tls_cert_file": tls_cert, "tls_key_file": tls_key},
         "store": {"url": db},
         "feeds": {"exchanges": exchange or None},
-        "node": {"role": role},
+        "node": {"role": role, "workers": workers_count},
         "log": {"level": log_level},
     }
 
     def read() -> config.Settings:
         return config.load(settings, overrides=flags)
 
-    if run(app.serve(read(), reread=read)):
+    wanted = read()
+    if wanted.node.workers:
+        code = run(workers.serve(wanted, file=settings, flags=flags))
+        if code:
+            raise typer.Exit(code)
+        return
+    if worker_restarts is not None:
+        metrics.WORKER_RESTARTS.inc(worker_restarts)
+    announce = None if worker_restarts is None else _announce
+    if run(app.serve(wanted, on_listening=announce, reread=read)):
         raise typer.Exit(EXIT_USAGE_LOST)
+
+
+def _announce() -> None:
+    """Tell the process that started this one as one of its workers that it listens."""
+    print(workers.STARTED, flush=True)

@@ -29,6 +29,8 @@ class NatsSettings(Section):
     """PEM private key of that certificate."""
     connect_timeout_s: float = Field(10.0, ge=0.1, le=300)
     """A node that cannot connect for so long at its start gives up."""
+    embedded_port: int = Field(0, ge=0, le=65_535)
+    """Port on 127.0.0.1 of the nats-server that `node.workers` starts; 0 takes a free one."""
     outbox_bytes_max: int = Field(16 << 20, ge=1 << 20, le=1 << 30)
     """Messages that may wait to be written to NATS; more are dropped and sent again on request."""
 
@@ -38,6 +40,11 @@ class NodeSettings(Section):
 
     role: Literal["all", "feeds", "gateway"] = "all"
     """feeds: connections to exchanges; gateway: clients; all: both in one process, without NATS."""
+    workers: int = Field(0, ge=0, le=256)
+    """Gateway processes behind one port, with a feeds process and, unless nats.servers is set, a
+    nats-server of their own; 0: one process."""
+    restart_delay_max_s: float = Field(30.0, ge=0.1, le=3_600)
+    """The longest wait before a process of `workers` that ended is started again."""
     name: str = Field("", max_length=64, pattern=r"^[ -~]*$")
     """What operators call this node; none: its host name and process."""
     cluster: str = Field("onebook", min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")

@@ -15,6 +15,9 @@ class ServerSettings(Section):
     """Address to listen on; 0.0.0.0 for all."""
     port: int = Field(8000, ge=0, le=65_535)
     """TCP port of REST and WebSocket; 0 takes a free one."""
+    port_shared: bool = False
+    """Whether other processes of this user may listen on the port too (SO_REUSEPORT); set for the
+    gateways of `node.workers`."""
     metrics_host: str = "127.0.0.1"
     """Address of `/metrics` where `metrics_port` is set; plain HTTP."""
     metrics_port: int | None = Field(None, ge=0, le=65_535)
