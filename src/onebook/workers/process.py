@@ -57,6 +57,7 @@ class KeptProcess:
         self._program = program
         self._delay_max_s = delay_max_s
         self._process: Process | None = None
+        self._works = False
         self._stopping = asyncio.Event()
         self._keeping: asyncio.Task[int] | None = None
 
@@ -101,6 +102,7 @@ class KeptProcess:
     async def _begin(self) -> bool:
         """Start the process; whether it works."""
         program = self._program
+        self._works = False
         self._process = process = await asyncio.create_subprocess_exec(
             *program.command(self.restarts),
             stdin=asyncio.subprocess.DEVNULL,
@@ -121,6 +123,7 @@ class KeptProcess:
             for each in both:
                 each.cancel()
             await asyncio.gather(*both, return_exceptions=True)
+        self._works = works
         if not works:
             self.send(signal.SIGKILL)
         return works
@@ -145,7 +148,7 @@ class KeptProcess:
         while True:
             pid, code = self.pid, await self._ended()
             if self._stopping.is_set():
-                return code
+                return code if self._works else 0  # what never worked has no usage to lose
             if time.monotonic() - began_s >= STEADY_S:
                 delay_s = DELAY_S
             self._log_end(pid, code, delay_s)
