@@ -22,6 +22,7 @@ from gateway.attack import frame, raw
 from nodes.servers import nats_server
 from onebook import app, metrics
 from onebook.model import DAY_MS, Tier
+from onebook.nodes import presence
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.simulator.account.serving import serving
@@ -89,6 +90,8 @@ class Alerts:
 @pytest.fixture(autouse=True)
 def no_books_of_former_nodes():
     """Metrics are of the process, and tests run many nodes in one."""
+    presence.STRANGERS.set(0)
+    presence.NODES.clear()
     metrics.BOOKS.clear()
     metrics.BOOKS_MARKED.clear()
 

@@ -34,7 +34,9 @@ from onebook.core.types import (
 COMPILED: bool
 try:
     from onebook.core._core import Book, View, canonical, canonicals, iso, texts
-except ImportError:
+except ModuleNotFoundError as error:
+    if error.name != "onebook.core._core":
+        raise
     from onebook.core.twin import (  # type: ignore[assignment]
         Book,
         View,

@@ -41,8 +41,8 @@ from onebook.core._side cimport (
 from msgspec.structs import replace
 
 from onebook.core.twin.text import decimal_text
-from onebook.core.twin.view import Level as TwinLevel
-from onebook.core.twin.view import State as TwinState
+from onebook.core.twin.view import MergedLevel as TwinLevel
+from onebook.core.twin.view import MergedState as TwinState
 from onebook.core.twin.view import View as TwinView
 from onebook.core.twin.view import view_depth, view_names, view_step
 from onebook.core.types import (

@@ -83,7 +83,9 @@ if TYPE_CHECKING:
 else:
     try:
         from onebook.gateway._direct import Peer, spread, write_each
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if error.name != "onebook.gateway._direct":
+            raise
         Peer = PurePeer
         spread, write_each = spread_purely, write_each_by_transport
         COMPILED = False
