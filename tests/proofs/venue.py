@@ -150,6 +150,8 @@ class Venue:
         self._board.muted.clear()
 
     def refuse(self, symbol: str) -> None:
+        # Where requests replace each other, what is refused is left out of the next in silence.
+        self.was_muted |= self.name in ("upbit", "bithumb")
         self._board.refused.add(self.instruments[symbol].native)
 
     def mute(self, symbol: str) -> None:
