@@ -190,8 +190,8 @@ async def test_nodes_die_join_and_leave_under_load(tmp_path):
             assert took_s < BACK_S + nodes.starved_s(waits)
             for subscriber, count in zip(subscribers, counts, strict=True):
                 told = states(subscriber, count)
-                assert "stale" in told
-                assert told[-1] == "live"
+                # Ids are drawn at each start: now and then the other node serves all these books.
+                assert not told or ("stale" in told and told[-1] == "live")
             await followed_once(simulated)
 
             # Another joins and takes its share, and the one that was there leaves.
