@@ -192,6 +192,6 @@ async def test_a_node_names_what_is_not_compiled(
         monkeypatch.setattr(each, "COMPILED", each is not module)
     async with node_on(exchanges.urls, tmp_path):
         pass
-    said = [text for text in caplog.messages if text.startswith("Pure Python")]
+    said = [text for text in caplog.messages if text.startswith("Compiled extensions unavailable")]
     assert len(said) == (part is not None)
-    assert all(f"slower: {part}." in text for text in said)
+    assert all(f"unavailable ({part});" in text for text in said)

@@ -133,7 +133,7 @@ class IndependentReserve:
     @staticmethod
     def native_of(frame: str) -> str | None:
         """The pair of a book frame."""
-        parts = (loaded(frame) or {}).get("PublishedBook", "").split("/")
+        parts = (loaded(frame) or {}).get("Channel", "").split("/")
         return f"{parts[2]}-{parts[3]}" if len(parts) == 4 else None
 
 
