@@ -64,9 +64,9 @@ def build(folder: Path) -> tuple[Path, Path]:
     copy = folder / "tree"
     names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
     for name in filter(None, names.split("\0")):
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)
+            shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
     run(sys.executable, "-m", "build", "--outdir", folder / "dist", copy, cwd=folder)
     (sdist,) = (folder / "dist").glob("*.tar.gz")
     (wheel,) = (folder / "dist").glob("*.whl")
@@ -78,7 +78,8 @@ def check_contents(sdist: Path, wheel: Path) -> None:
     with tarfile.open(sdist) as archive:
         packed = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     tracked = set(run("git", "ls-files", "src", cwd=ROOT).split())
-    if missing := sorted(tracked - packed):
+    links = {name for name in tracked if (ROOT / name).is_symlink()}  # packed as what they lead to
+    if missing := sorted(tracked - links - packed):
         raise Failed(f"{sdist.name} lacks {', '.join(missing)}")
     if extra := sorted(name for name in packed if name.endswith(NOT_IN_SDIST)):
         raise Failed(f"{sdist.name} holds {', '.join(extra)}")
