@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "bench" / "micro"), str(ROOT / "bench" / "macro")]
 
 from msgspec import Raw  # noqa: E402
-from scale import Nobody, VirtualClock  # noqa: E402
+from scale import NullPorts, VirtualClock  # noqa: E402
 
 from document import put  # noqa: E402
 from onebook.books import Books  # noqa: E402
@@ -59,7 +59,7 @@ class Sums(NamedTuple):
     sent: dict[Key, int]
 
 
-class Counter(Nobody):
+class Counter(NullPorts):
     """A publisher that frames every update both ways and adds up what would be sent."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Counter(Nobody):
             self.sent[form] = self.sent.get(form, 0) + frames.payload_length(frame)
 
 
-class House:
+class Harness:
     """Books and streams in virtual time."""
 
     def __init__(self, instruments: Iterable[Instrument]) -> None:
@@ -114,24 +114,24 @@ def simulated() -> Sums:
     instruments = {
         name: Instrument(name, SYMBOL, listing.native) for name, listing in listings.items()
     }
-    house = House(instruments.values())
+    harness = Harness(instruments.values())
     for name, instrument in instruments.items():
         book = market.books(name)[SYMBOL]
         whole = LevelChanges(
             list(book.bids.top(len(book.bids))), list(book.asks.top(len(book.asks)))
         )
-        house.books.fill(Snapshot(instrument, *_raw(whole, listings[name])), house.clock.now)
-    house.watch()
-    began = house.clock.now
+        harness.books.fill(Snapshot(instrument, *_raw(whole, listings[name])), harness.clock.now)
+    harness.watch()
+    began = harness.clock.now
     for at, name in _arrivals(list(DIALECTS), began):
-        house.clock.move_to(at)
+        harness.clock.move_to(at)
         market.move()
         for _, changes in market.step(name, [SYMBOL]):
-            reason = house.books.change(
+            reason = harness.books.change(
                 Delta(instruments[name], *_raw(changes, listings[name])), at
             )
             assert reason is None, reason
-    return house.sums(began)
+    return harness.sums(began)
 
 
 def _arrivals(names: list[str], began: float) -> Iterator[tuple[float, str]]:
@@ -170,16 +170,16 @@ def recorded() -> Sums:
         )
         for name, script in found.items()
     }
-    house = House(instruments.values())
+    harness = Harness(instruments.values())
     sessions = {
         name: FeedSession(
-            EXCHANGES[name], [instrument], books=house.books, settings=FeedSettings(),
+            EXCHANGES[name], [instrument], books=harness.books, settings=FeedSettings(),
             stats=ExchangeStats(name),
         )
         for name, instrument in instruments.items()
     }  # fmt: skip
     # The recordings were made one after the other: let each begin at our beginning.
-    began = house.clock.now
+    began = harness.clock.now
     lines = sorted(
         (began + line.at - script.lines[0].at, name, line.frame)
         for name, script in found.items()
@@ -188,11 +188,11 @@ def recorded() -> Sums:
     )
     for session in sessions.values():
         session.opened(began)
-    house.watch()
+    harness.watch()
     for at, name, frame in lines:
-        house.clock.move_to(at)
+        harness.clock.move_to(at)
         sessions[name].received(frame.encode(), at)
-    return house.sums(began)
+    return harness.sums(began)
 
 
 def table(sums: Sums) -> list[str]:

@@ -104,7 +104,7 @@ def frame(exchange: str) -> str:
     return f"frame of 20 levels, {exchange}"
 
 
-def told(size: int, clients: int = 1_000, streams: int = 1) -> str:
+def fanout_row(size: int, clients: int = 1_000, streams: int = 1) -> str:
     return f"fan-out {size} KB to {clients} clients, {streams} a tick"
 
 
@@ -115,8 +115,8 @@ def mapped(kind: str) -> str:
 LEVEL = "changed level, "
 BEST = "frame of 20 levels and best price read, binance"
 READY = "frame in to update ready, 8 exchanges"
-ONE, TWELVE, FIVE = told(1), told(12), told(1, streams=5)
-FEW, MANY = told(1, 100), told(1, 5_000)
+ONE, TWELVE, FIVE = fanout_row(1), fanout_row(12), fanout_row(1, streams=5)
+FEW, MANY = fanout_row(1, 100), fanout_row(1, 5_000)
 RECEIVE = "receive a frame on 30 feeds"
 OURS = "onebook"
 FLOOR = "C send()"

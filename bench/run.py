@@ -81,7 +81,7 @@ class Row:
             return self.ours * self.goal.scale
         if self.theirs is None:
             return None
-        if len(self._ours) != len(self._theirs):  # a process failed, and was told of
+        if len(self._ours) != len(self._theirs):  # a process failed, and was reported
             rounds = [(self.ours, self.theirs)]
         else:
             rounds = list(zip(self._ours, self._theirs, strict=True))

@@ -54,7 +54,7 @@ def each(work: Callable[[bytes], object], frames: list[bytes]) -> float:
 
 
 def each_at(work: Callable[[bytes, float], object], frames: list[bytes], now: float) -> float:
-    """The same for work that is told the time, as our sessions are."""
+    """The same for work that takes the time as an argument, as our sessions do."""
     with _collector_held():
         began = time.perf_counter_ns()
         for frame in frames:

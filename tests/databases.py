@@ -3,11 +3,14 @@
 import asyncio
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+
+from steady import PATIENCE_S
 
 KINDS = ("sqlite", "postgresql")
 SERVER = "postgresql://postgres@127.0.0.1:5432"
@@ -40,3 +43,56 @@ def database(kind: str, folder: Path) -> Iterator[str]:
         yield f"{SERVER}/{name}"
     finally:
         _run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+class DatabaseProxy:
+    """A TCP proxy to the PostgreSQL of an address that can be cut."""
+
+    def __init__(self, url: str) -> None:
+        self._url = urlsplit(url)
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """The address of the database through this proxy, once it was up."""
+        return self._url._replace(netloc=f"{self._url.username}@127.0.0.1:{self._port}").geturl()
+
+    async def up(self) -> None:
+        """Listen; after a cut at the same port, once no other program has it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with suppress(OSError):
+                    self._server = await asyncio.start_server(
+                        self._accepted, "127.0.0.1", self._port
+                    )
+                    break
+                await asyncio.sleep(0.1)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        """Refuse connections and reset those that are open."""
+        assert self._server is not None
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            inner_reader, inner_writer = await asyncio.open_connection(
+                self._url.hostname, self._url.port
+            )
+            self._writers |= {writer, inner_writer}
+            await asyncio.gather(
+                self._carry(reader, inner_writer), self._carry(inner_reader, writer)
+            )
+            self._writers -= {writer, inner_writer}
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()

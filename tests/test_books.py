@@ -69,7 +69,7 @@ def test_a_book_begins_syncing_and_a_snapshot_makes_it_live():
     assert heard.changed == ["BTC/USD"]
 
 
-def test_opening_twice_gives_the_same_book_and_closing_tells_who_shows_it():
+def test_opening_twice_gives_the_same_book_and_closing_states_who_shows_it():
     heard = live()
     book = heard.books.get(BTC)
     assert heard.books.open(BTC) is book
@@ -81,14 +81,14 @@ def test_opening_twice_gives_the_same_book_and_closing_tells_who_shows_it():
     assert heard.moves[1:] == [("BTC/USD", Health.LIVE, Health.OFFLINE, Reason.NOT_WANTED)]
 
 
-def test_hooks_do_nothing_until_somebody_listens():
+def test_hooks_do_nothing_without_a_listener():
     books = Books()
     books.open(BTC)
     assert books.fill(Snapshot(BTC, Raw(b"[]")), 0.0) is None
     assert [book.health for book in books] == [Health.LIVE]
 
 
-def test_changes_are_applied_and_told_only_while_live():
+def test_changes_are_applied_and_reported_only_while_live():
     heard = Heard(BTC)
     assert heard.delta(b'[["100","1"]]') is None
     assert heard.changed == []
@@ -183,7 +183,7 @@ def test_b3_a_locked_book_is_allowed():
         (b'[["100","0"],["99","0"],["9","1"]]', b'[["10","1"]]'),
     ],
 )
-def test_fault_price_ten_times_from_mid_is_quarantined_and_believed_when_repeated(bids, asks):
+def test_fault_price_ten_times_from_mid_is_quarantined_and_accepted_when_repeated(bids, asks):
     heard = live()
     assert heard.delta(bids, asks) == ABSURD
     assert heard.health() == (Health.STALE, ABSURD)

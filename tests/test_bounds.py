@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onebook import config
 from onebook.accounts.limits import AddressLimit, RateLimiter
-from onebook.accounts.usage import mark_of
+from onebook.accounts.usage_report import mark_of
 from onebook.config import Settings
 from onebook.errors import ConfigError
 from onebook.gateway.address_limiter import AddressLimiter
@@ -121,4 +121,4 @@ def test_parts_work_with_every_mix_of_extremes(data):
         limits=limits,
         views=KeyViews(),
     )
-    assert not processor.flooded(1e9), "the first control message is no flood"
+    assert not processor.limits.flooded(1e9), "the first control message is no flood"

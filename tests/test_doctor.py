@@ -175,7 +175,7 @@ async def test_exchanges_that_cannot_be_reached_are_found(tmp_path: Path) -> Non
         assert bad(await network_findings(settings, exchanges_too=False)) == []
 
 
-async def test_a_running_node_and_a_stranger_on_the_port_are_told_apart(tmp_path: Path) -> None:
+async def test_a_running_node_and_a_stranger_on_the_port_are_distinguished(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     async with app.running(settings, overrides={}) as node:
         at_node = settings_in(tmp_path, server={"port": node.address[1]})

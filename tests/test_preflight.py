@@ -96,11 +96,11 @@ def test_check_names_all_faults_at_once_in_plain_words(files, tmp_path, monkeypa
         "10.0.0.0/8, and '10.0.0.0/99' is neither.",
         f"{file}: Setting transactions.master_key must hold keys of 32 bytes in base64.",
         f"{file}: There is no setting sevrer.",
-        f"feeds.exchanges: there is no exchange 'mtgox'; {known}",
-        f"feeds.overrides: there is no exchange 'btce'; {known}",
-        "feeds.overrides.okx.channel: there is no channel 'faster'; known are none but the usual "
-        "one.",
-        "server.tls_cert_file: none.pem cannot be read: No such file or directory.",
+        f"{file}: feeds.exchanges: there is no exchange 'mtgox'; {known}",
+        f"{file}: feeds.overrides: there is no exchange 'btce'; {known}",
+        f"{file}: feeds.overrides.okx.channel: there is no channel 'faster'; known are none but "
+        "the usual one.",
+        f"{file}: server.tls_cert_file: none.pem cannot be read: No such file or directory.",
     ])  # fmt: skip
 
 
@@ -115,3 +115,21 @@ def test_secrets_of_other_places_are_checked_too(files, tmp_path):
     assert "The pepper file" in found
     assert "master_key can be read by others" in found
     assert "store.url must look like" in found
+
+
+def test_a_fault_names_the_flag_or_variable_that_gave_the_value(files, tmp_path, monkeypatch):
+    file = tmp_path / "onebook.toml"
+    file.write_text("[feeds.overrides.btce]\nws_url = 'ws://x'\n[server]\nport = 8000\n")
+    monkeypatch.setenv("ONEBOOK_FEEDS__EXCHANGES", '["mtgox"]')
+    monkeypatch.setenv("ONEBOOK_FEEDS__OVERRIDES__BTCD__WS_URL", "ws://x")
+    flags = {"server": {"metrics_port": 8000}, "store": {"url": "mysql://host/name"}}
+    settings, found = config.examine(file, overrides=flags)
+    assert found == []
+    origins = {each.partition(": ")[0] for each in preflight.faults(settings)}
+    assert origins == {
+        "ONEBOOK_FEEDS__EXCHANGES",
+        "ONEBOOK_FEEDS__OVERRIDES__BTCD__WS_URL",
+        str(file),
+        "Command line",
+    }
+    assert settings.origin("log.level") == ""

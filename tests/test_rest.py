@@ -122,7 +122,7 @@ async def test_what_stays_unreachable_is_one_clear_sentence_without_the_query():
     assert len(web.requests) == ATTEMPTS_MAX
 
 
-async def test_what_stays_broken_is_told_with_its_status():
+async def test_what_stays_broken_is_reported_with_its_status():
     web = Web(answers(*[httpx.Response(500)] * ATTEMPTS_MAX))
     with pytest.raises(ExchangeFailed, match=r"^api\.toy\.example answered 500 instead of data\.$"):
         await web.get()
@@ -251,7 +251,7 @@ async def test_a_status_by_which_one_host_shuts_us_out_holds_that_host_alone():
     assert len(web.requests) == 3
 
 
-async def test_patience_beyond_the_total_is_told_at_once_with_its_length():
+async def test_patience_beyond_the_total_is_reported_at_once_with_its_length():
     web = Web(answers(httpx.Response(418)))
     with pytest.raises(ExchangeFailed) as caught:
         await web.get()

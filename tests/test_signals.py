@@ -1,4 +1,4 @@
-"""A signal calls everyone who subscribed, in order."""
+"""A signal calls all its subscribers, in order."""
 
 from onebook.signals import Signal
 
@@ -12,7 +12,7 @@ def test_subscribers_are_called_in_order_with_what_happened():
     assert heard == [("first", 1), ("second", 1)]
 
 
-def test_who_subscribes_within_a_call_hears_of_the_next():
+def test_a_subscriber_added_within_a_call_gets_the_next():
     signal, heard = Signal(), []
     signal.subscribe(lambda: signal.subscribe(lambda: heard.append("later")))
     signal()

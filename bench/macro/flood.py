@@ -86,9 +86,9 @@ class Clients:
 
 
 class Loop:
-    """The longest turn of the event loop, seen from a beat of one millisecond.
+    """The longest turn of the event loop, seen from a tick of one millisecond.
 
-    `busiest_s` is the most CPU time between two beats: what other programs on the machine do does
+    `busiest_s` is the most CPU time between two ticks: what other programs on the machine do does
     not lengthen it.
     """
 

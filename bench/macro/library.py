@@ -9,6 +9,10 @@ CPU of the contender's process, kernel included, from its 1,000th update until i
 frame, over the frames that were sent after that update. Who reads late sees the newest book only:
 the share of frames that became an update is reported, and the CPU for each update.
 
+A floor stands beside them: the same socket with nothing behind picows, so that it is seen how much
+of each is the kernel and the event loop. At the end every contender's books must have the best
+prices of the exchange's.
+
     library.py KIND
 """
 
@@ -27,6 +31,7 @@ from typing import Any
 import load
 import receive
 import uvloop
+from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 import onebook
 import stream
@@ -168,11 +173,17 @@ class Meter:
         self.cost_us = 0.0
         self.share = 0.0  # updates over frames: what was not overtaken by the next
         self._exchange = exchange
+        self._best: dict[str, tuple[Any, Any]] = {}
         self._updates = 0
         self._began = (0.0, 0)
 
-    def update(self, bid: Any, ask: Any) -> None:
+    def update(self, symbol: str, bid: Any, ask: Any) -> None:
         assert bid < ask, (bid, ask)
+        self._best[symbol] = bid, ask
+        self.count()
+
+    def count(self) -> None:
+        """Count an update that has no book."""
         self._updates += 1
         if self._updates == UPDATES_FIRST:
             self._began = time.process_time(), self._exchange.sent()
@@ -187,6 +198,18 @@ class Meter:
         frames = self._exchange.sent() - before_sent
         self.cost_us = (time.process_time() - cpu) / frames * 1e6
         self.share = (self._updates - UPDATES_FIRST) / frames
+
+    def check(self) -> None:
+        """Compare the last best prices of every book with the exchange's."""
+        market = stream.Stream(KEPT, seed=5)
+        market.snapshot()  # as the exchange does: its amounts are drawn from the same numbers
+        for _ in range(ROUNDS):
+            market.frame(LEVELS)
+        bids, asks = market.snapshot()
+        best = float(stream.price(bids[0][0])), float(stream.price(asks[0][0]))
+        for symbol in SYMBOLS:
+            bid, ask = self._best[symbol]
+            assert (float(bid), float(ask)) == best, (symbol, bid, ask, best)
 
     def _all_sent(self) -> bool:
         return self._exchange.sent() == ROUNDS * len(NATIVES)
@@ -206,7 +229,7 @@ async def with_callback(exchange: Exchange, meter: Meter, depth: int = DEPTH) ->
         bid, ask = update.best_bid, update.best_ask
         assert bid is not None
         assert ask is not None
-        meter.update(bid.price, ask.price)
+        meter.update(update.symbol, bid.price, ask.price)
 
     async with ours(exchange, depth) as books:
         running = asyncio.create_task(books.run(callback))
@@ -224,7 +247,7 @@ async def with_iterator(exchange: Exchange, meter: Meter) -> None:
             bid, ask = update.best_bid, update.best_ask
             assert bid is not None
             assert ask is not None
-            meter.update(bid.price, ask.price)
+            meter.update(update.symbol, bid.price, ask.price)
 
     async with ours(exchange) as books:
         running = asyncio.create_task(iterate(books))
@@ -239,7 +262,8 @@ async def with_cryptofeed(exchange: Exchange, meter: Meter) -> None:
     from cryptofeed.symbols import Symbols
 
     async def callback(book: Any, _: float) -> None:
-        meter.update(book.book.bids.index(0)[0], book.book.asks.index(0)[0])
+        symbol = book.symbol.replace("-", "/")
+        meter.update(symbol, book.book.bids.index(0)[0], book.book.asks.index(0)[0])
 
     kinds = dict.fromkeys(NATIVES, "spot")
     names = {native: native for native in NATIVES}
@@ -253,7 +277,7 @@ async def with_cryptofeed(exchange: Exchange, meter: Meter) -> None:
     connect = feed.connect
 
     def plainly() -> Any:
-        """It takes no address without TLS; nobody else pays for TLS here."""
+        """It takes no address without TLS; the others pay for no TLS here."""
         connections = connect()
         for connection, *_ in connections:
             connection.address = exchange.ws
@@ -274,7 +298,7 @@ async def with_ccxt(exchange: Exchange, meter: Meter) -> None:
     async def watch(symbol: str) -> None:
         while True:
             book = await client.watch_order_book(symbol)
-            meter.update(book["bids"][0][0], book["asks"][0][0])
+            meter.update(symbol, book["bids"][0][0], book["asks"][0][0])
 
     tasks = [asyncio.create_task(watch(symbol)) for symbol in SYMBOLS]
     whole = asyncio.create_task(meter.whole())
@@ -294,7 +318,28 @@ def _market(client: Any, symbol: str) -> dict[str, Any]:
     )  # fmt: skip
 
 
+class Counter(WSListener):
+    """Counts frames and looks at none."""
+
+    def __init__(self, meter: Meter) -> None:
+        super().__init__()
+        self._meter = meter
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        args = [{"channel": "books", "instId": native} for native in NATIVES]
+        transport.send(WSMsgType.TEXT, json.dumps({"op": "subscribe", "args": args}).encode())
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        self._meter.count()
+
+
+async def with_nothing(exchange: Exchange, meter: Meter) -> None:
+    await ws_connect(lambda: Counter(meter), exchange.ws)
+    await meter.whole()
+
+
 KINDS: dict[str, tuple[str, Callable[[Exchange, Meter], Awaitable[None]]]] = {
+    "floor": ("the socket alone", with_nothing),
     "callback": ("onebook", with_callback),
     "iterator": ("onebook, async for", with_iterator),
     "whole": ("onebook, 400 levels", with_all_levels),
@@ -308,6 +353,8 @@ async def measure(kind: str, exchange: Exchange) -> None:
     meter = Meter(exchange)
     async with asyncio.timeout(PATIENCE_S):
         await contender(exchange, meter)
+    if kind != "floor":
+        meter.check()
     report(ROW, {name: meter.cost_us}, "us a frame")
     report("update to the caller's function, 20 books", {name: meter.cost_us / meter.share}, "us")
     report("updates over frames, 20 books", {name: meter.share}, "of 1")

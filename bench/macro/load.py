@@ -92,7 +92,7 @@ class Sink:
         return self._counters[LAST_NS] / 1e9
 
     def check(self) -> None:
-        """Fail if a client was refused or sent away."""
+        """Fail if a client was refused or disconnected."""
         if self._process.poll() is not None:
             raise RuntimeError(f"the sink ended with {self._process.returncode}")
 

@@ -34,7 +34,7 @@ LEVELS = 200
 PING_S = 3_600.0
 # More than two, so that a stream that sees every second change still sees one.
 AMOUNTS = [f"{whole}.50001" for whole in range(1, 8)]
-PRICES = {pair.symbol: float(pair.price) for pair in PAIRS}  # a book that leaps is not believed
+PRICES = {pair.symbol: float(pair.price) for pair in PAIRS}  # a book whose price jumps is rejected
 
 
 @contextmanager
@@ -111,7 +111,7 @@ async def keys_for(node: app.Node, clients: int) -> list[str]:
 
 
 def hello(key: str, *subscriptions: dict[str, object]) -> list[str]:
-    """What one client says: who it is and what it wants."""
+    """Messages of one client: authentication and subscriptions."""
     messages = [{"type": "authenticate", "api_key": key}]
     messages += [{"type": "subscribe_aggregated", **each} for each in subscriptions]
     return [json.dumps(message) for message in messages]
@@ -177,7 +177,7 @@ def _levels(side: stream.Side) -> Raw:
 
 
 async def subscribed(node: app.Node, sink: load.Sink, subscriptions: int) -> None:
-    """Wait until every client is authenticated and listens to all it asked for."""
+    """Wait until every client is authenticated and has all its subscriptions."""
     gateway, deadline = node.gateway, time.monotonic() + load.PATIENCE_S + sink.clients / 100
     while True:
         sink.check()

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvloop
@@ -150,34 +151,45 @@ def cpu_of(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(rate, seconds):
+@contextmanager
+def nats_server():
+    """A nats-server on a free port; yields the port and the process."""
     program = shutil.which("nats-server") or str(Path(sys.executable).with_name("nats-server"))
     with tempfile.TemporaryDirectory() as folder:
         words = [program, "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", folder]
         broker = subprocess.Popen(words, stderr=subprocess.DEVNULL)
         try:
-            while not (files := list(Path(folder).glob("*.ports"))):
+            while not (files := [each for each in Path(folder).glob("*.ports") if _written(each)]):
                 time.sleep(0.05)
             port = json.loads(files[0].read_text())["nats"][0].rpartition(":")[2]
-            me = [sys.executable, __file__, "--port", port, "--rate", str(rate)]
-            receiver = subprocess.Popen(
-                [*me, "--side", "gateway", "--seconds", str(seconds)],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            receiver.stdout.readline()
-            sender = subprocess.Popen(
-                [*me, "--side", "feeds", "--seconds", str(seconds + 2 * WARM_S)],
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            before = cpu_of(broker.pid)
-            got = json.loads(receiver.communicate()[0])
-            broker_s = cpu_of(broker.pid) - before
-            sent = json.loads(sender.communicate()[0])
+            yield int(port), broker.pid
         finally:
             broker.kill()
             broker.wait()
+
+
+def _written(file):
+    return file.read_text().rstrip().endswith("}")
+
+
+def measure(rate, seconds):
+    with nats_server() as (port, broker):
+        me = [sys.executable, __file__, "--port", str(port), "--rate", str(rate)]
+        receiver = subprocess.Popen(
+            [*me, "--side", "gateway", "--seconds", str(seconds)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        receiver.stdout.readline()
+        sender = subprocess.Popen(
+            [*me, "--side", "feeds", "--seconds", str(seconds + 2 * WARM_S)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        before = cpu_of(broker)
+        got = json.loads(receiver.communicate()[0])
+        broker_s = cpu_of(broker) - before
+        sent = json.loads(sender.communicate()[0])
     each_us = sent["cpu_s"] / sent["frames"] * 1e6
     print(f"rate wanted            {rate or 'most'} frames/s, {BOOKS} books, {LEVELS} levels each")
     print(

@@ -1,4 +1,4 @@
-"""The same fan-out without the product: the floor, and the peers' own ways to tell everyone.
+"""The same fan-out without the product: the floor, and the peers' own broadcasts.
 
     others.py KIND CLIENTS SIZE [STREAMS]
 
@@ -94,14 +94,16 @@ def _ticks(clients: int, streams: int) -> int:
     return max(TICKS_MIN, MESSAGES_PER_BLOCK // clients // streams)
 
 
-async def drive(sink: load.Sink, tell: Callable[[], Awaitable[None] | None], wire: int) -> float:
-    """Tell everyone, wait until it arrived, and over again."""
+async def drive(
+    sink: load.Sink, broadcast: Callable[[], Awaitable[None] | None], wire: int
+) -> float:
+    """Broadcast, wait until it arrived, and repeat."""
     count, blocks = _ticks(sink.clients, 1), load.Blocks()
     for _ in range(BLOCKS + 1):
         blocks.begin()
         for _ in range(count):
             expected = sink.received + wire * sink.clients
-            waiting = tell()
+            waiting = broadcast()
             if waiting is not None:
                 await waiting
             await asyncio.sleep(PAUSE_S)
@@ -145,7 +147,7 @@ async def with_uvicorn(clients: int, size: int) -> float:
         while (await receive())["type"] != "websocket.disconnect":
             pass
 
-    async def tell() -> None:
+    async def broadcast() -> None:
         for send in sends:
             await send(message)
 
@@ -162,7 +164,7 @@ async def with_uvicorn(clients: int, size: int) -> float:
     port = server.sockets[0].getsockname()[1]
     with load.Sink(port, clients) as sink:
         await all_here(sink, sends)
-        return await drive(sink, tell, len(frame(size)))
+        return await drive(sink, broadcast, len(frame(size)))
 
 
 def done(kind: str, clients: int, size: int, streams: int, cost: float) -> None:

@@ -244,7 +244,7 @@ async def with_websockets(port: int, count: Count) -> None:
 
 
 async def waited(count: Count) -> None:
-    # The snapshots count as a round, so nobody waits for the last frame.
+    # The snapshots count as a round, so no client waits for the last frame.
     async with asyncio.timeout(FRAMES_WAITED_S):
         await count.whole.wait()
 

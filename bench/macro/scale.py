@@ -38,7 +38,7 @@ class Handle:
 
 
 class VirtualClock:
-    """Time that moves when it is told to, and calls back on the way."""
+    """A clock that moves on command and calls its timers on the way."""
 
     def __init__(self) -> None:
         self.now = 1.0
@@ -66,7 +66,7 @@ class VirtualClock:
         self.now = now
 
 
-class Nobody:
+class NullPorts:
     """A publisher without clients, and a supervisor and a catalogue of what is there."""
 
     def __init__(self) -> None:
@@ -92,24 +92,24 @@ class Service:
     """So many exchanges with one view over them all."""
 
     def __init__(self, count: int) -> None:
-        self.books, self.clock, nobody = Books(), VirtualClock(), Nobody()
+        self.books, self.clock, ports = Books(), VirtualClock(), NullPorts()
         self.feeds: list[ours.Feed] = []
         self.frames: list[list[bytes]] = []
         for number in range(count):
             market = stream.Stream(DEPTH, seed=100 + number)
             feed = ours.Feed("binance", market.snapshot(), self.books, name=f"exchange{number:02}")
-            nobody.instruments[feed.instrument.exchange] = feed.instrument
+            ports.instruments[feed.instrument.exchange] = feed.instrument
             made = (market.frame(LEVELS) for _ in range(FRAMES))
             self.feeds.append(feed)
             self.frames.append([stream.binance(b, a, n) for n, (b, a) in enumerate(made, start=1)])
         self.streams = Streams(
-            books=self.books, supervisor=nobody, catalogue=nobody, publisher=nobody,
+            books=self.books, supervisor=ports, catalogue=ports, publisher=ports,
             clock=self.clock,
         )  # fmt: skip
-        self.nobody = nobody
+        self.ports = ports
 
     def watch(self) -> None:
-        self.streams.open(StreamKey(SYMBOL, tuple(self.nobody.instruments), depth=TOP))
+        self.streams.open(StreamKey(SYMBOL, tuple(self.ports.instruments), depth=TOP))
 
     def live(self) -> float:
         """Let every frame come in; nanoseconds of each."""
@@ -131,8 +131,8 @@ def cost(count: int, *, watched: bool) -> float:
     if watched:
         service.watch()
     taken = service.live()
-    assert service.nobody.published == 0 or watched
-    assert not watched or service.nobody.published >= FRAMES * FRAME_S * 10 * 0.9
+    assert service.ports.published == 0 or watched
+    assert not watched or service.ports.published >= FRAMES * FRAME_S * 10 * 0.9
     return taken
 
 

@@ -2,7 +2,7 @@
 
 Every stream is another view (symbol, exchanges, depth) of 18 books that change 50 times a second;
 each has 8 clients. What counts: the updates that each client really got, the node's share of its
-core, and that nobody was skipped.
+core, and that no client was skipped.
 
     sustained.py [--clients 8000] [--streams 1000] [--seconds 10]
 """

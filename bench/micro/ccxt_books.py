@@ -2,7 +2,7 @@
 
 What the client does with a message is left as it is: it finds out whether it is JSON, reads it with
 orjson and calls the exchange's `handle_message`. Compressed messages come inflated, as to our
-session. Nobody waits for a book, so that no future is resolved and no task woken.
+session. Nothing awaits a book, so that no future is resolved and no task woken.
 
 How ccxt is asked for the channel that we follow stands where it judges our books (`tests/judges`),
 and so do the exchanges that it reads in another way.

@@ -85,7 +85,7 @@ class Row:
             window = self._simulated.window(client)
             for each, changes in changed:
                 if each is window:
-                    into.frames += self._simulated.told(client, window, changes)
+                    into.frames += self._simulated.frames_of(client, window, changes)
                     into.levels += len(changes.bids) + len(changes.asks)
 
     def _best(self, client: Client) -> tuple[Levels, Levels]:

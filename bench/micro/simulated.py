@@ -1,6 +1,6 @@
 """A simulated exchange without sockets, and our session on it, which can be opened again as it was.
 
-The market moves only when it is told to, and every client of the exchange gets each change as the
+The market moves only on command, and every client of the exchange gets each change as the
 exchange would send it to that client.
 """
 
@@ -111,10 +111,10 @@ class Simulated:
         changes = [(window, window.advance()) for window in self.board.followed()]
         return [(window, each) for window, each in changes if each is not None]
 
-    def told(self, client: Client, window: PublishedBook, changes: TextChanges) -> list[bytes]:
+    def frames_of(self, client: Client, window: PublishedBook, changes: TextChanges) -> list[bytes]:
         """The frames of a change as a client gets them, with its own numbers if it has such."""
         frame = self._dialect.delta(window, changes, NOW)
-        return _encoded(client.told([frame], frame))
+        return _encoded(client.formed([frame], frame))
 
 
 class Heard(NamedTuple):

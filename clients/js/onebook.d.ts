@@ -135,10 +135,48 @@ export interface TransactionPage {
   missing: Record<string, any>[];
 }
 
+/** What the handlers of a session are called with; an error that one throws ends `run`. */
+export interface SessionOptions {
+  /** Failures in a row after which `Unavailable` is thrown; null, the default, for no end. */
+  attemptsMax?: number | null;
+  /** Seconds after which a connection that is silent is given up; 10 by default. */
+  silenceMaxS?: number;
+  /** Ends `run`. */
+  signal?: AbortSignal;
+  state?: (state: { name: "connecting" | "live" | "waiting"; problem: Problem | null }) => void;
+  /** A view changed: by a message or, with null, because it is no longer live. It is not a copy. */
+  view?: (view: View, message: Record<string, any> | null) => void;
+  accepted?: (view: View, reply: Record<string, any>) => void;
+  /** The subscription as it was before stays. */
+  refused?: (view: View, error: Refused) => void;
+  /** Any other message, such as `data_limit_warning`. */
+  notice?: (message: Record<string, any>) => void;
+}
+
+/** Subscriptions that may change, over one connection after the other. */
+export class Session {
+  /** Characters of all messages so far. */
+  readonly receivedCharacters: number;
+  /** Hold connections until `stop`; throws what ends the session for good. */
+  run(): Promise<void>;
+  stop(): void;
+  /** Subscribe to a symbol, or change the options of its subscription. */
+  subscribe(symbol: string, options?: BookOptions): View;
+  unsubscribe(symbol: string): void;
+  has(symbol: string): boolean;
+  /** The reply to one message; asked again on the next connection if this one ends before. */
+  ask(message: Record<string, any>): Promise<Record<string, any>>;
+  exchanges(): Promise<Record<string, any>>;
+  pairs(exchange?: string): Promise<Record<string, any>>;
+  /** The round trip in milliseconds. */
+  ping(): Promise<number>;
+}
+
 /** A client of one service for one API key. */
 export class Onebook {
   constructor(url: string, apiKey: string, options?: ClientOptions);
   watch(symbols: string | Iterable<string>, options?: WatchOptions): AsyncGenerator<View, void, void>;
+  session(options?: SessionOptions): Session;
   orderBook(symbol: string, options?: BookOptions): Promise<View>;
   exchanges(): Promise<Record<string, any>>;
   pairs(exchange?: string): Promise<Record<string, any>>;

@@ -1,10 +1,10 @@
 """Every live book and its health: a connector's outputs go in, what may be shown comes out.
 
-The rule of the house is here: a book is live or it is not shown. A snapshot makes it live; a gap,
-a wrong checksum, a level that cannot be trusted, a crossing or silence ends that at once, and only
-a fresh snapshot brings it back. No I/O, no clock (`now` is monotonic seconds) and no await: this
-is the middle of the data path (ARCHITECTURE.md). Asking the exchange again is the feed's
-work, merging and publishing is the work of `streams`.
+The first principle is enforced here: a book is live or it is not shown. A snapshot makes it live; a
+gap, a wrong checksum, a level that cannot be trusted, a crossing or silence ends that at once, and
+only a fresh snapshot brings it back. No I/O, no clock (`now` is monotonic seconds) and no await:
+this is the middle of the data path (ARCHITECTURE.md). Asking the exchange again is the feed's work,
+merging and publishing is the work of `streams`.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -82,7 +82,7 @@ class LiveBook:
     monotonic seconds. `reason` is the code of why the book is not live, None while it is, and
     `detail` has the details. `frozen_top` is the checksum of the best levels that
     the exchange went silent with: until `frozen_until` the same levels once more prove nothing.
-    `window` is how many levels a side the exchange keeps in step, 0 for all. `mark` and since when
+    `window` is how many levels a side the exchange keeps in sync, 0 for all. `mark` and since when
     the book has agreed with the others, `agreed_at`, are the identity guard's (`streams.identity`).
     """
 

@@ -63,6 +63,11 @@ LIST_ROWS_REFUSED: Final = Gauge(
     "Rows of the exchange's instrument list left out: unsound name, or the symbol of another.",
     ["exchange"],
 )
+LIST_UNREADABLE: Final = Gauge(
+    "onebook_list_unreadable",
+    "1 while the exchange's instrument list cannot be read, or is refused.",
+    ["exchange"],
+)
 EXCHANGE_UNKNOWN: Final = Counter(
     "onebook_exchange_unknown_messages", "Messages of no known kind.", ["exchange"]
 )

@@ -23,7 +23,7 @@ class Reason(StrEnum):
     meaning: str
 
     def __new__(cls, code: str, meaning: str = "") -> "Reason":
-        """Make a code that carries its sentence."""
+        """Make a code with its message."""
         reason = str.__new__(cls, code)
         reason._value_ = code
         reason.meaning = meaning

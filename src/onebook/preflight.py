@@ -6,7 +6,7 @@ anywhere or writes anything.
 
 import os
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -45,25 +45,32 @@ def require(settings: Settings) -> None:
 
 
 def faults(settings: Settings, now: datetime | None = None) -> list[str]:
-    """Every fault, in a sentence that names the setting and the file."""
-    return [
-        *_unknown_exchanges("feeds.exchanges", settings.feeds.exchanges),
-        *_unknown_exchanges(
-            "feeds.overrides",
-            [
-                each
-                for each in settings.feeds.overrides
-                if each not in settings.feeds.ccxt.exchanges
-            ],
+    """Every fault, in a sentence that names the setting and where its value comes from."""
+    feeds, server, store = settings.feeds, settings.server, settings.store
+    master = "master_key" if settings.transactions.master_key else "master_key_file"
+    overrides = {
+        name: override
+        for name, override in feeds.overrides.items()
+        if name not in feeds.ccxt.exchanges
+    }
+    checks: list[tuple[str, Iterable[str]]] = [
+        ("feeds.exchanges", _unknown_exchanges("feeds.exchanges", feeds.exchanges)),
+        *(
+            (f"feeds.overrides.{name}", _unknown_exchanges("feeds.overrides", [name]))
+            for name in overrides
         ),
-        *ccxt.faults(settings.feeds.ccxt.exchanges),
-        *_unknown_channels(settings.feeds.overrides),
-        *_same_port(settings.server),
-        *tls_faults(settings.server, now or datetime.now(UTC)),
-        *_raised(lambda: open_engine(settings.store.url)),
-        *_raised(lambda: _pepper(settings.store.pepper_file)),
-        *_raised(lambda: _master_key(settings)),
+        ("feeds.ccxt.exchanges", ccxt.faults(feeds.ccxt.exchanges)),
+        *(
+            (f"feeds.overrides.{name}.channel", _unknown_channel(name, override))
+            for name, override in feeds.overrides.items()
+        ),
+        ("server.metrics_port", _same_port(server)),
+        (CERT if server.tls_cert_file else KEY, tls_faults(server, now or datetime.now(UTC))),
+        ("store.url", _raised(lambda: open_engine(store.url))),
+        ("store.pepper_file", _raised(lambda: _pepper(store.pepper_file))),
+        (f"transactions.{master}", _raised(lambda: _master_key(settings))),
     ]
+    return [settings.origin(name) + sentence for name, found in checks for sentence in found]
 
 
 def _same_port(server: ServerSettings) -> Iterator[str]:
@@ -78,13 +85,12 @@ def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
             yield f"{name}: there is no exchange {each!r}; known are {', '.join(known)}."
 
 
-def _unknown_channels(overrides: Mapping[str, ExchangeSettings]) -> Iterator[str]:
-    for name, override in overrides.items():
-        exchange = exchanges.EXCHANGES.get(name)
-        if exchange is None and override.channel:
-            yield f"feeds.overrides.{name}.channel: an exchange through ccxt has no channels."
-        if exchange is not None:
-            yield from _raised(partial(channel_of, exchange, override.channel))
+def _unknown_channel(name: str, override: ExchangeSettings) -> Iterator[str]:
+    exchange = exchanges.EXCHANGES.get(name)
+    if exchange is None and override.channel:
+        yield f"feeds.overrides.{name}.channel: an exchange through ccxt has no channels."
+    if exchange is not None:
+        yield from _raised(partial(channel_of, exchange, override.channel))
 
 
 def _raised(check: Callable[[], object]) -> Iterator[str]:

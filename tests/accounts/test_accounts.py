@@ -356,28 +356,28 @@ async def test_a_watch_that_works_keeps_the_cache_fresh(house: House) -> None:
 
 
 async def test_a_suspension_is_told_with_the_next_poll(house: House) -> None:
-    told: list[str] = []
-    house.accounts.on_disabled.subscribe(told.append)
+    notified: list[str] = []
+    house.accounts.on_disabled.subscribe(notified.append)
     await verify(house)
     await house.accounts.poll(START_MS)
-    assert told == []
+    assert notified == []
     await house.admin.move_key(house.key_id, "suspend", house.change())
     await house.accounts.poll(START_MS)
-    assert told == [house.key_id]
+    assert notified == [house.key_id]
     await house.accounts.poll(START_MS)
-    assert told == [house.key_id]
+    assert notified == [house.key_id]
 
 
 async def test_a_key_whose_date_comes_is_told_once(house: House) -> None:
     made = await house.admin.create_key(
         "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + 1_000
     )
-    told: list[str] = []
-    house.accounts.on_disabled.subscribe(told.append)
+    notified: list[str] = []
+    house.accounts.on_disabled.subscribe(notified.append)
     await verify(house, made.text)
     for after_ms in (0, 999, 1_000, 1_001):
         await house.accounts.poll(START_MS + after_ms)
-    assert told == [made.row.key_id]
+    assert notified == [made.row.key_id]
 
 
 def suspended_while_read(house: House) -> list[int]:
@@ -512,8 +512,8 @@ def heard_before_waiters(
     """Have the watch take over what it heard after a read ends and before its waiters' turn."""
     done = reads._done
 
-    def done_and_heard(names: list[Any], task: asyncio.Task[Any]) -> None:
-        done(names, task)
+    def done_and_heard(task: asyncio.Task[Any]) -> None:
+        done(task)
         if heard:
             house.accounts._take_over(heard.pop(), set(), house.clock.now_ms)
 
@@ -615,12 +615,12 @@ async def test_a_running_node_hears_of_a_suspension_within_two_seconds(house: Ho
     assert settings.poll_interval_s == 1.0
     settings = AccountsSettings(poll_interval_s=0.01, flush_interval_s=0.01)
     async with Accounts(house.store, PEPPER, settings=settings) as accounts:
-        told = asyncio.Event()
-        accounts.on_disabled.subscribe(lambda key_id: told.set())
+        notified = asyncio.Event()
+        accounts.on_disabled.subscribe(lambda key_id: notified.set())
         await accounts.verify_key(house.text, START_MS)
         accounts.meter.add(house.key_id, 3)
         await house.admin.move_key(house.key_id, "suspend", house.change())
-        await asyncio.wait_for(told.wait(), PATIENCE_S)
+        await asyncio.wait_for(notified.wait(), PATIENCE_S)
     again = Accounts(house.store, PEPPER)
     await house.admin.move_key(house.key_id, "resume", house.change())
     await again.verify_key(house.text, wall_clock_ms())

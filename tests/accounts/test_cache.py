@@ -109,6 +109,24 @@ async def test_a_change_between_a_read_and_its_waiters_is_not_missed(
     assert len(rows.reads) == 2
 
 
+async def test_who_asks_while_a_read_ends_does_not_join_it(
+    cache: ReadCache[str, int], rows: Rows
+) -> None:
+    ended = asyncio.Event()
+
+    def change_and_end() -> None:
+        rows.during = lambda: None
+        cache.discard(["b"])
+        ended.set()  # wakes the late one before all who wait for the read
+
+    async def ask_late() -> int | None:
+        await ended.wait()
+        return await cache.get("a", START_MS)
+
+    rows.during = change_and_end
+    assert await asyncio.gather(cache.get("a", START_MS), ask_late()) == [1, 1]
+
+
 async def test_a_change_of_others_costs_those_who_wait_a_look_and_no_read(
     cache: ReadCache[str, int], rows: Rows
 ) -> None:

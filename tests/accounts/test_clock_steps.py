@@ -112,6 +112,7 @@ async def test_a_step_over_the_end_of_a_month_and_back_lifts_no_limit(
     assert not meter.over(key.key_id), "it is another month as far as anyone knows"
     house.clock.now_ms = START_MS + SECOND_MS
     meter.add(key.key_id, 1)
+    assert meter.over(key.key_id), "without waiting for what the store has"
     await meter.flush()
     assert meter.over(key.key_id)
     assert await billed(house, key) == {period.start_ms: ALLOWANCE_BYTES + 2, period.end_ms: 5}
@@ -171,16 +172,16 @@ async def test_a_key_that_expires_after_the_clock_was_ahead_is_told_when_it_does
     made = await house.admin.create_key(
         "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + HOUR_MS
     )
-    told: list[str] = []
-    house.accounts.on_disabled.subscribe(told.append)
+    notified: list[str] = []
+    house.accounts.on_disabled.subscribe(notified.append)
     await house.accounts.poll(START_MS)
     await house.accounts.verify_key(made.text, START_MS)
     await house.accounts.poll(START_MS + DAY_MS)  # its connections are closed: it seems expired
-    assert told == [made.row.key_id]
+    assert notified == [made.row.key_id]
     await house.accounts.poll(START_MS + SECOND_MS)
     await house.accounts.verify_key(made.text, START_MS + SECOND_MS)  # and it is back
     await house.accounts.poll(START_MS + HOUR_MS)
-    assert told == [made.row.key_id] * 2
+    assert notified == [made.row.key_id] * 2
 
 
 async def test_after_a_step_back_a_suspension_is_heard_of_and_uses_are_noted(house: House) -> None:

@@ -10,7 +10,7 @@ import pytest
 from onebook.accounts import Meter, spill
 from onebook.accounts.keys import Key, key_of
 from onebook.accounts.spill import Batch, UsageFile, take_in
-from onebook.accounts.usage import stored_usage
+from onebook.accounts.usage_report import stored_usage
 from onebook.errors import DatabaseUnavailable
 from onebook.store import Store, UsageCell
 from together import in_processes, taken_in

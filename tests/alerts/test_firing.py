@@ -20,9 +20,8 @@ from e2e.test_outage import HOLDER
 from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw
 from nodes.servers import nats_server
-from onebook import app, metrics
+from onebook import app, build, core, metrics
 from onebook.model import DAY_MS, Tier
-from onebook.nodes import presence
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.simulator.account.serving import serving
@@ -90,8 +89,6 @@ class Alerts:
 @pytest.fixture(autouse=True)
 def no_books_of_former_nodes():
     """Metrics are of the process, and tests run many nodes in one."""
-    presence.STRANGERS.set(0)
-    presence.NODES.clear()
     metrics.BOOKS.clear()
     metrics.BOOKS_MARKED.clear()
 
@@ -205,6 +202,17 @@ async def test_an_address_with_too_many_sockets(tmp_path):
         await alerts.fires("OnebookAddressSocketsRefused")
 
 
+@fires("OnebookHttpRequestsUnfinished")
+async def test_requests_that_are_never_finished(tmp_path):
+    async with (
+        watched(tmp_path, server={"header_timeout_s": 0.05}) as (node, alerts),
+        AsyncExitStack() as stack,
+    ):
+        for _ in range(60):
+            await stack.enter_async_context(_open(node))
+        await alerts.fires("OnebookHttpRequestsUnfinished")
+
+
 @fires("OnebookEventLoopLag")
 async def test_an_event_loop_that_is_held_up(tmp_path):
     async with watched(tmp_path) as (_, alerts):
@@ -235,8 +243,8 @@ async def test_more_views_than_are_published_in_a_turn(tmp_path, monkeypatch):
 async def test_a_node_without_its_compiled_parts_and_of_another_version(tmp_path, monkeypatch):
     async with watched(tmp_path) as (_, alerts):
         pass
-    monkeypatch.setattr(app.core, "COMPILED", False)
-    monkeypatch.setattr(app, "__version__", "0.0.1")
+    monkeypatch.setattr(core, "COMPILED", False)
+    monkeypatch.setattr(build, "__version__", "0.0.1")
     async with app.running(settings_in(tmp_path), overrides={}) as node:
         second = await scrape(node.url, instance="second")
     assert {"OnebookNotCompiled", "OnebookVersionsDiffer"} <= firing(
@@ -391,7 +399,7 @@ async def transactions_of(folder, **limits):
 @fires("OnebookTransactionsKeySaturated")
 async def test_a_key_that_asks_for_too_much_at_once(tmp_path):
     async with transactions_of(tmp_path, runs_per_key_max=1) as (_, ask, alerts):
-        assert 429 in await ask(40)
+        assert 429 in await ask(16)
         await alerts.fires("OnebookTransactionsKeySaturated")
 
 
@@ -440,6 +448,15 @@ async def test_an_exchange_that_vanishes(tmp_path):
         await exchange.stop()
         await alerts.fires("OnebookExchangeSilent")
         await exchange.start()
+
+
+@fires("OnebookExchangeListUnreadable")
+async def test_an_exchange_whose_list_cannot_be_read(tmp_path):
+    async with SimulatedExchanges(["okx"], rate_hz=0) as exchanges:
+        await exchanges["okx"].stop()
+        async with watched(tmp_path, exchanges.urls) as (node, _):
+            await Alerts(tmp_path, node, {}).fires("OnebookExchangeListUnreadable")
+        await exchanges["okx"].start()
 
 
 @fires("OnebookExchangeSilent", "OnebookBooksStale")

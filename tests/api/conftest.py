@@ -18,7 +18,7 @@ from onebook.api import (
     create_app,
 )
 from onebook.config import ApiSettings
-from onebook.gateway import codes, messages
+from onebook.gateway import actions, codes, messages
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.account.transport import SimulatedTransport
 from onebook.simulator.bybit_account import (
@@ -99,7 +99,9 @@ class World:
             accounts=self.accounts,
             transactions=self.transactions,
             health=lambda: self.health,
-            websocket=WebSocketFacts(messages.MESSAGES, codes.ERRORS, codes.CLOSE_CODES),
+            websocket=WebSocketFacts(
+                messages.MESSAGES, codes.ERRORS, actions.ACTION_ERRORS, codes.CLOSE_CODES
+            ),
             settings=settings or ApiSettings(),
             now_ms=self.clock.now_ms,
             now_s=self.clock.now_s,

@@ -1,4 +1,4 @@
-"""The AsyncAPI document has what the gateway says, and nothing in it leads nowhere."""
+"""The AsyncAPI document has all messages of the gateway, and all its references resolve."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from api.conftest import World, client_of
 from onebook.api import create_app
 from onebook.config import ApiSettings
-from onebook.gateway import codes, messages
+from onebook.gateway import actions, codes, messages
 
 
 async def test_asyncapi_has_every_message_of_the_gateway(client: httpx.AsyncClient) -> None:
@@ -21,7 +21,9 @@ async def test_asyncapi_has_every_message_of_the_gateway(client: httpx.AsyncClie
     assert {message["name"] for message in found.values()} == {m.name for m in messages.MESSAGES}
     assert len(found) == len(messages.MESSAGES)
     received = {n for n, o in document["operations"].items() if o["action"] == "receive"}
-    assert received == set(messages.CLIENT_MESSAGES)
+    taken = {f"{name}.{body.__name__}" for name, body in actions.ACTIONS.items()}
+    assert received == set(messages.CLIENT_MESSAGES) | taken
+    assert set(document["x-action-errors"]) == set(actions.ACTION_ERRORS)
     assert set(document["x-errors"]) == set(codes.ERRORS)
     assert {int(code) for code in document["x-close-codes"]} == set(codes.CLOSE_CODES)
 
@@ -32,6 +34,13 @@ async def test_asyncapi_replies_and_references_lead_somewhere(client: httpx.Asyn
     reply = document["operations"]["authenticate"]["reply"]["messages"]
     names = {each["$ref"].rpartition("/")[2] for each in reply}
     assert names == {"welcome.Welcome", "welcome.WelcomeSession", "authentication_error", "error"}
+    action = "subscribe_transactions.SubscribeTransactionsAction"
+    reply = document["operations"][action]["reply"]["messages"]
+    assert {each["$ref"].rpartition("/")[2] for each in reply} == {
+        "transaction_progress", "transaction_response", "transaction_complete", "error",
+    }  # fmt: skip
+    schema = document["components"]["schemas"]["SubscribeTransactionsAction"]
+    assert schema["properties"]["action"]["enum"] == ["subscribe_transactions"]
 
 
 def _dangling(value: Any, document: Any) -> Iterator[str]:

@@ -115,9 +115,7 @@ async def test_1_ten_failures_a_minute_then_429_for_that_address_alone(
     assert (await client.post(AUTHENTICATE, json={"api_key": key})).status_code == 200
 
 
-async def test_1_fields_that_nobody_asked_for_change_nothing(
-    client: httpx.AsyncClient, key: str
-) -> None:
+async def test_1_unknown_fields_change_nothing(client: httpx.AsyncClient, key: str) -> None:
     body = {"api_key": key, "user_tier": "enterprise"}
     assert (await client.post(AUTHENTICATE, json=body)).json()["user_tier"] == "premium"
 
@@ -174,7 +172,7 @@ async def test_2_a_session_of_a_suspended_key_is_api_key_disabled(
     assert (await client.get(STATUS, headers=await bearer(client, key))).status_code == 200
 
 
-T = "obs_" + "a" * 43  # the shape of a token, and nobody's
+T = "obs_" + "a" * 43  # the shape of a token, but never issued
 EMPTY = ["", " ", "\t", "   "]
 WRONG = [
     "Bearer",

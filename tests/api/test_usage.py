@@ -1,4 +1,4 @@
-"""Endpoint 3: the usage report, field by field, and that the key in its path goes nowhere."""
+"""Endpoint 3: the usage report, field by field, and that the key in its path is not passed on."""
 
 import logging
 
@@ -125,7 +125,7 @@ async def test_3_sixty_unknown_keys_a_minute_then_429_but_not_for_known_ones(
         is_problem(await elsewhere.get(PATH + "guess"), 404, "api_key_not_found")
 
 
-async def test_3_no_cache_keeps_it_and_no_referrer_tells_it(
+async def test_3_no_cache_keeps_it_and_no_referrer_states_it(
     client: httpx.AsyncClient, key: str
 ) -> None:
     for answer in (await client.get(PATH + key), await client.get(PATH + "unknown")):

@@ -22,7 +22,7 @@ BROKEN: Final = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
 
 
 class Piece(NamedTuple):
-    """What is handed on at a time: an HTTP head, some of a body, or a WebSocket frame."""
+    """What is forwarded at a time: an HTTP head, some of a body, or a WebSocket frame."""
 
     data: bytes
     arrived_at: float
@@ -255,7 +255,7 @@ class BlackHole(Toxic):
             link.swallowing = True
 
     async def down(self, link: Link, piece: Piece) -> None:
-        link.swallowing = True  # TCP never hands on the rest of a stream that has a hole
+        link.swallowing = True  # TCP never delivers the rest of a stream after a gap
 
     async def up(self, link: Link, data: bytes) -> None:
         link.swallowing = True

@@ -63,7 +63,7 @@ UNNUMBERED: Final = {
     for name, each in EXCHANGES.items()
     if each.guard in (LossDetection.ORDER, LossDetection.WHOLE)
 }
-# Exchanges whose checksum is all that tells a lost change: what lies deeper is not compared then.
+# Exchanges whose lost changes only the checksum shows: what lies deeper is not compared then.
 CHECKSUMMED: Final = {
     name for name, each in EXCHANGES.items() if each.guard is LossDetection.CHECKSUM
 }

@@ -68,7 +68,7 @@ def test_show_takes_former_names_and_refuses_others():
     assert (unknown.exit_code, "There is no exchange 'mtgox'" in unknown.output) == (2, True)
 
 
-def test_list_has_the_limits_that_silence_is_judged_by():
+def test_list_has_the_limits_that_silence_is_checked_by():
     rows = {line.split()[0]: line for line in run("list").output.splitlines()}
     assert re.search(r" 100 +checksum +5 s +600 s +yes +wss://ws.kraken.com", rows["kraken"])
     assert re.search(r" all +numbers +none +600 s +yes +wss://", rows["binance"])

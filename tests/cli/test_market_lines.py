@@ -75,7 +75,7 @@ def test_fees_are_those_of_each_exchange_and_worsen_both_sides(view):
     assert f"after fees {(Decimal('253.5') - charged) / Decimal('2.5'):.3f}" in sold
 
 
-def test_what_the_books_do_not_hold_or_tell_is_said(view):
+def test_what_the_books_do_not_hold_or_state_is_reported(view):
     short = fill(complete=False, size=9, uncovered=["okx", "kraken"])
     none = fill(amount=0, notional=0, average=None, worst=None, complete=False, split=[])
     view.fill = {"buy": [short], "sell": [none]}

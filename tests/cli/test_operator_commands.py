@@ -25,6 +25,7 @@ from onebook.cli.keys import keys_app
 from onebook.cli.usage import usage
 from onebook.errors import InvalidRequest
 from onebook.store import Store, UsageCell
+from onebook.times import ms_of_iso
 
 Run = Callable[..., Result]
 NOW_MS = 1_769_855_400_000  # 2026-01-31 10:30 UTC
@@ -125,12 +126,29 @@ def test_a_key_is_rotated_with_an_overlap(run: Run, key: dict[str, str]) -> None
     refused(run("keys", "rotate", key["key_id"], "--overlap", "soon"), "'soon'", "24h")
 
 
+@pytest.mark.parametrize(
+    "words", [("keys", "list"), ("accounts", "list"), ("audit",), ("billing",)], ids="-".join
+)
+def test_json_and_tables_have_the_same_names(
+    run: Run, key: dict[str, str], words: tuple[str, ...]
+) -> None:
+    heads = run(*words).stdout.splitlines()[0].split()
+    as_json = ("--format", "json") if words == ("billing",) else ("--json",)
+    (row, *_) = json.loads(run(*words, *as_json).stdout)
+    assert set(heads) <= row.keys()
+    assert not [name for name in row if name.endswith("_ms")]
+    times = [name for name in row if name.endswith(("_at", "_start")) and row[name]]
+    assert times
+    assert all(re.fullmatch(r"[-\d]{10}T[:\d]{8}\.\d{3}Z", row[name]) for name in times)
+
+
 def test_a_key_has_a_date_of_expiry(run: Run, key: dict[str, str]) -> None:
     made = json.loads(run("keys", "create", "alice", "--expires", "2099-01-31", "--json").stdout)
-    assert made["expires_at_ms"] == 4_073_500_800_000
+    assert made["expires_at"] == "2099-01-31T00:00:00.000Z"
     assert "2099-01-31" in run("keys", "list", "--account", "alice").stdout
     made = json.loads(run("keys", "create", "alice", "--expires", "90d", "--json").stdout)
-    assert made["expires_at_ms"] - made["created_at_ms"] == 90 * 86_400_000
+    lasts_ms = ms_of_iso(made["expires_at"]) - ms_of_iso(made["created_at"])
+    assert lasts_ms == 90 * 86_400_000
     refused(run("keys", "create", "alice", "--expires", "2001-01-01"), "past")
 
 
@@ -184,6 +202,7 @@ def test_the_audit_trail_says_who_changed_what(run: Run, key: dict[str, str]) ->
 
 def test_billing_is_reported_as_table_csv_and_json(run: Run, key: dict[str, str]) -> None:
     lines = json.loads(run("billing", "--format", "json").stdout)
+    assert json.loads(run("billing", "--json").stdout) == lines
     assert [line["key_id"] for line in lines] == [key["key_id"]]
     columns = list(lines[0])
     table = run("billing").stdout.splitlines()
@@ -202,7 +221,7 @@ def test_usage_is_reported_for_a_key_and_for_its_id(
 ) -> None:
     async def use() -> None:
         async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
-            created_at_ms = int(key["created_at_ms"])
+            created_at_ms = ms_of_iso(key["created_at"])
             cell = UsageCell(key["key_id"], period_at(created_at_ms, created_at_ms).start_ms)
             await store.apply_usage(("node", 1), {cell: 13_421_772_800}, 0)
 

@@ -95,6 +95,7 @@ async def test_the_screen_of_a_running_node_fits(tmp_path: Path, width: int) -> 
     )
     text = lines(shown, width)
     assert max(map(len, text)) <= width
+    assert not [line for line in text if "…" in line], "something is cut"
     for name in ("cpu", "loop lag p99", "database", "clients", "delivery", "exchange"):
         assert any(name in line for line in text), name
 

@@ -132,10 +132,21 @@ async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
 
 @needs_node
 async def test_in_node_it_reconnects_resyncs_and_ends_at_a_final_code():
-    hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
-    wrong = {**hole, "previous_update_number": 5, "checksum": 1}
+    skipping = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
+    wrong = {**skipping, "previous_update_number": 5, "checksum": 1}
     script = Scripted(
-        ["hear", "hear", update(1, 10), "seen", hole, "seen", "hear", update(5, 12), "seen", 1011],
+        [
+            "hear",
+            "hear",
+            update(1, 10),
+            "seen",
+            skipping,
+            "seen",
+            "hear",
+            update(5, 12),
+            "seen",
+            1011,
+        ],
         ["hear", "hear", update(5, 13), "seen", wrong, "seen", 1011],
         ["hear", "hear", 4002],
     )
@@ -152,6 +163,92 @@ async def test_in_node_it_reconnects_resyncs_and_ends_at_a_final_code():
     ]  # fmt: skip
     heard = [message["type"] for message in script.heard]
     assert heard[:3] == ["authenticate", "subscribe_aggregated", "resync"]
+
+
+CHANGE = """
+import { Onebook } from "MODULE";
+const seen = [];
+const session = new Onebook(process.env.ONEBOOK_URL, "the key", { random: () => 0 }).session({
+  state: ({ name }) => seen.push(name),
+  view: ({ symbol, live }, message) => seen.push([symbol, live, message?.type ?? null]),
+  accepted: (view) => (seen.push(["accepted", view.symbol]), acts.shift()?.()),
+  refused: (view, error) => (seen.push(["refused", view.symbol, error.code]), acts.shift()()),
+  notice: (message) => seen.push(message.type),
+});
+const acts = [
+  () => session.subscribe("NO/PE"),
+  () => session.subscribe("BTC/USDT", { depth: 9 }),
+  () => session.subscribe("ETH/USDT"),
+  () => (session.unsubscribe("BTC/USDT"), session.pairs().then((data) => seen.push(data))),
+  async () => {
+    seen.push((await session.ping()) >= 0, session.has("BTC/USDT"));
+    await session.ask({ type: "nonsense" }).catch((error) => seen.push(error.code));
+    session.stop();
+  },
+];
+session.subscribe("BTC/USDT", { depth: 5 });
+await session.run();
+console.log(JSON.stringify(seen));
+"""
+
+
+def answer(number, symbol):
+    return {
+        "type": "aggregated_subscription_response",
+        "id": str(number),
+        "symbol": symbol,
+        "exchanges": [],
+    }
+
+
+def refusal(number, code):
+    return {"type": "subscription_error", "id": str(number), "error": code, "message": "No."}
+
+
+@needs_node
+async def test_the_subscriptions_of_a_session_change_and_outlive_its_connection():
+    """A refused change keeps the options before it; a question is asked again after a reconnect."""
+    script = Scripted(
+        [
+            "hear", "hear", {"type": "welcome", "session_id": "s"}, answer(1, "BTC/USDT"),
+            update(1, 10), "hear", refusal(2, "invalid_symbol"),
+            "hear", refusal(3, "invalid_parameters"), "hear", answer(4, "ETH/USDT"),
+            {"type": "data_limit_warning"}, "hear", "hear", 1011,
+        ],
+        [
+            "hear", "hear", "hear", {"type": "welcome", "session_id": "s"},
+            {"type": "pairs_data", "id": "5", "data": {"okx": []}}, answer(6, "ETH/USDT"),
+            "hear", {"type": "pong", "client_time": "7"},
+            "hear", {"type": "error", "id": "8", "error": "unknown_message", "message": "What?"},
+            "stay",
+        ],
+    )  # fmt: skip
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        seen = await run(CHANGE, ONEBOOK_URL=f"http://{HOST}:{port}")
+    assert seen == [
+        "connecting", "live", ["accepted", "BTC/USDT"],
+        ["BTC/USDT", True, "aggregated_orderbook_update"],
+        ["refused", "NO/PE", "invalid_symbol"], ["refused", "BTC/USDT", "invalid_parameters"],
+        ["accepted", "ETH/USDT"], "data_limit_warning",
+        "waiting", ["ETH/USDT", False, None], "connecting", "live", {"okx": []},
+        ["accepted", "ETH/USDT"], True, False, "unknown_message",
+    ]  # fmt: skip
+    heard = [(each["type"], each.get("symbol"), each.get("depth")) for each in script.heard]
+    assert heard == [
+        ("authenticate", None, None),
+        ("subscribe_aggregated", "BTC/USDT", 5),
+        ("subscribe_aggregated", "NO/PE", None),
+        ("subscribe_aggregated", "BTC/USDT", 9),
+        ("subscribe_aggregated", "ETH/USDT", None),
+        ("unsubscribe_aggregated", "BTC/USDT", None),
+        ("get_pairs", None, None),
+        ("authenticate", None, None),
+        ("subscribe_aggregated", "ETH/USDT", None),
+        ("get_pairs", None, None),
+        ("ping", None, None),
+        ("nonsense", None, None),
+    ]
 
 
 @needs_chromium

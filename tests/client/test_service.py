@@ -137,6 +137,18 @@ async def test_a_dead_port_is_raised_at_once_by_each_request():
                     await asking()
 
 
+async def test_the_cause_is_logged_before_the_second_attempt(caplog):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        async with AsyncOnebook(f"http://127.0.0.1:{port}", "key", attempts_max=2) as client:
+            with pytest.raises(Unavailable):
+                await client.usage()
+    (record,) = [each for each in caplog.records if each.name == "onebook.client"]
+    assert record.levelname == "WARNING"
+    assert record.message.startswith(f"Nothing listens at 127.0.0.1:{port}. Next attempt in ")
+
+
 async def test_a_wrong_address_is_said(house):
     with pytest.raises(Refused) as refused:
         AsyncOnebook("books.example", "key")

@@ -40,6 +40,7 @@ class Scripted:
         self.conversations = list(conversations)
         self.heard = []
         self.seen = asyncio.Semaphore(0)
+        self.close_code = None
 
     async def __call__(self, ws):
         for step in self.conversations.pop(0):
@@ -51,7 +52,8 @@ class Scripted:
                 case "seen":
                     await self.seen.acquire()
                 case "stay":
-                    return await ws.wait_closed()
+                    await ws.wait_closed()
+                    self.close_code = ws.close_code
                 case _:
                     await ws.send(json.dumps(step))
 
@@ -93,18 +95,18 @@ async def test_a_lost_connection_empties_the_view_until_it_is_back():
 
 
 async def test_a_hole_in_the_deltas_is_answered_by_resync():
-    hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
+    gap = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
     script = Scripted(
-        ["hear", "hear", update(1, 10), "seen", hole, "seen", "hear", update(4, 12), 1000]
+        ["hear", "hear", update(1, 10), "seen", gap, "seen", "hear", update(4, 12), 1000]
     )
     assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
     assert script.heard[-1] == {"type": "resync", "symbol": "BTC/USDT", "id": "BTC/USDT"}
 
 
 async def test_deltas_after_a_hole_are_left_out_until_the_full_book():
-    hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
+    gap = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
     script = Scripted(
-        ["hear", "hear", update(1, 10), "seen", hole, hole, "seen", "hear", update(4, 12), "stay"]
+        ["hear", "hear", update(1, 10), "seen", gap, gap, "seen", "hear", update(4, 12), "stay"]
     )
     assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
     assert [message["type"] for message in script.heard].count("resync") == 1
@@ -346,11 +348,21 @@ async def test_the_first_failure_of_a_series_is_logged_with_its_cause(caplog):
     assert record.message.startswith(f"Nothing listens at {HOST}:{port}. Next attempt in ")
 
 
+async def test_leaving_the_loop_and_a_refusal_end_the_connection_with_1000():
+    refusal = {"type": "subscription_error", "error": "invalid_symbol", "message": "None has it."}
+    left = Scripted(["hear", "hear", update(1, 10), "stay"])
+    assert await seen(left, 1) == [(True, 10)]
+    refused = Scripted(["hear", "hear", {**refusal, "id": "BTC/USDT"}, "stay"])
+    with pytest.raises(Refused, match="None has it"):
+        await seen(refused)
+    assert (left.close_code, refused.close_code) == (1000, 1000)
+
+
 async def test_damaged_deltas_ask_for_the_full_book_at_most_once_a_second():
-    hole = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
+    gap = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
     full = update(1, 10)
     script = Scripted(
-        ["hear", "hear", full, "seen", hole, "seen", "hear", full, "seen", hole, "stay"]
+        ["hear", "hear", full, "seen", gap, "seen", "hear", full, "seen", gap, "stay"]
     )
     assert await seen(script, 4) == [(True, 10), (False, None), (True, 10), (False, None)]
     assert [message["type"] for message in script.heard].count("resync") == 1

@@ -42,7 +42,7 @@ class Dicts:
 
 
 class Reader:
-    """Carries out outputs as the books layer does; a book is here only while it is live."""
+    """Executes outputs as the books layer does; a book is here only while it is live."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.levels_max = exchange.depth if exchange.truncate else LEVELS_MAX

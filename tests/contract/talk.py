@@ -21,10 +21,10 @@ class Step(NamedTuple):
 
 
 class Talk:
-    """Does what the feed does: carries frames both ways, resyncs a book in doubt.
+    """Does what the feed does: carries frames both ways, resyncs an invalid book.
 
     `heal` says whether a doubt is repaired at once; `script` keeps what the exchange said, so
-    that the same conversation can be told again with a frame left out.
+    that the same conversation can be replayed with a frame left out.
     """
 
     def __init__(self, name: str, *, seed: int = 1, count: int = 2, heal: bool = True) -> None:
@@ -57,7 +57,7 @@ class Talk:
         return list(greeted(self.connector, self.venue.greeting))
 
     def act(self, outputs: Iterable[Output]) -> list[Output]:
-        """Carry out outputs and everything that follows from them."""
+        """Execute outputs and everything that follows from them."""
         seen = list(outputs)
         self._take(seen)
         while self._owed:
@@ -126,7 +126,7 @@ class Talk:
 
 
 def retold(talk: Talk, script: Iterable[Step]) -> Iterator[tuple[Step, Reader]]:
-    """Tell a script to a fresh connector that nobody answers; yields after each step."""
+    """Replay a script to a fresh connector without answers; yields after each step."""
     connector = talk.exchange.connector(talk.instruments)
     reader = Reader(talk.exchange)
     by_native = {instrument.native: instrument for instrument in talk.instruments}

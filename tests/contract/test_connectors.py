@@ -93,7 +93,7 @@ def test_facts_are_whole(name: str) -> None:
     assert all(resolve(former) == exchange.name for former in exchange.former_names)
 
 
-def test_a_name_that_nobody_goes_by_resolves_to_nothing() -> None:
+def test_an_unknown_name_resolves_to_nothing() -> None:
     assert resolve("mtgox") is None
     assert resolve("okex") == "okx"
     assert resolve("coinbasepro") == "coinbase"
@@ -143,8 +143,8 @@ def test_dropping_any_single_frame_is_seen(name: str) -> None:
     for _ in range(20):
         for instrument in talk.instruments:
             talk.change(instrument.native)
-    told = [index for index, step in enumerate(talk.script) if step.kind == "delta"]
-    for dropped in told[:-4]:
+    deltas = [index for index, step in enumerate(talk.script) if step.kind == "delta"]
+    for dropped in deltas[:-4]:
         _assert_seen(talk, dropped, by_checksum=name in BY_CHECKSUM)
 
 
@@ -202,7 +202,7 @@ def test_nothing_is_shown_before_a_snapshot(name: str) -> None:
 
 
 @every_channel
-def test_a_frame_told_twice_changes_nothing(name: str) -> None:
+def test_a_frame_sent_twice_changes_nothing(name: str) -> None:
     talk = Talk(name).open()
     for _ in range(30):
         for instrument in talk.instruments:
@@ -324,7 +324,7 @@ def test_a_frame_of_a_stranger_is_refused_by_name(name: str) -> None:
 
 
 @every_channel
-def test_a_body_nobody_asked_for_changes_nothing(name: str) -> None:
+def test_an_unrequested_body_changes_nothing(name: str) -> None:
     talk = Talk(name).open()
     stranger = Instrument(name, "NO/ONE", "NOONE")
     body = next((step.payload for step in talk.script if step.kind == "body"), b"{}")
@@ -469,7 +469,7 @@ def test_garbage_raises_the_one_declared_error(name: str, data: st.DataObject) -
 
 
 def _touched(read: Callable[[bytes], Iterable[Output]], frame: bytes) -> list[Instrument | None]:
-    """Whom outputs or the one declared error are about; any other error fails the test."""
+    """The instruments of outputs or of the one declared error; any other error fails the test."""
     try:
         return [getattr(output, "instrument", None) for output in read(frame)]
     except ProtocolError as error:

@@ -1,12 +1,19 @@
 """Instrument lists of hostile exchanges: bad names are left out, endless lists are refused."""
 
+import json
+import re
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
-from contract.venue import START, list_body
+from contract.venue import CHANNELS, START, list_body
 from onebook.core.types import SCALE_MAX
 from onebook.exchanges import EXCHANGES
-from onebook.exchanges.contract import ProtocolError
-from onebook.exchanges.frames import NATIVE_CHARACTERS_MAX, instrument_of, sound
+from onebook.exchanges.contract import ROWS_MAX, ProtocolError
+from onebook.exchanges.frames import COMMAS_PER_ITEM, NATIVE_CHARACTERS_MAX, instrument_of, sound
 from onebook.simulator.board import ExchangeBoard
 from onebook.simulator.dialects import DIALECTS
 from onebook.simulator.listings import ListedSymbol
@@ -23,6 +30,21 @@ def body_of(name: str, pairs: list[tuple[str, str]]) -> bytes:
     ]
     dialect = DIALECTS[name](ExchangeBoard(listings, {}, rules=DIALECTS[name].rules))
     return list_body(EXCHANGES[name], dialect, START)
+
+
+def each_replaced(message: Any, value: Any) -> Iterator[bytes]:
+    """A message in JSON with one member after the other replaced; of a list, the first element."""
+
+    def replaced(inner: Any) -> Iterator[None]:
+        for place in [*inner] if isinstance(inner, dict) else range(len(inner[:1])):
+            before, inner[place] = inner[place], value
+            yield
+            inner[place] = before
+            if isinstance(before, dict | list):
+                yield from replaced(before)
+
+    for _ in replaced(message):
+        yield json.dumps(message).encode()
 
 
 HOSTILE = {
@@ -55,12 +77,48 @@ def test_a_name_that_is_not_sound_costs_its_row_and_no_other(name: str, kind: st
     assert found.refused == 1
 
 
+@pytest.mark.parametrize("name", CHANNELS)
+def test_an_integer_beyond_every_float_costs_at_most_the_list(name: str) -> None:
+    body = json.loads(body_of(CHANNELS[name].name, [("ETH", "USD")]))
+    for hostile in each_replaced(body, 10**400):
+        with suppress(ProtocolError):
+            assert len(CHANNELS[name].parse_instruments(hostile)) <= 1
+
+
 @every_exchange
 def test_a_list_with_more_rows_than_allowed_is_refused_in_one_sentence(name: str) -> None:
     body = body_of(name, [(f"C{rank}", "USD") for rank in range(11)])
     assert len(EXCHANGES[name].parse_instruments(body, rows_max=11)) == 11
     with pytest.raises(ProtocolError, match="the list has 11 rows, more than 10"):
         EXCHANGES[name].parse_instruments(body, rows_max=10)
+
+
+CROWD = ROWS_MAX * COMMAS_PER_ITEM + 1
+CROWDS = {
+    b"[": b"{}," * CROWD,
+    b"{": b"".join(b'"%d":0,' % each for each in range(CROWD)),  # equal names would be one member
+}
+CROWD_BYTES = 16 << 20  # as objects they are 50 MiB
+
+
+@every_exchange
+def test_a_list_of_very_many_items_takes_no_memory(name: str) -> None:
+    """Wherever in the body they are: at most the list is refused."""
+    body = body_of(name, [("BTC", "USD")])
+    places = [(found.end(), CROWDS[found[0]]) for found in re.finditer(rb"[\[{](?![\]}])", body)]
+    assert places
+    tracemalloc.start()
+    try:
+        for place, crowd in places:
+            swollen = body[:place] + crowd + body[place:]
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            with suppress(ProtocolError):
+                EXCHANGES[name].parse_instruments(swollen)
+            _, peak = tracemalloc.get_traced_memory()
+            assert peak - before < CROWD_BYTES, (place, peak - before)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("tick", ["1e-8", "0.01<b>", "x" * 100, "0.1\n", "1" * 40])

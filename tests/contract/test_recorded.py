@@ -118,9 +118,9 @@ def test_okx_every_recorded_checksum_agrees(samples: Path) -> None:
     reader = Reader(exchange)
     outputs: list[Output] = []
     for frame in frames(samples, "OKX.ws.1.0"):
-        told = list(connector.received(frame))
-        reader.read(told)
-        outputs += told
+        results = list(connector.received(frame))
+        reader.read(results)
+        outputs += results
     assert (count(outputs, Snapshot), count(outputs, Delta), count(outputs, Verify)) == (
         3,
         287,
@@ -132,28 +132,28 @@ def test_okx_every_recorded_checksum_agrees(samples: Path) -> None:
 def test_okx_a_lost_recorded_frame_fails_the_checksum(samples: Path) -> None:
     exchange = EXCHANGES["okx"]
     instrument = Instrument("okx", "BTC-USDT", "BTC-USDT")
-    told = [
+    results = [
         frame
         for frame in frames(samples, "OKX.ws.1.0")
         if b'"books","instId":"BTC-USDT"' in frame and b'"action"' in frame
     ]
     seen = 0
-    for lost in range(1, len(told) - 1):
+    for lost in range(1, len(results) - 1):
         connector, reader = exchange.connector([instrument]), Reader(exchange)
-        for frame in (*told[:lost], *told[lost + 1 :]):
+        for frame in (*results[:lost], *results[lost + 1 :]):
             reader.read(connector.received(frame))
         seen += bool(reader.doubts)
     # The others changed levels below the 25 best, or were overwritten by the next frame.
-    assert seen > len(told) * 0.9
+    assert seen > len(results) * 0.9
 
 
 @pytest.mark.replayed("poloniex", "POLONIEX.ws.1.0")
 def test_poloniex_every_recorded_update_chains(samples: Path) -> None:
     exchange = EXCHANGES["poloniex"]
-    told = [json.loads(frame) for frame in frames(samples, "POLONIEX.ws.1.0")]
+    results = [json.loads(frame) for frame in frames(samples, "POLONIEX.ws.1.0")]
     natives = {
         item["symbol"]
-        for message in told
+        for message in results
         if message.get("channel") == "book_lv2"
         for item in message.get("data", ())
     }
@@ -161,7 +161,7 @@ def test_poloniex_every_recorded_update_chains(samples: Path) -> None:
     connector, reader = exchange.connector([*instruments.values()]), Reader(exchange)
     truth = {native: Dicts() for native in natives}
     outputs: list[Output] = []
-    for message in told:
+    for message in results:
         values = list(connector.received(json.dumps(message).encode()))
         outputs += values
         reader.read(values)
@@ -177,14 +177,14 @@ def test_poloniex_every_recorded_update_chains(samples: Path) -> None:
 
 
 @pytest.mark.replayed("kraken", "KRAKEN.ws.50.0", differs="v1, retold in the shape of v2")
-def test_kraken_recorded_v1_checksums_agree_when_told_as_v2(samples: Path) -> None:
+def test_kraken_recorded_v1_checksums_agree_when_converted_to_v2(samples: Path) -> None:
     """v1 and v2 differ in dress: numbers as strings in lists became members of objects.
 
     The recording is of depth 1000, where v2 is subscribed at 100, so the book is not cut here.
     """
     exchange = EXCHANGES["kraken"]
-    told = [json.loads(frame) for frame in frames(samples, "KRAKEN.ws.50.0")]
-    books = [message for message in told if isinstance(message, list)]
+    results = [json.loads(frame) for frame in frames(samples, "KRAKEN.ws.50.0")]
+    books = [message for message in results if isinstance(message, list)]
     natives = {message[-1] for message in books}
     instruments = [Instrument("kraken", native, native) for native in natives]
     connector, reader = exchange.connector(instruments), Reader(exchange)
@@ -230,13 +230,13 @@ def _checksum(bids: list[list[str]], asks: list[list[str]]) -> int:
 def test_recorded_data_arrived_soon_after_its_own_time(
     samples: Path, name: str, field: bytes, count: int
 ) -> None:
-    told = timed_frames(samples, f"{name.upper()}.ws.1.0")
-    found = re.findall(rb'"%b":"([^"]+)"' % field, b"".join(frame for _, frame in told))
+    results = timed_frames(samples, f"{name.upper()}.ws.1.0")
+    found = re.findall(rb'"%b":"([^"]+)"' % field, b"".join(frame for _, frame in results))
     natives = sorted({native.decode() for native in found})
     connector = EXCHANGES[name].connector([Instrument(name, each, each) for each in natives])
     latencies_ms = [
         arrived_s * 1_000 - out.at_ms
-        for arrived_s, frame in told
+        for arrived_s, frame in results
         for out in connector.received(frame)
         if isinstance(out, Snapshot | Delta)
     ]

@@ -116,14 +116,14 @@ class Venue:
         return decimals(bids), decimals(asks)
 
     def changed(self, native: str) -> bytes:
-        """Change the book and tell it, whoever listens."""
+        """Change the book and publish it."""
         window = self._window(native)
         while (changes := window.advance()) is None:
             self._market.move()
             for _ in self._market.step(self.name, {window.listing.symbol}):
                 pass
         frame = self._dialect.delta(window, changes, self.now)
-        return encoded(self._session.told([frame], frame))[0]
+        return encoded(self._session.formed([frame], frame))[0]
 
     def answers(self, frame: bytes) -> Iterator[bytes]:
         """What comes back to a client's frame."""

@@ -19,6 +19,7 @@ from onebook.core.types import (
 OBJECTS = LevelShape.objects()
 SIDED = LevelShape.rows(side=0, price=1, amount=2)
 SIDED_OBJECTS = LevelShape.objects("price_level", "new_quantity", "side")
+LED = LevelShape.rows(price=1, amount=2)
 COUNTED = LevelShape.rows(price=0, count=1, amount=2, signed=True, single=True)
 FILLED = LevelShape.rows(price=3, amount=0, skip_zero_price=True)
 SHORT_NAMES = LevelShape.objects("p", "s", skip_zero_price=True)
@@ -31,6 +32,7 @@ SHAPES = {
     "pairs": PAIRS,
     "objects": OBJECTS,
     "sided": SIDED,
+    "led": LED,
     "sided objects": SIDED_OBJECTS,
     "counted": COUNTED,
     "filled": FILLED,

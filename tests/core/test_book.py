@@ -1,4 +1,4 @@
-"""One book, in both implementations: what it takes, what it refuses, what it tells."""
+"""One book, in both implementations: its inputs, errors and results."""
 
 from binascii import crc32
 from typing import Any
@@ -144,7 +144,7 @@ def test_crossed_is_above_and_not_equal(core: Any) -> None:
     assert book_of(core, [("2", "1")]).crossed is False
 
 
-def test_a_crossed_book_is_told_and_a_locked_one_is_not(core: Any) -> None:
+def test_a_crossed_book_is_reported_and_a_locked_one_is_not(core: Any) -> None:
     book = book_of(core, [("100", "1")], [("101", "1")])
     assert book.apply(pairs([("101", "1")]), b"[]") is None
     assert book.apply(b"[]", pairs([("100.5", "1")])) == CROSSED
@@ -163,7 +163,9 @@ LEAPS = [
 
 
 @pytest.mark.parametrize(("bids", "asks", "doubt"), LEAPS)
-def test_a_leap_of_the_top_is_told_once(core: Any, bids: Any, asks: Any, doubt: str | None) -> None:
+def test_a_leap_of_the_top_is_reported_once(
+    core: Any, bids: Any, asks: Any, doubt: str | None
+) -> None:
     book = book_of(core, [("100", "1")], [("101", "1")])
     assert book.apply(pairs(bids), pairs(asks)) == doubt
     assert book.apply(pairs(bids), pairs(asks)) is None

@@ -12,6 +12,7 @@ from core.both import (
     COUNTED,
     CUT,
     FILLED,
+    LED,
     MESSAGE,
     OBJECTS,
     SCALED,
@@ -39,6 +40,7 @@ REAL_TEXTS = [
     (b'[["3366.1","7","0","3"],["3366","6","0","3"],["3365.95","0","0","0"]]', PAIRS),
     (b'[{"price":67123.45,"qty":0.00012300},{"price":67123.40,"qty":0}]', OBJECTS),
     (b'[["buy","22356.270000","0.00000000"],["sell","22356.300000","1.00000000"]]', SIDED),
+    (b'[["change",64222.5,0.1008],["new",64144.0,1.0e-5],["delete",64255.0,0.0]]', LED),
     (
         b'[{"side":"bid","event_time":"2023-02-09T20:32:50.714964855Z","price_level":"21921.73",'
         b'"new_quantity":"0.06317902"},{"side":"offer","price_level":"21921.74","new_quantity":"0"}]',

@@ -65,7 +65,7 @@ def test_what_a_shape_does_not_promise_is_refused(
 
 
 @each_core
-def test_a_count_of_zero_removes_and_a_sign_tells_the_side(core: Any) -> None:
+def test_a_count_of_zero_removes_and_a_sign_states_the_side(core: Any) -> None:
     book = core.Book()
     book.replace(b'[[99.5,2,1.25],[ 98,1,"3"],[100,4,-0.018],[101,1,"-2e-7"]]', b"", COUNTED)
     assert book.top(9) == (

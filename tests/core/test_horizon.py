@@ -1,4 +1,4 @@
-"""The coverage horizon: a book shows nothing beyond the outermost price that it was told."""
+"""The coverage horizon: a book shows nothing beyond the outermost price of its snapshot."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_the_horizon_stays_when_its_own_level_goes(core: Any) -> None:
 
 
 @each_core
-def test_a_row_of_no_amount_still_tells_how_far_the_answer_went(core: Any) -> None:
+def test_a_row_of_no_amount_still_shows_how_far_the_answer_went(core: Any) -> None:
     book = core.Book()
     book.replace(pairs([("100", "1"), ("99", "0")]), b"[]", PAIRS, 2)
     assert book.horizon() == ("99", None)

@@ -291,6 +291,34 @@ def test_depth_cuts_each_side_of_the_merge(core: Any) -> None:
     assert data["market_stats"]["total_bid_volume"] == 500
 
 
+@pytest.mark.parametrize("split", [False, True])
+def test_levels_of_a_single_live_book_are_cut_at_the_depth(core: Any, split: bool) -> None:
+    bids = [(f"{price}", f"{price}.5") for price in range(300, 0, -1)]
+    asks = [(f"{price}", f"{price}.5") for price in range(301, 601)]
+    whole, fine = book_of(core, bids, asks), book_of(core, [("0.001", "0.01")], [])
+    view = merged(core, [fine, whole], depth=200, split=split)  # at the scales of the finer one
+    view.merge([None, whole])
+    shown = document(view)
+    for side, prices in (("bids", range(300, 100, -1)), ("asks", range(301, 501))):
+        levels = [(each["price"], each["amount"], each["exchanges"]) for each in shown[side]]
+        assert levels == [(price, price + Decimal("0.5"), ["x1"]) for price in prices]
+        if split:
+            assert [each["amounts"] for each in shown[side]] == [[each[1]] for each in levels]
+
+
+def test_a_single_live_book_that_does_not_fit_the_scales_of_the_view_is_exact(core: Any) -> None:
+    vast = book_of(core, [("2", "1"), ("1", "5" * 17)], [("9" * 17, "1")])
+    fine = book_of(core, [("0.000001", "0.00000001")], [])
+    view = merged(core, [fine, vast])
+    view.merge([None, vast])
+    shown = document(view)
+    assert [(each["price"], each["amount"]) for each in shown["bids"]] == [
+        (2, 1),
+        (1, int("5" * 17)),
+    ]
+    assert [(each["price"], each["amount"]) for each in shown["asks"]] == [(int("9" * 17), 1)]
+
+
 def test_checksum_covers_25_levels_a_side(core: Any) -> None:
     book = book_of(
         core,

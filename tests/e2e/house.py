@@ -60,7 +60,7 @@ def ws_url(node):
 
 
 class Client:
-    """One connected client: says messages, keeps the book of each symbol as last told."""
+    """One connected client: says messages, keeps the last book of each symbol."""
 
     def __init__(self, socket):
         self.socket = socket
@@ -92,7 +92,7 @@ async def client_of(node, key, **options):
     async with connect(ws_url(node), compression=None, close_timeout=1, **options) as socket:
         client = Client(socket)
         await client.kind("welcome")
-        client.received_bytes = 0  # what came before the key is nobody's
+        client.received_bytes = 0  # what came before the key is not charged
         await client.say(type="authenticate", api_key=key)
         await client.kind("welcome")
         yield client

@@ -82,26 +82,30 @@ def test_the_service_refuses_what_cannot_come_through_ccxt(tmp_path, monkeypatch
     with monkeypatch.context() as absent:
         absent.setattr(names, "installed", lambda: False)
         (absence,) = said("bitopro")
-        assert absence.startswith("feeds.ccxt.exchanges: ccxt is not installed; ")
+        assert absence.startswith("Command line: feeds.ccxt.exchanges: ccxt is not installed; ")
         assert 'pip install "onebook[ccxt]"' in absence
     if importlib.util.find_spec("ccxt") is None:
         pytest.skip("the extra onebook[ccxt] is not installed")
     assert said("bitopro", overrides={"bitopro": {"rest_url": "http://127.0.0.1:1"}}) == []
     (unknown,) = said("nowhere")
-    assert unknown.startswith("feeds.ccxt.exchanges: ccxt.pro has no exchange 'nowhere'; it has ")
+    assert unknown.startswith(
+        "Command line: feeds.ccxt.exchanges: ccxt.pro has no exchange 'nowhere'; it has "
+    )
     assert "bitopro" in unknown
     assert " okx," not in unknown, "what has a connector cannot come through ccxt"
     (native,) = said("gateio")
     assert native == (
-        "feeds.ccxt.exchanges: 'gateio' has a connector of Onebook (gate), which is used instead; "
-        "remove it."
+        "Command line: feeds.ccxt.exchanges: 'gateio' has a connector of Onebook (gate), which is "
+        "used instead; remove it."
     )
     (deaf,) = said("mudrex")
     assert "(watchOrderBook)" in deaf
     (futures,) = said("krakenfutures")
     assert "no spot pairs" in futures
     (channel,) = said("bitopro", overrides={"bitopro": {"channel": "fast"}})
-    assert channel == "feeds.overrides.bitopro.channel: an exchange through ccxt has no channels."
+    assert channel == (
+        "Command line: feeds.overrides.bitopro.channel: an exchange through ccxt has no channels."
+    )
     with pytest.raises(ConfigError, match="nowhere"):
         names.enabled(FeedSettings(ccxt=CcxtSettings(exchanges=("nowhere",))))
 

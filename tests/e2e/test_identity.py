@@ -1,4 +1,4 @@
-"""Another coin under the same letters: its exchange is not merged, and subscribers are told why."""
+"""Another coin under the same symbol: its exchange is not merged; subscribers get the reason."""
 
 import httpx
 
@@ -41,7 +41,7 @@ async def test_an_exchange_that_lists_another_coin_is_left_out_until_it_lists_th
             assert (status["exchange"], status["state"]) == ("okx", "stale")
             await until_shown(client, truth(exchanges, OTHERS), ["okx"])
 
-            # One who asks for this exchange alone gets its book, and is told at once.
+            # One who asks for this exchange alone gets its book and the reason at once.
             await alone.say(
                 type="subscribe_aggregated", symbol=SYMBOL, depth=DEPTH, exchanges=["okx"]
             )

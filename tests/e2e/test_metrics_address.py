@@ -43,5 +43,5 @@ async def test_without_a_port_of_their_own_they_are_at_the_public_one(tmp_path):
 def test_one_port_for_both_is_refused(tmp_path):
     settings = settings_in(tmp_path, server={"port": 8000, "metrics_port": 8000})
     assert preflight.faults(settings) == [
-        "server.metrics_port must be another port than server.port."
+        "Command line: server.metrics_port must be another port than server.port."
     ]

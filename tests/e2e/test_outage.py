@@ -14,17 +14,16 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager, suppress
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from databases import database
+from databases import DatabaseProxy, database
 from e2e.house import PATIENCE_S, client_of, key_of, node_on
 from onebook.accounts.keys import key_of as key_from
-from onebook.accounts.usage import stored_usage
+from onebook.accounts.usage_report import stored_usage
 from onebook.simulator.server import SimulatedExchanges
 from onebook.store import Store
 
@@ -291,52 +290,6 @@ async def test_a_stop_on_a_full_disk_keeps_usage_or_exits_with_1(exchanges, disk
     assert list(disk.glob("*.usage-*")) == []
 
 
-class Line:
-    """A TCP proxy to PostgreSQL that can be cut."""
-
-    def __init__(self, url):
-        self._target = urlsplit(url)
-        self._server = None
-        self._writers = set()
-        self.port = 0
-
-    async def up(self):
-        """Listen; after a cut at the same port, once no other program has it."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                with suppress(OSError):
-                    self._server = await asyncio.start_server(
-                        self._accepted, "127.0.0.1", self.port
-                    )
-                    break
-                await asyncio.sleep(0.1)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def cut(self):
-        self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-        await asyncio.sleep(0)
-
-    async def _accepted(self, reader, writer):
-        with suppress(OSError):
-            inner_reader, inner_writer = await asyncio.open_connection(
-                self._target.hostname, self._target.port
-            )
-            self._writers |= {writer, inner_writer}
-            await asyncio.gather(
-                self._carry(reader, inner_writer), self._carry(inner_reader, writer)
-            )
-            self._writers -= {writer, inner_writer}
-
-    async def _carry(self, reader, writer):
-        with suppress(OSError):
-            while data := await reader.read(65_536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-
 @pytest.fixture
 def postgres(tmp_path):
     with database("postgresql", tmp_path) as url:
@@ -348,12 +301,11 @@ async def test_a_postgresql_outage_is_logged_once_and_loses_no_byte(
 ):
     caplog.set_level("INFO")
     url = postgres
-    line = Line(url)
+    line = DatabaseProxy(url)
     await line.up()
-    address = urlsplit(url)._replace(netloc=f"postgres@127.0.0.1:{line.port}").geturl()
     tables = {
         "accounts": QUICK,
-        "store": {"url": address, "pepper_file": str(tmp_path / "pepper")},
+        "store": {"url": line.url, "pepper_file": str(tmp_path / "pepper")},
     }
     async with node_on(exchanges.urls, tmp_path, **tables) as node:
         text = await key_of(node)

@@ -129,9 +129,10 @@ async def test_a_tls_certificate_that_is_none_is_one_clear_line(tmp_path):
     async with process("serve", "--port", "0", *words, **environment) as serve:
         status, _, errors = await ended(serve)
     assert status == 2
+    file = tmp_path / "cert.pem"
     assert errors.splitlines() == [
-        f"error: server.tls_cert_file: {tmp_path / 'cert.pem'} holds no certificate in PEM.",
-        f"server.tls_key_file: {tmp_path / 'cert.pem'} holds no private key in PEM.",
+        f"error: Command line: server.tls_cert_file: {file} holds no certificate in PEM.",
+        f"Command line: server.tls_key_file: {file} holds no private key in PEM.",
     ]
 
 

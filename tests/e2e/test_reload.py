@@ -113,7 +113,10 @@ async def test_exchanges_and_limits_change_and_no_connection_ends(tmp_path):
 
                 written(file, simulated.urls, ["okx", "nonsense"], **second)
                 serve.send_signal(signal.SIGHUP)
-                await read_until(serve.stderr, "SIGHUP: nothing was changed: feeds.exchanges: ")
+                await read_until(
+                    serve.stderr,
+                    rf"SIGHUP: nothing was changed: {file}: feeds\.exchanges: ",
+                )
             serve.send_signal(signal.SIGTERM)
             status, _, _ = await ended(serve)
         assert status == 0

@@ -120,7 +120,7 @@ async def test_a_killed_exchange_leaves_the_book_and_returns_with_a_fresh_snapsh
     assert (status["exchange"], status["state"]) == ("okx", "stale")
     update = await client.kind("aggregated_orderbook_update")
     assert update["data"]["stale_exchanges"] == ["okx"]
-    assert shown(update["data"]) == truth(exchanges, others)  # nobody else's levels changed
+    assert shown(update["data"]) == truth(exchanges, others)  # no other levels changed
     exchanges.step()
     await until_shown(client, truth(exchanges, others))
 

@@ -1,7 +1,7 @@
 """The service with TLS on both sides, as it runs in the world: wss and https to and from it.
 
 Exchanges are simulated behind a proxy that ends TLS, with certificates of an authority that the
-process trusts by SSL_CERT_FILE, as an operator would add one. An exchange whose certificate nobody
+process trusts by SSL_CERT_FILE, as an operator would add one. An exchange whose certificate no CA
 vouches for must never be shown.
 """
 
@@ -32,7 +32,7 @@ CHUNK_BYTES = 65_536
 
 
 class Authority:
-    """Who vouches for certificates, and the file that makes others believe it."""
+    """A certificate authority, and the file that makes processes trust it."""
 
     def __init__(self, folder, name):
         self.folder, self.name = folder, name
@@ -159,7 +159,7 @@ def serial_at(port, authority):
         return int(wrapped.getpeercert()["serialNumber"], 16)
 
 
-async def test_sighup_reads_certificate_and_log_level_again_and_ends_nobody(tmp_path):
+async def test_sighup_reads_certificate_and_log_level_again_and_ends_no_connection(tmp_path):
     known = Authority(tmp_path, "known")
     certificate, key = known.vouch()
     first = serial_of(certificate)
@@ -186,7 +186,10 @@ async def test_sighup_reads_certificate_and_log_level_again_and_ends_nobody(tmp_
             assert await asyncio.to_thread(serial_at, port, known.file) == second
             key.write_text("no key")
             serve.send_signal(signal.SIGHUP)
-            await read_until(serve.stderr, "SIGHUP: nothing was changed: server.tls_key_file: ")
+            await read_until(
+                serve.stderr,
+                rf"SIGHUP: nothing was changed: {file}: server\.tls_key_file: ",
+            )
             assert await asyncio.to_thread(serial_at, port, known.file) == second
             await client.send(json.dumps({"type": "ping"}))
             assert json.loads(await client.recv())["type"] == "pong"

@@ -85,7 +85,7 @@ def test_an_error_names_nothing_and_a_rate_limit_refuses_nothing() -> None:
     assert joined().received(many) == (SlowDown("Too many requests."),)
 
 
-def test_a_pair_with_a_dot_in_its_name_is_told_from_the_window() -> None:
+def test_a_pair_with_a_dot_in_its_name_is_distinguished_from_the_window() -> None:
     connector = joined()
     with pytest.raises(ProtocolError) as caught:
         connector.received(delta(1, 2, "MU.US_USDC").replace(b'"b"', b'"x"'))

@@ -74,7 +74,7 @@ def joined(sequence: int = 100) -> SeededEngine:
     return connector
 
 
-def told(outputs: tuple[Output, ...]) -> list[object]:
+def summary(outputs: tuple[Output, ...]) -> list[object]:
     """Outputs in short: the kind, and of deltas the amount, which is `u` here."""
     return [
         bytes(output.bids).decode().split('"')[3] if isinstance(output, Delta) else type(output)
@@ -115,8 +115,8 @@ def test_deltas_are_held_until_the_body_and_those_it_contains_are_dropped() -> N
     connector = acknowledged()
     for first, final in ((90, 95), (96, 100), (101, 105), (106, 106)):
         assert connector.received(event(first, final)) == ()
-    assert told(connector.fetched(BTC, body(102))) == [Snapshot, "105", "106"]
-    assert told(connector.received(event(107, 109))) == ["109"]
+    assert summary(connector.fetched(BTC, body(102))) == [Snapshot, "105", "106"]
+    assert summary(connector.received(event(107, 109))) == ["109"]
     assert connector.fetched(BTC, body(200)) == (), "a late answer changes nothing"
 
 
@@ -133,28 +133,28 @@ def test_the_time_of_an_event_stays_with_it_while_it_is_held() -> None:
 def test_a_body_that_ends_where_the_first_held_delta_starts_joins() -> None:
     connector = acknowledged()
     connector.received(event(101, 105))
-    assert told(connector.fetched(BTC, body(100))) == [Snapshot, "105"]
+    assert summary(connector.fetched(BTC, body(100))) == [Snapshot, "105"]
 
 
 def test_a_held_delta_that_ends_where_the_body_does_is_contained_in_it() -> None:
     connector = acknowledged()
     for first, final in ((96, 100), (101, 105)):
         connector.received(event(first, final))
-    assert told(connector.fetched(BTC, body(100))) == [Snapshot, "105"]
+    assert summary(connector.fetched(BTC, body(100))) == [Snapshot, "105"]
 
 
 def test_a_body_newer_than_all_that_is_held_stands_alone() -> None:
     connector = acknowledged()
     connector.received(event(101, 105))
-    assert told(connector.fetched(BTC, body(110))) == [Snapshot]
+    assert summary(connector.fetched(BTC, body(110))) == [Snapshot]
     assert connector.received(event(106, 108)) == ()
-    assert told(connector.received(event(109, 112))) == ["112"], "the first may overlap the body"
+    assert summary(connector.received(event(109, 112))) == ["112"], "the first may overlap the body"
 
 
 def test_only_the_first_delta_after_the_body_may_overlap() -> None:
     connector = joined(100)
-    assert told(connector.received(event(99, 103))) == ["103"]
-    assert told(connector.received(event(103, 104))) == [Gap]
+    assert summary(connector.received(event(99, 103))) == ["103"]
+    assert summary(connector.received(event(103, 104))) == [Gap]
 
 
 def test_a_body_older_than_the_deltas_is_fetched_again_then_given_up() -> None:
@@ -165,20 +165,20 @@ def test_a_body_older_than_the_deltas_is_fetched_again_then_given_up() -> None:
     (gap,) = connector.fetched(BTC, body(99))
     assert isinstance(gap, Gap)
     assert connector.resync([BTC]) == (FETCH_BTC,)
-    assert told(connector.fetched(BTC, body(100))) == [Snapshot, "105"]
+    assert summary(connector.fetched(BTC, body(100))) == [Snapshot, "105"]
 
 
-def test_a_hole_is_a_gap_and_what_showed_it_is_held() -> None:
+def test_a_missing_number_is_a_gap_and_what_showed_it_is_held() -> None:
     connector = joined(100)
-    assert told(connector.received(event(101, 103))) == ["103"]
+    assert summary(connector.received(event(101, 103))) == ["103"]
     (gap,) = connector.received(event(105, 106))
     assert gap == Gap(BTC, "the book is at 103, the delta starts at 105")
     assert connector.resync([BTC]) == (FETCH_BTC,)
     assert connector.fetched(BTC, body(103)) == (FETCH_BTC,), "104 is still missing"
-    assert told(connector.fetched(BTC, body(104))) == [Snapshot, "106"]
+    assert summary(connector.fetched(BTC, body(104))) == [Snapshot, "106"]
 
 
-def test_a_delta_told_before_is_ignored() -> None:
+def test_a_delta_sent_before_is_ignored() -> None:
     connector = joined(100)
     connector.received(event(101, 103))
     assert connector.received(event(101, 103)) == ()
@@ -190,7 +190,7 @@ def test_a_hole_among_the_held_deltas_drops_what_lies_before_it() -> None:
     for first, final in ((101, 102), (101, 102), (105, 106), (107, 108)):
         connector.received(event(first, final))
     assert connector.fetched(BTC, body(101)) == (FETCH_BTC,)
-    assert told(connector.fetched(BTC, body(104))) == [Snapshot, "106", "108"]
+    assert summary(connector.fetched(BTC, body(104))) == [Snapshot, "106", "108"]
 
 
 def test_held_deltas_have_a_bound_and_the_oldest_go() -> None:
@@ -206,7 +206,7 @@ def test_a_resync_of_a_live_book_refuses_a_body_older_than_the_book_was() -> Non
     connector.received(event(101, 105))
     assert connector.resync([BTC]) == (FETCH_BTC,)
     assert connector.fetched(BTC, body(104)) == (FETCH_BTC,)
-    assert told(connector.fetched(BTC, body(105))) == [Snapshot]
+    assert summary(connector.fetched(BTC, body(105))) == [Snapshot]
 
 
 def test_a_resync_before_the_confirmation_asks_for_the_stream_again() -> None:
@@ -232,9 +232,9 @@ def test_a_live_book_follows_its_stream_until_the_body_and_then_from_it() -> Non
     connector.received(event(101, 103))
     assert connector.reseed(BTC) == (SPARE_BTC,)
     for first, final in ((104, 105), (106, 107), (108, 108)):
-        assert told(connector.received(event(first, final))) == [str(final)]
-    assert told(connector.fetched(BTC, body(106))) == [Snapshot, "107", "108"]
-    assert told(connector.received(event(109, 110))) == ["110"]
+        assert summary(connector.received(event(first, final))) == [str(final)]
+    assert summary(connector.fetched(BTC, body(106))) == [Snapshot, "107", "108"]
+    assert summary(connector.received(event(109, 110))) == ["110"]
     assert connector.fetched(BTC, body(200)) == (), "a late answer changes nothing"
 
 
@@ -243,11 +243,11 @@ def test_a_second_body_newer_than_the_stream_stands_alone_and_the_stream_catches
     connector.received(event(101, 103))
     connector.reseed(BTC)
     assert connector.standing(BTC) is StreamPosition.CURRENT
-    assert told(connector.fetched(BTC, body(107))) == [Snapshot]
+    assert summary(connector.fetched(BTC, body(107))) == [Snapshot]
     assert connector.standing(BTC) is StreamPosition.BEHIND
     assert connector.received(event(104, 106)) == ()
     assert connector.standing(BTC) is StreamPosition.BEHIND
-    assert told(connector.received(event(107, 108))) == ["108"], "the first may overlap the body"
+    assert summary(connector.received(event(107, 108))) == ["108"], "the first may overlap the body"
     assert connector.standing(BTC) is StreamPosition.CURRENT
 
 
@@ -267,7 +267,7 @@ def test_a_second_body_older_than_the_book_is_asked_for_again_then_left_alone() 
     for _ in range(FETCHES_MAX - 1):
         assert connector.fetched(BTC, body(104)) == (SPARE_BTC,)
     assert connector.fetched(BTC, body(104)) == ()
-    assert told(connector.received(event(106, 107))) == ["107"], "the book has stayed"
+    assert summary(connector.received(event(106, 107))) == ["107"], "the book has stayed"
     assert connector.fetched(BTC, body(107)) == ()
 
 
@@ -275,9 +275,9 @@ def test_a_gap_while_a_body_is_awaited_is_a_gap_and_the_body_seeds_the_book() ->
     connector = joined(100)
     connector.reseed(BTC)
     connector.received(event(101, 103))
-    assert told(connector.received(event(105, 106))) == [Gap]
+    assert summary(connector.received(event(105, 106))) == [Gap]
     assert connector.resync([BTC]) == (FETCH_BTC,)
-    assert told(connector.fetched(BTC, body(104))) == [Snapshot, "106"]
+    assert summary(connector.fetched(BTC, body(104))) == [Snapshot, "106"]
 
 
 def test_an_abandoned_body_changes_nothing_and_its_copies_are_dropped() -> None:
@@ -286,7 +286,7 @@ def test_an_abandoned_body_changes_nothing_and_its_copies_are_dropped() -> None:
     connector.received(event(101, 103))
     connector.abandon(BTC)
     assert connector.fetched(BTC, body(103)) == ()
-    assert told(connector.received(event(104, 104))) == ["104"]
+    assert summary(connector.received(event(104, 104))) == ["104"]
 
 
 def test_a_book_that_is_not_live_is_not_seeded_again() -> None:
@@ -329,7 +329,7 @@ def test_a_resync_does_not_forget_how_far_the_stream_had_delivered() -> None:
 
 def test_a_dead_stream_is_left_and_subscribed_anew() -> None:
     connector = joined(100)
-    (left,) = connector.distrust(BTC)
+    (left,) = connector.invalidate(BTC)
     assert left == Send(b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
     assert connector.received(b'{"result":null,"id":2}') == EXPECTED
     (asked,) = connector.resync([BTC])
@@ -453,7 +453,7 @@ def test_removing_unsubscribes_and_its_answer_says_nothing() -> None:
     assert connector.received(b'{"result":null,"id":2}') == EXPECTED
     assert connector.received(event(1, 2)) == ()
     assert connector.fetched(BTC, body(1)) == ()
-    assert told(connector.fetched(ETH, body(1))) == [Snapshot]
+    assert summary(connector.fetched(ETH, body(1))) == [Snapshot]
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def said(**message: object) -> bytes:
     return json.dumps(message).encode()
 
 
-def told(channel: int, payload: str, number: int) -> bytes:
+def book_frame(channel: int, payload: str, number: int) -> bytes:
     return f"[{channel},{payload},{number},{AT}]".encode()
 
 
@@ -83,7 +83,7 @@ def live() -> Connector:
     connector.opened()
     connector.received(subscribed("tBTCUSD", 17))
     connector.received(subscribed("tDOGE:UST", 18))
-    connector.received(told(17, "[[7254.7,3,3.3],[7254.8,1,-0.5]]", 1))
+    connector.received(book_frame(17, "[[7254.7,3,3.3],[7254.8,1,-0.5]]", 1))
     return connector
 
 
@@ -98,11 +98,11 @@ def test_frames_are_configured_before_the_books_are_asked_for_one_by_one() -> No
 def test_a_book_starts_at_its_snapshot_and_follows_single_levels() -> None:
     connector = EXCHANGE.connector([BTC])
     assert connector.received(subscribed("tBTCUSD", 17)) == (Acknowledged(BTC),)
-    assert connector.received(told(17, "[7254.7,0,1]", 1)) == (), "before the snapshot"
-    (snapshot,) = connector.received(told(17, "[[7254.7,3,3.3],[7254.8,1,-0.5]]", 2))
+    assert connector.received(book_frame(17, "[7254.7,0,1]", 1)) == (), "before the snapshot"
+    (snapshot,) = connector.received(book_frame(17, "[[7254.7,3,3.3],[7254.8,1,-0.5]]", 2))
     assert isinstance(snapshot, Snapshot)
     assert (bytes(snapshot.bids), snapshot.shape) == (b"[[7254.7,3,3.3],[7254.8,1,-0.5]]", LEVELS)
-    (delta,) = connector.received(told(17, "[7254.7,0,1]", 3))
+    (delta,) = connector.received(book_frame(17, "[7254.7,0,1]", 3))
     assert isinstance(delta, Delta)
     assert (snapshot.at_ms, delta.at_ms) == (AT, AT)
     assert (bytes(delta.bids), delta.shape) == (b"[7254.7,0,1]", LEVELS)
@@ -114,7 +114,7 @@ def test_a_book_starts_at_its_snapshot_and_follows_single_levels() -> None:
 
 
 def test_an_empty_book_is_a_snapshot() -> None:
-    (snapshot,) = live().received(told(18, "[]", 2))
+    (snapshot,) = live().received(book_frame(18, "[]", 2))
     assert isinstance(snapshot, Snapshot)
     assert snapshot.instrument is DOGE
 
@@ -136,19 +136,19 @@ def test_the_checksum_has_signed_amounts_and_numbers_as_javascript_writes_them()
 
 def test_heartbeats_are_counted_and_those_of_no_book_yet_are_the_connections() -> None:
     connector = live()
-    assert connector.received(told(17, '"hb"', 2)) == (Alive(BTC),)
-    assert connector.received(told(99, '"hb"', 3)) == HEARTBEAT
-    (delta,) = connector.received(told(17, "[7254.7,1,2]", 4))
+    assert connector.received(book_frame(17, '"hb"', 2)) == (Alive(BTC),)
+    assert connector.received(book_frame(99, '"hb"', 3)) == HEARTBEAT
+    (delta,) = connector.received(book_frame(17, "[7254.7,1,2]", 4))
     assert isinstance(delta, Delta)
 
 
 def test_a_number_that_is_skipped_is_a_gap_of_each_live_book() -> None:
     connector = live()
-    connector.received(told(18, "[[0.1,1,5]]", 2))
-    outputs = list(connector.received(told(18, '"hb"', 4)))
+    connector.received(book_frame(18, "[[0.1,1,5]]", 2))
+    outputs = list(connector.received(book_frame(18, '"hb"', 4)))
     reason = "the connection is at frame 2, the next is 4"
     assert outputs == [Gap(BTC, reason), Gap(DOGE, reason), Alive(DOGE)]
-    assert connector.received(told(17, "[7254.7,1,2]", 5)) == ()
+    assert connector.received(book_frame(17, "[7254.7,1,2]", 5)) == ()
 
 
 def test_resync_leaves_the_channel_and_the_same_id_may_come_again() -> None:
@@ -157,10 +157,10 @@ def test_resync_leaves_the_channel_and_the_same_id_may_come_again() -> None:
         Send(b'{"event":"unsubscribe","chanId":17}'),
         asked("tBTCUSD", 4),
     )
-    assert connector.received(told(17, "[7254.7,1,2]", 2)) == (), "late"
+    assert connector.received(book_frame(17, "[7254.7,1,2]", 2)) == (), "late"
     assert connector.received(b'{"event":"unsubscribed","status":"OK","chanId":17}') == EXPECTED
     assert connector.received(subscribed("tBTCUSD", 17)) == (Acknowledged(BTC),)
-    (snapshot,) = connector.received(told(17, "[[7254.7,3,3.3]]", 3))
+    (snapshot,) = connector.received(book_frame(17, "[[7254.7,3,3.3]]", 3))
     assert isinstance(snapshot, Snapshot)
 
 
@@ -271,8 +271,8 @@ class Oracle:
 
 
 def recorded(samples: Path) -> list[Any]:
-    told = frames(samples, "BITFINEX.ws.11.0")
-    return [json.loads(each, parse_float=str, parse_int=str) for each in told]
+    book_frame = frames(samples, "BITFINEX.ws.11.0")
+    return [json.loads(each, parse_float=str, parse_int=str) for each in book_frame]
 
 
 @pytest.mark.replayed(

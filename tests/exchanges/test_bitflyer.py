@@ -107,6 +107,20 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
     assert caught.value.instrument is instrument
 
 
+def test_levels_may_come_in_any_order() -> None:
+    """The page does not promise one."""
+    message = {
+        "bids": [{"price": 1, "size": 1}, {"price": 3, "size": 3}, {"price": 2, "size": 2}],
+        "asks": [{"price": 6, "size": 6}, {"price": 4, "size": 4}, {"price": 5, "size": 5}],
+    }
+    params = {"channel": BOARD + BTC.native, "message": message}
+    told = {"jsonrpc": "2.0", "method": "channelMessage", "params": params}
+    reader = Reader(EXCHANGE)
+    reader.read(connected().received(json.dumps(told).encode()))
+    bids, asks = reader.sides(BTC)
+    assert (list(bids), list(asks)) == ([3, 2, 1], [4, 5, 6])
+
+
 @pytest.mark.derivatives
 def test_only_spot_rows_are_instruments() -> None:
     rows = [

@@ -217,9 +217,9 @@ def written(side: Side, decimals: tuple[int, ...]) -> list[str]:
 
 @pytest.mark.replayed("bitget", "BITGET.ws.2.0", differs="v2, retold in the shape of v3")
 @pytest.mark.replayed("bitget", "BITGET.ws.1.0", differs="v2, retold in the shape of v3")
-@pytest.mark.parametrize(("name", "told"), [("BITGET.ws.1.0", 443), ("BITGET.ws.2.0", 194)])
+@pytest.mark.parametrize(("name", "frames_count"), [("BITGET.ws.1.0", 443), ("BITGET.ws.2.0", 194)])
 def test_books_of_recorded_frames_have_the_checksums_of_2022(
-    samples: Path, name: str, told: int
+    samples: Path, name: str, frames_count: int
 ) -> None:
     """Their members had other names and no ids then, and their levels were padded with zeros."""
     recorded = [json.loads(frame) for frame in frames(samples, name) if b'"action"' in frame]
@@ -241,4 +241,4 @@ def test_books_of_recorded_frames_have_the_checksums_of_2022(
         in_turn = zip_longest(*(written(side, decimals[native]) for side in sides))
         text = ":".join(level for level in chain(*in_turn) if level)
         assert crc32(text.encode()) == change["checksum"] % 2**32
-    assert (len(recorded), reader.doubts) == (told, [])
+    assert (len(recorded), reader.doubts) == (frames_count, [])

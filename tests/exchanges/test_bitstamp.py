@@ -95,7 +95,7 @@ def test_resync_unsubscribes_and_subscribes() -> None:
     assert connected().resync([BTC]) == again
 
 
-def test_an_error_names_nobody() -> None:
+def test_an_error_names_no_instrument() -> None:
     words = "Bad subscription string."
     assert connected().received(error(words)) == (Unnamed(words),)
     assert connected().received(error("Too many requests.")) == (SlowDown("Too many requests."),)

@@ -85,14 +85,14 @@ class Line:
     def hear(self, message: object) -> list[Output]:
         return list(self.engine.received(json.dumps(message).encode()))
 
-    def tell(self, channel: int, kind: str = "change") -> list[Output]:
+    def send(self, channel: int, kind: str = "change") -> list[Output]:
         self.number += 1
         return self.hear([channel, kind, self.number])
 
     def live(self, **ids: int) -> "Line":
         for name, channel in ids.items():
             self.hear({"name": f"{name}:USD", "id": channel})
-            self.tell(channel, "whole")
+            self.send(channel, "whole")
         return self
 
 
@@ -113,20 +113,20 @@ def test_frames_are_of_the_book_that_their_id_was_assigned_to() -> None:
     line = Line(A, B)
     assert line.hear({"name": "B:USD", "id": 7}) == [Acknowledged(B)]
     assert line.hear({"name": "A:USD", "id": 9}) == [Acknowledged(A)]
-    assert kinds(line.tell(7, "whole")) == [(Snapshot, B)]
-    assert kinds(line.tell(9, "whole")) == [(Snapshot, A)]
-    assert kinds(line.tell(7)) == [(Delta, B)]
+    assert kinds(line.send(7, "whole")) == [(Snapshot, B)]
+    assert kinds(line.send(9, "whole")) == [(Snapshot, A)]
+    assert kinds(line.send(7)) == [(Delta, B)]
 
 
 def test_unsubscribing_is_by_id_and_late_frames_are_counted() -> None:
     line = Line(A, B).live(A=1, B=2)
     assert sent(line.engine.resync([A])) == [["-", 1], ["+", "A:USD"]]
-    assert line.tell(1) == []
-    assert kinds(line.tell(2)) == [(Delta, B)]
+    assert line.send(1) == []
+    assert kinds(line.send(2)) == [(Delta, B)]
     line.hear({"name": "A:USD", "id": 1})
-    assert kinds(line.tell(1, "whole")) == [(Snapshot, A)], "the same id, assigned again"
+    assert kinds(line.send(1, "whole")) == [(Snapshot, A)], "the same id, assigned again"
     assert sent(line.engine.remove([A, B])) == [["-", 1, 2]]
-    assert line.tell(2, "whole") == []
+    assert line.send(2, "whole") == []
 
 
 def test_a_subscription_that_is_acknowledged_after_its_removal_is_ended() -> None:
@@ -134,14 +134,14 @@ def test_a_subscription_that_is_acknowledged_after_its_removal_is_ended() -> Non
     assert sent(line.engine.remove([A])) == []
     told = line.hear({"name": "A:USD", "id": 1})
     assert (sent(told), told[1:]) == ([["-", 1]], list(EXPECTED))
-    assert line.tell(1, "whole") == []
+    assert line.send(1, "whole") == []
 
 
 def test_of_two_ids_of_a_name_the_newer_counts() -> None:
     line = Line(A).live(A=1)
     assert sent(line.hear({"name": "A:USD", "id": 2})) == [["-", 1]]
-    assert line.tell(1, "whole") == []
-    assert kinds(line.tell(2, "whole")) == [(Snapshot, A)]
+    assert line.send(1, "whole") == []
+    assert kinds(line.send(2, "whole")) == [(Snapshot, A)]
 
 
 def test_a_refusal_can_state_its_name_apart() -> None:
@@ -151,18 +151,18 @@ def test_a_refusal_can_state_its_name_apart() -> None:
 def test_a_missing_frame_is_a_gap_of_every_live_book() -> None:
     line = Line(A, B, C).live(A=1, B=2)
     line.number += 1
-    assert kinds(line.tell(1)) == [(Gap, A), (Gap, B)]
-    assert line.tell(2) == [], "told once"
-    assert kinds(line.tell(2, "whole")) == [(Snapshot, B)]
+    assert kinds(line.send(1)) == [(Gap, A), (Gap, B)]
+    assert line.send(2) == [], "reported once"
+    assert kinds(line.send(2, "whole")) == [(Snapshot, B)]
 
 
 def test_a_frame_of_an_id_that_was_never_assigned_is_refused_and_not_counted() -> None:
     line = Line(A).live(A=1)
     with pytest.raises(ProtocolError, match="'5', which is not subscribed") as caught:
-        line.tell(5)
+        line.send(5)
     assert caught.value.instrument is None
     line.number -= 1
-    assert kinds(line.tell(1)) == [(Delta, A)]
+    assert kinds(line.send(1)) == [(Delta, A)]
 
 
 def test_a_damaged_frame_names_the_book_of_its_id() -> None:

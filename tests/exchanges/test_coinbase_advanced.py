@@ -110,7 +110,7 @@ def test_acknowledgements_and_heartbeats_are_counted_with_the_books() -> None:
     connector = live()
     assert kinds(connector.received(book(4))) == [Delta]
     assert connector.received(heartbeat(5)) == HEARTBEAT
-    assert connector.received(heartbeat(5)) == HEARTBEAT, "told twice"
+    assert connector.received(heartbeat(5)) == HEARTBEAT, "sent twice"
     assert kinds(connector.received(book(6, native="ETH-USD"))) == [Delta]
     assert connector.received(book(6, native="ETH-USD")) == NOTHING
 

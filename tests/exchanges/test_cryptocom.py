@@ -225,13 +225,13 @@ def test_the_simulator_refuses_what_cryptocom_refuses() -> None:
 def test_a_client_that_answers_no_heartbeat_is_dropped_at_the_third() -> None:
     desk = Desk("cryptocom")
 
-    def beat(after_s: int) -> list[str]:
+    def heartbeats(after_s: int) -> list[str]:
         now = Now(desk.now.s + after_s, desk.now.ms + after_s * 1_000)
         return desk.dialect.heartbeat(desk.session, now)
 
-    (first,) = beat(30)
-    assert beat(31) == []
+    (first,) = heartbeats(30)
+    assert heartbeats(31) == []
     assert desk.say({"id": json.loads(first)["id"], "method": "public/respond-heartbeat"}) == []
-    assert [len(beat(60)), len(beat(90))] == [1, 1]
+    assert [len(heartbeats(60)), len(heartbeats(90))] == [1, 1]
     with pytest.raises(Dropped):
-        beat(120)
+        heartbeats(120)

@@ -205,13 +205,13 @@ def test_the_number_of_an_unsubscription_accepts_nothing() -> None:
     assert engine.received(b"done 3") == (Acknowledged(A),)
 
 
-def test_an_error_touches_whom_it_names_and_without_a_name_nobody() -> None:
+def test_an_error_affects_the_instruments_it_names_and_without_a_name_none() -> None:
     engine = opened()
     assert engine.received(b"no market B") == (BookRefused(B, "market B"),)
     assert engine.received(b"no such thing") == (Unnamed("such thing"),)
 
 
-def test_a_rate_limit_refuses_nobody_whomever_it_names() -> None:
+def test_a_rate_limit_refuses_no_instrument_whatever_it_names() -> None:
     assert opened().received(b"no too many requests: A") == (SlowDown("too many requests: A"),)
 
 
@@ -359,7 +359,7 @@ def test_a_live_book_is_seeded_again_on_the_socket() -> None:
     engine.received(b'["whole","A",10,["1","1"]]')
     assert sent(engine.reseed(A)) == [["?", "A", 3]]
     assert [*map(type, engine.received(b'["whole","A",10,["1","1"]]'))] == [Snapshot]
-    assert engine.received(b'["whole","A",10,["1","1"]]') == EXPECTED, "nobody asked"
+    assert engine.received(b'["whole","A",10,["1","1"]]') == EXPECTED, "unrequested"
 
 
 def test_a_body_of_a_book_that_was_removed_changes_nothing() -> None:
@@ -458,7 +458,7 @@ def test_frames_that_are_of_no_book_are_counted_where_the_exchange_counts_them()
     assert engine.received(b"7") == EXPECTED, "the first may have any number"
     assert [*map(type, engine.received(b'[8,"A","whole"]'))] == [Snapshot]
     assert engine.received(b"9") == EXPECTED
-    assert engine.received(b"9") == EXPECTED, "told twice"
+    assert engine.received(b"9") == EXPECTED, "sent twice"
     assert [*map(type, engine.received(b'[10,"A","change"]'))] == [Delta]
     reason = "the connection is at frame 10, the next is 12"
     assert engine.received(b"12") == (Gap(A, reason), *EXPECTED), "B was not live"

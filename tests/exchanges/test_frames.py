@@ -1,10 +1,15 @@
 """What all connectors read with."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onebook.exchanges.frames import (
     TEXT_MAX_CHARS,
     batches,
+    has_more_items,
     short,
     step_of,
     symbol_of,
@@ -46,3 +51,29 @@ def test_a_frame_that_names_none_or_several_has_no_symbol(items: object) -> None
 def test_a_member_that_is_no_text_is_empty(value: object) -> None:
     assert text_in(value, "symbol") == ""
     assert text_in({"symbol": "A", "more": 1}, "symbol") == "A"
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.integers() | st.text(',[]{}"\\:x\n'),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(',[]{}"\\'), inner),
+)
+
+
+def longest(value: object) -> int:
+    """Return how many items the longest list or object of a value has."""
+    if not isinstance(value, list | dict):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return max([len(value), *map(longest, inner)])
+
+
+@given(JSON_VALUES, st.integers(1, 6))
+def test_items_are_counted_list_by_list(value: object, most: int) -> None:
+    assert has_more_items(json.dumps(value).encode(), most) == (longest(value) > most)
+
+
+@pytest.mark.parametrize(
+    "body", [b'"' + b'\\"' * 100_000, b'"' * 100_001, b"[" * 100_000, b"]" * 100_000, b'["']
+)
+def test_what_is_no_json_is_left_to_its_decoder(body: bytes) -> None:
+    assert not has_more_items(body, 1)

@@ -97,7 +97,7 @@ def test_asks_and_bids_and_the_time_are_handed_on_as_they_came() -> None:
 def test_an_update_follows_the_number_before_its_own() -> None:
     connector = live(at=10)
     assert kinds(connector.received(book("update", 11))) == [Delta]
-    assert connector.received(book("update", 11)) == (), "it was told twice"
+    assert connector.received(book("update", 11)) == (), "it was sent twice"
     gap = connector.received(book("update", 13))
     assert gap == (Gap(BTC, "the book is at 11, the delta follows 12"),)
     assert connector.received(book("update", 14)) == ()

@@ -319,20 +319,20 @@ def test_every_recorded_classic_frame_joins_its_body_and_equals_dicts(samples: P
         native, changes = data["symbol"], data["changes"]
         if native not in reached:  # the body was asked for when the first delta was there
             body = json.loads(seeds[native])["data"]
-            truth[native] = told(({}, {}), body)
+            truth[native] = applied(({}, {}), body)
             reached[native] = int(body["sequence"])
             reader.read(connector.fetched(books[native], seeds[native]))
         followed += 1
         fillers += any(row[0] == "0" for side in changes.values() for row in side)
         if data["sequenceStart"] > reached[native]:
-            told(truth[native], changes)
+            applied(truth[native], changes)
         if followed % COMPARED_EVERY == 0:
             assert reader.sides(books[native]) == truth[native]
     assert {native: reader.sides(books[native]) for native in reached} == truth
     assert (followed, fillers, len(truth), reader.doubts) == (3_853, 1_355, 9, [])
 
 
-def told(sides: Sides, changes: dict[str, list[list[str]]]) -> Sides:
+def applied(sides: Sides, changes: dict[str, list[list[str]]]) -> Sides:
     """Change plain dicts by rows; those with a price of zero are no levels."""
     for side, rows in zip(sides, (changes["bids"], changes["asks"]), strict=True):
         for price, amount, *_ in rows:

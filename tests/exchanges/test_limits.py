@@ -34,7 +34,7 @@ def test_no_window_ever_holds_more_than_its_limit(steps):
     st.floats(0, 0.5),
     st.lists(st.tuples(st.floats(0, 1.5), st.integers(0, 9)), max_size=40),
 )
-def test_whoever_waits_for_free_tokens_stays_within_the_limit(count, burst, steps):
+def test_a_waiter_for_free_tokens_stays_within_the_limit(count, burst, steps):
     bucket, now, uses = bucket_within(Limit(count, 1.0), burst), 50.0, []
     for wait_s, tries in steps:
         now += wait_s

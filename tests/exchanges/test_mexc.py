@@ -142,7 +142,7 @@ def test_an_answer_without_a_number_counts_by_its_channels() -> None:
 
 def test_the_answer_to_an_unsubscription_confirms_nothing() -> None:
     connector = joined()
-    (sent,) = connector.distrust(BTC)
+    (sent,) = connector.invalidate(BTC)
     assert isinstance(sent, Send)
     request = json.loads(sent.frame)
     assert request == {"method": "UNSUBSCRIPTION", "params": [CHANNEL + "BTCUSDT"], "id": 2}
@@ -303,11 +303,12 @@ def test_the_simulator_writes_what_the_exchange_sent_byte_for_byte() -> None:
     desk = Desk("mexc")
     channel = desk.board.channel(ChannelKey("BTCUSDT", DEPTH))
     assert channel is not None
-    told = Push.FromString(desk.dialect.delta(channel, TextChanges([("1.5", "0")], []), desk.now))
+    parsed = Push.FromString(desk.dialect.delta(channel, TextChanges([("1.5", "0")], []), desk.now))
     assert (
-        told.publicAggreDepths.bids[0] == Push.FromString(push_of("1.5")).publicAggreDepths.bids[0]
+        parsed.publicAggreDepths.bids[0]
+        == Push.FromString(push_of("1.5")).publicAggreDepths.bids[0]
     )
-    assert told.channel == CHANNEL + "BTCUSDT"
+    assert parsed.channel == CHANNEL + "BTCUSDT"
 
 
 def push_of(price: str) -> bytes:

@@ -154,7 +154,7 @@ def test_an_error_refuses_the_instrument_it_names() -> None:
     assert EXCHANGE.connector([BTC, ETH]).received(frame) == (BookRefused(BTC, words),)
 
 
-def test_an_error_that_names_nobody_may_be_about_anybody() -> None:
+def test_an_error_without_a_name_may_be_about_any_instrument() -> None:
     frame = b'{"event":"error","code":"60012","msg":"Illegal request"}'
     assert live().received(frame) == (Unnamed("Illegal request"),)
 

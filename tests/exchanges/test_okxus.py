@@ -1,6 +1,7 @@
 """OKX US: what is its own; the protocol itself is `test_okx`."""
 
 import json
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -73,3 +74,9 @@ def test_the_list_is_of_this_exchange_and_of_spot() -> None:
 
 def test_the_former_names_of_okx_stay_with_okx() -> None:
     assert (resolve("okex"), resolve("okxus")) == ("okx", "okxus")
+
+
+def test_its_address_is_on_the_port_that_is_open() -> None:
+    """OKX closed 8443, which other clients still name, on 2026-10-31."""
+    address = urlsplit(EXCHANGE.ws_url)
+    assert (address.scheme, address.port) == ("wss", None)

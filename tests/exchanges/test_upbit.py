@@ -105,7 +105,7 @@ def test_numbers_may_have_exponents_and_what_is_padded_or_empty_is_no_level() ->
     )
 
 
-def test_an_error_names_nobody() -> None:
+def test_an_error_names_no_instrument() -> None:
     assert connected().received(error("NO_CODES", "why")) == (Unnamed("NO CODES: why"),)
     slow = error("TOO_MANY_REQUESTS", "why")
     assert connected().received(slow) == (SlowDown("TOO MANY REQUESTS: why"),)
@@ -149,15 +149,15 @@ def test_the_quote_comes_first_in_the_names_of_pairs() -> None:
 
 @pytest.mark.replayed("upbit", "UPBIT.ws.62.0")
 def test_every_recorded_book_equals_its_frame(samples: Path) -> None:
-    told = [
+    frames = [
         (at, frame)
         for at, text in timed_frames(samples, "UPBIT.ws.62.0")
         if b'"orderbook"' in (frame := ast.literal_eval(text.decode()))
     ]
-    codes = {json.loads(frame)["cd"] for _, frame in told}
+    codes = {json.loads(frame)["cd"] for _, frame in frames}
     instruments = {code: Instrument("upbit", code, code) for code in codes}
     connector, reader = EXCHANGE.connector([*instruments.values()]), Reader(EXCHANGE)
-    for at, frame in told:
+    for at, frame in frames:
         outputs = list(connector.received(frame))
         reader.read(outputs)
         message = json.loads(frame, parse_float=Decimal, parse_int=Decimal)
@@ -166,4 +166,4 @@ def test_every_recorded_book_equals_its_frame(samples: Path) -> None:
         asks = {unit["ap"]: unit["as"] for unit in units}
         assert reader.sides(instruments[message["cd"]]) == (bids, asks)
         assert 0 < at * 1_000 - outputs[-1].at_ms < 2_000  # type: ignore[union-attr]
-    assert (len(told), len(codes), reader.doubts) == (145, 5, [])
+    assert (len(frames), len(codes), reader.doubts) == (145, 5, [])

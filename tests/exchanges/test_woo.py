@@ -129,7 +129,7 @@ def test_the_page_s_delta_follows_a_body_of_its_own_state_and_no_other() -> None
 def test_a_hole_is_a_gap_and_the_body_is_fetched_again() -> None:
     connector = live()
     assert isinstance(connector.received(DELTA)[0], Delta)
-    assert connector.received(DELTA) == (), "told twice"
+    assert connector.received(DELTA) == (), "sent twice"
     assert connector.received(delta(AFTER + 40, AFTER + 90)) == (
         Gap(BTC, f"the book is at {AFTER}, the delta starts at {AFTER + 41}"),
     )

@@ -41,8 +41,8 @@ def listed(name: str, *symbols: str, status=InstrumentStatus.TRADING) -> list[In
 class News:
     def __init__(self, catalogue: Catalogue) -> None:
         self.heard: list[tuple[str, ...]] = []
-        catalogue.on_gone = lambda each, reason: self.heard.append((each.symbol, reason))
-        catalogue.on_back = lambda each: self.heard.append((each.symbol, "back"))
+        catalogue.on_gone.subscribe(lambda each, reason: self.heard.append((each.symbol, reason)))
+        catalogue.on_back.subscribe(lambda each: self.heard.append((each.symbol, "back")))
 
     def read(self) -> list[tuple[str, ...]]:
         heard, self.heard = sorted(self.heard), []
@@ -80,7 +80,7 @@ def test_an_instrument_stays_the_same_object_while_its_facts_follow_the_list():
     assert (after.tick, after.lot, after.scales) == ("0.1", "0.001", (8, 2))
 
 
-def test_who_vanishes_halts_and_returns_is_told():
+def test_who_vanishes_halts_and_returns_is_reported():
     catalogue = empty()
     news = News(catalogue)
     catalogue.take("toy", listed("toy", "BTC/USD", "ETH/USD"))
@@ -300,7 +300,7 @@ async def test_the_start_does_not_wait_for_lists_and_a_wait_for_them_ends():
         assert not await catalogue.first_read(timeout_s=0.01)
 
 
-def test_without_listeners_news_is_nobodys():
+def test_without_listeners_news_is_dropped():
     catalogue = empty()
     catalogue.take("toy", listed("toy", "BTC/USD"))
     catalogue.take("toy", [])

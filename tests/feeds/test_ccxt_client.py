@@ -1,4 +1,4 @@
-"""A ccxt client in its thread, with a scripted ccxt: what is told, what ends it, what is left."""
+"""A ccxt client in its thread, with a scripted ccxt: its frames, what ends it, what is left."""
 
 import asyncio
 import decimal
@@ -61,7 +61,7 @@ class Scripted:
         self.read.append(message)
 
     def stray(self):
-        """Start a task that nobody awaits, as ccxt does."""
+        """Start a task that is never awaited, as ccxt does."""
         task = asyncio.ensure_future(asyncio.Event().wait())
         self.strays.append(task)
 
@@ -142,7 +142,7 @@ class Desk:
         return end
 
 
-async def test_books_are_told_cut_to_the_depth_and_failures_by_their_extent():
+async def test_books_are_reported_cut_to_the_depth_and_failures_by_their_extent():
     scripted = Scripted()
     async with Desk(scripted) as desk:
         desk.command(watch=["a", "b", "gone"])
@@ -195,7 +195,7 @@ async def test_a_refusal_that_reaches_several_books_names_none_and_what_has_come
         ]
 
 
-async def test_a_book_is_told_once_in_an_interval_and_the_last_one_always():
+async def test_a_book_is_reported_once_in_an_interval_and_the_last_one_always():
     async with Desk(Scripted(), CcxtSettings(interval_s=0.2)) as desk:
         began = time.monotonic()
         desk.command(watch=["a"])
@@ -206,7 +206,7 @@ async def test_a_book_is_told_once_in_an_interval_and_the_last_one_always():
         assert len(desk.frames) <= 1 + elapsed_s / 0.2
 
 
-async def test_what_is_left_is_told_no_more():
+async def test_an_instrument_that_left_is_no_longer_published():
     scripted = Scripted()
     async with Desk(scripted) as desk:
         desk.command(watch=["a", "b"])

@@ -416,7 +416,7 @@ async def test_fault_maintenance_429_without_retry_after_is_no_loop_faster_than_
         assert len(waits) >= 20
 
 
-async def test_another_refusal_is_told_once_and_tried_again_with_backoff(server, caplog):
+async def test_another_refusal_is_reported_once_and_tried_again_with_backoff(server, caplog):
     server.refusals = [(404, {})] * 3
     async with running(Rig(server.url, A)) as rig:
         await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
@@ -455,7 +455,7 @@ async def test_a_host_that_does_not_finish_the_handshake_is_left(polite):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_connection_that_comes_after_nobody_waits_is_let_go(server):
+async def test_a_connection_that_comes_after_its_waiters_left_is_closed(server):
     rig = Rig(server.url, A)
     session = feed_module.FeedSession(
         TOY, [A], books=rig.books, settings=FeedSettings(), stats=rig.stats
@@ -664,7 +664,7 @@ async def test_a_small_frame_that_inflates_beyond_the_bound_ends_the_connection(
 
 
 class Desk:
-    """Gives each connection its address, or whatever it was told to say."""
+    """Gives each connection its address, or the scripted answer."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

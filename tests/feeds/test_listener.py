@@ -11,7 +11,7 @@ NOW = 12.5
 
 
 class Asking:
-    """A session that wants something done, or nothing."""
+    """A session with an action due, or none."""
 
     def __init__(self, pending):
         self.pending = pending
@@ -29,7 +29,7 @@ def sorted_by(frame, *, joining=False, pending=False, budget=100):
             calls.append("pause")
 
         def carry_out(self, now):
-            calls.append(("carry out", now))
+            calls.append(("execute", now))
 
     writing = Writing()
     writing.session = Asking(pending)
@@ -50,7 +50,7 @@ def test_a_whole_message_is_received_with_its_time(kind, message):
 
 def test_what_the_session_wants_done_is_carried_out_after_its_message():
     calls = sorted_by(frame_of(WSMsgType.TEXT, b"a", True, False), pending=True)
-    assert calls == [(b"a", NOW), ("carry out", NOW)]
+    assert calls == [(b"a", NOW), ("execute", NOW)]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_without_evidence_a_silence_means_nothing() -> None:
     assert made.overdue([watch], 500.0) == []
 
 
-def test_one_quiet_book_is_judged_by_its_own_gaps_and_the_verdict_teaches() -> None:
+def test_one_quiet_book_is_checked_by_its_own_gaps_and_the_verdict_teaches() -> None:
     made = pulse(quiet_max_s=1e9)
     watch, other = live(made), live(made, B)
     last = moved(made, watch, 60)

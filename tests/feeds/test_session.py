@@ -659,7 +659,7 @@ def test_b2_pongs_are_not_data_a_busy_connection_that_falls_silent_is_ended():
     assert [talk.health(each) for each in (A, B)] == [(Health.STALE, Reason.SILENT)] * 2
 
 
-def test_b2_a_connection_without_evidence_is_not_judged():
+def test_b2_a_connection_without_evidence_is_not_checked():
     talk = live(A, exchange=replace(TOY, quiet_max_s=600.0))
     busy(talk, 10, "A")
     assert pongs(talk, 300) == []

@@ -174,10 +174,10 @@ async def test_a_halted_instrument_is_offline_without_a_feed_until_it_is_back(ri
     rig.catalogue.on_gone(one, Reason.NOT_LISTED)
     await settled()
     assert (rig.health(one), rig.packed()) == ((Health.OFFLINE, Reason.NOT_LISTED), [])
-    rig.catalogue.on_gone(instruments("toy", 1)[0], Reason.NOT_LISTED)  # nobody wants that one
+    rig.catalogue.on_gone(instruments("toy", 1)[0], Reason.NOT_LISTED)  # not subscribed
 
 
-async def test_the_state_of_an_exchange_is_told_as_clients_read_it(rig):
+async def test_the_state_of_an_exchange_is_reported_as_clients_read_it(rig):
     supervisor, stats = rig.supervisor, rig.supervisor.stats["toy"]
     assert supervisor.state("nobody") == OFFLINE
     assert supervisor.state("toy") == OFFLINE

@@ -113,7 +113,7 @@ class ToyConnector:
             case b"verify":
                 return Verify(instrument, CHECKSUM, int(text))
             case b"gap":
-                return Gap(instrument, text.decode() or "a hole")
+                return Gap(instrument, text.decode() or "a gap")
             case b"fetch":
                 return Fetch(instrument, f"/book/{instrument.native}")
             case b"ack":

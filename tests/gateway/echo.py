@@ -10,7 +10,7 @@ from functools import partial
 
 import uvicorn
 
-from onebook.app import SystemClock
+from onebook.clock import SystemClock
 from onebook.config import GatewaySettings
 from onebook.gateway import direct, frames
 from onebook.gateway.address_limiter import AddressLimiter

@@ -16,14 +16,14 @@ async def refused(url, **options):
 
 
 class Watched:
-    """A transport that tells what is written."""
+    """A transport that reports what is written."""
 
-    def __init__(self, transport, tell):
+    def __init__(self, transport, on_write):
         self._transport = transport
-        self._tell = tell
+        self._on_write = on_write
 
     def write(self, data):
-        self._tell(data)
+        self._on_write(data)
         self._transport.write(data)
 
     def __getattr__(self, name):

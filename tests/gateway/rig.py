@@ -12,8 +12,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError
 
 from onebook.accounts import Accounts, Admin
-from onebook.app import SystemClock
 from onebook.books import Books
+from onebook.clock import SystemClock
 from onebook.config import AccountsSettings, GatewaySettings
 from onebook.errors import InvalidRequest
 from onebook.exchanges import EXCHANGES

@@ -4,8 +4,11 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
+import msgspec
+
 from client.place import place
 from e2e.house import client_of
+from onebook.gateway import action_replies
 from steady import PATIENCE_S
 
 TYPES = ["deposits", "withdrawals", "trades"]
@@ -45,6 +48,26 @@ async def test_progress_the_records_and_completion(tmp_path):
     assert (done["success"], done["partial"], done["next_cursor"]) == (True, False, None)
     assert done["total_transactions"] == counts[-1]
     assert {each["id"] for each in (*progress, answer, done)} == {"t1"}
+
+
+async def test_every_reply_has_the_fields_that_the_documents_list(tmp_path):
+    async with connected(tmp_path, action_progress_s=0) as client:
+        await client.say(action="get_exchanges")
+        found = await seen(client, "exchanges_response")
+        await client.say(action="validate_credentials", exchange="bybit")
+        found += await seen(client, "validation_response")
+        await client.say(**SUBSCRIBE)
+        found += await seen(client, "transaction_complete")
+        await client.say(action="unsubscribe_transactions")
+        found += await seen(client, "transaction_unsubscribe_response")
+    bodies = {
+        each.__struct_config__.tag: each
+        for each in vars(action_replies).values()
+        if isinstance(each, type) and each.__module__ == action_replies.__name__
+    }
+    assert {each["type"] for each in found} == set(bodies)
+    for each in found:
+        msgspec.convert(each, bodies[each["type"]])  # refuses fields that are not listed
 
 
 async def test_pages_go_on_with_the_cursor(tmp_path):

@@ -128,7 +128,7 @@ async def test_an_address_with_too_many_wrong_keys_is_sent_away(node, key):
         assert await client.closed() == 4113
 
 
-async def test_who_leaves_while_a_key_is_verified_is_forgotten(node, key):
+async def test_a_client_that_leaves_while_its_key_is_verified_is_removed(node, key):
     asked, answer = asyncio.Event(), asyncio.Event()
     verify = node.accounts.verify_key
 

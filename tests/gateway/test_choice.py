@@ -159,7 +159,7 @@ def test_names_of_exchanges_have_no_case(alice, exchanges):
         {"group": "0.5"},
     ],
 )
-def test_options_are_applied_and_told(alice, options):
+def test_options_are_applied_and_reported(alice, options):
     response, opened = alice.says(type="subscribe_aggregated", symbol="BTC/USDT", **options)
     ((name, value),) = options.items()
     assert response["options"][name] == value

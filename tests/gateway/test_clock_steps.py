@@ -35,7 +35,7 @@ async def billed(node):
     return sum(found.values())
 
 
-async def beat(node):
+async def tick(node):
     """What a second brings: timeouts, pings, changed keys and bills."""
     node.later(1.0)
     await node.accounts.poll(node.clock.wall_ms())
@@ -51,10 +51,10 @@ async def test_connected_clients_notice_timestamps_and_nothing_else(node, key, s
             type="subscribe_aggregated", symbol=SYMBOL, exchanges=["okx"], interval_ms=10
         )
         before = await client.until("aggregated_orderbook_update")
-        await beat(node)
+        await tick(node)
         for wall_step_s in (step_s, 0.0):  # away, and set right again
             node.clock.wall_step_s = wall_step_s
-            await beat(node)
+            await tick(node)
             node.clock.put_forward(0.1)
             node.delta("okx", [("100", str(2 + abs(wall_step_s)))])
             update = await client.until("aggregated_orderbook_update")
@@ -66,7 +66,7 @@ async def test_connected_clients_notice_timestamps_and_nothing_else(node, key, s
             async with node.client(key) as another:
                 assert (await another.ask(type="ping"))["type"] == "pong"
             await settled(lambda: len(node.gateway.connections) == 1)
-        await beat(node)
+        await tick(node)
         [connection] = node.gateway.connections
         assert await billed(node) >= connection.total > 0
         assert not node.accounts.meter.pending_bytes()
@@ -87,11 +87,11 @@ async def test_a_connection_without_a_key_has_its_ten_seconds(node, step_s):
 async def test_a_peer_that_answers_no_ping_is_closed_in_its_time(node, key, step_s):
     async with node.client(key) as client:
         [connection] = node.gateway.connections
-        await settled(lambda: not connection.ping_at)
+        await settled(lambda: not connection.keepalive.ping_at)
         node.clock.wall_step_s = step_s
         for _ in range(round(node.settings.ping_interval_s)):
             node.later(0.0)  # its turn comes once in so many beats
-        await settled(lambda: not connection.ping_at)
+        await settled(lambda: not connection.keepalive.ping_at)
         client.socket.transport.pause_reading()
         connection.ping(node.clock.monotonic())
         node.clock.put_forward(node.settings.ping_interval_s)

@@ -161,6 +161,6 @@ def test_every_error_has_types_and_a_sentence():
         assert sentence.endswith(".")
 
 
-def test_close_codes_tell_what_to_do():
+def test_close_codes_state_what_to_do():
     ours = {4001, 4002, 4003, 4004, 4108, 4113, 4129, 4200, 1002, 1003, 1007, 1009}
     assert set(CLOSE_CODES) == ours

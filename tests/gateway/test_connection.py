@@ -37,18 +37,18 @@ async def test_latency_is_the_last_round_trip_of_our_ping(node):
     async with node.client() as client:
         await client.next()
         (connection,) = node.gateway.connections
-        await settled(lambda: not connection.ping_at)
+        await settled(lambda: not connection.keepalive.ping_at)
         assert 0 < (await client.ask(type="ping"))["latency_ms"] < 1_000
 
 
 async def test_a_ping_every_20_s_and_silence_ends_the_connection(node, key):
     async with node.client(key) as client:
         (connection,) = node.gateway.connections
-        await settled(lambda: not connection.ping_at)
+        await settled(lambda: not connection.keepalive.ping_at)
         client.socket.transport.pause_reading()
         for _ in range(20):
             node.later(1)
-        assert connection.ping_at
+        assert connection.keepalive.ping_at
         for _ in range(21):
             node.later(1)
         assert connection.ended
@@ -125,7 +125,7 @@ async def test_a_peer_that_does_not_answer_our_close_is_cut_off(node):
         await settled(lambda: not node.gateway.connections)
 
 
-async def test_uvicorns_own_shutdown_closes_who_is_left(tmp_path):
+async def test_uvicorns_own_shutdown_closes_the_clients_left(tmp_path):
     async with gateway(tmp_path) as node:
 
         async def app(scope, receive, send):

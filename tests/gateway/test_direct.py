@@ -27,7 +27,7 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with a reset
 
 
 class Peer:
-    """A raw client that reads in small bites, stalls when told and keeps what it got."""
+    """A raw client that reads in small bites, stalls on command and keeps what it got."""
 
     def __init__(self, node, key):
         self.node, self.key = node, key
@@ -195,7 +195,7 @@ async def storm(folder, seed):
 
 
 async def judge(raging):
-    """Everyone got all that was written to it, in order; who vanished is forgotten."""
+    """Each peer got all that was written to it, in order; closed peers are removed."""
     stayed = [peer for peer in raging.peers if not peer.gone]
     for peer in stayed:
         peer.buffer(1 << 20)  # small windows are slow to empty
@@ -333,7 +333,7 @@ def test_what_a_full_socket_does_not_take_goes_to_its_transport_in_order(write_e
     assert not peer.buffered
 
 
-def test_a_broken_socket_is_left_to_its_transport_and_harms_nobody(write_each, pairs):
+def test_a_broken_socket_is_left_to_its_transport_and_affects_no_other(write_each, pairs):
     broken, their_end = pairs()
     their_end.close()
     ours, theirs = pairs()
@@ -343,7 +343,7 @@ def test_a_broken_socket_is_left_to_its_transport_and_harms_nobody(write_each, p
     assert all_of(theirs) == b"kept"
 
 
-def test_who_has_ended_or_has_nothing_to_get_is_passed_over(write_each, pairs):
+def test_a_peer_that_ended_or_has_nothing_to_get_is_passed_over(write_each, pairs):
     ours, theirs = pairs()
     ended, without = peer_of(ours, b"too late"), peer_of(ours, b"")
     ended.ended, without.out = True, None

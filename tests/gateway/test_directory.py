@@ -9,7 +9,7 @@ from gateway.conversation import AWAY, SUPPORTED, assert_error
 from onebook.gateway.directory import Directory
 
 
-def test_get_exchanges_tells_supported_active_and_status(alice):
+def test_get_exchanges_states_supported_active_and_status(alice):
     (reply,) = alice.says(type="get_exchanges")
     assert reply == {
         "type": "exchanges_data",

@@ -1,4 +1,4 @@
-"""A node that goes away tells its clients when to return."""
+"""A node that stops sends its clients a reconnect time."""
 
 import asyncio
 from http import HTTPStatus
@@ -8,7 +8,7 @@ from gateway.rig import PATIENCE_S, gateway, settled
 from onebook.model import Tier
 
 
-async def test_draining_tells_when_to_return_and_closes_4200_spread_over_the_time(tmp_path):
+async def test_draining_states_when_to_return_and_closes_4200_spread_over_the_time(tmp_path):
     async with gateway(tmp_path, drain_s=0.2) as node:
         key = await node.key(Tier.PREMIUM)
         async with node.client(key) as one, node.client(key) as two, node.client() as three:
@@ -28,7 +28,7 @@ async def test_draining_tells_when_to_return_and_closes_4200_spread_over_the_tim
         assert not node.gateway.connections
 
 
-async def test_draining_does_not_wait_for_who_does_not_answer(tmp_path):
+async def test_draining_does_not_wait_for_a_client_that_does_not_answer(tmp_path):
     async with gateway(tmp_path, drain_s=0.0, close_timeout_s=0.2) as node, node.client() as client:
         await client.next()
         client.socket.transport.pause_reading()

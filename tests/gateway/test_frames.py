@@ -1,4 +1,4 @@
-"""Frames: built once, right for everyone; where a client's frame ends."""
+"""Frames: built once, right for all clients; where a client's frame ends."""
 
 import os
 import zlib

@@ -69,12 +69,12 @@ KEY_LIKE = b"ob_live_" + b"a" * 49
 
 async def test_the_gateway_beats_while_it_is_entered_and_leaves_nothing(tmp_path):
     async with gateway(tmp_path) as node:
-        beats, beat = asyncio.Semaphore(0), node.gateway.scheduler.tick
+        ticks, tick = asyncio.Semaphore(0), node.gateway.scheduler.tick
 
         def counted():
-            beats.release()
-            beat()
-            raise RuntimeError("one bad beat does not end the beats")
+            ticks.release()
+            tick()
+            raise RuntimeError("one failed tick does not end the scheduler")
 
         async def sleep(seconds):
             assert seconds == 1.0
@@ -86,7 +86,7 @@ async def test_the_gateway_beats_while_it_is_entered_and_leaves_nothing(tmp_path
             await client.next()
             async with asyncio.timeout(PATIENCE_S):
                 for _ in range(3):
-                    await beats.acquire()
+                    await ticks.acquire()
         await settled(lambda: not node.gateway.connections)
 
 

@@ -30,7 +30,7 @@ async def test_one_that_answered_before_is_asked_again_and_gives_way(tmp_path):
         key = await node.key()
         await half_open(node, key, stack)
         for each in node.gateway.connections:
-            each.ping_at = 0.0  # as if it had answered, and broke then
+            each.keepalive.ping_at = 0.0  # as if it had answered, and broke then
         async with asyncio.timeout(PATIENCE_S), node.client(key) as client:
             assert (await client.ask(type="ping"))["type"] == "pong"
         assert sorted(each.code for each in node.gateway.connections) == [1006] * 4
@@ -55,7 +55,7 @@ async def test_connections_that_answer_keep_their_places(tmp_path):
             await stack.enter_async_context(node.client(key))
         node.clock.put_forward(60)
         for each in node.gateway.connections:
-            each.ping_at = 0.0
+            each.keepalive.ping_at = 0.0
         client = await stack.enter_async_context(node.client())
         await client.next()
         refusal = await client.ask(type="authenticate", api_key=key)
@@ -69,7 +69,7 @@ async def test_a_key_suspended_while_it_waits_for_room_is_not_admitted(tmp_path)
         key = await node.key()
         await half_open(node, key, stack)
         for each in node.gateway.connections:
-            each.ping_at = 0.0
+            each.keepalive.ping_at = 0.0
         client = await stack.enter_async_context(node.client())
         await client.next()
         await client.say(type="authenticate", api_key=key)
@@ -77,7 +77,7 @@ async def test_a_key_suspended_while_it_waits_for_room_is_not_admitted(tmp_path)
         await node.admin.move_key(key, "suspend", node.change())
         await node.accounts.poll(node.clock.wall_ms())
         for each in node.gateway.connections:
-            each.ping_at = 0.0
+            each.keepalive.ping_at = 0.0
         node.gateway.authenticator.answered()  # which ends the wait
         assert (await client.next())["error"] == "api_key_disabled"
         assert await client.closed() == 4002

@@ -10,7 +10,7 @@ from onebook.gateway.offenders import ADDRESSES_MAX, FORGOTTEN_S, Offenders
 ONE, OTHER = "192.0.2.1", "192.0.2.2"
 
 
-def test_who_did_nothing_waits_for_nothing():
+def test_an_address_without_offences_waits_for_nothing():
     offenders = Offenders(1.0, 8.0)
     assert offenders.wait_s(ONE, 0.0) == 0
     offenders.offended(ONE, 0.0)

@@ -43,7 +43,7 @@ def test_one_exchange_is_said_in_the_singular(alice):
 
 
 @pytest.mark.parametrize("client_time", [1, "x", None, {"a": [1]}])
-def test_ping_echoes_client_time_and_tells_the_last_round_trip(stranger, client_time):
+def test_ping_echoes_client_time_and_states_the_last_round_trip(stranger, client_time):
     (pong,) = stranger.says(type="ping", client_time=client_time)
     assert pong == {
         "type": "pong",

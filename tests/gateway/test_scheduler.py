@@ -23,7 +23,7 @@ class Hands:
 
 
 class Target:
-    """Notes when it is called, and asks for the next time as it was told."""
+    """Notes when it is called, and asks for the next time that it was given."""
 
     def __init__(self, *following):
         self.called = []
@@ -85,7 +85,7 @@ def test_a_forgotten_target_is_not_called_also_within_the_tick(hands, scheduler)
     assert not len(scheduler)
 
 
-def test_one_that_fails_keeps_nobody_from_its_time_and_is_tried_again(hands, scheduler, caplog):
+def test_one_that_fails_delays_no_other_and_is_tried_again(hands, scheduler, caplog):
     failing, other = Target(), Target()
 
     def fail(now_s):

@@ -1,4 +1,4 @@
-"""Slow clients: books are state, so only the newest counts; nobody waits for anybody."""
+"""Slow clients: books are state, so only the newest counts; no client waits for another."""
 
 import socket
 
@@ -150,19 +150,19 @@ async def test_nothing_read_for_10_s_closes_4108(slow):
 async def test_a_client_that_reads_a_little_stays(slow):
     await slow.fall_asleep()
     for _ in range(5):
-        slow.connection._unread += 1  # as if one byte was read since the last look
+        slow.connection.keepalive._unread_bytes += 1  # as if one byte was read since the last look
         slow.node.later(9)
     assert not slow.connection.ended
 
 
-async def test_a_late_answer_to_our_ping_does_not_end_who_reads_again(slow):
+async def test_a_late_answer_to_our_ping_does_not_end_a_client_that_reads_again(slow):
     await slow.fall_asleep()
-    slow.connection.ping_at = slow.node.clock.monotonic()
+    slow.connection.keepalive.ping_at = slow.node.clock.monotonic()
     slow.node.clock.put_forward(19)
     slow.sleeper.socket.transport.resume_reading()
     await slow.sleeper.until_book()
     await settled(lambda: not slow.connection.behind)
-    assert not slow.connection.ping_at
+    assert not slow.connection.keepalive.ping_at
 
 
 async def test_a_client_that_leaves_while_behind_is_forgotten(slow):

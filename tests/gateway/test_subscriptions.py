@@ -72,7 +72,7 @@ async def test_a_look_is_answered_without_a_subscription(node, key):
         assert set(node.market.wanted.values()) == {0}
 
 
-async def test_who_leaves_while_waiting_for_a_book_is_forgotten(node, key):
+async def test_a_client_that_leaves_while_waiting_for_a_book_is_removed(node, key):
     async with node.client(key) as client:
         await client.say(type="get_aggregated_orderbook", symbol=SYMBOL)
         await client.ask(type="ping")

@@ -61,7 +61,7 @@ def test_each_connection_has_one_share_of_a_turn_and_reads_again_when_it_is_done
     assert (one.queued, one.paced) == (False, 2)
 
 
-def test_a_turn_ends_with_its_time_and_the_next_begins_with_whoever_waited():
+def test_a_turn_ends_with_its_time_and_the_next_begins_with_the_one_that_waited():
     loop = Loop(turn_s=1.0)
     readers = [TurnReader(loop, name, 4, cost_s=0.6) for name in "abc"]
     for each in readers:

@@ -24,7 +24,7 @@ def test_a_view_counts_once_however_many_connections_have_it():
     assert views.count("key") == 0
 
 
-def test_a_view_that_is_replaced_makes_room_only_if_nobody_else_has_it():
+def test_a_view_that_is_replaced_is_freed_only_if_no_other_client_has_it():
     views = KeyViews()
     views.join("key", ONE)
     assert views.has_room("key", TWO, 1, instead_of=ONE)

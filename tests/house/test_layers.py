@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_imports_point_down():
-    """In a process of its own: import-linter silences the loggers of whoever imports it."""
+    """In a process of its own: import-linter silences the loggers of the importing process."""
     program = Path(sys.executable).with_name("lint-imports")
     linted = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
     assert linted.returncode == 0, linted.stdout

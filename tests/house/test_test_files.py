@@ -1,30 +1,225 @@
-"""Each source file of these packages has a test file of its own, `test_<file>.py`."""
+"""Each source file has tests: a file of its own, `test_<file>.py`, or one that `TOGETHER` names."""
 
 import re
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("accounts", "api", "gateway", "store", "transactions")
-# Files whose tests stand elsewhere.
-ELSEWHERE = {"api/transactions.py": "transactions/test_api.py"}
+SOURCES = ROOT / "src/onebook"
+TESTS = ROOT / "tests"
 
 
-def has_tests(path: Path) -> bool:
+class Covered(NamedTuple):
+    """Source files whose tests stand in files that are not named after them, and why."""
+
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+    why: str
+
+
+TOGETHER = (
+    Covered(
+        ("exchanges/*.py", "simulator/*.py"),
+        ("contract/test_connectors.py", "contract/test_lists.py", "simulator/test_with_feeds.py"),
+        "Each connector reads its own simulated exchange in suites that find both by name.",
+    ),
+    Covered(
+        ("simulator/front.py", "simulator/listings.py"),
+        ("simulator/test_board.py", "simulator/test_market.py"),
+        "What every simulated exchange is made of is seen in its frames.",
+    ),
+    Covered(
+        ("simulator/account/serving.py", "simulator/bybit_account/*.py"),
+        ("simulator/test_bybit_account.py", "simulator/test_bybit_modes.py"),
+        "A generated history is proven by what its endpoints answer.",
+    ),
+    Covered(
+        ("app/*.py", "build.py", "feeder.py"),
+        (
+            "e2e/test_service.py",
+            "e2e/test_process.py",
+            "e2e/test_reload.py",
+            "e2e/test_crash.py",
+            "nodes/test_cluster.py",
+        ),
+        "Wiring, signals and reloads are tested in whole nodes and processes.",
+    ),
+    Covered(
+        ("backup/*.py", "cli/backup.py"),
+        ("test_backup.py",),
+        "What is saved is proven by restoring it.",
+    ),
+    Covered(
+        ("doctor/*.py", "cli/doctor.py"),
+        ("test_doctor.py",),
+        "Each finding is read from the report that an operator sees.",
+    ),
+    Covered(
+        ("config/*.py",),
+        ("test_config.py", "test_bounds.py"),
+        "A section is data; all settings are tested by their table.",
+    ),
+    Covered(
+        (
+            "cli/accounts.py",
+            "cli/audit.py",
+            "cli/billing.py",
+            "cli/credentials.py",
+            "cli/db.py",
+            "cli/keys.py",
+            "cli/operator.py",
+            "cli/usage.py",
+        ),
+        ("cli/test_operator_commands.py",),
+        "Operators use these commands one after the other on one database.",
+    ),
+    Covered(
+        ("cli/exchange_facts.py", "cli/exchange_page.py", "cli/exchanges.py"),
+        ("cli/test_exchanges_commands.py",),
+        "The facts and the page are what `onebook exchanges` prints.",
+    ),
+    Covered(
+        ("cli/commands.py", "cli/common.py", "cli/main.py", "cli/options.py"),
+        ("house/test_commands.py", "cli/test_operator_commands.py"),
+        "What all commands share is tested with every command.",
+    ),
+    Covered(("cli/config.py",), ("cli/test_config_commands.py",), "Named after its commands."),
+    Covered(
+        ("cli/ladder.py",),
+        ("cli/test_watch.py", "cli/test_market_lines.py"),
+        "The ladder is what `onebook watch` draws.",
+    ),
+    Covered(
+        ("cli/scrape.py", "cli/top_view.py"), ("cli/test_top.py",), "Both are what `top` shows."
+    ),
+    Covered(("cli/nodes.py",), ("nodes/test_command.py",), "It needs a cluster."),
+    Covered(("cli/transactions.py",), ("transactions/test_cli.py",), "It needs an account."),
+    Covered(
+        ("cli/demo.py", "cli/serve.py"),
+        ("e2e/test_process.py", "e2e/test_readme.py"),
+        "Both run until a signal, in processes of their own.",
+    ),
+    Covered(
+        ("client/*.py",),
+        ("client/test_service.py", "client/test_watch.py"),
+        "The SDK is tested by what a program does with it, against a real node.",
+    ),
+    Covered(
+        ("library/*.py",),
+        (
+            "library/test_live.py",
+            "library/test_replay.py",
+            "library/test_consumers.py",
+            "library/test_process.py",
+        ),
+        "Live and recorded books come by one interface, whose parts are not used alone.",
+    ),
+    Covered(
+        (
+            "feeds/actions.py",
+            "feeds/connection.py",
+            "feeds/dispatch.py",
+            "feeds/phases.py",
+            "feeds/ports.py",
+        ),
+        ("feeds/test_session.py", "feeds/test_feed.py", "feeds/test_recovery.py"),
+        "Parts of the sans-I/O session, which is tested as one by frames and times.",
+    ),
+    Covered(("feeds/reseeding.py",), ("feeds/test_reseeds.py",), "When, beside what is asked."),
+    Covered(
+        ("feeds/lists.py",), ("feeds/test_catalogue.py",), "The catalogue is what reads lists."
+    ),
+    Covered(
+        ("feeds/ccxt/*.py",),
+        ("feeds/test_ccxt_client.py", "feeds/test_ccxt_numbers.py", "e2e/test_ccxt.py"),
+        "The thread around ccxt is tested with ccxt itself.",
+    ),
+    Covered(
+        ("nodes/*.py",),
+        (
+            "nodes/test_membership.py",
+            "nodes/test_cluster.py",
+            "nodes/test_keys.py",
+            "nodes/test_replica.py",
+            "nodes/test_wire.py",
+        ),
+        "Parts of a protocol between nodes, which is tested between nodes.",
+    ),
+    Covered(
+        ("streams/guard.py", "streams/ports.py", "streams/stream.py"),
+        ("streams/test_streams.py",),
+        "A stream is tested with its scheduler, by what clients get.",
+    ),
+    Covered(
+        ("gateway/action_replies.py",),
+        ("gateway/test_action_runner.py",),
+        "The shapes are held to every reply that the runner gives.",
+    ),
+    Covered(("web/markdown.py",), ("web/test_chapters.py",), "It writes the chapters."),
+    Covered(("web/samples.py",), ("web/test_docs.py",), "The samples are run from the page."),
+    Covered(("api/transactions.py",), ("transactions/test_api.py",), "It needs an account."),
+)
+
+
+def is_data(path: Path) -> bool:
+    """Whether a file is a package's list of names, or a migration, tested by migrating."""
+    return path.stem.startswith("__") or "migrations" in path.parts
+
+
+def sources() -> list[str]:
+    files = sorted(each.relative_to(SOURCES) for each in SOURCES.rglob("*.py"))
+    # The pure-Python reference is held to the compiled core by every test of `tests/core`.
+    return [each.as_posix() for each in files if not is_data(each) and each.parts[0] != "core"]
+
+
+def own_test(source: str) -> str:
+    """The test file of a source file, where it has one of its own."""
+    path = Path(source)
+    return path.with_name(f"test_{path.name}").as_posix()
+
+
+def has_tests(test: str) -> bool:
+    path = TESTS / test
     found = path.exists() and re.search(r"^ *(async )?def test_", path.read_text(), re.MULTILINE)
     return bool(found)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_each_source_file_has_a_test_file_of_its_own(package: str) -> None:
-    folder = ROOT / "src/onebook" / package
-    sources = [each for each in folder.rglob("*.py") if "migrations" not in each.parts]
-    sources = [each.relative_to(folder.parent) for each in sources if each.stem != "__init__"]
-    assert len(sources) > 1
-    missing = []
-    for source in sources:
-        tests = ELSEWHERE.get(str(source), source.with_name(f"test_{source.name}"))
-        if not has_tests(ROOT / "tests" / tests):
-            missing.append(str(tests))
-    assert not missing, f"write {missing}"
+def rows_of(source: str) -> list[Covered]:
+    # `*` does not stand for a folder.
+    return [
+        row
+        for row in TOGETHER
+        for each in row.sources
+        if fnmatch(source, each) and source.count("/") == each.count("/")
+    ]
+
+
+@pytest.mark.parametrize("source", sources())
+def test_each_source_file_has_tests(source: str) -> None:
+    assert has_tests(own_test(source)) or rows_of(source), f"write tests/{own_test(source)}"
+
+
+@pytest.mark.parametrize("row", TOGETHER, ids=lambda row: row.sources[0])
+def test_the_table_names_tests_that_exist_and_files_that_need_them(row: Covered) -> None:
+    assert row.why.endswith(".")
+    assert [each for each in row.tests if not has_tests(each)] == []
+    alone = {each for each in sources() if not has_tests(own_test(each))}
+    for pattern in row.sources:
+        assert any(row in rows_of(each) and fnmatch(each, pattern) for each in alone), pattern
+
+
+def test_every_package_of_the_layers_is_looked_at() -> None:
+    packages = {each.partition("/")[0] for each in sources()}
+    assert len(sources()) > 400
+    assert {"accounts", "api", "cli", "exchanges", "feeds", "gateway", "nodes"} <= packages
+
+
+def test_a_file_without_tests_is_found() -> None:
+    assert own_test("gateway/new.py") == "gateway/test_new.py"
+    assert not has_tests("gateway/test_new.py")
+    assert not rows_of("gateway/new.py")
+    assert not has_tests("gateway/rig.py")
+    assert not rows_of("client/deeper/new.py")

@@ -55,7 +55,7 @@ def amount_of(update: BookUpdate | None) -> int | None:
 
 
 async def turn() -> None:
-    """Let the event loop carry out what was asked of it so far."""
+    """Run what the event loop has scheduled so far."""
     for _ in range(3):
         await asyncio.sleep(0)
 

@@ -237,7 +237,7 @@ async def test_books_of_single_exchanges_and_of_several_symbols(sim: SimulatedEx
     }
 
 
-async def test_an_exchange_that_does_not_list_the_symbol_is_told_of(
+async def test_an_exchange_that_does_not_list_the_symbol_is_reported(
     sim: SimulatedExchanges,
 ) -> None:
     async with SimulatedExchanges(["binance"], seed=11, rate_hz=0) as other:
@@ -291,6 +291,11 @@ async def test_names_that_are_not_listed_raise_with_near_ones(sim: SimulatedExch
         await book.__aenter__()
 
 
+def test_a_depth_that_is_no_whole_number_is_named() -> None:
+    with pytest.raises(TypeError, match="depth is a whole number, not '5'"):
+        onebook.order_book(SYMBOL, exchanges="okx", depth="5")  # type: ignore[arg-type]
+
+
 async def test_nothing_hangs_where_no_book_comes(sim: SimulatedExchanges) -> None:
     sim["okx"].ack_without_snapshot(SYMBOL)
     book = onebook.order_book(SYMBOL, exchanges="okx", feeds=feeds(sim), timeout_s=1.0)
@@ -309,6 +314,9 @@ async def test_an_exchange_that_cannot_be_reached_is_said_so(unused_tcp_port: in
         ws_url=f"ws://127.0.0.1:{unused_tcp_port}/", rest_url=f"http://127.0.0.1:{unused_tcp_port}"
     )
     settings = FeedSettings(overrides={"okx": nowhere})
-    with pytest.raises(NoLiveBook, match=r"BTC/USDT on okx: (syncing|offline, unreachable)"):
+    said = (
+        r"BTC/USDT on okx: (syncing, subscribing|offline, unreachable) \(its list of instruments "
+    )
+    with pytest.raises(NoLiveBook, match=said):
         async with onebook.order_book(SYMBOL, exchanges="okx", feeds=settings, timeout_s=0.5):
             pass

@@ -132,6 +132,25 @@ def test_best_prices_mid_and_spread_are_exact(book: tuple[Levels, list[Row], lis
     assert crossed is (best[0] >= best[1])
 
 
+def test_updates_that_share_names_have_best_levels_of_their_own() -> None:
+    naming = Naming(NAMES)
+    same = pack(LEVEL_FORM, 12345, 67, 1)
+    other = pack(LEVEL_FORM, 12345, 68, 2)
+    first, scaled, moved, back = [
+        update_of(Levels(*scales, rows, rows, b"", b""), naming=naming)
+        for scales, rows in (((2, 3), same), ((3, 3), same), ((2, 3), other), ((2, 3), same))
+    ]
+    price, amount = Decimal("123.45"), Decimal("0.067")
+    for update, best in (
+        (first, (price, amount, ("binance",), ())),
+        (scaled, (Decimal("12.345"), amount, ("binance",), ())),
+        (moved, (price, Decimal("0.068"), ("okx",), ())),
+        (back, (price, amount, ("binance",), ())),
+    ):
+        assert update.best_bid == update.best_ask == best
+        assert isinstance(update.best_bid, BookLevel)
+
+
 @given(book=books())
 def test_ccxt_gets_pairs_of_floats_and_the_time(book: tuple[Levels, list[Row], list[Row]]) -> None:
     update = update_of(book[0])
@@ -207,7 +226,7 @@ def test_the_horizon_is_where_the_first_of_the_shown_exchanges_ends() -> None:
     assert [each.age_s for each in healths.values()] == [1.0, 0.0, 0.0]
 
 
-def test_what_is_left_out_is_told_with_its_reason() -> None:
+def test_what_is_left_out_is_reported_with_its_reason() -> None:
     standings = (
         ExchangeCondition("binance", Health.STALE, False, Reason.GAP, "numbers"),
         ExchangeCondition("okx", Health.LIVE, True, None, ""),

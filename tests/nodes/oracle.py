@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from contextlib import suppress
 from decimal import Decimal
 
 from websockets.asyncio.client import connect
@@ -79,6 +78,8 @@ class Subscriber:
         self.number = dict.fromkeys(published.books, 0)  # of the newest state shown
         self.live = dict.fromkeys(published.books, False)
         self.updates = 0
+        self.received_bytes = 0  # that are billed
+        self.end_codes = []  # of the connections that the gateway closed
         self.by_id = {}
         self._moved = asyncio.Condition()
 
@@ -90,15 +91,20 @@ class Subscriber:
 
     async def _follow(self, url, key, name):
         async with connect(url, compression=None, close_timeout=1, max_size=None) as socket:
+            await socket.recv()  # the first welcome is before the key, and not billed
             await socket.send(json.dumps({"type": "authenticate", "api_key": key}))
             for exchange, symbol in self.published.books:
                 if exchange == name:
                     options = {"depth": DEPTH, "interval_ms": 10, "levels": "array"}
                     subscribe = {"type": "subscribe_aggregated", "symbol": symbol}
                     await socket.send(json.dumps({**subscribe, "exchanges": [name], **options}))
-            with suppress(ConnectionClosed):
-                async for text in socket:
+            try:
+                while True:
+                    text = await socket.recv()
+                    self.received_bytes += len(text.encode())
                     await self._received(json.loads(text, parse_float=Decimal, parse_int=Decimal))
+            except ConnectionClosed as end:
+                self.end_codes.append(end.rcvd and end.rcvd.code)
 
     async def _received(self, message):
         kind = message["type"]

@@ -26,12 +26,12 @@ def binary():
 
 
 @contextmanager
-def nats_server(*words, port=-1):
-    """A server on a free port (or `port`); yields its port."""
+def nats_server(*words, port=-1, host="127.0.0.1", before=()):
+    """A server on a free port (or `port`); yields its port. `before` are words of the command."""
     program = binary()
     with tempfile.TemporaryDirectory(prefix="onebook-nats-") as folder:
         running = subprocess.Popen(
-            [program, "-a", "127.0.0.1", "-p", str(port), "--ports_file_dir", folder, *words],
+            [*before, program, "-a", host, "-p", str(port), "--ports_file_dir", folder, *words],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -49,7 +49,7 @@ def _port(running, folder):
         for file in folder.glob("*.ports"):
             try:
                 found = json.loads(file.read_text())
-                (url,) = found.get("nats") or found["tls"]
+                url, *_ = found.get("nats") or found["tls"]
             except (ValueError, KeyError):
                 continue  # not written to its end yet
             return urlsplit(url).port

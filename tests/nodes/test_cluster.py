@@ -164,7 +164,7 @@ async def test_books_move_to_a_node_that_joins_and_from_one_that_leaves_and_are_
 
 
 async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(tmp_path):
-    """A partition without a closed socket: heartbeats are all that tells."""
+    """A partition without a closed socket: only heartbeats reveal it."""
     async with world(tmp_path) as here, Pipe(here.port) as pipe, here.feeds():
         cut, cut_subscriber = await here.gateway(
             port=pipe.port, heartbeat_timeout_s=1.0, isolated_s=1.0

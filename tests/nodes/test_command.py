@@ -1,6 +1,7 @@
 """`onebook nodes` says which nodes are alive and what they serve."""
 
 import asyncio
+import json
 
 from typer.testing import CliRunner
 
@@ -52,8 +53,23 @@ async def test_it_names_nodes_states_and_books(tmp_path):
                 feeds.bus.publish(subjects.heartbeats, encode_heartbeat(stranger))
                 await asyncio.sleep(0.05)
             shown = (await looked).output
+            looked = asyncio.create_task(asyncio.to_thread(run, port, "--books", "--json"))
+            while not looked.done():
+                feeds.bus.publish(subjects.heartbeats, encode_heartbeat(stranger))
+                await asyncio.sleep(0.05)
+            documents = {each["node"]: each for each in json.loads((await looked).stdout)}
     assert "tokyo-1" in shown
     assert "incompatible" in shown
+    assert (documents["old-one"]["state"], documents["old-one"]["open_books"]) == (
+        "incompatible",
+        None,
+    )
+    feeds_node = documents["tokyo-1"]
+    assert list(feeds_node)[:-1] == shown.splitlines()[0].split()
+    assert (feeds_node["role"], feeds_node["books"], feeds_node["exchanges"]) == ("feeds", 1, 1)
+    assert feeds_node["open_books"] == [
+        {"exchange": "okx", "symbol": "BTC/USDT", "health": "live", "reason": ""}
+    ]
     assert any(
         line.split()[:4] == ["tokyo-1", "okx", "BTC/USDT", "live"] for line in shown.splitlines()
     )
@@ -70,5 +86,7 @@ def test_without_nats_it_is_one_clear_line():
 def test_an_empty_cluster_is_said_to_be_empty():
     with nats_server() as port:
         shown = run(port)
+        listed = run(port, "--json")
     assert shown.exit_code == 0
     assert "No node of the cluster onebook is alive." in shown.output
+    assert json.loads(listed.stdout) == []

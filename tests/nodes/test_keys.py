@@ -5,6 +5,7 @@ import json
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -23,6 +24,7 @@ from steady import PATIENCE_S, own_s
 
 CAP = 5
 REVOKED_S = 2.0
+SESSION_STATUS = "/api/v1/session-status"
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def url(tmp_path):
 
 
 @asynccontextmanager
-async def gateways(folder, url, count=2):
+async def gateways(folder, url, count=2, **accounts):
     async with AsyncExitStack() as stack:
         port = stack.enter_context(nats_server())
         settings = settings_in(
@@ -41,6 +43,7 @@ async def gateways(folder, url, count=2):
             nats={"servers": (f"nats://127.0.0.1:{port}",)},
             store={"url": url.replace("postgresql", "postgresql+asyncpg")},
             gateway={"drain_s": 0, "connects_per_minute": 0},
+            accounts=accounts,
         )
         nodes = [await stack.enter_async_context(app.running(settings)) for _ in range(count)]
         admin = Admin(nodes[0].store, load_pepper(settings.store.pepper_file))
@@ -156,6 +159,32 @@ async def test_a_key_that_expires_is_closed_on_every_gateway_within_2_s(tmp_path
         assert time.time_ns() // 1_000_000 >= expires_at_ms
         assert own_s() - began < lives_s + REVOKED_S
         assert codes == [4002, 4002]
+
+
+async def test_a_session_that_another_gateway_ended_is_over_everywhere_within_2_s(tmp_path, url):
+    async with gateways(tmp_path, url, sessions_per_key_max=1) as (nodes, _, key, stack):
+        https = [await stack.enter_async_context(httpx.AsyncClient()) for _ in nodes]
+
+        async def session(number):
+            answer = await https[number].post(
+                f"{nodes[number].url}/api/v1/authenticate", json={"api_key": key.text}
+            )
+            return answer.json()["session_token"]
+
+        async def status(number, token):
+            bearer = {"Authorization": f"Bearer {token}"}
+            answer = await https[number].get(f"{nodes[number].url}{SESSION_STATUS}", headers=bearer)
+            return answer.status_code
+
+        first = await session(0)
+        assert [await status(number, first) for number in (0, 1)] == [200, 200]
+        second = await session(1)  # the first has to go
+        began = own_s()
+        for number in (0, 1):
+            while await status(number, first) != 401:
+                assert own_s() - began < REVOKED_S
+                await asyncio.sleep(0.02)
+            assert await status(number, second) == 200
 
 
 async def test_what_both_gateways_delivered_is_billed_to_the_byte_at_a_stop(tmp_path, url):

@@ -106,6 +106,19 @@ def test_another_version_is_a_stranger():
     assert set(view.alive(NodeRole.FEEDS)) == {ME}
 
 
+def test_a_stranger_is_forgotten_when_it_falls_silent_or_says_that_it_goes():
+    view = members()
+    for stranger in (2, 3):
+        view.heard(beat(stranger, wire=wire.VERSION + 1), 1.0)
+    view.heard(beat(3, wire=wire.VERSION + 1, state=NodeState.GONE), 1.0)
+    assert set(view.strangers) == {2}
+    now, _ = pass_time(view, 1.0, 0.85, [ME])
+    assert set(view.strangers) == {2}
+    _, changed = pass_time(view, now, 0.25, [ME])
+    assert not view.strangers
+    assert not changed
+
+
 def test_a_heartbeat_of_a_later_release_is_read_and_noise_is_not():
     from msgspec import msgpack
 

@@ -100,7 +100,7 @@ rows_of = st.lists(st.tuples(st.sampled_from(PRICES), st.sampled_from(AMOUNTS)),
 def test_the_snapshot_of_a_book_makes_an_equal_book(
     implementation, bids, asks, asked, deltas, windows
 ):
-    """Levels, horizons and what later changes do: nothing tells the copy from the book."""
+    """Levels, horizons and what later changes do: the copy is indistinguishable from the book."""
     book, copy = LiveBook(BTC, LEVELS_MAX, windows), LiveBook(BTC, LEVELS_MAX, windows)
     book.core, copy.core = implementation.Book(LEVELS_MAX), implementation.Book(LEVELS_MAX)
     book.core.replace(text(bids), text(asks), PAIRS, asked)
@@ -127,6 +127,6 @@ def test_books_publish_nothing_that_was_refused():
     assert isinstance(books, Books)
     assert books.fill(Snapshot(BTC, b'[["100","1"]]', b'[["101","1"]]'), 1.0) is None
     assert books.change(Delta(BTC, b'[["102","1"]]'), 2.0) == Reason.CROSSED
-    assert books.change(Delta(BTC, b'[["99","1"]]'), 2.0) is None  # not live: nothing is told
+    assert books.change(Delta(BTC, b'[["99","1"]]'), 2.0) is None  # not live: no event
     frames = [wire.frame_of(payload) for payload in sent]
     assert [(each.kind.name, each.seq) for each in frames] == [("SNAPSHOT", 1), ("HEALTH", 2)]

@@ -14,7 +14,7 @@ from onebook.model import KeyStatus, Tier
 from onebook.streams import StreamKey
 from proofs.viewer import Broken, Viewer
 
-BUFFER_BYTES_MAX = 20_000  # what a client that does not read may be owed before it is behind
+BUFFER_BYTES_MAX = 20_000  # unread bytes before a client counts as slow
 UPDATES = ("aggregated_orderbook_update", "aggregated_orderbook_delta")
 DEFLATE_TAIL = b"\x00\x00\xff\xff"  # RFC 7692 7.2.1
 

@@ -1,4 +1,4 @@
-"""Time that only moves when told to: the clock and the timers of a simulated world."""
+"""Time that moves only on command: the clock and the timers of a simulated world."""
 
 import heapq
 from collections.abc import Callable

@@ -1,11 +1,13 @@
 """A simulated exchange in a world of virtual time, and everything its books ever were."""
 
 from collections import deque
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
 from contract.venue import list_body
 from onebook.exchanges import EXCHANGES
+from onebook.exchanges.channel import BookChannel
 from onebook.exchanges.contract import Exchange, LossDetection
 from onebook.simulator.board import (
     Dropped,
@@ -32,6 +34,14 @@ SEEN_UNLESS_SIGNED = ("negative",)  # where it is no ask
 SEEN_BY_NUMBERS = ("gap", "duplicate", "wrong_symbol", "reorder")
 SEEN_BY_COUNT = ("gap", "duplicate")  # numbers are given per client, and so in order
 SEEN_BY_CHECKSUM = ("checksum", "duplicate")
+
+
+def requests_replace(exchange: Exchange) -> bool:
+    """Whether a request of this exchange replaces those before it: it has no unsubscription."""
+    assert isinstance(exchange.connector, partial), exchange.name
+    channel = exchange.connector.args[0]
+    assert isinstance(channel, BookChannel), exchange.name
+    return channel.unsubscribe is None
 
 
 class State(NamedTuple):
@@ -110,7 +120,7 @@ class Venue:
         for client in self.front.clients:
             for key in client.session.topics.values():
                 if key == channel.key:
-                    self.front.say(client, client.session.told(frames, case.frame()))
+                    self.front.say(client, client.session.formed(frames, case.frame()))
 
     def observe(self, channel: PublishedBook) -> None:
         """Keep what the book is now, if that is new."""
@@ -150,8 +160,8 @@ class Venue:
         self._board.muted.clear()
 
     def refuse(self, symbol: str) -> None:
-        # Where requests replace each other, what is refused is left out of the next in silence.
-        self.was_muted |= self.name in ("upbit", "bithumb")
+        # What is refused is left out of the next request, which replaces this one, in silence.
+        self.was_muted |= requests_replace(self.exchange)
         self._board.refused.add(self.instruments[symbol].native)
 
     def mute(self, symbol: str) -> None:

@@ -220,7 +220,9 @@ def close_codes() -> str:
 
 def asyncapi() -> dict[str, Any]:
     """The AsyncAPI document, without an address."""
-    facts = WebSocketFacts(gateway.MESSAGES, gateway.ERRORS, gateway.CLOSE_CODES)
+    facts = WebSocketFacts(
+        gateway.MESSAGES, gateway.ERRORS, gateway.ACTION_ERRORS, gateway.CLOSE_CODES
+    )
     url = f"wss://onebook.example{config.Settings().gateway.path}"
     return asyncapi_document(facts, version="", websocket_url=url, query_key=True)
 

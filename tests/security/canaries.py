@@ -1,4 +1,4 @@
-"""Secrets that must be nowhere, and the search for them in everything a node wrote."""
+"""Secrets that must never be written, and the search for them in everything a node wrote."""
 
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator

@@ -17,7 +17,8 @@ import pytest
 from websockets.asyncio.client import connect
 
 from e2e.house import client_of, ws_url
-from onebook import app
+from onebook.app.web_application import web_application
+from onebook.clock import SystemClock
 from onebook.errors import ExchangeFailed
 from onebook.model import Tier
 from onebook.rest import Rest
@@ -183,7 +184,9 @@ class TestApi4UnrestrictedResourceConsumption:
         assert deep.status_code == 400
         assert (await rig.http.get("/livez")).status_code == 200
 
-    async def test_an_address_has_a_rate_and_is_told_when_to_return(self, tmp_path: Path) -> None:
+    async def test_an_address_has_a_rate_and_is_reported_when_to_return(
+        self, tmp_path: Path
+    ) -> None:
         async with running(tmp_path, accounts=SLOW_BASIC) as rig:
             answers = [await rig.http.get("/api/v1/exchanges") for _ in range(BASIC_PER_MINUTE + 5)]
         assert answers[0].headers["ratelimit-policy"]
@@ -312,7 +315,7 @@ class TestApi8SecurityMisconfiguration:
 
 class TestApi9ImproperInventoryManagement:
     async def test_every_route_of_the_node_is_documented_or_known(self, rig: Rig) -> None:
-        application = app._application(rig.node, app.SystemClock())
+        application = web_application(rig.node, SystemClock())
         paths = set(paths_of(application.routes))
         documented = set((await document(rig))["paths"])
         assert paths - documented == BESIDE | PAGES | {rig.node.settings.gateway.path, "/api/v1"}

@@ -16,10 +16,10 @@ BTC = {"event": "subscribe", "channel": "book", "symbol": "tBTCUST", "len": "25"
 ALL = {"event": "conf", "flags": 229_376}
 
 
-def told(desk: Desk) -> list[Any]:
+def published_frames(desk: Desk) -> list[Any]:
     """The frames of a step as the client gets them, numbers as texts."""
     published = desk.step()
-    frames = desk.session.told(published, "") if published else []
+    frames = desk.session.formed(published, "") if published else []
     return [json.loads(each, parse_float=str, parse_int=str) for each in frames]
 
 
@@ -57,7 +57,7 @@ def test_a_client_that_puts_each_level_agrees_with_every_checksum() -> None:
                 both = [(sides[n][p]) for turn in best for n, p in enumerate(turn) if p is not None]
                 assert frame[2] % 2**32 == crc32(":".join(map(":".join, both)).encode())
                 checked += 1
-        changes = told(desk)
+        changes = published_frames(desk)
         assert all(isinstance(each[1][0], str) for each in changes), "a level a frame"
         numbers += [int(each[-2]) for each in changes]
         assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
@@ -79,8 +79,8 @@ def test_heartbeats_come_for_every_channel_each_15_s() -> None:
     desk.say(BTC)
     desk.say(BTC | {"symbol": "tDOGE:UST"})
     assert desk.dialect.heartbeat(desk.session, Now(START.s + 14, START.ms)) == []
-    beats = desk.dialect.heartbeat(desk.session, Now(START.s + 15, START.ms))
-    assert beats == ['[10092,"hb",3]', '[10094,"hb",4]']
+    heartbeats = desk.dialect.heartbeat(desk.session, Now(START.s + 15, START.ms))
+    assert heartbeats == ['[10092,"hb",3]', '[10094,"hb",4]']
 
 
 @pytest.mark.parametrize(

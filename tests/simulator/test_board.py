@@ -216,12 +216,12 @@ def test_levels_that_change_one_by_one_lead_to_the_same_window_and_never_cross()
 
 def test_a_frame_that_is_lost_was_given_its_form_before() -> None:
     session = SimulatedSession("/", now_s=0.0)
-    assert session.told(["a"], "a") == ["a"]
+    assert session.formed(["a"], "a") == ["a"]
     numbers = count(1)
     session.form = lambda frame: f"{frame}{next(numbers)}"
-    assert session.told(["a"], "a") == ["a1"]
-    assert session.told([], "b") == []
-    assert session.told(["c", "d"], "c") == ["c3", "d4"]
+    assert session.formed(["a"], "a") == ["a1"]
+    assert session.formed([], "b") == []
+    assert session.formed(["c", "d"], "c") == ["c3", "d4"]
 
 
 def test_a_whole_window_has_what_changed_and_what_a_fault_made_of_it() -> None:

@@ -1,4 +1,4 @@
-"""The simulated Bybit is believed: its protocol, and the identities of its account."""
+"""The simulated Bybit is true to Bybit: its protocol, and the identities of its account."""
 
 import asyncio
 import hashlib
@@ -34,7 +34,7 @@ EXECUTIONS = "/v5/execution/list"
 
 
 class Asker:
-    """A client that signs as the documentation says, written here and nowhere else."""
+    """A client that signs as the documentation says, independent of ours."""
 
     def __init__(self, exchange: SimulatedBybit, key: SimulatedKey = KEY) -> None:
         self.key = key

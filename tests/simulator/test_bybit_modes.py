@@ -8,7 +8,7 @@ import pytest
 
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History
-from onebook.simulator.bybit_account.history import MARKETS
+from onebook.simulator.bybit_account.markets import MARKETS
 from onebook.simulator.bybit_account.modes import CONTRACT, SPOT, UNIFIED, USDC
 from simulator.test_bybit_account import NOW_MS, Asker, exchange, window
 
@@ -131,7 +131,7 @@ async def test_the_book_apart_is_there_until_it_is_merged(asker: Asker) -> None:
         assert float(row["change"]) == -float(row["funding"])
 
 
-async def test_the_mode_is_told(asker: Asker) -> None:
+async def test_the_mode_is_reported(asker: Asker) -> None:
     info = await asker.ask("/v5/account/info")
     expected = 3 if asker.account is UTA_1 else 5
     assert info["result"]["unifiedMarginStatus"] == expected

@@ -65,8 +65,8 @@ def test_one_bad_product_refuses_the_whole_request(change: dict[str, object], wo
 def test_the_heartbeat_channel_speaks_for_each_product() -> None:
     desk = Desk("coinbase")
     desk.say(SUBSCRIBE | {"product_ids": ["BTC-USD", "ETH-USD"]})
-    beats = [json.loads(f) for f in desk.dialect.heartbeat(desk.session, START)]
-    assert [(b["type"], b["product_id"]) for b in beats] == [
+    heartbeats = [json.loads(f) for f in desk.dialect.heartbeat(desk.session, START)]
+    assert [(b["type"], b["product_id"]) for b in heartbeats] == [
         ("heartbeat", "BTC-USD"),
         ("heartbeat", "ETH-USD"),
     ]

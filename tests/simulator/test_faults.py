@@ -67,7 +67,7 @@ def texts_in(frame: str) -> set[str]:
     return found
 
 
-def tells(frame: Frame, text: str) -> bool:
+def mentions(frame: Frame, text: str) -> bool:
     return text in texts_in(frame) if isinstance(frame, str) else text.encode() in frame
 
 
@@ -93,13 +93,13 @@ def test_garbage_is_no_message(desk: Desk) -> None:
 
 def test_a_price_that_is_no_number(desk: Desk) -> None:
     [frame] = desk.step("nan")
-    assert tells(frame, "NaN")
+    assert mentions(frame, "NaN")
 
 
 def test_an_amount_below_zero(desk: Desk) -> None:
     [frame] = desk.step("negative")
     _, amount = scaled(desk, "1", "-1")
-    assert tells(frame, amount) or tells(frame, "-1.0")
+    assert mentions(frame, amount) or mentions(frame, "-1.0")
 
 
 def test_a_huge_frame_is_one_byte_over_what_feeds_accept(desk: Desk) -> None:
@@ -113,7 +113,7 @@ def test_a_crossing_bid_comes_as_a_change_of_its_own(desk: Desk) -> None:
     _, frame = desk.step("crossed")
     [channel] = desk.board.followed()
     [bid], [ask] = channel.top(1)
-    assert tells(frame, scaled(desk, *bid)[0])
+    assert mentions(frame, scaled(desk, *bid)[0])
     assert float(bid[0]) > float(ask[0])
 
 

@@ -110,7 +110,7 @@ def test_a_refusal_can_name_no_symbol_and_a_rate_limit_never_does() -> None:
     assert desk.say(SUBSCRIBE)[0]["success"] is True
 
 
-def test_the_greeting_tells_the_state_of_the_trading_engine() -> None:
+def test_the_greeting_states_the_state_of_the_trading_engine() -> None:
     desk = Desk("kraken")
     assert desk.greeting[0]["data"][0]["system"] == "online"
     desk.board.system = "maintenance"

@@ -54,7 +54,7 @@ def test_a_recording_of_the_simulator_is_known_by_its_path_and_port(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
-def test_where_a_path_is_shared_the_frames_tell_the_exchange(name: str) -> None:
+def test_where_a_path_is_shared_the_frames_identify_the_exchange(name: str) -> None:
     desk = Desk(name)
     listing = desk.dialect.listings[0]
     window = desk.board.channel(ChannelKey(listing.native, 500))

@@ -118,7 +118,7 @@ async def test_faults_that_need_a_look_at_the_book(name: str, fault: str) -> Non
             await follower.until(lambda: bool(follower.faults))
 
 
-async def test_the_state_of_the_trading_engine_reaches_the_connector_or_cannot_be_told(
+async def test_the_state_of_the_trading_engine_reaches_the_connector_or_cannot_be_reported(
     name: str,
 ) -> None:
     async with (
@@ -127,17 +127,17 @@ async def test_the_state_of_the_trading_engine_reaches_the_connector_or_cannot_b
     ):
         status = DIALECTS[name].rules.status
         if status is None:
-            with pytest.raises(ValueError, match="does not tell"):
+            with pytest.raises(ValueError, match="does not publish"):
                 sim[name].set_system("maintenance")
             return
         await settled(follower, sim)
         sim[name].set_system("maintenance")
         frame = status("maintenance")
         await follower.until(lambda: frame in follower.frame_log)
-        (told,) = EXCHANGES[name].connector([]).received(frame.encode())
-        assert isinstance(told, Trading)
-        assert not told.open
-        assert "maintenance" in told.reason.lower()
+        (trading,) = EXCHANGES[name].connector([]).received(frame.encode())
+        assert isinstance(trading, Trading)
+        assert not trading.open
+        assert "maintenance" in trading.reason.lower()
 
 
 async def test_unknown_faults_and_exchanges_are_named() -> None:
@@ -194,7 +194,7 @@ async def test_freeze_silence_and_heal() -> None:
         await settled(follower, sim)
 
 
-async def test_a_book_that_nobody_follows_has_a_truth_too(name: str) -> None:
+async def test_a_book_without_followers_has_a_truth_too(name: str) -> None:
     async with SimulatedExchanges([name], rate_hz=0) as sim:
         bids, asks = sim[name].book(main_pair(name))
         assert max(map(float, bids)) < min(map(float, asks))

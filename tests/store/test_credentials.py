@@ -21,7 +21,7 @@ async def test_credentials_are_kept_one_per_exchange_environment(store: Store) -
     assert await store.list_credentials() == [test]
 
 
-async def test_credentials_are_rewrapped_only_if_nobody_changed_them(store: Store) -> None:
+async def test_credentials_are_rewrapped_only_if_unchanged(store: Store) -> None:
     old = CredentialsRow("bybit", "mainnet", "kek-1", b"under one", b"nonce", 1)
     new = replace(old, kek_id="kek-2", ciphertext=b"under two", nonce=b"another")
     await store.put_credentials(old)

@@ -1,4 +1,4 @@
-"""The schema gets there once, whoever starts, and never goes back unasked."""
+"""Migrations run once, whichever process starts first, and never downgrade by themselves."""
 
 import asyncio
 

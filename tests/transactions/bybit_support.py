@@ -72,7 +72,7 @@ class _Selector(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes only when everybody waits."""
+    """An event loop whose time passes only when all tasks wait."""
 
     def __init__(self) -> None:
         self._virtual = _Selector()

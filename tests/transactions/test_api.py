@@ -157,7 +157,7 @@ async def test_bad_input_touches_no_upstream(
         (NOW_MS // 1_000, f"looks like seconds, which would be {NOW_MS // 1_000 * 1_000}"),
     ],
 )
-async def test_a_time_that_is_not_in_milliseconds_is_told_so(
+async def test_a_time_that_is_not_in_milliseconds_is_reported_so(
     client: httpx.AsyncClient, field: str, value: Any, said: str
 ) -> None:
     answer = await client.post(PATH, json={"exchange": "bybit", field: value})
@@ -285,7 +285,7 @@ async def test_a_stream_that_cannot_begin_is_an_error_status(
 
 
 class Leaving:
-    """A client that sends its request and leaves when told to."""
+    """A client that sends its request and leaves on command."""
 
     def __init__(self, app: FastAPI, headers: dict[str, str], body: dict[str, Any]) -> None:
         self.gone = asyncio.Event()

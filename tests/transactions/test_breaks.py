@@ -88,14 +88,14 @@ def proof_of(
         tampering.append(Tampering(inner, broken))
         return tampering[0]
 
-    async def told() -> Any:
+    async def collected() -> Any:
         async with World(simulated(account), around=around) as world:
             wanted = {"start_time": account.history.from_ms - DAY_MS, "limit": 10_000}
             answer = await world.fetch(*types or EVERYTHING, verify=True, **(wanted | fields))
             assert answer["next_cursor"] is None
             return answer["verification"]
 
-    proof: dict[str, Any] = run(told())
+    proof: dict[str, Any] = run(collected())
     assert not tampering or tampering[0].hits, "nothing was broken"
     return proof
 

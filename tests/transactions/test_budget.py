@@ -40,7 +40,7 @@ def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
         for _ in range(21):
             await limit.take()
         slow = loop_s()
-        limit.told(500)
+        limit.lower(500)
         for _ in range(51):
             await limit.take()
         return slow, loop_s() - slow
@@ -53,7 +53,7 @@ def test_the_exchange_raises_a_cautious_start_and_never_the_table() -> None:
 def test_a_limit_by_the_minute_is_not_read_as_one_by_the_second() -> None:
     async def story() -> float:
         limit = SharedLimit(Rate(60, 60.0), CLOCK)
-        limit.told(1)
+        limit.lower(1)
         for _ in range(60):
             await limit.take()
         return loop_s()

@@ -56,7 +56,7 @@ async def test_what_is_sent_again(node: Node, client: httpx.AsyncClient) -> None
     node.exchange.faults.queue(DEPOSITS, "502", "10006", "truncated", "reset")
     added = await counted(client, "deposits")
     assert added["retries_total", "bybit"] == 4
-    assert added["limit_wait_seconds_total", "bybit"] > 0  # what 10006 told us to wait
+    assert added["limit_wait_seconds_total", "bybit"] > 0  # the wait that 10006 asks for
     for reason in ("exchange_error", "rate_limited", "unreadable_answer", "exchange_unreachable"):
         assert added["requests_total", "bybit", reason] == 1
 

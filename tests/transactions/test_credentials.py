@@ -211,7 +211,7 @@ def test_nothing_shows_a_secret(file: Path) -> None:
             way(MINE)
 
 
-def test_the_name_of_a_key_tells_nothing_of_it() -> None:
+def test_the_name_of_a_key_states_nothing_of_it() -> None:
     key = os.urandom(32)
     assert key_id(key) == key_id(key)
     assert key.hex()[:8] not in key_id(key)

@@ -23,29 +23,29 @@ class Shelf:
 def test_what_is_older_than_enough_records_is_not_wanted() -> None:
     demand = Demand(2)
     demand.update([Shelf(90, 70), Shelf(80)], 2)
-    assert demand.wants(80)
-    assert not demand.wants(79)
+    assert demand.needs(80)
+    assert not demand.needs(79)
 
 
 def test_two_sources_of_one_event_count_once() -> None:
     demand = Demand(2)
     demand.update([Shelf(90), Shelf(90)], 2)
-    assert demand.wants(1)
+    assert demand.needs(1)
 
 
 def test_a_small_answer_waits_for_every_source_to_begin() -> None:
     demand = Demand(2)
     demand.update([Shelf(90), Shelf(begun=False)], 2)
-    assert not demand.wants(100)
+    assert not demand.needs(100)
     demand.update([Shelf(90), Shelf()], 2)
-    assert demand.wants(100)
+    assert demand.needs(100)
 
 
 def test_a_long_answer_wants_everything() -> None:
     for limit in (None, DEMAND_MAX + 1):
         demand = Demand(limit)
         demand.update([Shelf(90)], limit)
-        assert demand.wants(-(10**12))
+        assert demand.needs(-(10**12))
 
 
 def test_a_waiter_goes_on_when_more_is_wanted() -> None:

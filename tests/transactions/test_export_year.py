@@ -39,7 +39,7 @@ Cells = dict[str, Any]
 def records_since(account: Account, from_ms: int) -> list[Record]:
     """Every record of the account, as the command line gets them."""
 
-    async def told() -> list[Record]:
+    async def collected() -> list[Record]:
         async with World(simulated(account)) as world:
             ask = TransactionsRequest(exchange="bybit", transaction_types=TYPES, start_time=from_ms)
             query = world.service.plan(ask, key_id=CALLER, streamed=True)
@@ -48,7 +48,7 @@ def records_since(account: Account, from_ms: int) -> list[Record]:
                 assert all(entry.complete for entry in found.coverage())
         return [record for batch in batches for record in batch]
 
-    return run(told())
+    return run(collected())
 
 
 def quiet_ms(account: Account, from_ms: int) -> int:

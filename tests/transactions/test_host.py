@@ -46,7 +46,7 @@ class TestClock:
 
         assert run(story()) == [str(NOW_MS), str(NOW_MS - 3_000)]
 
-    def test_the_answer_with_the_shortest_way_is_believed(self) -> None:
+    def test_the_answer_with_the_shortest_round_trip_is_used(self) -> None:
         offset = ClockOffset()
         offset.heard(1_100, sent_ms=1_000, way_s=0.2, now_s=1.0)
         assert offset.ms == 0
@@ -98,7 +98,7 @@ class TestStamps:
         assert most == 1
         assert order.index("b") < 3  # not behind all that `a` had waiting
 
-    def test_a_key_without_such_stamps_waits_for_nobody(self) -> None:
+    def test_a_key_without_such_stamps_does_not_wait(self) -> None:
         async def story() -> float:
             host = ExchangeHost("http://x", FACTS, clock=CLOCK)
 

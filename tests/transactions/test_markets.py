@@ -80,7 +80,7 @@ def test_a_list_is_asked_for_once_an_hour() -> None:
         (KeyError("what the exchange said"), "unreadable_answer"),
     ],
 )
-def test_a_list_that_cannot_be_had_costs_only_what_names_do_not_tell(
+def test_a_list_that_cannot_be_had_costs_only_what_names_do_not_state(
     error: Exception, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def pages(category: str, retries: Retries) -> AsyncGenerator[list[InstrumentRow]]:

@@ -23,7 +23,7 @@ def test_rows_that_repeat_pass_once() -> None:
     assert walker.disordered == 0
 
 
-def test_an_exchange_out_of_order_loses_nothing_and_is_told_of() -> None:
+def test_an_exchange_out_of_order_loses_nothing_and_is_reported() -> None:
     book = simple()
     pages = {"": Page([event(40), event(30)], 2, "2"), "2": Page([event(60), event(10)], 2, "")}
     book.answers = lambda window, cursor: pages[cursor]

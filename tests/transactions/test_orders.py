@@ -32,13 +32,13 @@ def test_orders_that_went_on_after_the_range_prove_nothing() -> None:
     assert found.orders.checked == 0
 
 
-def test_fills_of_older_orders_are_counted_not_judged() -> None:
+def test_fills_of_older_orders_are_counted_not_checked() -> None:
     found = report(fill(60, "old", "1", "10"), fill(50, None, "1", "1"))
     assert found.holds is None  # older than the range, or lost
     assert found.orders.fills_without_order == 1
 
 
-def test_more_open_orders_than_can_be_held_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_open_orders_than_can_be_held_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onebook.transactions.orders.OPEN_ORDERS_MAX", 1)
     found = report(fill(60, "a", "1", "1"), fill(50, "b", "1", "1"), order(40, "b", "1", "1"))
     assert found.holds is None

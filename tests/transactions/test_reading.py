@@ -111,7 +111,7 @@ def test_when_a_page_is_surely_the_last(rows: int, full_page: bool, least: int, 
 
 
 class TestOldestFirst:
-    """The newest rows of a window come last, and nothing is handed on before them."""
+    """The newest rows of a window come last, and nothing is emitted before them."""
 
     @given(
         st.lists(st.integers(0, 1_000), unique=True),

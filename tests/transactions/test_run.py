@@ -1,4 +1,4 @@
-"""One query being carried out."""
+"""Execution of one query."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from onebook.transactions.run import exchange_failed
 from transactions.bybit_support import CALLER, World, run, simulated
 
 
-def test_a_run_counts_what_it_hands_on_and_ends_whole() -> None:
+def test_a_run_counts_what_it_emits_and_ends_whole() -> None:
     async def story() -> Any:
         async with World(simulated()) as world:
             request = TransactionsRequest(exchange="bybit", transaction_types=["deposits"])

@@ -38,12 +38,12 @@ def story(
     """Run a piece of work over a fresh simulated exchange with the same account."""
     account = options.pop("account", ACCOUNT)
 
-    async def told() -> Any:
+    async def collected() -> Any:
         exchange = simulated(account, key=key, **options)
         async with World(exchange, settings=settings, key=key) as world:
             return await work(world)
 
-    return run(told())
+    return run(collected())
 
 
 def coverage_of(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -68,7 +68,7 @@ def test_all_types_in_one_answer_each_once() -> None:
     assert answer["partial"] is False
 
 
-def test_holdings_and_the_ledger_tell_the_same_balances() -> None:
+def test_holdings_and_the_ledger_state_the_same_balances() -> None:
     answer = story(lambda w: w.fetch("holdings", "ledger", limit=10_000, verify=True))
     held = {
         (record["account"]["wallet"], record["asset"]): record["balance"]["total"]
@@ -183,7 +183,7 @@ def test_one_failing_type_does_not_sink_the_rest() -> None:
     assert answer["next_cursor"] is None  # asking again would not cure it
 
 
-def test_a_type_that_failed_for_good_is_still_told_of_on_the_next_page() -> None:
+def test_a_type_that_failed_for_good_is_still_reported_on_the_next_page() -> None:
     key = SimulatedKey(KEY.api_key, KEY.secret, permissions={"Spot": ("SpotTrade",)})
     pages = story(lambda w: w.pages("deposits", "trades", limit=50), key=key)
     assert len(pages) > 1
@@ -248,13 +248,13 @@ def test_a_403_in_the_middle_says_when_to_come_back() -> None:
 
     exchange = simulated(ACCOUNT, ip_ban_s=60.0)
 
-    async def told() -> Any:
+    async def collected() -> Any:
         async with World(exchange) as world:
             for address in ("", "127.0.0.1"):
                 exchange.bans.ban(address, NOW_MS)
             return await work(world)
 
-    error = run(told())
+    error = run(collected())
     assert error.details["reason"] == "circuit_open"
     assert error.retry_after_s == pytest.approx(600.0, abs=1.0)
 
@@ -375,7 +375,7 @@ def test_raw_rows_only_when_asked_for() -> None:
 
 
 def test_a_row_that_cannot_be_read_is_not_lost_in_silence() -> None:
-    """Its fields may be nonsense; that it exists is told."""
+    """Its fields may be nonsense; that it exists is reported."""
     answer = story(lambda w: w.fetch("withdrawals", limit=9_999), account=_with_nonsense())
     assert answer["partial"] is True
     assert answer["errors"][0]["error"] == "unreadable_record"
@@ -467,7 +467,7 @@ def test_leaving_a_stream_stops_all_asking() -> None:
 
 
 def test_a_stream_that_breaks_in_the_middle_says_so_in_its_last_line() -> None:
-    """A key that is revoked meanwhile: lines are out, so the summary tells."""
+    """A key that is revoked meanwhile: lines are out, so the summary reports it."""
 
     async def work(world: World) -> list[Any]:
         ask = TransactionsRequest(exchange="bybit", transaction_types=("ledger",))
@@ -485,7 +485,7 @@ def test_a_stream_that_breaks_in_the_middle_says_so_in_its_last_line() -> None:
     assert summary["coverage"][0]["complete"] is False
 
 
-def test_validation_tells_what_the_key_cannot_read() -> None:
+def test_validation_states_what_the_key_cannot_read() -> None:
     key = SimulatedKey(
         KEY.api_key, KEY.secret, permissions={"Spot": ("SpotTrade",)}, read_only=False
     )
@@ -566,7 +566,7 @@ def test_the_funding_wallets_book_has_no_floor() -> None:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(1, "CLASSIC"), (3, "UNIFIED"), (6, "UNIFIED")])
-def test_validation_tells_the_accounts_mode(mode: int, expected: str) -> None:
+def test_validation_states_the_accounts_mode(mode: int, expected: str) -> None:
     async def work(world: World) -> Any:
         world.exchange._answers["/v5/account/info"] = lambda q, k: {"unifiedMarginStatus": mode}
         return await world.service.validate("bybit", testnet=False)
@@ -663,7 +663,7 @@ def test_a_small_limit_asks_for_small_pages_and_one_window() -> None:
     assert spent_s < 2.0
 
 
-def test_what_can_be_asked_is_told_as_it_is() -> None:
+def test_what_can_be_asked_is_reported_as_it_is() -> None:
     """Credentials and the last verdict of the exchange, for health and the public lists."""
 
     async def work(world: World) -> list[Any]:

@@ -28,7 +28,9 @@ from transactions.bybit_support import KEY, MASTER_KEY, MemoryStore, Served
 from transactions.conftest import PATH, Node, make_node
 
 UNREAD_S = 0.5
-BUFFER_BYTES = 4_096  # what the kernel takes off our hands must not hide that nobody reads
+BUFFER_BYTES = (
+    4_096  # what the kernel takes off our hands must not hide that the client does not read
+)
 
 
 @asynccontextmanager

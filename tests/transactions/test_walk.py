@@ -118,7 +118,7 @@ def test_a_snapshot_stands_before_everything() -> None:
     assert run(story()) == ["0xheld", "0xevent"]
 
 
-def test_nobody_takes_nothing_is_read_ahead_without_bounds() -> None:
+def test_without_a_consumer_nothing_is_read_ahead_without_bounds() -> None:
     async def story() -> int:
         progress = asyncio.Event()
         book = simple(*range(20_000))

@@ -19,7 +19,7 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
 from onebook.config import ApiSettings
-from onebook.gateway import codes, messages
+from onebook.gateway import actions, codes, messages
 from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import MasterKeys, Vault
 from onebook.transactions.service import Transactions
@@ -122,7 +122,7 @@ class Market:
     def both(self, bids: list, asks: list, size: dict) -> dict:
         return {"buy": self.fill(asks, size), "sell": self.fill(bids, size)}
 
-    async def tell(self, message: dict) -> None:
+    async def publish(self, message: dict) -> None:
         for socket in list(self.sockets):
             await socket.send_text(json.dumps(message))
 
@@ -134,7 +134,7 @@ class Market:
 
     async def set_stale(self, exchange: str, reason: str) -> None:
         self.stale[exchange] = reason
-        await self.tell(status("BTC/USDT", exchange, "stale", reason))
+        await self.publish(status("BTC/USDT", exchange, "stale", reason))
 
 
 def status(symbol: str, exchange: str, state: str, reason: str) -> dict:
@@ -187,14 +187,16 @@ def reply(message: dict, market: Market) -> dict | None:
 
 
 def site() -> Site:
-    """The real documents, of an API that nobody asks."""
+    """The real documents, of an API without requests."""
     services = Services(
         accounts=Any,
         transactions=Transactions(
             [BybitAdapter()], Vault(Any, MasterKeys(None)), cursor_secret=b"c" * 32
         ),
         health=lambda: HealthFacts(ready=True),
-        websocket=WebSocketFacts(messages.MESSAGES, codes.ERRORS, codes.CLOSE_CODES),
+        websocket=WebSocketFacts(
+            messages.MESSAGES, codes.ERRORS, actions.ACTION_ERRORS, codes.CLOSE_CODES
+        ),
         settings=ApiSettings(),
         now_ms=lambda: 0,
         now_s=lambda: 0.0,

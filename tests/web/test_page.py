@@ -3,35 +3,16 @@
 Skipped where there is no Chromium (Debian: the package `chromium`).
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from onebook.cli.codes import Codes
 from onebook.exchanges import NAMES as ALL
-from web.browser import CHROMIUM, Page, browser, resize
-from web.scripted import EXCHANGES, GOOD_KEY, Market, make_app, serving, status
+from web.browser import CHROMIUM, Page, resize
+from web.scripted import EXCHANGES, GOOD_KEY, Market, status
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-
-
-@pytest.fixture
-async def market() -> Market:
-    return Market()
-
-
-@pytest.fixture
-async def address(market: Market) -> AsyncIterator[str]:
-    async with serving(make_app(market)) as port:
-        yield f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture
-async def page(tmp_path: Path, address: str) -> AsyncIterator[Page]:
-    async with browser(tmp_path / "profile") as page:
-        yield page
 
 
 ROWS = "document.querySelectorAll('.{side} td:first-child')"
@@ -200,7 +181,7 @@ async def test_the_focus_moves_to_the_symbol_after_connecting(page: Page, addres
     assert await page.run("document.activeElement.className") == "symbol"
 
 
-async def test_a_restart_is_told_once_and_its_countdown_is_not_spoken(
+async def test_a_restart_is_reported_once_and_its_countdown_is_not_spoken(
     page: Page, address: str, market: Market
 ) -> None:
     await page.open(f"{address}/#key={GOOD_KEY}")
@@ -223,7 +204,7 @@ async def test_a_reason_that_repeats_the_state_is_not_written(
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until(f"{state_of('kraken')} === 'live'")
     market.stale["kraken"] = "offline"
-    await market.tell(status("BTC/USDT", "kraken", "offline", "offline"))
+    await market.publish(status("BTC/USDT", "kraken", "offline", "offline"))
     await page.until(f"{state_of('kraken')} === 'offline'")
     row = await page.run("document.querySelector('.members [data-exchange=kraken]').innerText")
     assert row.count("offline") == 1
@@ -254,30 +235,6 @@ async def test_a_broken_line_dims_the_book_and_comes_back(
     await page.until("document.querySelector('.panel').dataset.live === 'yes'")
 
 
-AFTER_CLOSE = """
-import("/web/page/connection.js").then(({ afterClose }) => [
-    [4001, 0], [4002, 3], [4004, 0], [4108, 0], [4113, 9], [4129, 2], [4200, 0], [1006, 0],
-    [1009, 3],
-  ].map(([code, attempt]) =>
-    afterClose(code, { attempt, givenMs: code === 4200 ? 7 : null, random: 0.5 })))
-"""
-
-
-async def test_the_close_code_rule(page: Page, address: str) -> None:
-    await page.open(address + "/")
-    assert await page.run(AFTER_CLOSE) == [
-        {"stop": True},
-        {"stop": True},
-        {"stop": True},
-        {"waitMs": 1_250},
-        {"waitMs": 15_750},
-        {"waitMs": 2_750},
-        {"waitMs": 7},
-        {"waitMs": 1_250},
-        {"waitMs": 4_750},
-    ]
-
-
 FORMAT = """
 import("/web/page/format.js").then((m) => [
   m.decimals([1, 0.5, 1e-7], 12), m.decimals([97310.1], 12), m.decimals([1e-20], 8),
@@ -289,8 +246,10 @@ import("/web/page/format.js").then((m) => [
 """
 BOOK = """
 import("/web/page/book.js").then((m) => {
-  const book = m.readBook({ bids: [[10, 2, [["a", 1.5], ["b", 0.5]]], [9, 1, [["b", 1]]]],
-                            asks: [[9.5, 4, [["a", 4]]]], market_stats: {} });
+  const level = (price, amount, exchanges, amounts) => ({ price, amount, exchanges, amounts });
+  const book = m.readBook({
+    bids: [level("10", "2", ["a", "b"], ["1.5", "0.5"]), level("9", "1", ["b"], ["1"])],
+    asks: [level("9.5", "4", ["a"], ["4"])], marketStats: {}, ages: {}, fill: {} });
   const { of } = m.shareOf(book.bids);
   return [m.depthLines(book), book.bids[1].total, of("b"), m.shareOf([]).of("a")];
 })

@@ -36,7 +36,7 @@ async def refusal(url):
     return answer.decode()
 
 
-async def test_only_who_has_the_token_connects_and_a_restart_keeps_the_port(tmp_path):
+async def test_only_a_client_with_the_token_connects_and_a_restart_keeps_the_port(tmp_path):
     needed()
     server = EmbeddedNats(binary(), tmp_path, token="", port=0)
     kept = KeptProcess(server.as_program(), delay_max_s=0.1)

@@ -33,7 +33,7 @@ async def restarted(kept, times):
             await asyncio.sleep(0.01)
 
 
-async def test_it_is_started_again_and_told_how_often():
+async def test_it_is_started_again_and_reported_how_often():
     seen = []
     kept = KeptProcess(program(WORKS, seen), delay_max_s=0.1)
     await kept.start()

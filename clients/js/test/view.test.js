@@ -65,6 +65,33 @@ test("pauses grow with full jitter, 41xx back off, 42xx return at the time given
   assert.equal(pauseS(1006, 0, 7, half), 7);
 });
 
+test("a socket with an error event alone is a failed attempt, known at once", { timeout: 5_000 }, async () => {
+  class Failing { // as Node 20 has it: no close event where no connection was made
+    readyState = 0;
+    constructor() {
+      queueMicrotask(() => this.onerror({ type: "error" }));
+    }
+    close() {}
+  }
+  const fetch = async () => {
+    throw Object.assign(new TypeError("fetch failed"), { cause: { code: "ECONNREFUSED" } });
+  };
+  const client = new Onebook("http://127.0.0.1:1", "key", { WebSocket: Failing, fetch });
+  for await (const view of client.watch("BTC/USDT")) {
+    assert.deepEqual([view.live, view.problem.code, view.problem.message], [false, "unreachable", "Nothing listens at 127.0.0.1:1."]);
+    break;
+  }
+});
+
+test("without a WebSocket requests over HTTP work, and books are refused", async () => {
+  const fetch = async () => new Response(JSON.stringify({ status: "ok" }), { status: 200 });
+  const client = new Onebook("http://127.0.0.1:1", "key", { WebSocket: undefined, fetch });
+  client.WebSocket = undefined; // a newer runtime has a global one
+  assert.deepEqual(await client.health(), { status: "ok" });
+  assert.throws(() => client.session(), (error) => error instanceof Refused && error.code === "no_websocket");
+  assert.throws(() => client.watch("BTC/USDT"), (error) => error.code === "no_websocket");
+});
+
 test("a wrong address is refused, and the key is in no listing of the client", () => {
   assert.throws(() => new Onebook("books.example", "key"), (error) => error instanceof Refused && error.code === "invalid_url");
   const client = new Onebook("http://127.0.0.1:1/", "ob_live_secret", { WebSocket: class {} });

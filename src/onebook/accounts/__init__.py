@@ -1,4 +1,4 @@
-"""Who may use the service and how much: keys, sessions, limits and usage; the rules."""
+"""Access to the service: keys, sessions, limits and usage; the rules."""
 
 from onebook.accounts.accounts import Accounts
 from onebook.accounts.admin import Admin, NewKey
@@ -6,7 +6,8 @@ from onebook.accounts.keys import Key
 from onebook.accounts.limits import Decision, RateLimiter
 from onebook.accounts.pepper import load_pepper
 from onebook.accounts.sessions import RestSession
-from onebook.accounts.usage import Meter, UsageReport, usage_report
+from onebook.accounts.usage import Meter
+from onebook.accounts.usage_report import UsageReport, usage_report
 
 __all__ = [
     "Accounts",

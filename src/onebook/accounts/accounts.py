@@ -1,7 +1,7 @@
-"""Who may use the service: keys verified, sessions made and checked, usage reported.
+"""Access to the service: keys verified, sessions made and checked, usage reported.
 
 `watch` asks the store each second what an operator changed, in this process or another one, and
-tells the caches (`keycache.py`, `sessions.py`) and the gateway.
+notifies the caches (`keycache.py`, `sessions.py`) and the gateway.
 """
 
 import asyncio
@@ -20,12 +20,8 @@ from onebook.accounts.pepper import require_same_pepper
 from onebook.accounts.periods import period_at
 from onebook.accounts.sessions import REMEMBERED_MS, RestSession, Sessions, is_over
 from onebook.accounts.spill import UsageFile
-from onebook.accounts.usage import (
-    Meter,
-    UsageReport,
-    stored_usage,
-    usage_report,
-)
+from onebook.accounts.usage import Meter
+from onebook.accounts.usage_report import UsageReport, stored_usage, usage_report
 from onebook.config import AccountsSettings
 from onebook.errors import (
     AccountSuspended,
@@ -67,11 +63,12 @@ class Accounts:
         settings: AccountsSettings | None = None,
         clock_ms: Callable[[], int] = wall_clock_ms,
         usage_file: UsageFile | None = None,
+        limits: RateLimiter | None = None,
     ) -> None:
         self.settings = settings or AccountsSettings()
         self.on_disabled: Signal[[str]] = Signal()
         self.on_changed: Signal[[Key, Collection[bytes]]] = Signal()
-        self.limits = RateLimiter(self.settings.tiers)
+        self.limits = limits or RateLimiter(self.settings.tiers)
         self.meter = Meter(
             store, clock_ms, allowance_bytes=self.settings.allowance_bytes, file=usage_file
         )

@@ -181,7 +181,7 @@ class Admin:
 
         Args:
             id_or_text: The key.
-            change: Who changes it, when and why.
+            change: The operator, the time and the reason.
             tier: The new tier; None keeps the one it has.
             allowance_bytes: Its own allowance; None keeps the one it has.
             own_allowance: Whether it may have its own; without, that of the settings counts again.

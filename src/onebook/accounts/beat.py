@@ -20,13 +20,13 @@ async def every(interval_s: float, action: Callable[[], Awaitable[None]], *, wha
         try:
             await action()
         except DatabaseUnavailable:
-            continue  # the store logs when an outage begins and ends, once for all who use it
+            continue  # the store logs when an outage begins and ends, once for all users of it
         except OnebookError as error:
             if not broken:
                 log.warning("%s: %s", what, error.message)
             broken = True
         except Exception:
-            # A defect in one round must not end the rounds: suspensions and bills hang on them.
+            # A defect in one round must not end the rounds: suspensions and bills depend on them.
             if not broken:
                 log.exception("%s failed", what)
             broken = True

@@ -1,4 +1,4 @@
-"""Values of the store by name: read once for all who ask at a time, kept while they are fresh.
+"""Values of the store by name: concurrent look-ups share one read, values are kept while fresh.
 
 A change may land while a read of the same row is under way. What was read is then from before the
 change, and nothing would correct it later: it must neither be kept nor be used. So changes count

@@ -1,7 +1,7 @@
 """Keys by their id and by the digests of their texts, as fresh as the watch of the store.
 
-`Accounts.watch` asks the store each second what was changed, by an operator or by another node,
-and tells it here. While that works, what is cached is as fresh as that; when it does not, an entry
+`Accounts.watch` asks the store each second what was changed, by an operator or by another node, and
+reports it here. While that works, what is cached is as fresh as that; when it does not, an entry
 serves `CACHE_TTL_MS` and no longer.
 """
 

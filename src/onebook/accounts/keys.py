@@ -45,8 +45,8 @@ class Key(Struct, frozen=True):
 
     `account_id` is the `user_id` of the interface; `status` counts the account's in; `prefix` is
     the first 12 characters, which is all a reply ever shows; `suspensions` grows each time that the
-    key could no longer be used, so that one which was suspended and resumed is told from one which
-    was not. `allowance_bytes` is its own monthly allowance; None is that of the settings.
+    key could no longer be used, so that one which was suspended and resumed is distinguished from
+    one which was not. `allowance_bytes` is its own monthly allowance; None is that of the settings.
     """
 
     key_id: str

@@ -2,7 +2,7 @@
 
 When thousands of clients come back at once, they must not make as many reads: the last of them
 would wait longer than they are given. What is asked for while a read is under way gathers and is
-read by the next one, so that a lone name waits for nobody and many names cost few reads.
+read by the next one, so that a lone name is read at once and many names cost few reads.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class SharedReads(Generic[N, V]):
         self._gathering: list[N] = []
 
     async def read(self, name: N) -> V | None:
-        """Read, or wait for who already does; who stops waiting does not stop the read."""
+        """Read, or join the read under way; a cancelled waiter does not stop it."""
         task = self._tasks.get(name) or self._join(name)
         return (await asyncio.shield(task)).get(name)
 
@@ -40,6 +40,9 @@ class SharedReads(Generic[N, V]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A task that was cancelled before it began has removed nothing.
+        for name in [name for name, task in self._tasks.items() if task in tasks]:
+            del self._tasks[name]
 
     def _join(self, name: N) -> asyncio.Task[Mapping[N, V]]:
         names = self._gathering
@@ -48,19 +51,23 @@ class SharedReads(Generic[N, V]):
         else:
             names = self._gathering = []
             task = asyncio.create_task(self._read(names), name="accounts-read")
-            task.add_done_callback(lambda done: self._done(names, done))
+            task.add_done_callback(self._done)
         names.append(name)
         self._tasks[name] = task
         return task
 
     async def _read(self, names: list[N]) -> Mapping[N, V]:
-        async with self._turn:
-            if names is self._gathering:
-                self._gathering = []
-            return await self._read_all(names)
+        try:
+            async with self._turn:
+                if names is self._gathering:
+                    self._gathering = []
+                return await self._read_all(names)
+        finally:
+            # Here and not when the task is known to be done, which is a turn of the loop later:
+            # a look-up in between would join a read that has ended.
+            for name in names:
+                del self._tasks[name]
 
-    def _done(self, names: list[N], task: asyncio.Task[Mapping[N, V]]) -> None:
-        for name in names:
-            del self._tasks[name]
+    def _done(self, task: asyncio.Task[Mapping[N, V]]) -> None:
         if not task.cancelled():
             task.exception()  # mark the exception retrieved: all waiters may have been cancelled

@@ -110,7 +110,7 @@ class UsageFile:
 
 
 async def take_in(folder: Path, name: str, store: Store, now_ms: int) -> int:
-    """Apply the files that nodes left behind; return how many bytes were new.
+    """Apply the files of ended nodes; return how many bytes were new.
 
     A file that belongs to a living node is left alone. One that names keys which this database
     does not have stays where it is.

@@ -1,6 +1,6 @@
 """The AsyncAPI document of the WebSocket interface, from the gateway's own description.
 
-The gateway and the API do not import each other: `app.py` hands the description over.
+The gateway and the API do not import each other: `app` hands the description over.
 https://www.asyncapi.com/docs/reference/specification/v3.0.0 - actions are the server's, so that
 a client's messages are `receive`.
 """
@@ -13,10 +13,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 SCHEMAS = "#/components/schemas/{name}"
+ACTION_FIELD = "action"
 DESCRIPTION = """\
 Text frames, one JSON object each. The first message of a client is `authenticate`; a connection
-without it is closed after ten seconds. Every client message may carry an `id`, which comes back
+without it is closed after ten seconds. Every client message may have an `id`, which comes back
 in its reply or its error.
+
+Messages with `action` instead of `type` are those of the transaction interface; they work for the
+credentials that the operator keeps.
 
 A level is an object (`price`, `amount`, `exchanges`, `exchange_count`, `value`; with `split` also
 `amounts`, parallel to `exchanges`) or, with `levels: array`, `[price, amount]`; with `split` then
@@ -55,11 +59,13 @@ class WebSocketFacts(Struct, frozen=True):
     Args:
         messages: Every message.
         errors: Every error code: the types it comes with, and when.
+        action_errors: Every error code that only actions have: its number, and when.
         close_codes: Every close code and why it is sent.
     """
 
     messages: Sequence[MessageDescription]
     errors: Mapping[str, tuple[tuple[str, ...], str]]
+    action_errors: Mapping[str, tuple[int, str]]
     close_codes: Mapping[int, str]
 
 
@@ -88,6 +94,10 @@ def asyncapi_document(
             code: {"types": list(types), "when": when}
             for code, (types, when) in facts.errors.items()
         },
+        "x-action-errors": {
+            error: {"code": number, "when": when}
+            for error, (number, when) in facts.action_errors.items()
+        },
         "x-close-codes": {
             str(code): {"why": why, "client": advice(code)}
             for code, why in facts.close_codes.items()
@@ -101,11 +111,19 @@ def advice(code: int) -> str:
 
 
 def _by_id(messages: Sequence[MessageDescription]) -> dict[str, MessageDescription]:
-    """Messages under unique names: two welcomes differ by their body."""
-    names = [message.name for message in messages]
+    """Messages under unique names: two welcomes differ by their body, an action has it always."""
+    names = [message.name for message in messages if not _is_action(message)]
     return {
-        m.name if names.count(m.name) == 1 else f"{m.name}.{m.body.__name__}": m for m in messages
+        m.name
+        if names.count(m.name) == 1 and not _is_action(m)
+        else f"{m.name}.{m.body.__name__}": m
+        for m in messages
     }
+
+
+def _is_action(message: MessageDescription) -> bool:
+    """Whether a client sends it with `action` instead of `type`."""
+    return message.body.__struct_config__.tag_field == ACTION_FIELD
 
 
 def _channel(path: str, messages: Iterable[str], *, query_key: bool) -> dict[str, Any]:

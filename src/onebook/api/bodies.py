@@ -75,7 +75,7 @@ class SessionStatus(AnswerBody):
 
 
 class NoSession(AnswerBody):
-    """A session that is not valid: nothing more is said."""
+    """A session that is not valid, without the reason."""
 
     authenticated: Literal[False] = False
     message: str
@@ -179,7 +179,7 @@ class HealthReport(AnswerBody):
 
 
 class RootAuthentication(AnswerBody):
-    """How a client proves who it is."""
+    """Authentication of a client."""
 
     required: Literal[True] = True
     method: str

@@ -1,4 +1,4 @@
-"""What a route needs of its request: who calls, whether they may, and the body.
+"""What a route needs of its request: authentication, authorization and the body.
 
 The order is fixed: session, rate limit, body. A request that is refused costs no parsing.
 """

@@ -1,6 +1,6 @@
 """The outermost layer of every HTTP answer: size limit, security headers, metrics, access log.
 
-It sees the whole exchange of one request and is the only place that catches what nobody else
+It sees the whole exchange of one request and is the only place that catches what nothing else
 did. It writes the route's template everywhere, never the path: the path of endpoint 3 is a key.
 """
 

@@ -1,4 +1,4 @@
-"""What the REST API needs of the other parts; `app.py` fills it, tests fill it with less.
+"""What the REST API needs of the other parts; `app` fills it, tests fill it with less.
 
 Nothing here acts: it names the facts and the callables that the routes use.
 """
@@ -20,7 +20,7 @@ class HealthFacts(Struct, frozen=True):
 
     Args:
         ready: Everything needed to serve is there (the store answers, feeds are running). A node
-            that drains still serves who is there.
+            that drains still serves its open connections.
         draining: The node is shutting down and drains its clients.
         active_exchanges: How many exchanges `get_exchanges` calls active.
         problems: One sentence for each thing that is not as it should be; empty is healthy.

@@ -1,4 +1,4 @@
-"""`onebook billing`: what all keys used, for invoices and for a look."""
+"""`onebook billing`: what all keys used, for invoices and checks."""
 
 import csv
 import sys
@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from onebook.accounts.billing import BillingLine, billing_lines, current_lines
 from onebook.accounts.periods import Period
 from onebook.cli.common import fail, print_table, reported, run
-from onebook.cli.operator import ConfigFile, desk, moment_ms, now_ms, print_json
+from onebook.cli.operator import AsJson, ConfigFile, desk, moment_ms, now_ms, print_json
 from onebook.config import load
 from onebook.model import DAY_MS
 
@@ -37,6 +37,7 @@ def billing_command(
     ] = None,
     account: Annotated[str | None, typer.Option(help="Only the keys of this user.")] = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
+    as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Report the usage of every key, by billing period.
@@ -54,7 +55,7 @@ def billing_command(
         span = Period(moment_ms(since, at_ms), at_ms if until is None else moment_ms(until, at_ms))
         if span.start_ms >= span.end_ms:
             fail("--from must be before --to.")
-    _print(run(_lines(span, account, at_ms, config)), form)
+    _print(run(_lines(span, account, at_ms, config)), Format.JSON if as_json else form)
 
 
 async def _lines(

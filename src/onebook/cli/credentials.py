@@ -9,7 +9,7 @@ import typer
 
 from onebook import config
 from onebook.cli.common import print_table, reported, run
-from onebook.cli.operator import ConfigFile, change, now_ms
+from onebook.cli.operator import AsJson, ConfigFile, change, now_ms, print_json
 from onebook.errors import InvalidRequest
 from onebook.store import Store
 from onebook.times import iso_ms
@@ -120,10 +120,10 @@ def check(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = Non
 
 @credentials_app.command("list")
 @reported
-def list_credentials(config: ConfigFile = None) -> None:
+def list_credentials(as_json: AsJson = False, config: ConfigFile = None) -> None:
     """List which credentials are set; never what they are.
 
-    Example: onebook credentials list
+    Example: onebook credentials list --json
     """
 
     async def work() -> list[Any]:
@@ -134,7 +134,11 @@ def list_credentials(config: ConfigFile = None) -> None:
         (row.exchange, row.environment, row.kek_id, iso_ms(row.created_at_ms))
         for row in run(work())
     ]
-    print_table(("exchange", "environment", "kek_id", "created_at"), rows)
+    columns = ("exchange", "environment", "kek_id", "created_at")
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, rows)
 
 
 @credentials_app.command("rotate")

@@ -122,7 +122,7 @@ def proof(exchange: Exchange) -> list[tuple[str, str, str, str]]:
 
 
 def reasons(exchange: Exchange) -> dict[str, str]:
-    """Return what each rule of quality is judged by."""
+    """Return what each quality rule checks."""
     proven = proven_of(exchange)
     doubted = len(open_doubts(exchange))
     named = ", ".join(pages(exchange)) or "none named"
@@ -136,7 +136,7 @@ def reasons(exchange: Exchange) -> dict[str, str]:
         "faults": "tests/chaos" if "faults" in proven.suites else "",
         "spot": proven.spot,
         "page": named if page_read(docstring(exchange)) else f"{named}: not read",
-        "judged": "; ".join(filter(None, (ccxt, proven.ccxt_note, *recorded))),
+        "compared": "; ".join(filter(None, (ccxt, proven.ccxt_note, *recorded))),
         "recorded": "; ".join(recorded),
         "loss": GUARDS[exchange.guard],
         "certain": f"{doubted} open" if doubted else "none open",

@@ -1,7 +1,7 @@
 """`onebook keys`: issue API keys, see them, and change what they may do.
 
-A new key is printed once, alone on standard output, so that a script can take it; everything
-said about it goes to standard error.
+A new key is printed once, alone on standard output, so that a script can take it; messages
+about it go to standard error.
 """
 
 from typing import Annotated

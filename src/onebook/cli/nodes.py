@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -10,7 +10,7 @@ from msgspec import msgpack
 
 from onebook import config
 from onebook.cli.common import console, print_table, reported, run
-from onebook.cli.operator import ConfigFile
+from onebook.cli.operator import AsJson, ConfigFile, print_json
 from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.demand import PAGE_KEYS
@@ -18,6 +18,18 @@ from onebook.nodes.members import NodeHeartbeat, NodeRole, heartbeat_of
 from onebook.nodes.subjects import BOOKS, Subjects
 
 INCOMPATIBLE: Final = "incompatible"
+COLUMNS: Final = (
+    "node",
+    "role",
+    "state",
+    "version",
+    "up_s",
+    "books",
+    "live",
+    "exchanges",
+    "address",
+)
+BOOK_COLUMNS: Final = ("node", "exchange", "symbol", "health", "reason")
 Row = tuple[str, str, str, str]
 
 
@@ -25,15 +37,32 @@ Row = tuple[str, str, str, str]
 def nodes_command(
     settings: ConfigFile = None,
     books: Annotated[bool, typer.Option("--books", help="Every book of every feeds node.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the nodes of this cluster from their heartbeats.
 
+    With `--json` each node is an object, and with `--books` a feeds node has its `open_books`.
+
     Example: onebook nodes --config onebook.toml --books
     """
-    run(_show(config.load(settings), with_books=books))
+    loaded = config.load(settings)
+    found = run(_nodes(loaded, with_books=books))
+    if as_json:
+        print_json([_object(each, rows, with_books=books) for each, rows in found])
+    elif not found:
+        console.print(f"No node of the cluster {loaded.node.cluster} is alive.")
+    else:
+        print_table(COLUMNS, [tuple(map(_cell, _facts(each).values())) for each, _ in found])
+        for each, rows in found:
+            if rows is not None:
+                console.print()
+                print_table(BOOK_COLUMNS, [(each.name, *row) for row in rows])
 
 
-async def _show(settings: config.Settings, *, with_books: bool) -> None:
+async def _nodes(
+    settings: config.Settings, *, with_books: bool
+) -> list[tuple[NodeHeartbeat, list[Row] | None]]:
+    """Return the live nodes by role and name; on request the books of those that can be asked."""
     node = settings.node
     subjects = Subjects(node.cluster)
     heard: dict[int, NodeHeartbeat] = {}
@@ -46,40 +75,44 @@ async def _show(settings: config.Settings, *, with_books: bool) -> None:
     async with NatsBus(settings.nats, name="onebook nodes") as bus:
         bus.subscribe(subjects.heartbeats, received)
         await asyncio.sleep(node.heartbeat_timeout_s)
-        if not heard:
-            console.print(f"No node of the cluster {node.cluster} is alive.")
-            return
-        nodes = sorted(heard.values(), key=lambda each: (each.role, each.name))
-        _print_nodes(nodes)
-        if with_books:
-            for each in nodes:
-                if each.role is NodeRole.FEEDS and each.wire == wire.VERSION:
-                    subject = subjects.request(each.node, BOOKS)
-                    rows = await _books_of(bus, subject, node.request_timeout_s)
-                    console.print()
-                    columns = ("NODE", "EXCHANGE", "SYMBOL", "HEALTH", "REASON")
-                    print_table(columns, [(each.name, *row) for row in rows])
+        found: list[tuple[NodeHeartbeat, list[Row] | None]] = []
+        for each in sorted(heard.values(), key=lambda each: (each.role, each.name)):
+            rows = None
+            if with_books and each.role is NodeRole.FEEDS and each.wire == wire.VERSION:
+                subject = subjects.request(each.node, BOOKS)
+                rows = await _books_of(bus, subject, node.request_timeout_s)
+            found.append((each, rows))
+        return found
 
 
-def _print_nodes(nodes: list[NodeHeartbeat]) -> None:
+def _facts(node: NodeHeartbeat) -> dict[str, str | int | None]:
+    """What is printed of a node, by column."""
     now_ms = time.time_ns() // 1_000_000
-    print_table(
-        ("NODE", "ROLE", "STATE", "VERSION", "UP", "BOOKS", "LIVE", "EXCHANGES", "ADDRESS"),
-        [
-            (
-                each.name,
-                each.role,
-                each.state if each.wire == wire.VERSION else INCOMPATIBLE,
-                each.version,
-                f"{max(0, now_ms - each.started_ms) // 1_000} s",
-                str(each.books),
-                str(each.live),
-                str(len(each.states)) if each.role is NodeRole.FEEDS else "",
-                each.url,
-            )
-            for each in nodes
-        ],
+    values = (
+        node.name,
+        str(node.role),
+        str(node.state) if node.wire == wire.VERSION else INCOMPATIBLE,
+        node.version,
+        max(0, now_ms - node.started_ms) // 1_000,
+        node.books,
+        node.live,
+        len(node.states) if node.role is NodeRole.FEEDS else None,
+        node.url,
     )
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def _cell(value: str | int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _object(node: NodeHeartbeat, rows: list[Row] | None, *, with_books: bool) -> dict[str, Any]:
+    if not with_books:
+        return _facts(node)
+    books = None
+    if rows is not None:
+        books = [dict(zip(BOOK_COLUMNS[1:], row, strict=True)) for row in rows]
+    return {**_facts(node), "open_books": books}
 
 
 async def _books_of(bus: NatsBus, subject: str, timeout_s: float) -> list[Row]:

@@ -1,4 +1,5 @@
-"""What the operator's commands share: opening the store, who asks, dates and spans, tables.
+"""What the operator's commands share: opening the store, the operator's name, dates and spans,
+tables.
 
 Imported by the commands only; the rules themselves are in `onebook.accounts`.
 """

@@ -1,17 +1,39 @@
 """Options and forms of output that several commands have; needs no package of the server."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
+
+from onebook.times import iso_ms
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The settings file; onebook.toml if not given.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+AT_MS: Final = "_at_ms"
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one JSON document."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    """Print a value as one JSON document, with the names that the tables have.
+
+    A time, `..._at_ms` in the code, is `..._at` in ISO 8601 (UTC, milliseconds) wherever a person
+    or a program reads it.
+    """
+    named = _with_times(msgspec.to_builtins(value))
+    typer.echo(msgspec.json.format(msgspec.json.encode(named), indent=2).decode())
+
+
+def _with_times(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_times(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return dict(_named(name, each) for name, each in value.items())
+
+
+def _named(name: str, value: Any) -> tuple[str, Any]:
+    if not name.endswith(AT_MS):
+        return name, _with_times(value)
+    return name.removesuffix("_ms"), None if value is None else iso_ms(value)

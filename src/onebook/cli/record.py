@@ -105,7 +105,7 @@ async def record(
     ):
         await catalogue.first_read()
         instruments = [_instrument(catalogue, exchange, symbol) for symbol in symbols]
-        # Feeds tell monotonic seconds; a recording has Unix seconds.
+        # Feeds have monotonic seconds; a recording has Unix seconds.
         epoch_s = time.time() - time.monotonic()
         with Recorder(output, bytes_max=bytes_max, epoch_s=epoch_s) as recorder:
             async with Supervisor(

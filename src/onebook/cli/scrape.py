@@ -10,7 +10,7 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Scrape:
-    """The samples of one look, taken at `at_s` seconds of any clock."""
+    """The samples of one scrape, taken at `at_s` seconds of any clock."""
 
     def __init__(self, text: str, at_s: float) -> None:
         self.at_s = at_s
@@ -41,7 +41,7 @@ class Scrape:
 
 
 class Between:
-    """What happened between two looks; a counter that went back was begun anew."""
+    """The difference of two scrapes; a counter that fell was reset."""
 
     def __init__(self, before: Scrape, now: Scrape) -> None:
         self.now = now

@@ -67,5 +67,5 @@ def serve_command(
 
 
 def _announce() -> None:
-    """Tell the process that started this one as one of its workers that it listens."""
+    """Notify the parent process, which started this one as a worker, that it listens."""
     print(workers.STARTED, flush=True)

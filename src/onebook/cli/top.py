@@ -95,7 +95,7 @@ def _own_url(host: str, port: int, *, tls: bool) -> str:
 
 
 class _Node:
-    """A node that is looked at."""
+    """A node on display."""
 
     def __init__(self, http: httpx.Client, url: str, metrics_url: str) -> None:
         self.url = url

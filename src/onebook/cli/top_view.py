@@ -14,6 +14,7 @@ LAG_HIGH_S: Final = 0.1
 FLUSH_AGE_HIGH_S: Final = 3.0
 CHROME_ROWS: Final = 3  # title, empty line and heads of columns around the exchanges
 ROWS_MIN: Final = 3
+TABLE_WIDTH: Final = 93  # below it the table of exchanges would be cut
 NONE: Final = "-"
 
 
@@ -57,7 +58,7 @@ def screen(
     )
     shown = max(ROWS_MIN, height - rows_used - 2)
     parts: list[RenderableType] = [*head, _grid(fields, columns), Text()]
-    parts.append(_table(lines[:shown]))
+    parts.append(_table(lines[:shown], narrow=width < TABLE_WIDTH))
     if len(lines) > shown:
         parts.append(Text(f"... {len(lines) - shown} more exchanges"))
     return Group(*parts)
@@ -144,11 +145,13 @@ def _exchanges(between: Between, wall_s: float) -> Iterable[ExchangeLine]:
         )
 
 
-def _table(lines: list[ExchangeLine]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+def _table(lines: list[ExchangeLine], *, narrow: bool) -> Table:
+    padding = (0, 1 if narrow else 2, 0, 0)
+    table = Table(box=None, padding=padding, pad_edge=False, header_style="bold")
     table.add_column("exchange", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    for name in ("live", "sync", "stale", "off", "frames/s", "age", "last", "reconn", "invalid"):
+    frames, invalid = ("fr/s", "inval") if narrow else ("frames/s", "invalid")
+    for name in ("live", "sync", "stale", "off", frames, "age", "last", "reconn", invalid):
         table.add_column(name, justify="right", no_wrap=True)
     for each in lines:
         idle = not each.up and not any(each.books.values())  # no client asks for its books

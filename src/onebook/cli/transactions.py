@@ -169,7 +169,7 @@ async def _show_progress(progress: Progress, task: TaskID, run: Run) -> None:
 
 
 def _doing(exchange: str, waiting_s: float) -> str:
-    """What the bar says: a fetch that only waits looks like one that hangs."""
+    """Text of the progress bar: a fetch that waits must not look like one that hangs."""
     if waiting_s <= WAIT_SHOWN_S:
         return "fetching"
     return f"waiting for {exchange}'s limit, {math.ceil(waiting_s)} s"

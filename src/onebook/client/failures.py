@@ -32,6 +32,7 @@ FINAL_CODES = range(4000, 4100)
 BUSY_CODES = range(4100, 4200)
 DRAINING_CODES = range(4200, 4300)
 NO_CLOSE_FRAME = 1006
+NEXT_ATTEMPT = "%s Next attempt in %.1f s."  # a log line: the cause, seconds
 PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
 # What HTTP answers before the upgrade and may answer otherwise a moment later.
 TRANSIENT_STATUSES = frozenset((408, 425, 429, *range(500, 600)))
@@ -150,7 +151,7 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
         case OSError(errno=int(number)):
             return "unreachable", f"{place} cannot be reached: {os.strerror(number)}.", None
         case _:
-            return "unreachable", f"{place} cannot be reached: {error}.", None
+            return "unreachable", f"{place} cannot be reached: {str(error).rstrip('.')}.", None
 
 
 def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:

@@ -13,6 +13,7 @@ import httpx
 
 from onebook.client.failures import (
     BACKOFF_BASE_S,
+    NEXT_ATTEMPT,
     NO_CLOSE_FRAME,
     OPEN_TIMEOUT_S,
     TRANSIENT_STATUSES,
@@ -28,6 +29,8 @@ ATTEMPTS_MAX = 5
 WAIT_MAX_S = 60.0  # a longer Retry-After is raised instead of waited for
 READ_TIMEOUT_S = 90.0  # an answer with transactions may take the service a minute
 BODY_BYTES_MAX = 64 << 20
+
+log = logging.getLogger("onebook.client")
 
 _USAGE = "/data-usage/"
 _RENEWED = frozenset(("session_expired", "invalid_session"))
@@ -119,6 +122,8 @@ class RestClient:
                 wait_s = pause_s(NO_CLOSE_FRAME, attempt, error.retry_after_s)
                 if attempt >= self._attempts_max or wait_s > WAIT_MAX_S:
                     raise
+                level = logging.WARNING if attempt == 1 else logging.DEBUG
+                log.log(level, NEXT_ATTEMPT, error.message, wait_s)
                 await asyncio.sleep(wait_s)
 
     async def _authenticated(self) -> str:

@@ -4,7 +4,8 @@ import asyncio
 import json
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -30,9 +31,16 @@ _UPDATES = frozenset(
 ERRORS = frozenset(("error", "authentication_error", "subscription_error", "data_limit_exceeded"))
 
 
-def opening(url: str, context: ssl.SSLContext | None, silence_max_s: float) -> connect:
-    """A connection to be entered; one that answers no ping for `silence_max_s` is closed."""
-    return connect(
+@asynccontextmanager
+async def opening(
+    url: str, context: ssl.SSLContext | None, silence_max_s: float
+) -> AsyncIterator[ClientConnection]:
+    """Open a connection; one that answers no ping for `silence_max_s` is closed.
+
+    It is closed with 1000 however the block ends: websockets sends 1011, an internal error, when an
+    exception or a cancellation ends it, which is how a loop over views ends.
+    """
+    connecting = connect(
         url,
         ssl=(context or True) if url.startswith("wss:") else None,
         max_size=FRAME_BYTES_MAX,
@@ -42,12 +50,17 @@ def opening(url: str, context: ssl.SSLContext | None, silence_max_s: float) -> c
         ping_timeout=silence_max_s / 2,
         logger=_library_log,
     )
+    async with connecting as ws:
+        try:
+            yield ws
+        finally:
+            await ws.close()
 
 
 class ViewSession:
     """The subscriptions of one connection.
 
-    Every message names its symbol as `id`, so that an error says which view it is about. An error
+    Every message names its symbol as `id`, so that an error names its view. An error
     about none is about the connection: it is the `cause` of the close that follows.
     """
 

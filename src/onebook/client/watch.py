@@ -11,6 +11,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from onebook.client.failures import (
+    NEXT_ATTEMPT,
     NO_CLOSE_FRAME,
     Unavailable,
     ViewProblem,
@@ -185,5 +186,5 @@ class _Link:
 
     def _log(self, problem: ViewProblem) -> None:
         level = logging.DEBUG if problem.code == self._logged else logging.WARNING
-        log.log(level, "%s Next attempt in %.1f s.", problem.message, problem.retry_in_s)
+        log.log(level, NEXT_ATTEMPT, problem.message, problem.retry_in_s)
         self._logged = problem.code

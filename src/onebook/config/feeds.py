@@ -119,9 +119,9 @@ class FeedSettings(Section):
     slow_down_max_s: float = Field(300.0, ge=0.001, le=3_600)
     """The longest such pause, before jitter of up to as much again."""
     cadence_evidence_s: float = Field(30.0, ge=0.001, le=3_600)
-    """A book is judged by its own gaps once they add up to so many seconds."""
+    """Seconds of a book's own intervals after which its silence limit comes from them."""
     cadence_gaps_min: int = Field(50, ge=2, le=10_000)
-    """And once there were so many of them."""
+    """And at least so many of these intervals."""
     cadence_factor: float = Field(4.0, ge=1.5, le=100)
     """So many times its longest gap of late is silence."""
     cadence_window_s: float = Field(600.0, ge=0.001, le=86_400)

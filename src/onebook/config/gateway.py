@@ -60,7 +60,7 @@ class GatewaySettings(Section):
     offence_pause_max_s: float = Field(8.0, ge=0, le=600)
     """The longest such pause."""
     write_buffer_bytes_max: int = Field(65_536, ge=1_024, le=16 << 20)
-    """More that is not read marks a client as behind."""
+    """More unread bytes make a client a slow consumer."""
     unsent_bytes_max: int = Field(131_072, ge=1_024, le=1 << 30)
     """What the kernel may hold unsent for one client."""
     slow_timeout_s: float = Field(10.0, ge=1, le=3_600)
@@ -72,7 +72,7 @@ class GatewaySettings(Section):
     close_timeout_s: float = Field(5.0, ge=0, le=60)
     """The peer must have answered a close after so long."""
     drain_s: float = Field(30.0, ge=0, le=3_600)
-    """Seconds over which clients are sent away."""
+    """Seconds of a drain, over which reconnects are spread."""
     authentications_per_minute: int = Field(60, ge=1, le=100_000)
     """Repeated `authenticate` messages of one connection; they do not count for its key."""
     actions_max: int = Field(4, ge=1, le=1_000)

@@ -63,6 +63,6 @@ class NodeSettings(Section):
     request_timeout_s: float = Field(1.0, ge=0.05, le=60)
     """A request to another node must be answered after so long."""
     snapshot_retry_s: float = Field(0.1, ge=0.01, le=60)
-    """How often a snapshot of a book that is not in step is asked for."""
+    """How often a snapshot of a book that is not in sync is asked for."""
     held_messages_max: int = Field(2_000, ge=1, le=1_000_000)
     """Messages of one book that are held while its snapshot is on the way."""

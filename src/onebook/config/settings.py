@@ -1,9 +1,10 @@
 """All settings of one node, their names, and their variables."""
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -44,6 +45,14 @@ class Settings(BaseSettings):
     node: NodeSettings = NodeSettings()
     nats: NatsSettings = NatsSettings()
     log: LogSettings = LogSettings()
+    _origin: Callable[[str], str] | None = PrivateAttr(default=None)
+
+    def origin(self, name: str) -> str:
+        """Return the prefix of a message about a setting: the flag, variable or file it is from.
+
+        It ends in a colon and a space; "" where the value is the default.
+        """
+        return "" if self._origin is None else self._origin(name)
 
     @classmethod
     def settings_customise_sources(

@@ -5,6 +5,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,19 +82,21 @@ def examine(
     flags = _without_none(overrides or {})
     faults = _unknown_variables()
     try:
-        return FromFile(**flags), faults
+        settings: Settings = FromFile(**flags)
     except ValidationError as error:
         for fault in error.errors(include_input=False, include_url=False):
             names = [part for part in fault["loc"] if isinstance(part, str)]
             faults.append(_origin(names, path, flags) + _sentence(".".join(names), fault))
             _remove(merged, names)
-        return _sections(merged), faults
+        settings = _sections(merged)
     except SettingsError as error:
         raise ConfigError(f"The environment cannot be used: {error}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}.") from None
     except OSError as error:
         raise ConfigError(f"The settings file {path} cannot be read: {error.strerror}.") from None
+    settings._origin = partial(_origin_if_given, given=merged, path=path, flags=flags)
+    return settings, faults
 
 
 def _unknown_variables() -> list[str]:
@@ -116,9 +119,20 @@ def _origin(names: list[str], path: Path, flags: Mapping[str, Any]) -> str:
         return "Command line: "
     parts = [variable_of(".".join(names[: depth + 1])) for depth in range(len(names))]
     for variable in os.environ:
-        if variable.upper() in parts:
+        if variable.upper() in parts or variable.upper().startswith(parts[-1] + ENV_DELIMITER):
             return f"{variable}: "
     return f"{path}: " if path.is_file() else ""
+
+
+def _origin_if_given(
+    name: str, *, given: Mapping[str, Any], path: Path, flags: Mapping[str, Any]
+) -> str:
+    """Return the origin of a setting or table by its name; "" where it was not given."""
+    names = name.split(".")
+    value: Any = given
+    for each in names:
+        value = value.get(each) if isinstance(value, Mapping) else None
+    return "" if value is None else _origin(names, path, flags)
 
 
 def _remove(values: dict[str, Any], names: list[str]) -> None:

@@ -2,9 +2,9 @@
 
 C headers hold what needs no Python object, and a `.pxd` lists what is used of each: `_levels.h` and
 `_protobuf.h` read level text by `_scan.h`, `_side.h` keeps one side sorted, `_merge.h` joins the
-tops of many books, `_digits.h` prints. This file holds the book; `_facts.pxi` translates shapes,
-`_view.pxi` holds the view, `_canonical.pxi` reads and prints for accounts. Interface and meaning:
-`_core.pyi` and `types`.
+tops of many books, `_bins.h` bins one side by a price step, `_digits.h` prints. This file holds the
+book; `_facts.pxi` translates shapes, `_read.pxi` reads the text of a frame by them, `_view.pxi` holds
+the view, `_canonical.pxi` reads and prints for accounts. Interface and meaning: `_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -18,15 +18,16 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64
 from libc.stdlib cimport calloc, free, llabs, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from onebook.core._bins cimport Bin, Bins, bins_next, bins_open, high_word, low_word, wide_of
 from onebook.core._digits cimport (
     NUMBER_ROOM, __builtin_ctzll, __builtin_mul_overflow, __builtin_popcountll, power10, put, put_count, put_decimal, put_wide, wide,
 )
 from onebook.core._merge cimport (
-    MEMBERS_MAX, Cursors, Merged, Source, State, cursors_open, merge_side, state_alloc, state_copy,
-    state_free, state_grow, state_may_grow, state_same,
+    MEMBERS_MAX, Cursors, Merged, Source, State, cursors_open, merge_side, merge_single,
+    state_alloc, state_copy, state_free, state_grow, state_may_grow, state_same,
 )
 from onebook.core._levels cimport (
-    COLUMNS_MAX, HEAD_BYTES, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
+    COLUMNS_MAX, HEAD_BYTES, LED_PAIR, MESSAGE, OBJECT, PAIR, ROW, SIDED_PAIR, Member, Shape, text_rows,
 )
 from onebook.core._protobuf cimport message_levels
 from onebook.core._scan cimport (
@@ -59,92 +60,11 @@ cdef enum:
     DIGITS_ROOM = 200  # bytes for one number at the wire's decimals, see NUMBER_BYTES_MAX
     STATS_ROOM = 1_024  # bytes for market_stats and the names of the members around it
 
-# One sentence for each error of `_scan`, in its order.
-cdef tuple ERRORS = (
-    "",
-    "Level text is not an array in plain JSON.",
-    "A row of the level text has not the form its exchange promised.",
-    "A price or amount is not a JSON number of at least zero.",
-    "A price or amount has too many digits for its book.",
-    "A price is zero.",
-    "A row of the level text is nested too deep.",
-    "Level text has too many rows.",
-    "A level message is not plain protobuf.",
-)
-
 cdef double ABSURD_TIMES = _ABSURD_FACTOR
 cdef int LEVELS_LIMIT = _LEVELS_MAX
 
 include "_facts.pxi"
-
-
-cdef bint read_text(Scan *scan, const uint8_t *text, Py_ssize_t length, const Shape *shape, int side):
-    cdef Column *amounts = &scan.columns[AMOUNT]
-    column_move(&scan.columns[PRICE], shape.moved[PRICE])
-    column_move(amounts, shape.moved[AMOUNT])
-    amounts.cut = shape.amount_cut
-    if amounts.scale > amounts.cut:
-        amounts.plain_scale = MEASURE
-    if shape.form == MESSAGE:
-        return message_levels(scan, shape, text, length)
-    return text_rows(scan, shape, text, length, side)
-
-
-cdef int read_rows(Scan *scan, object source, const Shape *shape, int side) except -1:
-    """Append the rows of one text; return whether it could be read."""
-    cdef Py_buffer text
-    cdef bint read
-    if type(source) is bytes:
-        return read_text(
-            scan, <const uint8_t *>PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source), shape, side
-        )
-    PyObject_GetBuffer(source, &text, PyBUF_SIMPLE)
-    read = read_text(scan, <const uint8_t *>text.buf, text.len, shape, side)
-    PyBuffer_Release(&text)
-    return read
-
-
-cdef int read_sides(
-    Scan *scan, object bids, object asks, const Shape *shapes, int price_scale, int amount_scale
-) except -1:
-    """Read both sides, each by its shape, at these scales."""
-    scan.sides[0].count = scan.sides[1].count = 0
-    scan.error = FINE
-    column_begin(&scan.columns[PRICE], price_scale)
-    column_begin(&scan.columns[AMOUNT], amount_scale)
-    column_begin(&scan.columns[COUNT], MEASURE)
-    if read_rows(scan, bids, shapes, 0) and (
-        shapes.one_text or read_rows(scan, asks, shapes + 1, 1)
-    ):
-        return 0
-    if scan.error == NO_MEMORY:
-        raise MemoryError
-    raise LevelError(ERRORS[scan.error])
-
-
-cdef void column_begin(Column *column, int scale) noexcept:
-    column.scale = column.plain_scale = scale
-    column.decimals = column.need = 0
-    column.whole = -DIGITS_MAX
-    column.misfit = False
-    column.cut = UNCUT
-    column.moved = 0
-
-
-cdef inline void column_move(Column *column, int moved) noexcept nogil:
-    """Read integers of a small unit; where the scale is a larger unit, slowly."""
-    column.moved = moved
-    column.plain_scale = column.scale - moved
-
-
-cdef int fitting_scale(const Column *column, int scale, bint fresh) except -1:
-    """Return the scale that holds a measured column: the present or a larger one, as a rule."""
-    cdef int grown = max(scale, column.need)
-    if column.whole + grown <= DIGITS_MAX:
-        return grown
-    if fresh and column.whole + column.need <= DIGITS_MAX:
-        return column.need
-    raise LevelError(ERRORS[TOO_LONG])
+include "_read.pxi"
 
 
 @cython.final
@@ -282,6 +202,22 @@ cdef class Book:
         if side != 0 and side != 1:
             raise IndexError("A book has the sides 0 and 1.")
         return self.levels(side, self.sides[side].count)
+
+    def bins(self, int side, step, Py_ssize_t count):
+        """Return up to `count` bids (0) or asks (1) binned by a price step: see the twin."""
+        cdef Bins bins
+        cdef Bin found
+        if side != 0 and side != 1:
+            raise IndexError("A book has the sides 0 and 1.")
+        bins_open(
+            &bins, &self.sides[side], side, TWIN_SCALE - self.price_scale,
+            wide_of(step >> 64, step & 0xFFFFFFFFFFFFFFFF),
+        )
+        binned = []
+        while count > 0 and bins_next(&bins, &found):
+            binned.append((integer_of(found.price), integer_of(found.amount)))
+            count -= 1
+        return binned
 
     def crc(self, layout):
         """Return the CRC-32 of the best levels, written as a `ChecksumLayout` says, unsigned."""
@@ -446,10 +382,18 @@ cdef int64_t outermost(const Rows *rows, int side) noexcept nogil:
     return worst
 
 
+cdef object integer_of(wide value):
+    cdef uint64_t high = high_word(value), low = low_word(value)
+    return <object>high << 64 | low if high else low
+
+
 cdef str text_of(int64_t mantissa, int scale):
     cdef char text[NUMBER_ROOM]
     cdef char *end = put_decimal(text, <uint64_t>mantissa, scale)
     return text[: end - text].decode("ascii")
+
+
+cdef object new_tuple = tuple.__new__
 
 
 cdef object crc_of(char *text, char *end):

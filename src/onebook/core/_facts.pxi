@@ -26,6 +26,7 @@ cdef struct Fact:
     Layout layout
 
 SIDED_PAIRS = LevelShape.rows(side=0, price=1, amount=2)
+LED_PAIRS = LevelShape.rows(price=1, amount=2)
 
 cdef Fact facts[FACTS_MAX]
 cdef int fact_count = 0
@@ -126,6 +127,8 @@ cdef int shape_fill(Shape *shape, object stated) except -1:
         shape.form = PAIR
     elif places == SIDED_PAIRS:
         shape.form = SIDED_PAIR
+    elif places == LED_PAIRS:
+        shape.form = LED_PAIR
     return 0
 
 

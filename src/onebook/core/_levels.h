@@ -13,14 +13,16 @@ enum { /* values of `types.LevelForm` */
     OBJECT = 1,
     MESSAGE = 2,
     PAIR = 3,      /* a row of price and amount, and what is ignored: nearly all are, so it is faster */
-    SIDED_PAIR = 4 /* the same behind the name of the side */
+    SIDED_PAIR = 4, /* the same behind the name of the side */
+    LED_PAIR = 5    /* the same behind one cell that is ignored */
 };
 
 enum {
     COLUMNS_MAX = 16,
     NAME_BYTES_MAX = 32,
     MEMBERS = 4,   /* of an object that a shape can name */
-    HEAD_BYTES = 8 /* of a name, compared at once */
+    HEAD_BYTES = 8,  /* of a name, compared at once */
+    QUOTED_ROOM = 10 /* bytes that stepping over a number in quotes may touch */
 };
 
 typedef struct { /* of a member, in its quotes */
@@ -54,10 +56,20 @@ typedef struct { /* a level while it is read */
     int side;
 } Scanned;
 
+/* Step over a cell: mostly a number in quotes, of which the first eight digits are one look. */
+static inline const uint8_t *ignored_cell(Scan *scan, const uint8_t *at) {
+    int count;
+    if (at[0] == '"' && scan->end - at >= QUOTED_ROOM) {
+        digit_values(at + 1, &count);
+        if (at[1 + count] == '"') return at + 2 + count;
+    }
+    return ignored(scan, at, NESTING_MAX);
+}
+
 /* Step over what follows the amount, up to the bracket that closes the row. */
 static inline const uint8_t *ignored_rest(Scan *scan, const uint8_t *at) {
     while (at[0] == ',') {
-        at = ignored(scan, blanks(at + 1), NESTING_MAX);
+        at = ignored_cell(scan, blanks(at + 1));
         if (at == NULL) return NULL;
         at = blanks(at);
     }
@@ -102,7 +114,7 @@ static inline const uint8_t *cell(
         return number(scan, &scan->columns[role], at, &level->numbers[role]);
     }
     if (role == SIDE) return side_name(scan, at, &level->side);
-    return ignored(scan, at, NESTING_MAX);
+    return ignored_cell(scan, at);
 }
 
 /* Go on behind a comma. */
@@ -111,12 +123,13 @@ static inline const uint8_t *next_cell(Scan *scan, const uint8_t *at) {
     return at[0] == ',' ? blanks(at + 1) : fail(scan, BAD_ROW);
 }
 
-/* Do what `array_row` does for a PAIR or a SIDED_PAIR. */
-static inline const uint8_t *pair(Scan *scan, const uint8_t *at, Scanned *level, bool sided) {
+/* Do what `array_row` does for a PAIR, a SIDED_PAIR or a LED_PAIR. */
+static inline const uint8_t *pair(Scan *scan, const uint8_t *at, Scanned *level, int form) {
     if (at[0] != '[') return fail(scan, BAD_ROW);
     at = blanks(at + 1);
-    if (sided) {
-        at = side_name(scan, at, &level->side);
+    if (form != PAIR) {
+        at = form == SIDED_PAIR ? side_name(scan, at, &level->side)
+                                : ignored(scan, at, NESTING_MAX);
         if (at == NULL) return NULL;
         at = next_cell(scan, at);
         if (at == NULL) return NULL;
@@ -228,11 +241,11 @@ static inline bool keep_lossy(
 static inline const uint8_t *level_row(
     Scan *scan, const Shape *shape, const uint8_t *at, Scanned *level, int form
 ) {
-    bool plain = form == PAIR || form == SIDED_PAIR;
+    bool plain = form == PAIR || form == SIDED_PAIR || form == LED_PAIR;
     Column amounts;
     if (!plain && shape->lossy) amounts = scan->columns[AMOUNT];
     if (plain)
-        at = pair(scan, at, level, form == SIDED_PAIR);
+        at = pair(scan, at, level, form);
     else if (form == ROW)
         at = array_row(scan, shape, at, level);
     else
@@ -243,7 +256,7 @@ static inline const uint8_t *level_row(
     return keep(scan, level) ? at : NULL;
 }
 
-/* Tell whether the bracket here ends the text. */
+/* Whether the bracket here ends the text. */
 static inline bool ended(Scan *scan, const uint8_t *at) {
     return at + 1 == scan->end || fail(scan, BAD_JSON) != NULL;
 }
@@ -288,6 +301,7 @@ static inline bool text_rows(
     switch (shape->form) {
     case PAIR: return rows_of(scan, shape, text, side, PAIR);
     case SIDED_PAIR: return rows_of(scan, shape, text, side, SIDED_PAIR);
+    case LED_PAIR: return rows_of(scan, shape, text, side, LED_PAIR);
     case ROW: return rows_of(scan, shape, text, side, ROW);
     default: return rows_of(scan, shape, text, side, OBJECT);
     }

@@ -82,7 +82,7 @@ static inline void state_copy(State *to, const State *state) {
     }
 }
 
-/* Tell whether two sides of as many levels show the same. */
+/* Whether two sides of as many levels show the same. */
 static inline bool state_side_same(
     const State *state, const State *other, int side, bool amounts_only
 ) {
@@ -99,7 +99,7 @@ static inline bool state_side_same(
                   state->part_counts[side] * sizeof(int64_t)) == 0;
 }
 
-/* Tell whether two states show the same; `amounts_only` where members are not shown. */
+/* Whether two states show the same; `amounts_only` where members are not shown. */
 static inline bool state_same(const State *state, const State *other, bool amounts_only) {
     if (__builtin_popcountll(state->members) != __builtin_popcountll(other->members)) return false;
     for (int side = 0; side < 2; side++)
@@ -109,7 +109,7 @@ static inline bool state_same(const State *state, const State *other, bool amoun
     return true;
 }
 
-/* Tell whether all keys and amounts stay within their limits when multiplied. */
+/* Whether all keys and amounts stay within their limits when multiplied. */
 static inline bool state_may_grow(const State *state, int64_t keys, int64_t amounts) {
     int64_t key_max = ((int64_t)power10[KEY_DIGITS] - 1) / keys;
     int64_t amount_max = (((int64_t)1 << AMOUNT_BITS) - 1) / amounts;
@@ -246,6 +246,26 @@ static inline bool merge_side(
     state->counts[side] = (int32_t)(out - state->levels[side]);
     state->part_counts[side] = (int32_t)(parts - state->parts[side]);
     return too_large == 0;
+}
+
+/* The same where one book has levels and there is no step: they are copied, without a search. */
+static inline bool merge_single(Cursors *cursors, State *state, int side, int depth, bool split) {
+    Cursor *cursor = &cursors->cursors[0];
+    Merged *first = state->levels[side], *out = first, *end = first + depth;
+    do {
+        const Level *level = cursor->walk.level;
+        if (level->key < -cursor->key_max || level->amount > cursor->amount_max) return false;
+        out->key = level->key * cursor->keys;
+        out->amount = level->amount * cursor->amounts;
+        out->members = cursor->member;
+        out++;
+    } while (out < end && walk_next(&cursor->walk));
+    state->members |= cursor->member;
+    state->counts[side] = (int32_t)(out - first);
+    state->part_counts[side] = split ? state->counts[side] : 0;
+    for (int32_t at = 0; at < state->part_counts[side]; at++)
+        state->parts[side][at] = first[at].amount;
+    return true;
 }
 
 #endif

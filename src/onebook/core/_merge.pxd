@@ -27,7 +27,7 @@ cdef extern from "_merge.h" nogil:
         int member
 
     ctypedef struct Cursors:
-        pass
+        ptrdiff_t count
 
     bint state_alloc(State *state, int depth, int members)
     void state_free(State *state)
@@ -42,3 +42,4 @@ cdef extern from "_merge.h" nogil:
     bint merge_side(
         Cursors *cursors, State *state, int side, int depth, int64_t step, bint split
     )
+    bint merge_single(Cursors *cursors, State *state, int side, int depth, bint split)

@@ -89,7 +89,7 @@ typedef struct {
     uint8_t text[NUMBER_BYTES_MAX + SHORT_ROOM]; /* a number that has no sentinel behind it */
 } Scan;
 
-/* Begin without rows; whoever opens a scan closes it. */
+/* Begin without rows; its caller closes it with scan_close. */
 static inline void scan_open(Scan *scan) {
     for (int side = 0; side < 2; side++) {
         scan->sides[side].rows = scan->sides[side].first;

@@ -296,7 +296,7 @@ static inline void side_cut(Side *side, int32_t count_max) {
     }
 }
 
-/* Tell whether every key and amount is within its limit, whatever its sign. */
+/* Whether every key and amount is within its limit, whatever its sign. */
 static inline bool side_holds(const Side *side, int64_t keys_max, int64_t amounts_max) {
     for (int32_t at = 0; at < side->block_count; at++) {
         const Block *block = side->blocks[at];

@@ -140,9 +140,13 @@ cdef class View:
         """Return the merged levels as integers: see `Levels`."""
         if self.is_wide:
             return self.wide.levels()
-        return Levels(
-            self.price_scale, self.amount_scale, self.packed(0), self.packed(1),
-            self.packed_parts(0), self.packed_parts(1),
+        # Without the Python function that takes the fields of a NamedTuple.
+        return new_tuple(
+            Levels,
+            (
+                self.price_scale, self.amount_scale, self.packed(0), self.packed(1),
+                self.packed_parts(0), self.packed_parts(1),
+            ),
         )
 
     cdef bytes packed(self, int side):
@@ -246,6 +250,8 @@ cdef class View:
         # The C compiler makes one function for each of these, without the tests inside.
         if step:
             return merge_side(&self.cursors, self.spare, side, self.depth, step, self.split)
+        if self.cursors.count == 1:
+            return merge_single(&self.cursors, self.spare, side, self.depth, self.split)
         if self.split:
             return merge_side(&self.cursors, self.spare, side, self.depth, 0, True)
         return merge_side(&self.cursors, self.spare, side, self.depth, 0, False)

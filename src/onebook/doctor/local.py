@@ -6,26 +6,22 @@ import shutil
 import sqlite3
 import ssl
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from onebook import __version__, core, http, preflight
+from onebook import __version__, http, preflight
+from onebook.build import missing_extensions
 from onebook.config import Settings
 from onebook.doctor.findings import Finding, fault, ok, warning
 from onebook.errors import ConfigError
-from onebook.gateway import direct
 from onebook.store import Store
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 FREE_BYTES_MIN: Final = 1 << 30
 OTHERS: Final = 0o077
 OTHERS_WRITE: Final = 0o022
-COMPILABLE: Final[Mapping[str, Any]] = {
-    "core": core,
-    "direct": direct,
-}
 # Packages whose version is worth knowing in a report of a fault.
 PACKAGES: Final = ("uvloop", "picows", "uvicorn", "sqlalchemy", "cryptography")
 
@@ -68,8 +64,7 @@ def _version(package: str) -> str:
 
 
 def _compiled() -> Iterator[Finding]:
-    missing = [name for name, module in COMPILABLE.items() if not module.COMPILED]
-    if missing:
+    if missing := missing_extensions():
         yield warning(
             "compiled",
             f"The slower pure-Python version is used for: {', '.join(missing)}.",
@@ -120,7 +115,7 @@ def _database_file(settings: Settings) -> Path | None:
     try:
         return Store(settings.store.url).path
     except ConfigError:
-        return None  # said already
+        return None  # reported already
 
 
 def _folders(settings: Settings) -> Iterator[Finding]:

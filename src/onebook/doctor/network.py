@@ -41,7 +41,7 @@ class ExchangeAnswer(NamedTuple):
 
 
 async def network_findings(settings: Settings, *, exchanges_too: bool = True) -> list[Finding]:
-    """Examine the service's port and, unless told otherwise, the way to every exchange in use."""
+    """Examine the service's port and, unless disabled, the connection to every exchange in use."""
     found = [await _port(settings.server)]
     if not exchanges_too:
         return found
@@ -84,7 +84,7 @@ async def _node(server: ServerSettings, place: str) -> Finding:
     if answer["ready"] and not answer["problems"]:
         return ok("port", f"A node listens on {place} and is ready.")
     problems = " ".join(answer["problems"]) or "it is not ready."
-    advice = "See the log of the node; docs/guides/operate.md says what each problem means."
+    advice = "See the log of the node; docs/guides/operate.md explains each problem."
     make = warning if answer["ready"] else fault
     return make("port", f"A node listens on {place}: {problems}", advice)
 
@@ -168,7 +168,7 @@ def _clock(skews_s: list[float]) -> list[Finding]:
     """The median of the exchanges is right, whatever one of them answers."""
     if not skews_s:
         advice = "Check it by hand: timedatectl, chronyc tracking."
-        return [warning("clock", "No exchange says what time it is.", advice)]
+        return [warning("clock", "No exchange returned its time.", advice)]
     middle_s = median(skews_s)
     shown = f"The clock is {abs(middle_s):.1f} s {'ahead of' if middle_s > 0 else 'behind'}"
     shown += f" that of {len(skews_s)} exchanges."

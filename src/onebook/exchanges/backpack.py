@@ -3,7 +3,7 @@
 Page: https://docs.backpack.exchange/#tag/Streams/Public/Depth (how to keep a local book: the body
 of `/api/v1/depth`, then each `U` is the last `u + 1`, else the body again).
 
-In step: as Binance. Deltas are held, the body drops those with `u <= lastUpdateId`, the first kept
+In sync: as Binance. Deltas are held, the body drops those with `u <= lastUpdateId`, the first kept
 contains `lastUpdateId + 1`. The body may be ahead of the stream. ccxt's `watchOrderBook` agrees on
 the address, the requests, the fields and the join, and follows every change (`depth.SOL_USDC`);
 frames recorded in 2026-09 (nemanull/arbitrage-observatory, its profile of the exchange) had no gap

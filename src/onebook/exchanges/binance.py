@@ -3,7 +3,7 @@
 Page: https://developers.binance.com/docs/binance-spot-api-docs/web-socket-streams
 (how to keep a local book: section "How to manage a local order book correctly").
 
-In step: deltas are held from the acknowledgement on, the REST body drops those with
+In sync: deltas are held from the acknowledgement on, the REST body drops those with
 `u <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `U` is the last `u + 1`.
 
 Frames of the combined stream:
@@ -171,7 +171,7 @@ EXCHANGE: Final = Exchange(
         # Of 6000; the rest is for the instruments and for others.
         fetches=(Limit(5_000, 60.0, Scope.ADDRESS),),
     ),
-    holds={403: 600.0},  # its firewall; ours: the page does not say how long
+    holds={403: 600.0},  # its firewall; ours: the duration is undocumented
     silence_max_s=30.0,  # the server pings every 20 s; data is promised only on a change
     snapshot_s=300.0,  # the books of a full socket are two minutes of the REST budget
     lifetime_s=86_000.0,  # it ends connections after 24 h

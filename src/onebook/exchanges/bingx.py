@@ -4,10 +4,12 @@ Page: https://bingx-api.github.io/docs/#/en-us/spot/socket/market.html ("Increme
 Information"). JKorf's BingX.Net agrees on the channel, its two actions and the members of a book;
 ccxt follows `depth100` instead and agrees on address, acknowledgement and heartbeat.
 
-In step: `lastUpdateId` only rises. The page lets each be the last one + 1, but recordings of the
+In sync: `lastUpdateId` only rises. The page lets each be the last one + 1, but recordings of the
 perpetuals' socket, which has the same channel, skip up to 8 numbers hundreds of times a minute
 while the books stay equal to REST (nemanull/arbitrage-observatory, 2026-09). So a higher number
-follows, the same one is ignored, a lower one is a gap: a lost frame is not seen by its number.
+follows, the same one is ignored, a lower one is a gap: a lost frame is not seen by its number. The
+page itself grants that frames may be out of order, and lets a client keep the last three and join
+them by their numbers.
 
 Frames, each a binary message in gzip:
 

@@ -4,7 +4,7 @@ Pages: https://docs.bitfinex.com/reference/ws-public-books, https://docs.bitfine
 (flags, codes), https://docs.bitfinex.com/docs/ws-websocket-checksum,
 https://docs.bitfinex.com/reference/rest-public-conf (instruments).
 
-In step: `conf` makes the exchange count all frames of a connection (SEQ_ALL), send the CRC-32 of
+In sync: `conf` makes the exchange count all frames of a connection (SEQ_ALL), send the CRC-32 of
 the 25 best levels a side now and then (OB_CHECKSUM), and name the time of each frame (TIMESTAMP).
 A number that is skipped may have been of any book of the connection. Levels that leave the window
 are removed by the exchange; a snapshot comes only after a subscription, so repair is unsubscribe
@@ -234,7 +234,7 @@ def unsubscribe(ids: Sequence[int], number: int) -> object:
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/v2/conf/pub:list:pair:exchange`: names, in a list of the lists that were asked."""
-    (pairs,) = decode(_listings, body, what="the pairs")
+    (pairs,) = decode(_listings, body, what="the pairs", items_max=rows_max)
     return instruments_of(pairs, str, _listed, rows_max=rows_max)
 
 

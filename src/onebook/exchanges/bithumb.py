@@ -3,7 +3,7 @@
 Pages: https://apidocs.bithumb.com/v2.1.5/reference/%ED%98%B8%EA%B0%80-orderbook, and those on
 addresses, requests and connections beside it.
 
-In step: as Upbit. Every frame has the whole book, and a request replaces all before it.
+In sync: as Upbit. Every frame has the whole book, and a request replaces all before it.
 
 Frames, JSON in binary messages; the time is in microseconds:
 

@@ -3,7 +3,7 @@
 Page: https://www.bitstamp.net/websocket/v2/ ("Live order book", `order_book_[pair]`); the list is
 of https://www.bitstamp.net/api/ ("Markets").
 
-In step: a frame comes whenever the best 100 change, and each has all of them, so that a lost one
+In sync: a frame comes whenever the best 100 change, and each has all of them, so that a lost one
 does no harm. There is none at the subscription: the first comes with the next change. The other
 channel, `diff_order_book`, has no numbers and no gap rule, and its REST seed lags by seconds.
 

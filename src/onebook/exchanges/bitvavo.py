@@ -3,7 +3,7 @@
 Pages: https://docs.bitvavo.com/docs/websocket-api/book-subscription and
 https://docs.bitvavo.com/docs/manage-order-book
 
-In step: deltas are held from the acknowledgement on, `getBook` brings the book, deltas up to its
+In sync: deltas are held from the acknowledgement on, `getBook` brings the book, deltas up to its
 `nonce` are dropped, and from there on each `nonce` is one more than the last. The numbers fall when
 the exchange restarts its engine while the socket stays open: a fallen one is a gap.
 
@@ -17,7 +17,7 @@ Frames:
     {"action":"subscribe","errorCode":205,"error":"market parameter is invalid."}
 
 Levels are not sorted, and prices are padded with zeros in deltas and not in books. 1000 levels a
-side are asked for, the most there are; deltas tell of all levels, so what lies beyond is unknown
+side are asked for, the most there are; deltas cover all levels, so what lies beyond is unknown
 (horizon). Timestamps are nanoseconds (milliseconds in the page's examples). An error names no
 market; a market that is halted is accepted and silent. The server pings on the protocol level every
 50 s; there is no other heartbeat.

@@ -2,7 +2,7 @@
 
 Page: https://bybit-exchange.github.io/docs/v5/websocket/public/orderbook
 
-In step: `u` of each delta is the last `u + 1`; a snapshot replaces the book whenever it comes,
+In sync: `u` of each delta is the last `u + 1`; a snapshot replaces the book whenever it comes,
 and `u` 1 is one too (the service restarted). Repair is unsubscribe and subscribe.
 
 Frames:
@@ -21,7 +21,7 @@ A book that does not change is silent: only `orderbook.1` is repeated after 3 s.
 `req_id`.
 
 Why 200: 50 levels come five times as often and are fewer than a view may show; 1000 come every
-200 ms, slower than our default beat. `seq` belongs to the engine and is not consecutive.
+200 ms, slower than our default interval. `seq` belongs to the engine and is not consecutive.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Page: https://trade.cex.io/docs/#websocket-public-api-calls-order-book-subscribe (2026-03).
 
-In step: each increment's `seqId` is the one before it + 1, counted for each pair; a lower one is a
+In sync: each increment's `seqId` is the one before it + 1, counted for each pair; a lower one is a
 restart of the exchange. The answer to a subscription is the snapshot. Levels that leave the 20 are
 removed by an increment. Repair is unsubscribe and subscribe.
 
@@ -19,10 +19,10 @@ Frames; nothing may be asked for before the greeting:
     {"e":"disconnected"}                                                    it closes then
 
 Frames name no time. A request without `oid`, one that is no JSON and one too many end the
-connection; one pair fits in a request. The page wants a message of the client every 10 s, the wire
-took 60. Public calls cost points, 100 a minute and address, those of REST and of the socket alike.
-The list of pairs comes by POST and has no state: pairs that are being delisted stay in it, and some
-have no bid. There are no derivatives.
+connection; one pair fits in a request. The page requires a message of the client every 10 s, the
+wire took 60. Public calls cost points, 100 a minute and address, those of REST and of the socket
+alike. The list of pairs comes by POST and has no state: pairs that are being delisted stay in it,
+and some have no bid. There are no derivatives.
 
 Agreeing: a wire probe of 2026-09 (nemanull/arbitrage-observatory, 3,369 increments without a gap).
 ccxt watches the older socket, ws.cex.io, which asks for a login now, and reads the same list.
@@ -158,7 +158,7 @@ def subscribe(names: Sequence[str], number: int, *, event: str = SUBSCRIBE) -> o
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `get_pairs_info`: spot alone, without a state."""
-    rows = decode(_listings, body, what="the pairs").data
+    rows = decode(_listings, body, what="the pairs", items_max=rows_max).data
     return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 
 

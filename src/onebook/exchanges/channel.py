@@ -28,7 +28,7 @@ class Accepted(Struct, frozen=True):
     """The exchange accepted subscriptions: by name, or those of a numbered request.
 
     `channel` is the id that frames of the name carry (`BookChannel.channel_ids`). Where the answer
-    lists the names that are accepted, `omission` says why others are refused.
+    lists the names that are accepted, `omission` is the reason why others are refused.
     """
 
     names: Sequence[str] = ()
@@ -107,7 +107,7 @@ Plain = (
 
 
 class Counted(Struct, frozen=True):
-    """What a frame that is not of a book says, where the exchange counts these frames too.
+    """The meaning of a frame that is not of a book, where the exchange counts these frames too.
 
     A damaged frame of a book is a `BookFrame` without its number: the next frame shows the gap.
     """
@@ -151,7 +151,7 @@ class BookChannel(Struct, frozen=True):
             names its time returns `frames.Dated`.
         unsubscribe: Writes its opposite; None where each request replaces those before it, so that
             `subscribe` always names everything that is on the connection.
-        track: Makes what keeps one book in step (`sync`).
+        track: Makes what keeps one book in sync (`sync`).
         names_per_request: The most names in one request; where requests replace,
             `ExchangeLimits.topics`.
         key: The name in the frames, where it is not the native one.

@@ -2,8 +2,8 @@
 
 Page: https://docs.cdp.coinbase.com/exchange/websocket-feed/channels#level2-channel
 
-In step: the changes have neither a number nor a checksum, so only the order of the socket guards
-the book, and `heartbeat` (one a second and product) tells a quiet book from a dead one; its
+In sync: the changes have neither a number nor a checksum, so only the order of the socket guards
+the book, and `heartbeat` (one a second and product) distinguishes a quiet book from a dead one; its
 `sequence` counts messages of other channels. Repair is unsubscribe and subscribe.
 
 Frames:
@@ -175,7 +175,7 @@ EXCHANGE: Final = Exchange(
     limits=ExchangeLimits(
         topics=50,  # each brings its whole book and a heartbeat a second
         messages=(Limit(100, 1.0, Scope.ADDRESS),),
-        # 8 requests a second and address; connections or subscriptions is not said, so both.
+        # 8 a second and address; connections or subscriptions is undocumented, so both.
         requests=(Limit(8, 1.0, Scope.ADDRESS),),
         connects=(Limit(8, 1.0, Scope.ADDRESS),),
         fetches=(Limit(300, 60.0, Scope.ADDRESS),),

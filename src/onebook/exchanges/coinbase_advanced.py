@@ -6,7 +6,7 @@ connection has a number. It needs no key. Pages:
 https://docs.cdp.coinbase.com/coinbase-app/advanced-trade-apis/websocket/websocket-channels and
 `websocket-rate-limits` beside it, and the AsyncAPI document of 2026.
 
-In step: `sequence_num` rises by 1 with every message of a connection, whatever its channel and its
+In sync: `sequence_num` rises by 1 with every message of a connection, whatever its channel and its
 product, from 0 on; one that is skipped may have been of any book (GoCryptoTrader counts so too; the
 page speaks of products). Repair is unsubscribe and subscribe. `heartbeats` come each second, of the
 connection.

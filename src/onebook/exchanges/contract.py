@@ -1,7 +1,7 @@
 """What a connector is: bytes in, values out, no I/O, no clock, no logging.
 
 A connector knows one exchange's protocol on one connection. The feed owns the socket: it hands
-frames to `received`, REST bodies to `fetched`, and carries out what comes back. Design:
+frames to `received`, REST bodies to `fetched`, and executes what comes back. Design:
 ARCHITECTURE.md, "Data path".
 """
 
@@ -25,7 +25,7 @@ class Snapshot(Struct, frozen=True, gc=False):
     Level text is as it came, in a shape that the connector states once: bytes, or msgspec's `Raw`,
     which types as bytes. `levels_asked` is
     the limit of the request: a side with so many levels goes on beyond its last one, unknown to
-    us (coverage horizon); 0 where there was none, or where the exchange keeps a window in step by
+    us (coverage horizon); 0 where there was none, or where the exchange keeps a window in sync by
     sending what enters and leaves it. `at` is the exchange's own time of the message as it came,
     `UNTIMED` where it names none; `at_ms` converts it.
     """
@@ -44,7 +44,7 @@ class Snapshot(Struct, frozen=True, gc=False):
 
 
 class Delta(Struct, frozen=True, gc=False):
-    """Changed levels with absolute amounts; 0 removes. `LevelShape` says when all are in `bids`.
+    """Changed levels with absolute amounts; 0 removes. `LevelShape` states when all are in `bids`.
 
     `at` and `at_ms` are those of a `Snapshot`.
     """
@@ -275,7 +275,7 @@ class Seeded(Protocol):
     def standing(self, instrument: Instrument) -> StreamPosition:
         """Compare the stream with the body."""
 
-    def distrust(self, instrument: Instrument) -> Iterable[Output]:
+    def invalidate(self, instrument: Instrument) -> Iterable[Output]:
         """Leave a stream that delivers nothing: the next `resync` subscribes to it anew."""
 
 
@@ -356,14 +356,14 @@ class Exchange(Struct, frozen=True):
         connect: What is asked for before each connection, None where `ws_url` suffices.
         depth: Levels a side that the channel gives; 0 where it is unbounded.
         interval_ms: How often the channel sends what changed; 0 in real time, None where the
-            exchange does not say.
+            exchange does not document it.
         frames: What its messages are; ours are text always.
         guard: What shows a lost frame.
         timed: Whether each delta, or each snapshot where there are no deltas, names its time.
         truncate: Whether we must cut the book to `depth` after each change (kraken).
         limits: How much it takes from its clients.
         holds: The HTTP statuses by which it shuts this address out, and for how many seconds
-            nothing is sent where its answer does not say. 418, 429 and 503 need no row.
+            nothing is sent where its answer does not state it. 418, 429 and 503 need no row.
         heartbeat: What the client must send, None where protocol pings suffice.
         silence_max_s: No frame at all for so long, not even a pong: the socket is dead.
         heartbeat_max_s: No data and no heartbeat of the exchange for so long: the connection

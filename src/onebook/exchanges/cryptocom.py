@@ -4,7 +4,7 @@ Page: https://exchange-docs.crypto.com/exchange/v1/rest-ws/index.html#book-instr
 Frames of 2026-09 that others recorded agree, among them those of `BTC_USD`, and ccxt's
 `watchOrderBook` follows them in the same way.
 
-In step: `pu` of each delta equals the `u` before it; ids leap by thousands. A snapshot comes about
+In sync: `pu` of each delta equals the `u` before it; ids leap by thousands. A snapshot comes about
 1 s after a subscription. Repair is unsubscribe and subscribe.
 
 Frames:
@@ -20,12 +20,12 @@ Frames:
     {"id":9,"method":"subscribe","code":40107,"message":"Maximum subscriptions exceeded"}
     {"id":1790114291578,"method":"public/heartbeat","code":0}
 
-Every 30 s comes `public/heartbeat`: the page wants an answer with the same id within 5 s, a client
-that never answers is dropped at the third. A book that does not change sends an empty update with
-`u == pu` about every 5 s: its heartbeat. A level that leaves the 50 is removed by a delta. 150
+Every 30 s comes `public/heartbeat`: the page requires an answer with the same id within 5 s, a
+client that never answers is dropped at the third. A book that does not change sends an empty update
+with `u == pu` about every 5 s: its heartbeat. A level that leaves the 50 is removed by a delta. 150
 levels are sent as whole books only, twice a second. The time of a frame is `t`, when it was sent.
 
-`cs` is a checksum whose rule is unpublished and not read. The page wants a `nonce`; requests
+`cs` is a checksum whose rule is unpublished and not read. The page requires a `nonce`; requests
 without one were accepted. It advises to wait 1 s after connecting, because the first calendar
 second has only its share of the 100 messages: few are sent at once.
 
@@ -35,7 +35,7 @@ connections an address may open; what an empty side looks like.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -53,10 +53,9 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     Output,
-    ProtocolError,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ABSENT, Sequence64, decode, send, short, text_in
+from onebook.exchanges.frames import ABSENT, Sequence64, decode, send, text_in
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -69,33 +68,34 @@ HEARTBEAT: Final = "public/heartbeat"
 NO_PREVIOUS: Final = -1
 
 
+# Members are in the order of the wire: msgspec looks for each behind the one before it.
 class SideLevels(Struct, frozen=True, gc=False):
     """Both sides of a change."""
 
-    bids: Raw
     asks: Raw
+    bids: Raw
 
 
 NO_CHANGE: Final = SideLevels(ABSENT, ABSENT)
 
 
-class Item(Struct, gc=False):
+class Item(Struct, gc=False, kw_only=True):
     """A book, or a change of it: `update` has its levels."""
 
+    update: SideLevels = NO_CHANGE
+    asks: Raw = ABSENT
+    bids: Raw = ABSENT
+    t: int = UNTIMED
     u: Sequence64
     pu: Sequence64 = NO_PREVIOUS
-    t: int = UNTIMED
-    update: SideLevels = NO_CHANGE
-    bids: Raw = ABSENT
-    asks: Raw = ABSENT
 
 
 class Result(Struct, gc=False):
     """What a frame brings."""
 
-    channel: str
     subscription: str
-    data: tuple[Item, ...]
+    channel: Literal["book.update", "book"]
+    data: list[Item]
 
 
 class Data(Struct, gc=False):
@@ -126,13 +126,11 @@ def channel(instrument: Instrument) -> str:
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
     """Follow a frame of a book."""
-    message: Result = _read(frame).result
+    message = _read(frame).result
     book = books.get(message.subscription)
     if book is None:
         return None
-    follow = FOLLOW.get(message.channel)
-    if follow is None:
-        raise ProtocolError(f"there is no channel {short(message.channel)!r}", book.instrument)
+    follow = _changed if message.channel == "book.update" else _replaced
     items = message.data
     if len(items) == 1:
         return follow(book, items[0])
@@ -140,7 +138,7 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
 
 
 def _changed(book: Chain, item: Item) -> tuple[Output, ...]:
-    """Follow a change; one without levels that leads nowhere is the heartbeat of its book."""
+    """Apply a delta; one without levels is the heartbeat of its book."""
     levels = item.update
     if levels is NO_CHANGE:
         raise ValueError("it has no levels")
@@ -154,9 +152,6 @@ def _replaced(book: Chain, item: Item) -> tuple[Output, ...]:
     if item.bids is ABSENT or item.asks is ABSENT:
         raise ValueError("it lacks a side")
     return book.snapshot(item.bids, item.asks, item.u, item.t)
-
-
-FOLLOW: Final = {"book.update": _changed, "book": _replaced}
 
 
 def control(frame: bytes) -> Event:

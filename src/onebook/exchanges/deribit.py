@@ -2,7 +2,7 @@
 
 Page: https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval
 
-In step: each change's `prev_change_id` is the `change_id` before it; a snapshot has none and comes
+In sync: each change's `prev_change_id` is the `change_id` before it; a snapshot has none and comes
 only after a subscription. Repair is unsubscribe and subscribe.
 
 Frames (JSON-RPC 2.0):
@@ -49,10 +49,9 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     Output,
-    ProtocolError,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, short, text_in
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, text_in
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -72,22 +71,31 @@ HEARTBEATS: Final = _rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S})
 TEST: Final = send(_rpc("test", 0, {}), urgent=True)
 
 
-class BookMessage(Struct, gc=False):
-    """A book or a change of it."""
+# Members are in the order of the wire: msgspec looks for each behind the one before it.
+class WholeBook(Struct, gc=False, kw_only=True, tag_field="type", tag="snapshot"):
+    """A whole book."""
 
-    type: str
+    timestamp: int = UNTIMED
     change_id: Sequence64
     bids: Raw
     asks: Raw
-    prev_change_id: Sequence64 = -1
+
+
+class BookChange(Struct, gc=False, kw_only=True, tag_field="type", tag="change"):
+    """A change of a book."""
+
     timestamp: int = UNTIMED
+    prev_change_id: Sequence64
+    change_id: Sequence64
+    bids: Raw
+    asks: Raw
 
 
 class Params(Struct, gc=False):
     """What a notification is about."""
 
     channel: str
-    data: BookMessage
+    data: BookChange | WholeBook
 
 
 class Data(Struct, gc=False):
@@ -117,17 +125,14 @@ def topic(instrument: Instrument) -> str:
 
 def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
     """Follow a frame of a book."""
-    message: Data = _read(frame)
-    change = message.params.data
-    book = books.get(message.params.channel)
+    params = _read(frame).params
+    book, message = books.get(params.channel), params.data
     if book is None:
         return None
-    bids, asks, at = change.bids, change.asks, change.timestamp
-    if change.type == "change":
-        return book.delta(bids, asks, change.prev_change_id, change.change_id, at)
-    if change.type == "snapshot":
-        return book.snapshot(bids, asks, change.change_id, at)
-    raise ProtocolError(f"a book has no type {short(change.type)!r}", book.instrument)
+    bids, asks, at = message.bids, message.asks, message.timestamp
+    if type(message) is BookChange:
+        return book.delta(bids, asks, message.prev_change_id, message.change_id, at)
+    return book.snapshot(bids, asks, message.change_id, at)
 
 
 def control(frame: bytes) -> Event:
@@ -138,8 +143,7 @@ def control(frame: bytes) -> Event:
             name = text_in(message.params, "channel")
             return BookFrame(name) if name.startswith("book.") else Ignored(known=False)
         case "heartbeat":
-            asked = text_in(message.params, "type") == "test_request"
-            return TEST if asked else Alive()
+            return TEST if text_in(message.params, "type") == "test_request" else Alive()
     if (problem := message.error) is not None:
         words = f"{problem.message} {text_in(problem.data, 'reason')}"
         return RequestRejected(words.rstrip(), message.id, code=problem.code)

@@ -1,7 +1,7 @@
 """The engine of a connection: what every connector shares, around the functions of one exchange.
 
 An exchange states a `BookChannel` (`channel.py`). `Engine`
-owns the rest: the roster, the numbering and batching of requests, who was accepted or
+owns the rest: the roster, the numbering and batching of requests, what was accepted or
 refused, which instruments an error is about, resync, adding and removing, a welcome to wait for.
 `SeededEngine` is for exchanges whose subscription brings deltas only and whose books start at a
 body that is asked for, by REST or on the socket.
@@ -272,7 +272,7 @@ class Engine:
         return [one for one in map(self._books.known, names) if one]
 
     def _answered(self, number: int | str | None) -> list[Instrument]:
-        """Whom an answer is about, without those removed meanwhile."""
+        """The instruments of an answer, without those removed meanwhile."""
         return [one for one in self._requests.answered(number) if self._books.find(one)]
 
 
@@ -338,12 +338,12 @@ class SeededEngine(Engine):
         book = self._join(instrument)
         return book.standing if book else StreamPosition.CURRENT
 
-    def distrust(self, instrument: Instrument) -> Iterable[Output]:
+    def invalidate(self, instrument: Instrument) -> Iterable[Output]:
         """Unsubscribe from a stream that delivers nothing; a resync subscribes again."""
         book = self._join(instrument)
         if book is None or self._channel.key(instrument) not in self._accepted:
             return NOTHING
-        book.distrust()
+        book.invalidate()
         self._forget([instrument])
         return self._left(self._unsubscribe, [instrument])
 

@@ -2,7 +2,7 @@
 
 The envelope of a frame is a msgspec Struct, levels stay `Raw` for the core. What
 msgspec refuses (NaN, bad escapes, trailing junk, wrong types) is mapped to `ProtocolError` here or
-in the connector; the bytes of levels are the core's to judge.
+in the connector; the core parses the bytes of levels.
 """
 
 import re
@@ -46,6 +46,11 @@ NATIVE_CHARACTERS_MAX: Final = 64  # of the exchange's own name of it
 _NAME: Final = re.compile(r"[\w.\-:/$@+!()*#~]+")
 _STEP: Final = re.compile(r"[0-9.eE+-]{0,32}")
 
+COMMAS_PER_ITEM: Final = 8  # so few take no memory worth counting them: about 32 MB of 400,000
+NESTING_MAX: Final = 1_000  # lists and objects inside each other; msgspec takes no more
+_STRUCTURE: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{},"]', re.DOTALL)
+_COMMA: Final = ord(",")
+
 T = TypeVar("T")
 Row = TypeVar("Row")
 
@@ -85,12 +90,47 @@ def short(text: object) -> str:
     return str(text)[:TEXT_MAX_CHARS]
 
 
-def decode(decoder: Callable[[bytes], T], body: bytes, *, what: str) -> T:
-    """Decode a body that must have one shape, off the hot path."""
+def decode(
+    decoder: Callable[[bytes], T], body: bytes, *, what: str, items_max: int = ROWS_MAX
+) -> T:
+    """Decode a body that must have one shape, off the hot path.
+
+    Raises:
+        ProtocolError: It has another shape, or so many items that they would take much memory: a
+            list or object in it has more than `items_max`, or more than `ROWS_MAX` where that is
+            less.
+    """
+    most = max(items_max, ROWS_MAX)
+    # msgspec compares a length with its bound only when all items are decoded.
+    if body.count(b",") > most * COMMAS_PER_ITEM and has_more_items(body, most):
+        raise ProtocolError(f"{what} cannot be read: a list in them has more than {most} items")
     try:
         return decoder(body)
     except UNREADABLE as error:
         raise ProtocolError(f"{what} cannot be read: {short(error)}") from None
+
+
+def has_more_items(body: bytes, items_max: int) -> bool:
+    """Return whether a list or object of a JSON body has more than so many items.
+
+    It stops at the first such one. A body that is no JSON has none: its decoder refuses it.
+    """
+    commas = [0]  # of each list or object that is open, the outermost first
+    for match in _STRUCTURE.finditer(body):
+        mark = body[match.start()]
+        if mark == _COMMA:
+            commas[-1] += 1
+            if commas[-1] >= items_max:
+                return True
+        elif mark in b"[{":
+            commas.append(0)
+        elif mark in b"]}":
+            commas.pop()
+        elif match.end() - match.start() == 1:  # a text without an end
+            return False
+        if not 0 < len(commas) <= NESTING_MAX:
+            return False
+    return False
 
 
 def items_reader(
@@ -233,8 +273,14 @@ def _plain(step: str) -> str:
 
 
 def plain_step(step: float | None) -> str:
-    """Write a step that came as a JSON number, such as 1e-8, without an exponent."""
-    return "" if step is None else f"{step:.{STEP_DECIMALS}f}"
+    """Write a step that came as a JSON number, such as 1e-8, without an exponent.
+
+    An integer beyond every float is "inf", which is not `sound`.
+    """
+    try:
+        return "" if step is None else f"{step:.{STEP_DECIMALS}f}"
+    except OverflowError:
+        return "inf"
 
 
 def step_of(decimals: int | str | None) -> str:

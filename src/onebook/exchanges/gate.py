@@ -3,7 +3,7 @@
 Page: https://www.gate.com/docs/developers/apiv4/ws/en/#order-book-v2-api. The page's mirrors of
 2025 and 2026 agree, and so does a recorded delta of 2026-06 (U 38149401423, u 38149401433).
 
-In step: `U` of each delta is the last `u + 1`; a frame with `full` replaces the book whenever it
+In sync: `U` of each delta is the last `u + 1`; a frame with `full` replaces the book whenever it
 comes. Repair is unsubscribe and subscribe: a stream that is subscribed already is refused.
 
 Frames:
@@ -21,12 +21,12 @@ later. A side without changes may be absent. The server pings by the WebSocket p
 `spot.ping` is not needed. Requests carry one stream each: a client reports that of several in one
 request only some were subscribed.
 
-Each request names its time, which the page wants within 60 s of its own.
+Each request names its time, which must be within 60 s of its own.
 
 Unconfirmed: whether a request of another time is refused (the page's examples of this channel send
 a constant, and clients in use send none on public channels); what is said to an unknown pair here
 ("unknown currency pair: X" on other channels) and to too many requests; whether a level that leaves
-the 400 is always told as removed; limits of connections and requests: Gate said in 2022 that there
+the 400 is always sent as removed; limits of connections and requests: Gate said in 2022 that there
 are none, and advised 100 connections.
 """
 

@@ -2,7 +2,7 @@
 
 Page: https://developer.gemini.com/websocket/streams
 
-In step: `U` of each change is the `u` before it, so frames overlap by one state. The first frame
+In sync: `U` of each change is the `u` before it, so frames overlap by one state. The first frame
 after a subscription is the whole book and has `U == u`; nothing else marks it. Repair is
 unsubscribe and subscribe.
 
@@ -18,7 +18,10 @@ request. A symbol's frames of `@depth` and of `@depth@100ms` look the same: only
 subscribed. The server pings every 20 s; a book that does not change is silent. In the list of
 symbols `quote_increment` is the step of prices and `tick_size` that of amounts.
 
-hummingbot reads the same list, but books of the archived v2 socket, as ccxt does. Unconfirmed: the
+hummingbot reads the same list, but books of the archived v2 socket, as ccxt does. Recorders of
+Gemini's prediction markets, on the same address in 2026-09, write `SUBSCRIBE` in capitals, take the
+first frame for the whole book too, and read the same weights and 300 connections in five minutes
+from `conninfo`. Unconfirmed: the
 numbers of spot books, as only perpetuals on the same socket were recorded (2026-09); that a
 subscription brings a snapshot again after an unsubscription; the words of -1003 (too many
 requests); how many streams a connection may have (20 were seen).

@@ -3,7 +3,7 @@
 Page: https://www.htx.com/en-us/opend/newApiPages/?id=7ec5362b-7773-11ed-9966-0242ac110003
 ("Market By Price (incremental update)"; only the servers at `/feed` have this channel).
 
-In step: deltas are held from the acknowledgement on, the whole book is requested, and the first
+In sync: deltas are held from the acknowledgement on, the whole book is requested, and the first
 delta after it has its `seqNum` as `prevSeqNum`, as each later one has that of the delta before. A
 delta is the difference of two windows, so a whole book from between the two is requested again.
 
@@ -186,7 +186,7 @@ def request(names: Sequence[str], number: int) -> object:
 
 
 def join(instrument: Instrument) -> Join:
-    """Seed a book on the socket: the window is kept in step by what enters and leaves it."""
+    """Seed a book on the socket: the window is kept in sync by what enters and leaves it."""
     return Join(Fetch(instrument, ""), exact=True, shape=AMOUNTS_CUT)
 
 

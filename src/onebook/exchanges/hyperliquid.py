@@ -3,7 +3,7 @@
 Pages: https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
 (`l2Book`), `info-endpoint/spot` (`spotMeta`), `rate-limits-and-user-limits` beside it.
 
-In step: every frame has the whole book, so that a lost one does no harm; nothing is numbered. The
+In sync: every frame has the whole book, so that a lost one does no harm; nothing is numbered. The
 usual channel is `fast`: since 2026-06 the other one, `slow` here (`feeds.overrides.hyperliquid.
 channel`), has 20 levels and comes each 5 s, although the page still says half a second; a book that
 old stands across those of other exchanges (nemanull/arbitrage-observatory, 2026-09-24: 5.4 s and
@@ -134,11 +134,11 @@ _token = msgspec.json.Decoder(Token).decode
 def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
     """Read a whole book."""
     message: Frame = _read(frame)
-    told = message.data
-    book = books.get(told.coin)
+    body = message.data
+    book = books.get(body.coin)
     if book is None or message.channel != CHANNEL:
         return None
-    return book.snapshot(told.levels.bids, told.levels.asks, told.time)
+    return book.snapshot(body.levels.bids, body.levels.asks, body.time)
 
 
 def control(frame: bytes) -> Event:
@@ -153,8 +153,8 @@ def control(frame: bytes) -> Event:
             return Ignored(known=True)
         case "error", words:
             return RequestRejected(str(words), repeated=str(words).startswith(REPEATED))
-        case "l2Book", told:
-            return BookFrame(text_in(told, "coin"))
+        case "l2Book", body:
+            return BookFrame(text_in(body, "coin"))
     return Ignored(known=False)
 
 
@@ -165,7 +165,7 @@ def request(names: Sequence[str], number: int, *, method: str, fast: bool) -> ob
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `spotMeta`."""
-    meta = decode(_meta, body, what="spotMeta")
+    meta = decode(_meta, body, what="spotMeta", items_max=rows_max)
     listed = partial(_listed, _tokens(meta.tokens))
     return instruments_of(meta.universe, Listing, listed, rows_max=rows_max)
 

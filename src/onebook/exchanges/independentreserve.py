@@ -3,7 +3,7 @@
 Page: https://www.independentreserve.com/features/api (REST); the aggregated book channel is on no
 page. It was recorded in 2026-09, and ccxt watchOrderBook reads it.
 
-In step: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
+In sync: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
 after it: bids, then asks, price and volume with eight decimals, without the point and without
 zeros before it, unsigned. Levels pushed out of the depth are not deleted by the exchange, so the
 book is cut there (`Exchange.truncate`). Repair is unsubscribe and subscribe.
@@ -166,7 +166,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/Public/GetPrimaryCurrencyConfig2`."""
-    rows = decode(_listings, body, what="the currencies")
+    rows = decode(_listings, body, what="the currencies", items_max=rows_max)
     return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 
 

@@ -116,7 +116,7 @@ class Join:
             self._copying = False
             self._held.clear()
 
-    def distrust(self) -> None:
+    def invalidate(self) -> None:
         """Wait for a new subscription: the stream has to prove itself again."""
         self._proven = False
         self._heard = -1
@@ -179,7 +179,7 @@ class Join:
         self._copying = False
 
     def _hold(self, delta: Held) -> None:
-        """Keep one unbroken run: what lies before a hole can never be applied again."""
+        """Keep one unbroken run: updates before a gap can never be applied."""
         if self._held:
             newest = self._held[-1].final
             if delta.final <= newest:
@@ -215,11 +215,11 @@ class Join:
 
     def _listen(self, last: int | None) -> None:
         """Note the stream's position, before the body's state replaces it."""
-        told = self._held[-1].final if self._held else -1
+        last_held = self._held[-1].final if self._held else -1
         if last is not None and last != self._seed:
-            told = max(told, last)
-        if told >= 0:
-            self._heard = max(self._heard, told)
+            last_held = max(last_held, last)
+        if last_held >= 0:
+            self._heard = max(self._heard, last_held)
             self._proven = True
 
     def _again(self) -> tuple[Output, ...]:

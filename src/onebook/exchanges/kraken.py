@@ -3,7 +3,7 @@
 Page: https://docs.kraken.com/api/docs/websocket-v2/book
 (checksum: https://docs.kraken.com/api/docs/guides/spot-ws-book-v2)
 
-In step: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
+In sync: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
 after it; levels pushed out of the 100 are not deleted by the exchange, so the book is cut there
 (`Exchange.truncate`). Repair is unsubscribe and subscribe.
 

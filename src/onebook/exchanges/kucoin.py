@@ -3,7 +3,7 @@
 Pages: https://www.kucoin.com/docs-new/3470221w0 (order book),
 https://www.kucoin.com/docs-new/websocket-api/base-info/introduction-uta (welcome, ping, answers).
 
-In step: the first change of each delta (`O`) is the last one before it (`C`) + 1. The page lets a
+In sync: the first change of each delta (`O`) is the last one before it (`C`) + 1. The page lets a
 delta reach back too (`O` <= last < `C`); none is known. A snapshot has `O` = `C` and replaces the
 book whenever it comes. Levels that leave the best 500 are removed by a delta. Repair is unsubscribe
 and subscribe.

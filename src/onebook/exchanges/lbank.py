@@ -3,7 +3,7 @@
 Pages: https://www.lbank.com/docs/index.html ("WebSocket API (Market Data)", 2026-07), and
 `API-For-Spot-EN` of https://github.com/LBank-exchange/lbank-official-api-docs.
 
-In step: every frame has the whole book, so that a lost one does no harm. A subscription is answered
+In sync: every frame has the whole book, so that a lost one does no harm. A subscription is answered
 by the first frame of its book alone, or by an error.
 
 Frames; numbers are JSON numbers, the time is Beijing's (UTC+8) and names no zone:
@@ -132,7 +132,7 @@ def subscribe(names: Sequence[str], number: int, *, action: str = "subscribe") -
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/v2/accuracy.do`: spot alone, without a state."""
-    rows = decode(_listings, body, what="the pairs").data
+    rows = decode(_listings, body, what="the pairs", items_max=rows_max).data
     return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 
 

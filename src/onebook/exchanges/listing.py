@@ -50,12 +50,13 @@ class ListReader:
         separator: What is between the two in a native name.
         quote_first: Whether the native name begins with the quote.
         spell: Writes the name that the socket uses, where it is not the native one of the list.
-        answered: What the body must say beside its rows; anything else is an error of the exchange.
-        spot: What a row must say to be of spot; others are left out.
-        not_spot: What a row says that is not of spot; where it names several members, all of them.
+        answered: Members that the body must have beside its rows; anything else is an error of the
+        exchange.
+        spot: Members of a spot row; others are left out.
+        not_spot: Members of a row that is not of spot; where it names several members, all of them.
         not_spot_name: What is part of the native names that are not of spot.
-        trading: What a row must say to be traded now; others are halted.
-        halted: What a row says that is halted; where it names several members, all of them.
+        trading: Members of a row that is traded now; others are halted.
+        halted: Members of a row that is halted; where it names several members, all of them.
         tick, lot: The members with the steps of prices and amounts.
         tick_decimals, lot_decimals: The members with the number of their decimals instead.
 
@@ -117,7 +118,7 @@ class ListReader:
             ProtocolError: It is no such list, the exchange refuses it, or it has more rows than
                 `rows_max`.
         """
-        found = decode(self._decode_body, body, what="the instruments")
+        found = decode(self._decode_body, body, what="the instruments", items_max=rows_max)
         rows = self._checked(found) if self._rows else found
         checked_rows(rows, rows_max)
         named = rows.items() if isinstance(rows, dict) else (("", row) for row in rows)

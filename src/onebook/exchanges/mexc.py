@@ -5,9 +5,9 @@ section "How to Properly Maintain a Local Copy of the Order Book"); field number
 https://github.com/mexcdevelop/websocket-proto. ccxt's `watchOrderBook` agrees on the channel, the
 fields and the body; tardis-node agrees on the join.
 
-In step: deltas are held from the acknowledgement on, the REST body drops those with
+In sync: deltas are held from the acknowledgement on, the REST body drops those with
 `toVersion <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `fromVersion` is
-the last `toVersion + 1`. (Rule 6 of the page forgets the 1; a body that ends where a delta starts
+the last `toVersion + 1`. (Rule 6 of the page omits the 1; a body that ends where a delta starts
 joins.)
 
 Binary messages are a `PushDataV3ApiWrapper`: channel = 1, symbol = 3, sendTime = 6 (ms), and in 313
@@ -27,7 +27,7 @@ whole side. Numbers are padded there and trimmed in deltas.
 
 A connection without a subscription ends after 30 s, one without data or ping after 60 s, any after
 24 h. Requests carry one pair each, so that each answer is about one. An answer names the channel
-also where it is to an unsubscription: its number tells them apart.
+also where it is to an unsubscription: its number distinguishes them.
 
 Unconfirmed: whether a server sends id 0 to a numbered request (then the channel counts); what it
 says to too many requests; whether an unsubscription makes room for another of the 30; how many
@@ -185,7 +185,7 @@ EXCHANGE: Final = Exchange(
         # Of 500 for each path; its firewall was seen to shut out an address at 20 a second.
         fetches=(Limit(100, 10.0, Scope.ADDRESS),),
     ),
-    holds={403: 600.0},  # of the same firewall; ours: no page says how long
+    holds={403: 600.0},  # of the same firewall; ours: the duration is undocumented
     heartbeat=Heartbeat(b'{"method":"PING"}', every_s=20.0),
     silence_max_s=30.0,  # our pings are answered; data is promised only on a change
     snapshot_s=300.0,  # the books of twenty full sockets are two minutes of the REST budget

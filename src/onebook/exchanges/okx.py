@@ -2,7 +2,7 @@
 
 Page: https://www.okx.com/docs-v5/en/#order-book-trading-market-data-ws-order-book-channel
 
-In step: each update's `prevSeqId` equals the `seqId` before it (which may fall at maintenance);
+In sync: each update's `prevSeqId` equals the `seqId` before it (which may fall at maintenance);
 a snapshot comes only after a subscription, so repair is unsubscribe and subscribe.
 
 Frames:
@@ -19,6 +19,10 @@ An update with empty sides and `prevSeqId == seqId` comes after about 60 s witho
 heartbeat of that instrument. Code 60014 asks for fewer requests. `checksum` has been 0 since
 2026 and is checked only where it is not; recordings of 2022 have it and no ids, so that ids are
 all -1 there and chain trivially. `books-l2-tbt` (10 ms) needs a login of a VIP account.
+
+The address has no port: 8443, which most clients still name, is closed since 2026-10-31 (the page's
+changelog of 2026-09-30; its addresses answer on 443). Since 2026-09-30 USD and USDC share a book,
+which is listed as USDC (`BTC-USDC`); the USD pair it replaced is not listed any more.
 """
 
 from collections.abc import Sequence
@@ -174,7 +178,7 @@ BOOKS: Final = BookChannel(
 EXCHANGE: Final = Exchange(
     name="okx",
     display="OKX",
-    ws_url="wss://ws.okx.com:8443/ws/v5/public",
+    ws_url="wss://ws.okx.com/ws/v5/public",
     rest_url="https://www.okx.com",
     instruments_path="/api/v5/public/instruments?instType=SPOT",
     parse_instruments=INSTRUMENTS,

@@ -1,9 +1,14 @@
-"""OKX US: the protocol of OKX on the addresses for the United States; spot, mostly against USD.
+"""OKX US: the protocol of OKX on the addresses for the United States; spot against USDC and USDT.
 
 Page: https://app.okx.com/docs-v5/en/#overview-production-trading-services (not read but in
 excerpts; limits, frames and the way to keep a book are those of `okx.py`). ccxt's `okxus` agrees:
-it is its `okx` with these addresses. It has no derivatives; USD and USDT are different quotes here,
-as at OKX.
+it is its `okx` with these addresses, but for the port 8443, which is closed since 2026-10-31. A
+client that read its list on 2026-10-04 found no BTC-USD or ETH-USD: the book is that of USDC, whose
+row lets orders settle in USD too (`tradeQuoteCcyList`). It has no derivatives.
+
+A pair that OKX lists too probably has one book at both: that client got candles of BTC-USDT since
+2019 here, years before OKX US opened (2025-04), and steps and least sizes as at OKX. No source says
+so, and no two books were recorded side by side. docs/explanation/identity.md has what follows.
 
 Unconfirmed: whether a pair that both list has one book or two (one would be counted twice in a
 merged view of okx and okxus); whether its checksum is 0 too (one that is not 0 is checked).
@@ -20,7 +25,7 @@ EXCHANGE: Final[Exchange] = replace(
     okx.EXCHANGE,
     name="okxus",
     display="OKX US",
-    ws_url="wss://wsus.okx.com:8443/ws/v5/public",
+    ws_url="wss://wsus.okx.com/ws/v5/public",
     rest_url="https://us.okx.com",
     parse_instruments=okx.INSTRUMENTS.of("okxus"),
     former_names=(),

@@ -3,7 +3,7 @@
 Pages: https://github.com/P2B-team/P2B-WSS-Public/blob/main/wss_documentation.md (socket),
 https://github.com/P2B-team/p2b-api-docs/blob/master/api-doc.md (markets).
 
-In step: no numbers and no checksum, only the order of the socket. A full book (`true`) comes after
+In sync: no numbers and no checksum, only the order of the socket. A full book (`true`) comes after
 a subscription, again about every 60 s while the market changes, and replaces what was there: a lost
 change is repaired within a minute where the market is busy. Levels that leave the 100 are removed
 by a change. A subscription replaces the one before it on its connection (`ExchangeLimits.topics`
@@ -160,7 +160,7 @@ def subscribe(names: Sequence[str], number: int) -> object:
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/api/v2/public/markets`: spot alone, without a state."""
-    rows = decode(_listings, body, what="the markets").markets
+    rows = decode(_listings, body, what="the markets", items_max=rows_max).markets
     return instruments_of(rows, Listing, _listed, rows_max=rows_max)
 
 

@@ -3,7 +3,7 @@
 Page: https://github.com/phemex/phemex-api-docs/blob/master/Public-Spot-API-en.md, "Subscribe
 OrderBook" and "Websocket API Standards".
 
-In step: by the order of the socket. `sequence` only grows, by any number, so that nothing shows a
+In sync: by the order of the socket. `sequence` only grows, by any number, so that nothing shows a
 lost delta; each minute a snapshot of each book heals it. Another subscription of a book brings
 another snapshot. There is no request that leaves one book: `orderbook.unsubscribe` leaves all.
 
@@ -21,7 +21,7 @@ A price is an integer of 10^-8 (`priceScale` of the pair), an amount one of 10^-
 base currency; `/public/products` states both. A pair whose currency it does not list is left out:
 with a scale that is guessed every amount would be wrong. `timestamp` is in nanoseconds.
 
-A level that leaves the 30 is not told by the page and was told in recordings, so the book is cut to
+A level that leaves the 30 is removed in recordings, which is undocumented, so the book is cut to
 30 after each change. A silent client is dropped after 30 s, however busy its connection. ccxt reads
 the same frames, takes 8 where a currency has no scale, and cuts when it shows a book.
 
@@ -188,7 +188,7 @@ def unsubscribe(names: Sequence[str], number: int) -> object:
 
 def parse_instruments(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/public/products`; what is not spot is left out."""
-    lists = decode(_body, body, what="the products").data
+    lists = decode(_body, body, what="the products", items_max=rows_max).data
     listed = partial(_listed, _scales(lists.currencies))
     return instruments_of(lists.products, Listing, listed, rows_max=rows_max)
 

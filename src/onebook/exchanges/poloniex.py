@@ -2,7 +2,7 @@
 
 Page: https://api-docs.poloniex.com/spot/websocket/market-data#book-level-2
 
-In step: `lastId` of each update is the `id` before it; every snapshot starts anew, and an update
+In sync: `lastId` of each update is the `id` before it; every snapshot starts anew, and an update
 that comes before the first one is ignored. Repair is unsubscribe and subscribe.
 
 Frames:

@@ -111,7 +111,7 @@ def _read(name: str) -> object:
 
 
 def docstring(exchange: Exchange) -> str:
-    """Return what the connector's module says of its exchange."""
+    """Return what the connector's module states about its exchange."""
     name = "through_ccxt" if exchange.via else exchange.name
     return inspect.getdoc(import_module(f"onebook.exchanges.{name}")) or ""
 
@@ -152,11 +152,11 @@ def page_read(text: str) -> bool:
 
 
 def quality(exchange: Exchange, proven: Evidence | None = None) -> Quality:
-    """Judge an exchange by the rules.
+    """Grade an exchange by the rules.
 
     Args:
         exchange: Its facts.
-        proven: What the tests prove of it; by default what `evidence.toml` says.
+        proven: What the tests prove of it; by default `evidence.toml`.
     """
     proven = proven or evidence().get(exchange.name, Evidence())
     text = docstring(exchange)
@@ -166,7 +166,7 @@ def quality(exchange: Exchange, proven: Evidence | None = None) -> Quality:
         "faults": "faults" in proven.suites,
         "spot": bool(proven.spot),
         "page": page_read(text),
-        "judged": bool(proven.ccxt or proven.recordings),
+        "compared": bool(proven.ccxt or proven.recordings),
         "recorded": bool(as_recorded),
         "loss": exchange.guard is not LossDetection.ORDER,
         "certain": not open_doubts(exchange),

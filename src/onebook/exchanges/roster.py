@@ -1,4 +1,4 @@
-"""Who is on a connection, and which requests wait for an answer; knows no protocol."""
+"""Instruments of a connection and its unanswered requests; knows no protocol."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -11,8 +11,8 @@ from onebook.model import Instrument
 
 REQUESTS_MAX: Final = 1_000  # unanswered requests that one connection remembers
 
-# What exchanges say of requests that come too fast, with "_" for " " too: Kraken, OKX 60014, Bybit
-# 10006, HTX ("429 too many request"), Crypto.com and Upbit (TOO_MANY_REQUESTS), others.
+# Messages of exchanges about requests that come too fast, with "_" for " " too: Kraken, OKX 60014,
+# Bybit 10006, HTX ("429 too many request"), Crypto.com and Upbit (TOO_MANY_REQUESTS), others.
 RATE_LIMITS: Final = (
     "exceeded msg rate",
     "too frequent",
@@ -36,7 +36,7 @@ class Roster(Generic[T]):
     """The instruments of one connection, by the name that its frames carry.
 
     Args:
-        instruments: Who is on it from the start.
+        instruments: Those on it from the start.
         make: Makes the tracker of an instrument.
         key: The name in the frames, where it is not the native one.
     """
@@ -129,7 +129,7 @@ class Roster(Generic[T]):
         return [one for one in map(self.known, names) if one]
 
     def absent(self, name: str) -> tuple[Output, ...]:
-        """Judge a frame of a name that is not on the roster.
+        """Classify a frame of a name that is not on the roster.
 
         Raises:
             ProtocolError: It was not requested; late frames of a removed one are no error.

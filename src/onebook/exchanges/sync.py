@@ -1,4 +1,4 @@
-"""The ways a book is kept in step with its exchange: objects that a connector has.
+"""The ways a book is kept in sync with its exchange: objects that a connector has.
 
 `Chain`: a snapshot on the socket, then deltas that each name the state they follow. `Unnumbered`:
 the same without numbers. `WholeBooks`: each frame has the whole book. The fourth way is in
@@ -23,7 +23,7 @@ from onebook.model import Instrument
 
 
 class Tracker(Protocol):
-    """Keeps one instrument's book in step."""
+    """Keeps one instrument's book in sync."""
 
     instrument: Instrument
 
@@ -180,7 +180,7 @@ class WholeBooks:
     def snapshot(
         self, bids: bytes, asks: bytes, at: Moment = UNTIMED, *, answers: bool = False
     ) -> tuple[Output, ...]:
-        """Replace the book; `answers` where the frame says that a request brought it."""
+        """Replace the book; `answers` where the frame answers a request."""
         snapshot = Snapshot(self.instrument, bids, asks, self.shape, at=at)
         if not (answers or self._acknowledges):
             return (snapshot,)

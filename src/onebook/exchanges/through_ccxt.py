@@ -175,7 +175,7 @@ def exchange_of(name: str, display: str, settings: CcxtSettings) -> Exchange:
     Args:
         name: Its ccxt id.
         display: The name people know.
-        settings: What no page of the exchange says here: limits of silence, of books and of
+        settings: What is not documented by the exchange: limits of silence, of books and of
             connections.
     """
     return Exchange(
@@ -222,5 +222,5 @@ def parse_instruments(name: str, body: bytes, *, rows_max: int = ROWS_MAX) -> In
         )
         return None if instrument is None else replace(instrument, via=VIA_CCXT)
 
-    rows = decode(_rows, body, what="the markets of ccxt")
+    rows = decode(_rows, body, what="the markets of ccxt", items_max=rows_max)
     return instruments_of(rows, Market, listed, rows_max=rows_max)

@@ -2,7 +2,7 @@
 
 Page: https://docs.whitebit.com/websocket/market-streams/depth
 
-In step: each update's `past_update_id` equals the `update_id` before it, which counts all changes
+In sync: each update's `past_update_id` equals the `update_id` before it, which counts all changes
 of a market and leaps. A full book has no `past_update_id` and replaces what was there; it comes
 after a subscription and whenever nothing changed for 10 s, which makes it the heartbeat of its
 book. Repair is unsubscribe and subscribe. The page cuts the book to the limit after each update.

@@ -3,7 +3,7 @@
 Pages: https://developer.woox.io/api-reference/endpoint/websocket/Orderbook_update (how to keep a
 local book); `websocket_introduction`, `Subscription commands`, `public_data/orderbook` beside it.
 
-In step: a state of the book is named by its time. The first delta after the body is the one whose
+In sync: a state of the book is named by its time. The first delta after the body is the one whose
 `prevTs` is the body's `timestamp`, then each `prevTs` is the last `ts`. Recorded in 2026-09 on
 perpetuals, which share the socket and the channel (nemanull/arbitrage-observatory, its profile of
 the exchange): no gap in 281 frames, and books equal to REST. The body was up to 46 s older than the
@@ -29,9 +29,13 @@ times as wide as that with them (`orderbookupdaterpi`, not read here). The page 
 a request, the wire took 10; a socket was closed after 60 s without a frame of ours, although the
 page says that nothing need be sent; a protocol ping was enough.
 
-ccxt's `woo` follows the socket of v1, whose `orderbook` frames are whole, and compares no times.
-Unconfirmed: that a level that leaves or enters the 50 is always told; what is said to too many
-requests. ccxt's id is `woo`, so that this is its name here.
+ccxt's `woo` (4.5.90) follows the socket of v1, whose `orderbook` frames are whole. Its newer source
+is on v3: the same request, topic and members for `orderbookupdate`, seeded by REST, and every delta
+that is newer than the body is applied; it does not compare `prevTs`. For spot it takes
+`orderbook10` unless told otherwise.
+
+Unconfirmed: that a level that leaves or enters the 50 is always sent; what the answer is to too
+many requests. ccxt's id is `woo`, so that this is its name here.
 """
 
 from collections.abc import Sequence

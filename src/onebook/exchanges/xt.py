@@ -3,7 +3,7 @@
 Pages: https://doc.xt.com/docs/spot/WebSocket%20Public/IncrementalDepth, `OrderbookManage`,
 `RequestMessageFormat` and `Heartbeat` beside it, and `Market/GetDepthData` for the body.
 
-In step: as Binance. The body drops deltas with `i <= lastUpdateId`, the first kept contains
+In sync: as Binance. The body drops deltas with `i <= lastUpdateId`, the first kept contains
 `lastUpdateId + 1`, then each `fi` is the last `i + 1`. A hummingbot connector that keeps this rule
 counted no gap in 430 deltas (2026-09-23); ccxt subscribes to the same stream and checks no number.
 
@@ -27,7 +27,7 @@ streams in one request and 400 on one socket were served.
 
 Unconfirmed on spot: the two errors, which were recorded on futures; whether a request with one
 unknown pair is refused as a whole (it is taken for that: the others are asked for again, which
-changes nothing where they were accepted); what is said to too many requests. The page wants
+changes nothing where they were accepted); what is said to too many requests. The page requires
 `permessage-deflate` offered; feeds do not offer it. A client reports that servers which do not
 grant it fall behind; others are served without.
 """

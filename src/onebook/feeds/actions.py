@@ -1,4 +1,4 @@
-"""Effects of a session, as values that its feed carries out."""
+"""Effects of a session, as values that its feed executes."""
 
 from typing import Final, NamedTuple
 

@@ -24,6 +24,7 @@ from onebook.feeds.ccxt.library import Library
 from onebook.feeds.lists import read_list
 from onebook.model import Instrument, InstrumentStatus, Reason
 from onebook.rest import Rest
+from onebook.signals import Signal
 
 log = logging.getLogger("onebook.feeds")
 
@@ -55,9 +56,9 @@ class Catalogue:
         library: Library | None = None,
     ) -> None:
         self.via = {name: each.via for name, each in exchanges.items() if each.via}
-        self.on_gone: Callable[[Instrument, Reason], None] = lambda instrument, reason: None
-        self.on_back: Callable[[Instrument], None] = lambda instrument: None
-        self.on_read: Callable[[str], None] = lambda exchange: None
+        self.on_gone: Signal[[Instrument, Reason]] = Signal()
+        self.on_back: Signal[[Instrument]] = Signal()
+        self.on_read: Signal[[str]] = Signal()
         self._exchanges = dict(exchanges)
         self._rest = rest
         self._library = library
@@ -75,6 +76,7 @@ class Catalogue:
         self._tried = {name: asyncio.Event() for name in exchanges}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
+        self._parsing = asyncio.Lock()  # reading a list takes several times its memory
         for exchange in exchanges.values():
             self._budget(exchange)
 
@@ -213,7 +215,11 @@ class Catalogue:
         """Read the list of one exchange; return whether that succeeded."""
         try:
             instruments = await read_list(
-                exchange, rest=self._rest, settings=self._settings, library=self._library
+                exchange,
+                rest=self._rest,
+                settings=self._settings,
+                library=self._library,
+                parsing=self._parsing,
             )
             if not instruments:
                 raise ProtocolError("the list is empty")
@@ -254,6 +260,7 @@ class Catalogue:
             except Exception:
                 log.exception("Reading the instruments of %s failed.", exchange.name)
                 loaded = False
+            metrics.LIST_UNREADABLE.labels(exchange.name).set(not loaded)
             self._tried[exchange.name].set()
             self.on_read(exchange.name)
             if loaded:

@@ -134,7 +134,7 @@ class ExchangeConnection(Listener):
             self._transport.underlying_transport.resume_reading()
 
     def _heard(self) -> None:
-        """Count a frame that carries nothing; too many of them end the connection."""
+        """Count a frame without data; too many of them end the connection."""
         now = self.clock()
         self.session.heard(now)
         if self.session.ended is not None:
@@ -153,7 +153,7 @@ class ExchangeConnection(Listener):
         self.carry_out(now)
 
     def carry_out(self, now: float) -> None:
-        """Carry out the session's actions."""
+        """Execute the session's actions."""
         transport = self._transport
         assert transport is not None
         for action in self.session.take(now):
@@ -210,7 +210,7 @@ class ExchangeConnection(Listener):
             self._over.set_result(None)
 
     async def release(self) -> None:
-        """Leave nothing behind: no socket, no task."""
+        """Close the socket and end all tasks."""
         self.abandoned = True
         for task in self._tasks:
             task.cancel()

@@ -102,7 +102,7 @@ class Dispatch:
         self._unknown = False  # whether an unknown message was logged
 
     def run(self, outputs: Callable[[], Iterable[Output]], now: float) -> None:
-        """Carry out outputs as they are made, and then what they left to repair."""
+        """Execute outputs as they are made, and then what they left to repair."""
         table = self.table
         try:
             for output in outputs():
@@ -113,7 +113,7 @@ class Dispatch:
             self._recovery.repair(now)
 
     def failed(self, error: Exception, now: float) -> None:
-        """Act on an error while a frame was read or carried out."""
+        """Act on an error while a frame was read or executed."""
         if isinstance(error, ProtocolError):
             self.misunderstood(error.instrument, Reason.PROTOCOL_ERROR, error.reason, now)
             return
@@ -136,7 +136,7 @@ class Dispatch:
                 self._recovery.doubt(each, reason, now, detail=detail)
 
     def noise(self, now: float) -> None:
-        """End a connection that keeps the node busy with what carries no data."""
+        """End a connection that floods the node with frames without data."""
         if self._noise.take(1, now) > 0:
             self._end(Reason.FLOOD, now, NOISE, abrupt=True)
 

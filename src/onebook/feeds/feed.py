@@ -60,7 +60,7 @@ class Feed:
         settings: Limits and waits.
         stats: Counters of the exchange.
         quotas: The exchange's limits, shared by its feeds.
-        recorder: Who keeps what passes.
+        recorder: Records all frames and bodies.
         tls: Shared, because making one reads every certificate of the machine.
         clock: Monotonic seconds.
         wall: Unix seconds.
@@ -110,11 +110,11 @@ class Feed:
 
     @property
     def instruments(self) -> list[Instrument]:
-        """Return what this feed carries."""
+        """Return the instruments of this feed."""
         return list(self._instruments)
 
     def add(self, instruments: Sequence[Instrument]) -> None:
-        """Carry more, on the open connection if there is one."""
+        """Add instruments, on the open connection if there is one."""
         self._instruments.update(dict.fromkeys(instruments))
         if self._connection is not None:
             now = self.clock()
@@ -122,7 +122,7 @@ class Feed:
             self._connection.carry_out(now)
 
     def remove(self, instruments: Sequence[Instrument]) -> None:
-        """Carry these no longer."""
+        """Remove these instruments."""
         for instrument in instruments:
             self._instruments.pop(instrument, None)
         if self._connection is not None:
@@ -248,7 +248,7 @@ class Feed:
         return self.clock()
 
     def _catch_up(self, connection: Link, known: Sequence[Instrument]) -> None:
-        """Carry what was added or removed while the handshake was under way."""
+        """Subscribe and unsubscribe what changed during the handshake."""
         now = self.clock()
         added = [each for each in self._instruments if each not in known]
         removed = [each for each in known if each not in self._instruments]

@@ -15,7 +15,7 @@ class Listener(WSListener):
 
     A message is a whole one of at most `bytes_max` bytes, without reserved bits, that comes while
     no fragments are `joining`. `received` takes it and the time of `clock` (the session itself, or
-    a recorder); then the session's actions are carried out. After `budget`
+    a recorder); then the session's actions are executed. After `budget`
     frames reading is paused until a new one is granted: the feeds share one event loop.
     """
 
@@ -54,5 +54,5 @@ class Listener(WSListener):
         raise NotImplementedError
 
     def carry_out(self, now: float) -> None:
-        """Carry out the session's actions."""
+        """Execute the session's actions."""
         raise NotImplementedError

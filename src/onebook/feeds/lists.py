@@ -1,6 +1,7 @@
 """The instrument list of one exchange, read over REST or by ccxt: every page, within bounds."""
 
 import asyncio
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
@@ -23,6 +24,7 @@ async def read_list(
     settings: FeedSettings,
     page_s: float = TOTAL_S,
     library: Library | None = None,
+    parsing: asyncio.Lock | None = None,
 ) -> Instruments:
     """Get every page of an exchange's list; its bounds are those of all pages together.
 
@@ -32,6 +34,7 @@ async def read_list(
         settings: The bounds.
         page_s: How long one page may take, with its waits and retries.
         library: ccxt, which reads the lists of exchanges that come through it.
+        parsing: Held while a page is parsed, so that the lists of a start are parsed one by one.
 
     Raises:
         ExchangeFailed: A page cannot be had.
@@ -55,9 +58,10 @@ async def read_list(
         bodies.append(body)
         bytes_left -= len(body)
         # Megabytes of JSON: not in the loop that also carries the books.
-        page = await asyncio.to_thread(
-            exchange.parse_instruments, body, rows_max=settings.list_rows_max
-        )
+        async with parsing or nullcontext():
+            page = await asyncio.to_thread(
+                exchange.parse_instruments, body, rows_max=settings.list_rows_max
+            )
         _rename(page, exchange.name, settings)
         found += page
         found.refused += page.refused

@@ -1,4 +1,4 @@
-"""Whether an instrument or a connection still delivers data, judged by what it did before.
+"""Whether an instrument or a connection still delivers data, by its own cadence.
 
 Exchanges promise little: most send a book only when it changes, so that silence alone proves
 nothing, and a pong proves a socket and no data. What an exchange promises is among its facts
@@ -83,5 +83,5 @@ class Cadences:
         return cadence
 
     def forget(self, instrument: Instrument) -> None:
-        """Drop the cadence of an instrument that the feed carries no longer."""
+        """Drop the cadence of an instrument that left the feed."""
         self._of.pop(instrument, None)

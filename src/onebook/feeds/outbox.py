@@ -1,6 +1,6 @@
 """Send queue of one connection: paced by the exchange's limits, bounded, urgent frames first.
 
-Pure: frames and requests come in, actions that may be carried out now go out of `take`.
+Pure: frames and requests come in, actions that may be executed now go out of `take`.
 """
 
 import time

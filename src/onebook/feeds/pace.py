@@ -10,7 +10,7 @@ DOUBLINGS_MAX: Final = 30  # beyond this every wait is at its maximum anyway
 def full_jitter_s(attempt: int, base_s: float, max_s: float, *, random: float) -> float:
     """Return a wait in [0, min(max, base x 2^attempt)); `random` is in [0, 1).
 
-    Full jitter spreads the returns of many who failed together over the whole wait.
+    Full jitter spreads the reconnects of many clients that failed together over the whole wait.
     """
     return random * min(max_s, base_s * 2.0 ** min(attempt, DOUBLINGS_MAX))
 

@@ -127,7 +127,7 @@ class Watch:
         self.cadence = cadence
         self.phase = Phase.ASKED
         self.at = due_at
-        self.was_live = False  # at the last look
+        self.was_live = False  # at the last check
         self.alive_at = 0.0
         self.tries = 0  # resyncs since it was last well for a while
         self.fetches = 0  # since its last snapshot

@@ -27,13 +27,13 @@ class Link(Protocol):
     session: FeedSession
 
     def carry_out(self, now: float) -> None:
-        """Carry out the session's actions."""
+        """Execute the session's actions."""
 
     async def attend(self) -> None:
         """Tick the session until the connection is closed."""
 
     async def release(self) -> None:
-        """Leave nothing behind."""
+        """Close it and end its tasks."""
 
 
 class NotReached(Exception):

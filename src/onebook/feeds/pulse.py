@@ -20,12 +20,12 @@ NO_DATA: Final = "no data from books that always changed"
 
 
 class Pulse:
-    """The signs of life of one connection; all times in monotonic seconds.
+    """The liveness of one connection; all times in monotonic seconds.
 
     Args:
         exchange: What it promises.
-        settings: From which silence on something is judged.
-        cadences: What earlier connections of the feed learnt of its instruments.
+        settings: The limits of silence.
+        cadences: Cadences measured by earlier connections of the feed.
     """
 
     def __init__(self, exchange: Exchange, settings: FeedSettings, cadences: Cadences) -> None:
@@ -33,7 +33,7 @@ class Pulse:
         self.heard_at = 0.0  # a frame of any kind, or a pong
         self.alive_at = 0.0  # a heartbeat of the exchange
         self._pinged_at = 0.0
-        self._any_live = False  # at the last look
+        self._any_live = False  # at the last check
         self._beat_at = NEVER
         self._exchange = exchange
         self._settings = settings
@@ -65,10 +65,10 @@ class Pulse:
     def wants_ping(self, now: float) -> bool:
         """Return whether the socket should be asked, once in a silence."""
         silent_s = now - self.heard_at
-        wants = silent_s >= self._exchange.silence_max_s / 2 and self._pinged_at <= self.heard_at
-        if wants:
+        due = silent_s >= self._exchange.silence_max_s / 2 and self._pinged_at <= self.heard_at
+        if due:
             self._pinged_at = now
-        return wants
+        return due
 
     def judge(self, watches: Iterable[Watch], now: float) -> str | None:
         """Check all books; why the connection delivers nothing, None if it does."""
@@ -106,7 +106,7 @@ class Pulse:
         ]
 
     def is_quiet(self, watch: Watch, now: float) -> bool:
-        """Return whether one live book is silent for too long; it learns from being wrong."""
+        """Return whether one live book is silent for too long; a false alarm raises its limit."""
         book, settings = watch.book, self._settings
         if now - max(book.updated_at, watch.alive_at) > self._exchange.quiet_max_s:
             return True

@@ -1,4 +1,4 @@
-"""Carries out what `reseeds` decides: bodies for live books, and leaving streams that are dead."""
+"""Executes what `reseeds` decides: bodies for live books, and leaving streams that are dead."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ class Reseeding:
         settings: Limits and waits.
         recovery: Resyncs a book whose stream is dead, or that the exchange refuses.
         outbox: How long a request on the socket waits until it leaves.
-        execute: Carries out outputs.
+        execute: Executes outputs.
         end: Ends the connection, for a reason and its detail.
     """
 
@@ -73,7 +73,7 @@ class Reseeding:
                 self._recovery.doubt(instrument, Reason.NO_SNAPSHOT, now)
         elif verdict is ReseedNeed.DEAD:
             times = self._reseeds.found_dead(instrument)
-            self._execute(lambda: self._connector.distrust(instrument), now)
+            self._execute(lambda: self._connector.invalidate(instrument), now)
             self._recovery.doubt(instrument, Reason.DEAD_STREAM, now)
             if times > 1:
                 self._leave_dead(watch, now)

@@ -28,7 +28,7 @@ from onebook.feeds.reseeding import Reseeding
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 
-WATCH_S: Final = 0.25  # how often each instrument is looked at
+WATCH_S: Final = 0.25  # how often each instrument is checked
 RENEWED: Final = "its age limit is near"  # the detail beside the code
 
 
@@ -42,7 +42,7 @@ class FeedSession:
         settings: Limits and waits.
         stats: Counters of the exchange, shared by its connections.
         jitter: A number in [0, 1) for each wait.
-        cadences: What earlier connections of the feed learnt of its instruments.
+        cadences: Cadences measured by earlier connections of the feed.
         quotas: The exchange's limits, shared by its connections.
         wall: Unix seconds, for requests that name their time.
     """
@@ -115,7 +115,7 @@ class FeedSession:
 
     @property
     def instruments(self) -> list[Instrument]:
-        """Return what this connection carries."""
+        """Return the instruments of this connection."""
         return list(self._watches)
 
     def opened(self, now: float) -> None:
@@ -213,7 +213,7 @@ class FeedSession:
             self._recovery.added(instruments, now)
 
     def remove(self, instruments: Sequence[Instrument], now: float) -> None:
-        """Carry these no longer."""
+        """Remove these instruments."""
         for instrument in instruments:
             if (watch := self._watches.get(instrument)) is not None and watch.fetching:
                 self._orphans[instrument] += watch.fetching

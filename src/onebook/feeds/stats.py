@@ -56,7 +56,12 @@ class ExchangeStats:
 
     def forget(self) -> None:
         """Drop the gauges of an exchange that is not used any more; its counters stay."""
-        for gauge in (metrics.EXCHANGE_UP, metrics.EXCHANGE_LAST_FRAME, metrics.LIST_ROWS_REFUSED):
+        for gauge in (
+            metrics.EXCHANGE_UP,
+            metrics.EXCHANGE_LAST_FRAME,
+            metrics.LIST_ROWS_REFUSED,
+            metrics.LIST_UNREADABLE,
+        ):
             with suppress(KeyError):
                 gauge.remove(self.name)
 

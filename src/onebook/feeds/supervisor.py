@@ -85,7 +85,7 @@ class Supervisor:
         rest: For snapshots by REST.
         catalogue: Reports which instruments are delisted or back.
         settings: Limits and waits.
-        recorder: Who keeps what passes.
+        recorder: Records all frames and bodies.
         library: ccxt, where an exchange comes through it.
         clock: Monotonic seconds.
         wall: Unix seconds.
@@ -132,8 +132,8 @@ class Supervisor:
         self._tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> Self:
-        self._catalogue.on_gone = self._gone
-        self._catalogue.on_back = self._back
+        self._catalogue.on_gone.subscribe(self._gone)
+        self._catalogue.on_back.subscribe(self._back)
         self._sweeper = asyncio.create_task(self._keep_sweeping(), name="feeds sweep")
         return self
 

@@ -1,10 +1,12 @@
 """The WebSocket server: connections, commands, and subscriptions."""
 
+from onebook.gateway.actions import ACTION_ERRORS
 from onebook.gateway.codes import CLOSE_CODES, ERRORS
 from onebook.gateway.gateway import Gateway
 from onebook.gateway.messages import MESSAGES
 
 __all__ = [
+    "ACTION_ERRORS",
     "CLOSE_CODES",
     "ERRORS",
     "MESSAGES",

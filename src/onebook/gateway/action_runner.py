@@ -1,4 +1,4 @@
-"""Carries out the messages with `action`: transactions over the WebSocket.
+"""Executes the messages with `action`: transactions over the WebSocket.
 
 Each runs in a task of its own and sends its replies through the connection, which counts their
 bytes for the key. The credentials are the operator's. A connection has at most `actions_max` under
@@ -43,7 +43,7 @@ class _Running(Struct, eq=False):
 
 
 class ActionRunner:
-    """Carries out actions; the owner of an action is its connection. Stop it."""
+    """Executes actions; the owner of an action is its connection. Stop it."""
 
     def __init__(
         self, transactions: Transactions, *, settings: GatewaySettings, clock: Clock
@@ -54,7 +54,7 @@ class ActionRunner:
         self._running: dict[Hashable, set[_Running]] = {}
 
     def begin(self, owner: Hashable, send: Send, key: Key, body: Any) -> None:
-        """Carry out an action; its replies are sent when they come."""
+        """Execute an action; its replies are sent when they come."""
         handler = _HANDLERS[type(body)]
         if handler is None:
             send(self._unsubscribed(owner, body))

@@ -1,7 +1,7 @@
 """Authentication of connections: keys are verified, and the connections of a key are limited.
 
 Verifying asks the database, so it is a task; what follows is applied at once, between two
-messages. A key that has all its connections gets room from one that is dead: one that does not
+messages. At a key's connection limit a dead connection is closed for the new one: one that does not
 answer a ping.
 """
 
@@ -141,7 +141,7 @@ class Authenticator:
     async def _verdict(self, connection: Candidate, command: VerifyKey) -> KeyVerdict:
         try:
             key = await self._verified(connection, command)
-            if await self._make_room(connection, key):
+            if await self._replace_dead(connection, key):
                 key = await self._verified(connection, command)  # it may have changed meanwhile
         except Exception as error:
             return KeyVerdict(command.message_id, refusal=self._refusal(error, command.message_id))
@@ -170,10 +170,10 @@ class Authenticator:
                 command.api_key, self._clock.wall_us() // 1_000, address=connection.address
             )
 
-    # Room for one more connection of a key
+    # The connection limit of a key
 
-    async def _make_room(self, connection: Candidate, key: Key) -> bool:
-        """Where a key has all its connections, cut one that is dead; whether that took time."""
+    async def _replace_dead(self, connection: Candidate, key: Key) -> bool:
+        """At a key's connection limit, cut a dead connection; whether that took time."""
         connections_max = self._connections_max(key)
 
         def full() -> bool:
@@ -206,7 +206,7 @@ class Authenticator:
         return len(self._pong_awaited)
 
     def answered(self) -> None:
-        """A connection answered its ping or was closed: keys that wait for room look again."""
+        """A connection answered its ping or was closed: keys at their limit check again."""
         for answer in self._pong_awaited:
             answer.set()
 
@@ -221,10 +221,10 @@ class Authenticator:
         self.leave(dead)
         return True
 
-    # What a verdict changes
+    # Applying a verdict
 
     def admit(self, connection: Candidate, verdict: KeyVerdict) -> Effects | None:
-        """Give a connection its key; None, or the last messages where the key has no room."""
+        """Give a connection its key; None, or the last messages where the key is at its limit."""
         key, processor = verdict.key, connection.processor
         assert key is not None
         group = self._connections.of_key(key.key_id)

@@ -85,7 +85,7 @@ Coverage = Annotated[
 
 
 class FillOption(Struct, frozen=True, forbid_unknown_fields=True):
-    """Sizes whose cost of buying and selling each update carries."""
+    """Sizes whose cost of buying and selling is in each update."""
 
     amounts: Annotated[
         tuple[str, ...], about("In the base currency, as decimal text.", ["0.5"])

@@ -7,8 +7,6 @@ has the states; what a client's messages mean is decided in `processor`.
 
 import asyncio
 import logging
-import random
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
@@ -33,6 +31,7 @@ from onebook.gateway.effects import (
     VerifyKey,
 )
 from onebook.gateway.fanout import Fanout
+from onebook.gateway.keepalive import NEVER, Keepalive
 from onebook.gateway.lifecycle import (
     BEFORE_OPEN,
     Action,
@@ -52,7 +51,6 @@ from onebook.gateway.upgrade import Handshake, UpgradeAnswer, Upgrader
 from onebook.streams import Clock
 
 ABNORMAL: Final = 1006
-NEVER: Final = float("inf")
 
 log = logging.getLogger("onebook.gateway")
 access = logging.getLogger(logs.ACCESS)
@@ -95,16 +93,12 @@ class ClientConnection(FrameReader):
         "_deadline_s",
         "_handshake",
         "_parts",
-        "_ping_due_s",
-        "_progress_at",
         "_seats",
         "_server_connections",
-        "_unread",
         "address",
         "code",
-        "latency_ms",
+        "keepalive",
         "opened_at",
-        "ping_at",
     )
 
     def __init__(
@@ -122,13 +116,9 @@ class ClientConnection(FrameReader):
         self._handshake: Handshake | None = parts.upgrader.begin()
         self._seats: tuple[Occupied, ...] = ()  # given back when the socket is closed
         self._deadline_s = NEVER  # of the state
-        self._ping_due_s = NEVER
-        self._unread = 0  # the write buffer of a slow consumer when it last read something
-        self._progress_at = 0.0  # when that was
         self.address = ""
         self.code = ABNORMAL
-        self.ping_at = 0.0  # when the unanswered ping was sent; 0 without one
-        self.latency_ms = 0.0
+        self.keepalive = Keepalive(parts.settings)
         self.opened_at = 0.0
 
     # asyncio.Protocol
@@ -151,15 +141,15 @@ class ClientConnection(FrameReader):
     def pause_writing(self) -> None:
         """The peer is a slow consumer: reading from it stops too, so that no reply can pile up."""
         self.behind = True
-        now_s = self._progress_at = self._clock.monotonic()
-        self._unread = self.transport.get_write_buffer_size()
+        now_s = self._clock.monotonic()
+        self.keepalive.fell_behind(self.transport.get_write_buffer_size(), now_s)
         self._scheduler.call_by(self, now_s + TICK_S)
         self.pace_reading()
 
     def resume_writing(self) -> None:
         """The peer reads again: it gets the newest of what it missed."""
         self.behind = False
-        self.ping_at = 0.0  # it has shown that it lives, however late the answer is
+        self.keepalive.caught_up()
         self._parts.fanout.caught_up(self)
         self._resume_input()
 
@@ -175,7 +165,7 @@ class ClientConnection(FrameReader):
     @property
     def silent_since_s(self) -> float:
         """Since when it has not answered or, where it is behind, not read; 0 if neither."""
-        return self._progress_at if self.behind else self.ping_at
+        return self.keepalive.progress_at if self.behind else self.keepalive.ping_at
 
     # The state machine
 
@@ -192,9 +182,8 @@ class ClientConnection(FrameReader):
         counters.CONNECTIONS.labels(counters.NO_TIER).inc()
         parts.connections.add(self)
         self._deadline_s = now_s + settings.authentication_timeout_s
-        # The first ping goes out now; the next ones of all connections are spread over the time.
-        self._ping_due_s = now_s + random.random() * settings.ping_interval_s  # noqa: S311
-        self._scheduler.call_by(self, min(self._deadline_s, self._ping_due_s))
+        self.keepalive.opened(now_s)
+        self._scheduler.call_by(self, min(self._deadline_s, self.keepalive.due_s))
         self.carry_out(self.processor.opened())
         if settings.reference_compatible:
             self._scheduler.after(settings.reference_welcome_delay_s, self._greet_late)
@@ -272,24 +261,21 @@ class ClientConnection(FrameReader):
             self._move(ConnectionEvent.DEADLINE_PASSED)
         if self.ended:
             return self._deadline_s if self._deadline_s < NEVER else None
-        next_s = min(self._deadline_s, self._ping_due_s)
+        keepalive = self.keepalive
+        next_s = min(self._deadline_s, keepalive.due_s)
         if self.behind:
             self._check_progress(now_s)
-            slow_at = self._progress_at + self._settings.slow_timeout_s
-            next_s = min(next_s, now_s + TICK_S, max(now_s, slow_at))
-        if now_s >= self._ping_due_s and not self.ended:
-            self._ping_due_s = now_s + self._settings.ping_interval_s
+            next_s = min(next_s, now_s + TICK_S, max(now_s, keepalive.stalled_at_s))
+        if now_s >= keepalive.due_s and not self.ended:
+            keepalive.ping_passed(now_s)
             self._ping_or_end(now_s)
-            next_s = min(self._deadline_s, self._ping_due_s, next_s if self.behind else NEVER)
+            next_s = min(self._deadline_s, keepalive.due_s, next_s if self.behind else NEVER)
         return next_s
 
     def _check_progress(self, now_s: float) -> None:
-        unread = self.transport.get_write_buffer_size()
-        if unread < self._unread:
-            self._unread, self._progress_at = unread, now_s
-        elif now_s - self._progress_at < self._settings.slow_timeout_s:
+        if not self.keepalive.stalled(self.transport.get_write_buffer_size(), now_s):
             return
-        elif self.state in BEFORE_OPEN:
+        if self.state in BEFORE_OPEN:
             self.abort()  # the peer reads no HTTP answer either
         else:
             self.end(CloseCode.SLOW, "nothing was read")
@@ -298,18 +284,16 @@ class ClientConnection(FrameReader):
         # A slow consumer answers late, and is watched by what it reads instead.
         if self.behind:
             return
-        # The first ping was sent at connect, so it may be too early for its answer.
-        if not self.ping_at:
+        if not self.keepalive.ping_at:
             self.ping(now_s)
-        elif now_s - self.ping_at >= self._settings.ping_interval_s:
+        elif self.keepalive.unanswered(now_s):
             self.end(CloseCode.SLOW, "no pong")
 
     # Writing
 
     def ping(self, now_s: float) -> None:
         """Measure the round trip; the answer must come before the next ping."""
-        self.ping_at = now_s
-        self.give(frames.ping_frame(_ping_payload(now_s)))
+        self.give(frames.ping_frame(self.keepalive.ping(now_s)))
 
     def end(self, code: int, reason: str) -> None:
         """Send a close frame; the socket closes with the peer's answer or in time."""
@@ -357,7 +341,7 @@ class ClientConnection(FrameReader):
 
     def _pace_changes(self) -> None:
         """After a burst of changes of subscriptions the client has to wait."""
-        wait_s = self.processor.change_wait_s(self._clock.monotonic())
+        wait_s = self.processor.limits.change_wait_s(self._clock.monotonic())
         if wait_s > 0 and not self._paused:
             self._pause(wait_s)
 
@@ -365,16 +349,14 @@ class ClientConnection(FrameReader):
 
     def pong(self, data: bytes) -> bool:
         """A pong; whether it answers our ping."""
-        if not self.ping_at or data != _ping_payload(self.ping_at):
+        if not self.keepalive.pong(data, self._clock.monotonic()):
             return False
-        self.latency_ms = max(0.0, (self._clock.monotonic() - self.ping_at) * 1_000)
-        self.ping_at = 0.0
         self._parts.authenticator.answered()
         return True
 
     def useless_frame(self) -> None:
         """Count a frame that brings nothing; too many are a flood."""
-        if self.processor.flooded(self._clock.monotonic()):
+        if self.processor.limits.flooded(self._clock.monotonic()):
             self.end(CloseCode.FLOOD, "frame flood")
 
     def message(self, data: bytes, *, text: bool) -> None:
@@ -393,7 +375,8 @@ class ClientConnection(FrameReader):
         """One text message."""
         parts = self._parts
         parts.totals.messages += 1
-        self.carry_out(self.processor.received(text, now=parts.now(), latency_ms=self.latency_ms))
+        latency_ms = self.keepalive.latency_ms
+        self.carry_out(self.processor.received(text, now=parts.now(), latency_ms=latency_ms))
 
     # The upgrade
 
@@ -465,7 +448,3 @@ EFFECTS: Final[dict[type, Callable[[ClientConnection, Any], None]]] = {
     RunAction: ClientConnection._run_action,
     EndConnection: lambda connection, effect: connection.end(effect.code, effect.reason),
 }
-
-
-def _ping_payload(now_s: float) -> bytes:
-    return struct.pack("!d", now_s)

@@ -19,10 +19,10 @@ CLOSES: Final = Counter("onebook_ws_closes", "Ended connections by close code.",
 SENT_BYTES: Final = Counter("onebook_ws_sent_bytes", "Payload bytes delivered by tier.", ["tier"])
 MESSAGES: Final = Counter("onebook_ws_messages", "Messages received from clients.")
 CONFLATED: Final = Counter(
-    "onebook_ws_conflated", "Updates that a client behind did not get; it gets the newest instead."
+    "onebook_ws_conflated", "Updates that a slow client did not get; it gets the newest instead."
 )
 REPLACED: Final = Counter(
-    "onebook_ws_replaced", "Dead connections that were cut to make room for a new one of their key."
+    "onebook_ws_replaced", "Dead connections that were cut for a new one of their key."
 )
 BEHIND: Final = Gauge("onebook_ws_behind", "Clients that do not read as fast as we write.")
 STREAMS: Final = Gauge("onebook_ws_streams", "Open streams.")

@@ -7,7 +7,7 @@ not take: then the transport buffers, its flow control reports that the client i
 reports a broken socket. Where nothing is compiled, `Pure...` and `..._by_transport` do the same.
 
 Bytes never overtake each other. uvloop keeps what it is given until the end of the loop's
-iteration, so a send is legal only while the transport holds nothing: whoever writes to the
+iteration, so a send is legal only while the transport holds nothing: any code that writes to the
 transport sets `buffered`, and `get_write_buffer_size()`, which both loops know, takes it back.
 Only plain sockets have a `direct_fd`; it stays valid until `connection_lost`, which sets `ended`.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 
 class PurePeer:
-    """What telling everyone touches of a client.
+    """The fields of a client that a broadcast uses.
 
     `out` is the frames that it gets at the end of this tick, `sent` the payload bytes since they
     were last settled, `behind` says that it reads slower than we write, `ended` that a close frame
@@ -42,7 +42,7 @@ P = TypeVar("P", bound=PurePeer)
 def spread_purely(
     listeners: dict[P, None], frame: bytes, size: int, touched: list[P], join_bytes_max: int
 ) -> list[P]:
-    """Put a frame before each listener; return those who are behind and got nothing."""
+    """Send a frame to each peer; return the slow ones that were skipped."""
     behind, full = [], []
     # What a client had: the same with this frame, and whether it is full.
     longer: dict[tuple[bytes, ...], tuple[tuple[bytes, ...], bool]] = {}

@@ -12,7 +12,7 @@ from onebook.streams import StreamKey
 
 KEPT_S: Final = 5.0  # lists are long and change hourly; encoded lists are kept so long
 SUGGESTIONS_MAX: Final = 3
-SIMILAR_MAX: Final = 12  # looked at for them: not all are traded where the client asked
+SIMILAR_MAX: Final = 12  # candidates checked: not all are traded where the client asked
 ACTIVE: Final = "active"
 
 # Base currencies by kind, for `categories` of one exchange's pairs.

@@ -1,4 +1,4 @@
-"""What follows from a client's command, as values: the connection carries them out."""
+"""What follows from a client's command, as values: the connection executes them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -60,7 +60,7 @@ class ResendBook(Struct, frozen=True):
 
 
 class RunAction(Struct, frozen=True):
-    """Carry out an action of the transaction interface: one of `actions.ACTIONS`."""
+    """Execute an action of the transaction interface: one of `actions.ACTIONS`."""
 
     body: Any
 

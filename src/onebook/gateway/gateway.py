@@ -158,7 +158,7 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """Whether clients are sent away and no more are taken."""
+        """Whether the gateway drains: clients are closed and no more are accepted."""
         return self.drainer.begun
 
     async def __aenter__(self) -> Self:

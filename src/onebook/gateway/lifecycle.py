@@ -31,7 +31,7 @@ class ConnectionEvent(Enum):
     UPGRADE_ACCEPTED = "the upgrade request was answered with 101"
     KEY_RECEIVED = "the client sent an API key, in a message or in the query"
     VERDICT_RECEIVED = "the key was verified, or could not be"
-    KEY_ACCEPTED = "the key may be used and has room for the connection"
+    KEY_ACCEPTED = "the key may be used and is below its connection limit"
     DEADLINE_PASSED = "the deadline of the state passed"
     CLOSE_SENT = "a close frame was sent, by us or in answer to the peer's"
     CLOSE_RECEIVED = "the peer answered our close frame"

@@ -1,7 +1,9 @@
-"""Which connection of a key is dead: one that does not answer makes room for a new one."""
+"""Which connection of a key is dead: one that does not answer gives way to a new one."""
 
 from collections.abc import Collection, Iterable
 from typing import Protocol, TypeVar
+
+from onebook.gateway.keepalive import Keepalive
 
 
 class Probed(Protocol):
@@ -9,7 +11,7 @@ class Probed(Protocol):
 
     ended: bool
     behind: bool
-    ping_at: float  # when the unanswered ping was sent; 0 without one
+    keepalive: Keepalive
 
     @property
     def silent_since_s(self) -> float:
@@ -25,7 +27,7 @@ C = TypeVar("C", bound=Probed)
 def dead(connections: Iterable[C], silent_since_s: float) -> C | None:
     """The connection that has been silent for longest, and at least since then.
 
-    One that is closing is dead at once. A client that is behind is not pinged: it was last seen
+    One that is closing is dead at once. A slow client is not pinged: it was last seen
     of when it read something.
     """
     found = None
@@ -42,11 +44,11 @@ def probe(connections: Iterable[C], now_s: float) -> list[C]:
     """Ping connections that have no ping to answer; the ones that may be dead."""
     probed = [each for each in connections if not each.ended and not each.behind]
     for each in probed:
-        if not each.ping_at:
+        if not each.keepalive.ping_at:
             each.ping(now_s)
     return probed
 
 
 def unanswered(connections: Collection[Probed]) -> bool:
     """Whether one of these connections has a ping to answer."""
-    return any(each.ping_at and not each.ended for each in connections)
+    return any(each.keepalive.ping_at and not each.ended for each in connections)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from onebook.gateway import commands, replies, updates
+from onebook.gateway import action_replies, actions, commands, replies, updates
 from onebook.gateway.commands import Id
 
 
@@ -18,7 +18,7 @@ class Described(Struct, frozen=True):
 
     The summary is the first line of the body's docstring, the fields are those of `body`
     (`msgspec.json.schema_components` reads their types, descriptions and examples). Every reply
-    and every error also carries back the `id` of the message it answers.
+    and every error also has the `id` of the message it answers.
     """
 
     name: str
@@ -71,10 +71,42 @@ MESSAGES: Final = (
     Described("error", "server", replies.Error),
     Described("subscription_error", "server", replies.Error),
     Described("authentication_error", "server", replies.Error),
+    # The action family: a client sends `action` instead of `type`.
+    Described("get_exchanges", "client", actions.GetExchangesAction, ("exchanges_response",)),
+    Described(
+        "validate_credentials",
+        "client",
+        actions.ValidateCredentialsAction,
+        ("validation_response",),
+    ),
+    Described(
+        "subscribe_transactions",
+        "client",
+        actions.SubscribeTransactionsAction,
+        ("transaction_progress", "transaction_response", "transaction_complete"),
+    ),
+    Described(
+        "unsubscribe_transactions",
+        "client",
+        actions.UnsubscribeTransactionsAction,
+        ("transaction_unsubscribe_response",),
+    ),
+    Described("exchanges_response", "server", action_replies.ExchangesResponse),
+    Described("validation_response", "server", action_replies.ValidationResponse),
+    Described("transaction_progress", "server", action_replies.TransactionProgress),
+    Described("transaction_response", "server", action_replies.TransactionResponse),
+    Described("transaction_complete", "server", action_replies.TransactionComplete),
+    Described(
+        "transaction_unsubscribe_response",
+        "server",
+        action_replies.TransactionUnsubscribeResponse,
+    ),
 )
 
 CLIENT_MESSAGES: Final[dict[str, type[Struct]]] = {
-    each.name: each.body for each in MESSAGES if each.direction == "client"
+    each.name: each.body
+    for each in MESSAGES
+    if each.direction == "client" and each.body.__struct_config__.tag_field == "type"
 }
 
 _encoder = msgspec.json.Encoder()

@@ -11,11 +11,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from onebook.accounts import Decision, Key, RateLimiter
+from onebook.accounts import Key, RateLimiter
 from onebook.config import GatewaySettings, TierSettings
 from onebook.gateway import actions, commands, messages, replies
 from onebook.gateway.choice import completed, options_of, stream_key
 from onebook.gateway.codes import CloseCode, ErrorType
+from onebook.gateway.command_limits import CommandLimits
 from onebook.gateway.commands import Id
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import (
@@ -33,13 +34,9 @@ from onebook.gateway.effects import (
 from onebook.gateway.messages import encode
 from onebook.gateway.plain import sentence, shown
 from onebook.gateway.reference import AuthenticationSuccess, Greeting, without_zone
-from onebook.gateway.refusals import ending, error_payload, masked, whole_seconds
+from onebook.gateway.refusals import ending, error_payload, masked
 from onebook.gateway.views import KeyViews
-from onebook.ratelimit import TokenBucket
 from onebook.streams import StreamKey, iso_us
-
-RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
-RATE_CALM_SHARE: Final = 0.8  # below it, the next warning may come
 
 SUBSCRIBE: Final = "subscribe_aggregated"
 AUTHENTICATE: Final = "authenticate"
@@ -50,13 +47,9 @@ KEYLESS: Final = frozenset(("authenticate", "ping"))  # commands before authenti
 
 
 class CommandProcessor:
-    """The commands of one connection: its key, its subscriptions and its budgets."""
+    """The commands of one connection: its key, its subscriptions and its limits."""
 
     __slots__ = (
-        "_authentications",
-        "_changes",
-        "_floods",
-        "_warned",
         "directory",
         "fetching",
         "greeting",
@@ -83,7 +76,7 @@ class CommandProcessor:
         self.settings = settings
         self.tiers = tiers
         self.directory = directory
-        self.limits = limits
+        self.limits = CommandLimits(settings, limits)
         self.views = views
         self.key: Key | None = None
         self.opened_by = b""  # fingerprint of the key's text
@@ -93,12 +86,6 @@ class CommandProcessor:
         compatible = settings.reference_compatible
         self.stamp = without_zone if compatible else iso_us
         self.greeting = Greeting() if compatible else None
-        self._authentications = TokenBucket.of_minute(settings.authentications_per_minute)
-        self._floods = TokenBucket.of_rate(settings.flood_per_s, settings.flood_burst)
-        self._changes = TokenBucket.of_rate(
-            settings.subscription_changes_per_s, settings.subscription_changes_burst
-        )
-        self._warned = False
 
     @property
     def message_bytes_max(self) -> int:
@@ -120,8 +107,7 @@ class CommandProcessor:
         """Act on one text message."""
         head, broken = _head(text)
         try:
-            # A repeated authenticate has a budget of its own: some clients answer each welcome.
-            warning = () if head.type == AUTHENTICATE else self._count(now)
+            warning = self._count(head, now)
             if broken is not None:
                 raise broken
             if head.type is None:
@@ -160,43 +146,13 @@ class CommandProcessor:
             self.views.leave(self.key.key_id, view)
             self.views.join(key.key_id, view)
 
-    def flooded(self, now_s: float) -> bool:
-        """Count input that costs us and has no use; whether that is a flood.
-
-        `flood_burst` at once and `flood_per_s` sustained are none.
-        """
-        return self._floods.take(1, now_s) > 0
-
-    def change_wait_s(self, now_s: float) -> float:
-        """Count a change of subscriptions; seconds for which the client has to wait after it."""
-        return self._changes.take(1, now_s)
-
     # Before a handler
 
-    def _count(self, now: MessageTime) -> Effects:
-        """Count a message under the rate limit.
-
-        Raises:
-            CommandRefused: There were too many.
-        """
-        if self.key is None:
+    def _count(self, head: commands.Head, now: MessageTime) -> Effects:
+        # A repeated authenticate has a limit of its own: some clients answer each welcome.
+        if self.key is None or head.type == AUTHENTICATE:
             return ()
-        decision = self.limits.take(self.key.key_id, self.key.tier, now.s)
-        if not decision.allowed:
-            raise CommandRefused(
-                "rate_limit_exceeded",
-                f"This key may send {decision.limit} messages a minute.",
-                retry_after=max(1, whole_seconds(decision.retry_after_s)),
-                current_limit=decision.limit,
-                window=replies.WINDOW,
-            )
-        used = decision.limit - decision.remaining
-        if used < decision.limit * RATE_CALM_SHARE:
-            self._warned = False
-        if self._warned or used < decision.limit * RATE_WARNING_SHARE:
-            return ()
-        self._warned = True
-        return (SendText(encode(_rate_warning(decision, used, now))),)
+        return self.limits.count_message(self.key, now)
 
     def _parse(self, text: str, head: commands.Head) -> "tuple[Handler, Any]":
         """Find the handler of a message and read its fields.
@@ -223,7 +179,7 @@ class CommandProcessor:
         kind: ErrorType = "subscription_error" if subscribing else "error"
         payload = error_payload(refusal, head.id, now, kind=kind)
         costly = self.key is None or refusal.error == "rate_limit_exceeded"
-        if costly and self.flooded(now.s):
+        if costly and self.limits.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood", payload)
         return (SendText(payload),)
 
@@ -254,35 +210,19 @@ class CommandProcessor:
             return (RunAction(actions.parse(text, head.action)),)
         except actions.ActionRefused as refusal:
             payload = actions.refused(refusal, head.id, now.wall_us // 1_000)
-        if self.key is None and self.flooded(now.s):
+        if self.key is None and self.limits.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood", payload)
         return (SendText(payload),)
 
-    def _count_authentication(self, now: MessageTime) -> None:
-        """Count a repeated `authenticate` of this connection.
-
-        Raises:
-            CommandRefused: There were too many.
-        """
-        bucket, per_minute = self._authentications, self.settings.authentications_per_minute
-        if not bucket.grant(1, now.s):
-            raise CommandRefused(
-                "rate_limit_exceeded",
-                f"A connection may authenticate again {per_minute} times a minute.",
-                retry_after=max(1, whole_seconds(bucket.until_s(1, now.s))),
-                current_limit=per_minute,
-                window=replies.WINDOW,
-            )
-
     def _authenticate(self, body: commands.Authenticate, now: MessageTime, _: float) -> Effects:
         if self.key is not None:
-            self._count_authentication(now)
-        elif self.flooded(now.s):
+            self.limits.count_authentication(now)
+        elif self.limits.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood")
         return (VerifyKey(body.api_key, body.id),)
 
     def _ping(self, body: commands.Ping, now: MessageTime, latency_ms: float) -> Effects:
-        if self.key is None and self.flooded(now.s):
+        if self.key is None and self.limits.flooded(now.s):
             return ending(CloseCode.FLOOD, "message flood")
         time = self.stamp(now.wall_us)
         pong = replies.Pong(
@@ -439,15 +379,6 @@ def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
     if head.type is None and head.action is None:
         return head, CommandRefused("invalid_message", "A message has a type.")
     return head, None
-
-
-def _rate_warning(decision: Decision, used: int, now: MessageTime) -> replies.RateLimitWarning:
-    return replies.RateLimitWarning(
-        message=f"{used} of {decision.limit} messages of this minute are used.",
-        current_rate=used,
-        limit=decision.limit,
-        reset_time=iso_us(now.wall_us + int(decision.reset_s * 1_000_000)),
-    )
 
 
 def _exchanges(number: int) -> str:

@@ -18,7 +18,7 @@ from onebook.gateway.subscriber import Subscriber
 from onebook.gateway.turns import Turns
 from onebook.streams import Clock
 
-# What is looked at after our close frame, in search of the peer's: then the socket is not read
+# Bytes scanned after our close frame for the peer's: then the socket is not read
 # any more. A frame counts as so many bytes, because each costs time.
 CLOSING_BYTES_MAX: Final = 65_536
 CLOSING_FRAME_BYTES: Final = 1_024

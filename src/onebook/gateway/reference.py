@@ -8,7 +8,7 @@ again on each `welcome`. All of them work if
 - `authentication_success` follows, or comes first where the welcome was already sent;
 - a repeated `authenticate` is answered with `authentication_success` alone.
 
-Pure: who has been sent what is `Greeting`.
+Pure: which client was sent what is in `Greeting`.
 """
 
 from typing import Final, Literal

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from onebook.accounts.usage import DataUsage
+from onebook.accounts.usage_report import DataUsage
 from onebook.gateway.codes import ErrorType
 from onebook.gateway.commands import (
     Ages,

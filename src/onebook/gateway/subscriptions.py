@@ -12,7 +12,7 @@ from onebook.streams import StreamKey, Streams
 
 
 class SubscriptionManager:
-    """Carries out what commands ask of streams."""
+    """Executes the commands about streams."""
 
     def __init__(self, *, streams: Streams, fanout: Fanout, views: KeyViews) -> None:
         self._streams = streams
@@ -22,7 +22,7 @@ class SubscriptionManager:
     def carry_out(
         self, subscriber: Subscriber, effect: OpenView | CloseView | FetchBook | ResendBook
     ) -> None:
-        """Carry out a command."""
+        """Execute a command."""
         SUBSCRIPTION_EFFECTS[type(effect)](self, subscriber, effect)
 
     def open(self, subscriber: Subscriber, effect: OpenView) -> None:

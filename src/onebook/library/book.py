@@ -108,10 +108,13 @@ def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) 
     """Check the options of a book.
 
     Raises:
-        ValueError: One is out of range.
+        TypeError: The depth is no whole number.
+        ValueError: An option is out of range.
     """
     if not 0 <= interval_ms <= INTERVAL_MS_MAX:
         raise ValueError(f"interval_ms is 0 to {INTERVAL_MS_MAX}, not {interval_ms}.")
+    if not isinstance(depth, int):
+        raise TypeError(f"depth is a whole number, not {depth!r}.")
     View([], depth=depth, group=group)
     return BookOptions(depth, group, split, interval_ms / 1_000)
 

@@ -5,6 +5,7 @@ and merges when it is read: a slow consumer gets the newest book and holds nothi
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self
 
@@ -24,33 +25,33 @@ class Reading:
 
     def __init__(self, sources: Iterable[BookSource], options: BookOptions, clock: Clock) -> None:
         self._clock = clock
+        self._now = clock.monotonic
         self._interval_s = options.interval_s
         self._closed = False
         self._timers: dict[BookReader, Handle] = {}
         self._options = options
-        self._ready: dict[BookReader, None] = {}  # in the order in which they became due
+        self._ready: deque[BookReader] = deque()  # in the order in which they became due
         for source in sources:
             self.add(source)
 
     def add(self, source: BookSource) -> None:
         """Read one more source; it is due at once."""
-        self._ready[BookReader(source, self._options, self)] = None
+        self._ready.append(BookReader(source, self._options, self))
 
-    def woken(self, reader: BookReader, *, urgent: bool) -> None:
-        """Note that a reader has something new, and when it may be read."""
-        if reader in self._ready or self._closed:
+    def woken(self, reader: BookReader) -> None:
+        """Note that a reader has something new, and when it may be read.
+
+        A reader is woken once until it is read: it is not among the ready ones yet.
+        """
+        if self._closed or (self._interval_s and self._waits(reader)):
             return
-        if not self._interval_s:
-            self._ready[reader] = None
-            self._notify()
-            return
-        if not urgent:
-            due = reader.read_at + self._interval_s
-            if due > self._clock.monotonic():
-                reader.source.pacing.add(reader)
-                self._timers[reader] = self._clock.call_at(due, lambda: self._due(reader))
-                return
-        self._due(reader)
+        self._ready.append(reader)
+        self._notify()
+
+    def woken_at_once(self, reader: BookReader) -> None:
+        """Note that a reader has something new that waits for no interval."""
+        if not self._closed:
+            self._due(reader)
 
     def close(self) -> None:
         """Read no more."""
@@ -62,20 +63,28 @@ class Reading:
         self._timers.clear()
         self._ready.clear()
 
+    def _waits(self, reader: BookReader) -> bool:
+        """Return whether a reader has to wait for the end of its interval, and set a timer then."""
+        due = reader.read_at + self._interval_s
+        if due <= self._now():
+            return False
+        reader.source.pacing.add(reader)
+        self._timers[reader] = self._clock.call_at(due, lambda: self._due(reader))
+        return True
+
     def _due(self, reader: BookReader) -> None:
         timer = self._timers.pop(reader, None)
         if timer is not None:
             timer.cancel()
             reader.source.pacing.discard(reader)
-        self._ready[reader] = None
+        self._ready.append(reader)
         self._notify()
 
     def take(self) -> BookUpdate | None:
         """Read what is due, the longest due first; None where nothing that is shown changed."""
-        while self._ready:
-            reader = next(iter(self._ready))
-            del self._ready[reader]
-            update = reader.read(self._clock.wall_us(), self._clock.monotonic())
+        ready, clock, now = self._ready, self._clock, self._now
+        while ready:
+            update = ready.popleft().read(clock.wall_us(), now())
             if update is not None:
                 return update
         return None
@@ -123,7 +132,7 @@ class BookUpdates(Reading, AsyncIterator[BookUpdate]):
 class BookCallbacks(Reading):
     """Updates as calls of a function, from the event loop and outside of any exchange's frame.
 
-    A call comes when all frames that were read together have been carried out, so that no book is
+    A call comes when all frames that were read together have been executed, so that no book is
     seen between a change and the checksum that refuses it.
     """
 
@@ -155,9 +164,13 @@ class BookCallbacks(Reading):
 
     def _deliver(self) -> None:
         self._scheduled = None
+        # `take` without a call for each update, and with locals: the hot path.
+        ready, clock, now, callback = self._ready, self._clock, self._now, self._callback
         try:
-            while (update := self.take()) is not None:
-                self._callback(update)
+            while ready:
+                update = ready.popleft().read(clock.wall_us(), now())
+                if update is not None:
+                    callback(update)
         except Exception as error:
             if not self.ended.done():
                 self.ended.set_exception(error)

@@ -28,8 +28,9 @@ from onebook.model import Reason
 from onebook.rest import Rest
 
 NEAR: Final = 0.5  # least similarity of a name that is suggested
-LOOK_S: Final = 1.0  # how often it is looked whether all have a book, if nothing happens before
+LOOK_S: Final = 1.0  # how often to check whether all have a book, if nothing happens before
 REST_UNREAD: Final = "its list of instruments could not be read"
+REST_READING: Final = "its list of instruments is not read yet"
 
 
 def names_of(exchanges: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -109,7 +110,7 @@ class BookEngine:
                 settings=self._settings,
                 recorder=recorder,
             )
-            self.catalogue.on_read = self._listed
+            self.catalogue.on_read.subscribe(self._listed)
             stack.callback(self._wiring.stop)
             await stack.enter_async_context(self.catalogue)
             await stack.enter_async_context(self.supervisor)
@@ -212,3 +213,5 @@ class BookEngine:
             source.miss(name, Reason.NOT_LISTED, "")
         elif problem := self.catalogue.problem(name):
             source.miss(name, Reason.UNREACHABLE, f"{REST_UNREAD}: {problem}")
+        else:
+            source.miss(name, Reason.SUBSCRIBING, REST_READING)

@@ -121,7 +121,7 @@ class Played(Reading):
     """Readers that are read after each entry."""
 
     def _notify(self) -> None:
-        """Wake nobody: the player looks."""
+        """Do nothing: the player polls."""
 
 
 class Player:

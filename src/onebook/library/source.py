@@ -28,16 +28,22 @@ class BookOptions(NamedTuple):
 
 
 class Consumer(Protocol):
-    """Who reads a reader when it has something new."""
+    """Reads a reader after it has something new."""
 
-    def woken(self, reader: "BookReader", *, urgent: bool) -> None:
-        """A book changed; `urgent` where an exchange is shown no longer, or again."""
+    def woken(self, reader: "BookReader") -> None:
+        """A book changed. The reader is read later, never from here."""
+
+    def woken_at_once(self, reader: "BookReader") -> None:
+        """An exchange is shown no longer, or again; what waited for an interval does no more."""
 
 
 class Idle:
     """A consumer that waits for nothing."""
 
-    def woken(self, reader: "BookReader", *, urgent: bool) -> None:
+    def woken(self, reader: "BookReader") -> None:
+        """Do nothing."""
+
+    def woken_at_once(self, reader: "BookReader") -> None:
         """Do nothing."""
 
 
@@ -81,14 +87,14 @@ class BookSource:
             self.judged()
 
     def changed(self) -> None:
-        """Wake who has read everything so far (the hot path)."""
-        if self.clean:
-            woken, self.clean = self.clean, set()
-            for reader in woken:
-                reader.consumer.woken(reader, urgent=False)
+        """Wake the readers that have read everything so far (the hot path)."""
+        clean = self.clean
+        while clean:
+            reader = clean.pop()
+            reader.consumer.woken(reader)
 
     def judged(self) -> None:
-        """Look again at which books may be shown, and wake everyone."""
+        """Check again which books may be shown, and wake all readers."""
         self.members.refresh(self._books)
         self.members.awaited |= any(
             reason is Reason.SUBSCRIBING for reason, _ in self.missing.values()
@@ -97,7 +103,7 @@ class BookSource:
         woken = self.clean | self.pacing
         self.clean, self.pacing = set(), set()
         for reader in woken:
-            reader.consumer.woken(reader, urgent=True)
+            reader.consumer.woken_at_once(reader)
 
     @property
     def hopeless(self) -> bool:
@@ -109,10 +115,6 @@ class BookSource:
     def snapshot(self, options: BookOptions, time_us: int, now: float) -> BookUpdate:
         """Return the books as they are, merged."""
         return BookReader(self, options, IDLE).peek(time_us, now)
-
-    def moments(self) -> list[Moment]:
-        """Return when each shown exchange last sent data, and the horizon of its book."""
-        return [(book.updated_at, book.horizon()) for book in self.members.books]
 
     def _standing(self, name: str, instrument: Instrument | None) -> ExchangeCondition:
         book = self._books.get(instrument) if instrument is not None else None
@@ -149,8 +151,7 @@ class BookReader:
         """Merge the books as they are; None where nothing that is shown changed since the last."""
         source = self.source
         source.clean.add(self)
-        changed = self._view.merge(source.members.cores)
-        if not changed and source.standings is self._standings:
+        if not self._view.merge(source.members.cores) and source.standings is self._standings:
             return None
         self._number += 1
         self.read_at = now
@@ -163,15 +164,18 @@ class BookReader:
 
     def _update(self, time_us: int, now: float) -> BookUpdate:
         source = self.source
-        self._standings = source.standings
+        self._standings = standings = source.standings
+        moments: list[Moment] = []
+        for book in source.members.books:  # `LiveBook.horizon` and a loop without calls (hot path)
+            moments.append((book.updated_at, book.core.horizon(book.window)))  # noqa: PERF401
         return BookUpdate(
             source.symbol,
             self._number,
             time_us,
             self._view.levels(),
             source.naming,
-            source.standings,
-            source.moments(),
+            standings,
+            moments,
             now,
         )
 

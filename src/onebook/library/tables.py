@@ -8,8 +8,6 @@ from onebook.library.errors import MissingPackage
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from onebook.library.update import BookUpdate
-
 POLARS_DIGITS_MAX: Final = 38  # of polars' Decimal: 128 bits
 
 
@@ -36,10 +34,10 @@ def package(name: str) -> Any:
         ) from error
 
 
-def pandas_frame(columns: BookColumns, update: "BookUpdate") -> Any:
+def pandas_frame(columns: BookColumns, symbol: str, time_us: int) -> Any:
     """Return a `pandas.DataFrame`; `attrs` has the symbol and the time."""
     frame = package("pandas").DataFrame(columns._asdict())
-    frame.attrs.update(symbol=update.symbol, time_us=update.time_us)
+    frame.attrs.update(symbol=symbol, time_us=time_us)
     return frame
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any, Final, NamedTuple, overload
 
-from onebook.core.types import LEVEL_FORM, PART_FORM, Levels
+from onebook.core.types import LEVEL_FORM, PART_FORM, SCALE_MAX, Levels
 from onebook.library import tables
 from onebook.model import Health, Reason
 from onebook.streams.fill import AMOUNT, NOTIONAL, BookEnds, Direction, Fill, fill_sizes, fills
@@ -22,6 +22,8 @@ EXACT: Final = Context(prec=100)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LEVEL: Final = struct.Struct(LEVEL_FORM)
 _PART: Final = struct.Struct(PART_FORM)
+LEVEL_BYTES: Final = _LEVEL.size
+NAMINGS_MAX: Final = 4_096  # of 64 exchanges there are more combinations than memory
 
 
 class BookLevel(NamedTuple):
@@ -71,23 +73,51 @@ Moment = tuple[float, tuple[str | None, str | None]]  # when data last arrived, 
 UNSEEN: Final[Moment] = (0.0, (None, None))
 
 
-class Naming(dict[int, tuple[str, ...]]):
-    """The names of the exchanges behind a bit set, each combination made once."""
+PackedLevel = tuple[int, int, bytes]  # the scales of price and amount, and a packed level
+
+
+class Naming:
+    """What the updates of a source share: names of exchanges, and the best levels read last.
+
+    Indexed by a bit set it gives the names of the exchanges, each combination made once. Best
+    levels outlast many frames: one is decoded again only if it is another one. No subclass of dict:
+    CPython looks the method up by name for each item of one.
+    """
+
+    __slots__ = ("_known", "best_ask", "best_bid", "names")
 
     def __init__(self, names: Sequence[str]) -> None:
-        super().__init__()
         self.names = tuple(names)
+        self.best_bid: tuple[PackedLevel, BookLevel] | tuple[None, None] = (None, None)
+        self.best_ask: tuple[PackedLevel, BookLevel] | tuple[None, None] = (None, None)
+        self._known: dict[int, tuple[str, ...]] = {}
 
-    def __missing__(self, members: int) -> tuple[str, ...]:
-        names = tuple(name for at, name in enumerate(self.names) if members >> at & 1)
-        if len(self) < 4_096:  # of 64 exchanges there are more combinations than memory
-            self[members] = names
+    def __getitem__(self, members: int) -> tuple[str, ...]:
+        names = self._known.get(members)
+        if names is None:
+            names = tuple(name for at, name in enumerate(self.names) if members >> at & 1)
+            if len(self._known) < NAMINGS_MAX:
+                self._known[members] = names
         return names
+
+    def level(self, packed: PackedLevel) -> BookLevel:
+        """Decode a level without parts."""
+        price_scale, amount_scale, row = packed
+        price, amount, members = _LEVEL.unpack(row)
+        price, amount = _times(price, UNITS[price_scale]), _times(amount, UNITS[amount_scale])
+        return _made(BookLevel, (price, amount, self[members], ()))
+
+
+# 10^-scale, by scale: multiplying by it takes half the time of `Decimal.scaleb`. A mid has one
+# decimal more than its prices.
+UNITS: Final = tuple(Decimal(1).scaleb(-scale, EXACT) for scale in range(SCALE_MAX + 2))
+_times: Final = EXACT.multiply
+_made: Final = tuple.__new__  # of a NamedTuple: without the Python function that takes its fields
 
 
 def decimal(mantissa: int, scale: int) -> Decimal:
     """Return mantissa x 10^-scale exactly, with all decimals of the scale."""
-    return Decimal(mantissa).scaleb(-scale, EXACT)
+    return _times(mantissa, UNITS[scale])
 
 
 class BookSide(Sequence[BookLevel]):
@@ -263,27 +293,33 @@ class BookUpdate:
     @property
     def best_bid(self) -> BookLevel | None:
         """The highest bid; None where there is none."""
-        levels = self._levels
-        return self._first(levels.bids, levels.bid_parts) if levels.bids else None
+        price_scale, amount_scale, rows, _, parts, _ = self._levels
+        if not rows:
+            return None
+        if parts or type(rows) is not bytes:
+            return self.bids[0]
+        # What most callbacks read: without the objects in between.
+        naming, packed = self._naming, (price_scale, amount_scale, rows[:LEVEL_BYTES])
+        known, level = naming.best_bid
+        if known != packed:
+            level = naming.level(packed)
+            naming.best_bid = packed, level
+        return level
 
     @property
     def best_ask(self) -> BookLevel | None:
         """The lowest ask; None where there is none."""
-        levels = self._levels
-        return self._first(levels.asks, levels.ask_parts) if levels.asks else None
-
-    def _first(
-        self, rows: bytes | list[tuple[int, int, int]], parts: bytes | list[int]
-    ) -> BookLevel:
-        if parts or not isinstance(rows, bytes):
-            return self._side(rows, parts)[0]
-        # What most callbacks read: without the objects in between.
-        price, amount, members = _LEVEL.unpack_from(rows)
-        return BookLevel(
-            Decimal(price).scaleb(-self._levels.price_scale, EXACT),
-            Decimal(amount).scaleb(-self._levels.amount_scale, EXACT),
-            self._naming[members],
-        )
+        price_scale, amount_scale, _, rows, _, parts = self._levels
+        if not rows:
+            return None
+        if parts or type(rows) is not bytes:
+            return self.asks[0]
+        naming, packed = self._naming, (price_scale, amount_scale, rows[:LEVEL_BYTES])
+        known, level = naming.best_ask
+        if known != packed:
+            level = naming.level(packed)
+            naming.best_ask = packed, level
+        return level
 
     @property
     def mid(self) -> Decimal | None:
@@ -414,7 +450,7 @@ class BookUpdate:
         Raises:
             MissingPackage: pandas is not installed.
         """
-        return tables.pandas_frame(self._columns(exact), self)
+        return tables.pandas_frame(self._columns(exact), self.symbol, self.time_us)
 
     def to_polars(self, *, exact: bool = False) -> Any:
         """Return a `polars.DataFrame` with columns side, price, amount and exchanges.

@@ -95,14 +95,14 @@ class FeedsNode:
         )
 
     async def __aenter__(self) -> Self:
-        self._catalogue.on_read = self._listed
+        self._catalogue.on_read.subscribe(self._listed)
         for name in self._exchanges:
             if self._catalogue.loaded(name):
                 self._listed(name)
         presence = self.presence
-        presence.on_changed = self._members_changed
-        presence.on_heard = self._heard
-        presence.on_look = self._look
+        presence.on_changed.subscribe(self._members_changed)
+        presence.on_heard.subscribe(self._heard)
+        presence.on_look.subscribe(self._look)
         subjects = presence.subjects
         self._bus.subscribe(subjects.interest, self._interest)
         answers: dict[str, Callable[[bytes], bytes]] = {

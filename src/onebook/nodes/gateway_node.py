@@ -142,7 +142,7 @@ class RemoteSupervisor:
         self._announcing = False
         self._digests: dict[str, str] = {}
         self._fetching: set[str] = set()
-        self._pending: dict[BookKey, None] = {}  # books that are not in step
+        self._pending: dict[BookKey, None] = {}  # books that are not in sync
         self._requests = 0
         self._applied = 0
         self._swept_at = float("-inf")
@@ -151,9 +151,9 @@ class RemoteSupervisor:
 
     async def __aenter__(self) -> Self:
         presence = self.presence
-        presence.on_changed = self._members_changed
-        presence.on_heard = self._heard
-        presence.on_look = self._look
+        presence.on_changed.subscribe(self._members_changed)
+        presence.on_heard.subscribe(self._heard)
+        presence.on_look.subscribe(self._look)
         self._bus.subscribe(presence.subjects.request(self.node, WANTS), self._answer_wants)
         await presence.__aenter__()
         return self
@@ -349,7 +349,7 @@ class RemoteSupervisor:
             self._pending[followed.key] = None
 
     def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:
-        """Carry out a replica's effects."""
+        """Execute a replica's effects."""
         now = self._clock()
         if not apply(effects, self._books, followed.instrument, now):
             followed.replica.refused()

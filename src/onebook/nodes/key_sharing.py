@@ -19,6 +19,7 @@ from onebook.nodes.bus import Bus
 from onebook.nodes.key_rates import ROUND_S, SharedRateLimiter
 from onebook.nodes.members import NodeRole
 from onebook.nodes.presence import Presence
+from onebook.signals import Signal
 
 log = logging.getLogger("onebook.nodes")
 
@@ -92,7 +93,7 @@ class KeySharing:
     ) -> None:
         self.rates = SharedRateLimiter(tiers, gateways=lambda: len(self._gateways()))
         self.peers = PeerConnections(presence.node)
-        self.on_counted: Callable[[str], None] = lambda key_id: None
+        self.on_counted: Signal[[str]] = Signal()
         self._presence = presence
         self._bus = bus
         self._clock = clock

@@ -14,7 +14,7 @@ from msgspec import Struct, msgpack
 
 from onebook.nodes import wire
 
-LOOK_FACTOR: Final = 3.0  # one look counts as at most so many planned intervals
+LOOK_FACTOR: Final = 3.0  # one check counts as at most so many planned intervals
 NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
 
 
@@ -97,10 +97,10 @@ class Members:
 
     def __init__(self, node: int, *, timeout_s: float, look_s: float) -> None:
         self.node = node
-        self.strangers: dict[int, NodeHeartbeat] = {}
         self._timeout_s = timeout_s
         self._look_max_s = look_s * LOOK_FACTOR
         self._members: dict[int, Member] = {}
+        self._strangers: dict[int, Member] = {}
         self._looked_at: float | None = None
         self._echo_age_s = 0.0  # since this node's own heartbeat last came back in time
         self._echoed = False
@@ -109,6 +109,11 @@ class Members:
     def connected(self) -> bool:
         """Whether this node's own heartbeats come back to it."""
         return self._echoed and self._echo_age_s < self._timeout_s
+
+    @property
+    def strangers(self) -> dict[int, NodeHeartbeat]:
+        """The nodes of another wire version."""
+        return {node: member.heartbeat for node, member in self._strangers.items()}
 
     @property
     def isolated_s(self) -> float:
@@ -125,8 +130,10 @@ class Members:
         if node == self.node and now - heartbeat.sent_us / 1e6 <= self._timeout_s:
             self._echo_age_s, self._echoed = 0.0, True
         if heartbeat.wire != wire.VERSION:
-            if len(self.strangers) < NODES_MAX:
-                self.strangers[node] = heartbeat
+            if heartbeat.state is NodeState.GONE:
+                self._strangers.pop(node, None)
+            elif node in self._strangers or len(self._strangers) < NODES_MAX:
+                self._strangers[node] = Member(heartbeat)
             return False
         if heartbeat.state is NodeState.GONE:
             return self._members.pop(node, None) is not None
@@ -147,14 +154,18 @@ class Members:
         passed_s = 0.0 if self._looked_at is None else min(now - self._looked_at, self._look_max_s)
         self._looked_at = now
         self._echo_age_s += passed_s
+        self._expire(self._strangers, passed_s)
+        return self._expire(self._members, passed_s) or was_connected != self.connected
+
+    def _expire(self, nodes: dict[int, Member], passed_s: float) -> bool:
         dead = []
-        for node, member in self._members.items():
+        for node, member in nodes.items():
             member.age_s += passed_s
             if member.age_s >= self._timeout_s:
                 dead.append(node)
         for node in dead:
-            del self._members[node]
-        return bool(dead) or was_connected != self.connected
+            del nodes[node]
+        return bool(dead)
 
     def alive(self, role: NodeRole) -> dict[int, NodeHeartbeat]:
         """The nodes of a role; none while this node is cut off."""

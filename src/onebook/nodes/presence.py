@@ -25,6 +25,7 @@ from onebook.nodes.members import (
     heartbeat_of,
 )
 from onebook.nodes.subjects import Subjects
+from onebook.signals import Signal
 
 log = logging.getLogger("onebook.nodes")
 
@@ -32,7 +33,7 @@ LOOK_S: Final = 0.05
 
 NODES: Final = Gauge("onebook_nodes", "Nodes that are alive as seen from here.", ["role"])
 STRANGERS: Final = Gauge(
-    "onebook_nodes_incompatible", "Nodes seen that speak another version of the node protocol."
+    "onebook_nodes_incompatible", "Nodes alive that speak another version of the node protocol."
 )
 
 
@@ -45,7 +46,7 @@ class Presence:
     """This node among the others, while it is entered.
 
     `on_changed` is called when the set of nodes or the state of one changed, `on_heard` with every
-    heartbeat of a member, `on_look` often, with the time; all are set before it is entered.
+    heartbeat of a member, `on_look` often, with the time.
 
     Args:
         node: This node.
@@ -65,15 +66,14 @@ class Presence:
         self.node = node
         self.subjects = Subjects(settings.cluster)
         self.members = Members(node, timeout_s=settings.heartbeat_timeout_s, look_s=LOOK_S)
-        self.on_changed: Callable[[], None] = lambda: None
-        self.on_heard: Callable[[NodeHeartbeat], None] = lambda heartbeat: None
-        self.on_look: Callable[[float], None] = lambda now: None
+        self.on_changed: Signal[[]] = Signal()
+        self.on_heard: Signal[[NodeHeartbeat]] = Signal()
+        self.on_look: Signal[[float]] = Signal()
         self._bus = bus
         self._settings = settings
         self._describe = describe
         self._clock = clock
         self._state = NodeState.UP
-        self._told: set[int] = set()
         self._task: asyncio.Task[None] | None = None
         self._me = NodeHeartbeat(
             node=node,
@@ -102,6 +102,8 @@ class Presence:
         assert self._task is not None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        NODES.clear()
+        STRANGERS.set(0)
 
     def become(self, state: NodeState) -> None:
         """Change the state of this node and publish it at once."""
@@ -123,6 +125,7 @@ class Presence:
                     self._beat(now)
                 if self.members.look(now):
                     self._changed()
+                STRANGERS.set(len(self.members.strangers))
                 self.on_look(now)
             except Exception:
                 log.exception("A tick of the node's presence failed.")
@@ -132,13 +135,12 @@ class Presence:
         heartbeat = heartbeat_of(payload)
         if heartbeat is None:
             return
+        strangers = self.members.strangers
         if self.members.heard(heartbeat, self._clock()):
             self._changed()
         if heartbeat.wire == wire.VERSION:
             self.on_heard(heartbeat)
-        elif heartbeat.node not in self._told:
-            self._told.add(heartbeat.node)
-            STRANGERS.set(len(self._told))
+        elif heartbeat.node in self.members.strangers.keys() - strangers.keys():
             log.error(
                 "Node %s (Onebook %s) speaks version %d of the node protocol, this one %d: "
                 "they do not work together. Each serves the nodes of its own version.",

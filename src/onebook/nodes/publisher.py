@@ -25,7 +25,7 @@ class Publication:
         self.subject = subject
         self.epoch = epoch
         self.seq = 0
-        self.moved = False  # whether something was published since the last look
+        self.moved = False  # whether something was published since the last check
         self.active = False  # whether the number of the last message is not published yet
 
 

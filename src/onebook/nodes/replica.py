@@ -75,7 +75,7 @@ class Replica:
 
     @property
     def settled(self) -> bool:
-        """Whether the book is in step with the best node, which publishes whatever happens."""
+        """Whether the book is in sync with the best node, which publishes whatever happens."""
         if not self._known:
             return True
         source = self._sources.get(self._known[0])

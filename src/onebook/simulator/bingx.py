@@ -62,7 +62,7 @@ class BingX:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """BingX says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:

@@ -165,8 +165,8 @@ class Bitfinex:
         if form.flags & OB_CHECKSUM and _due(session, "cs", CHECKSUM_S, now):
             for native, key in session.topics.items():
                 window = self._board.channel(key)
-                if window is not None and session.beats.get(native) != window.updates:
-                    session.beats[native] = window.updates
+                if window is not None and session.heartbeats.get(native) != window.updates:
+                    session.heartbeats[native] = window.updates
                     frames.append(f'[{self._ids[native]},"cs",{checksum(window)},{now.ms}]')
         if _due(session, "hb", HEARTBEAT_S, now):
             frames += [f'[{self._ids[native]},"hb",{now.ms}]' for native in session.topics]
@@ -236,9 +236,9 @@ def _decoded(frame: str) -> object:
 
 
 def _due(session: SimulatedSession, what: str, every_s: float, now: Now) -> bool:
-    due = now.s >= session.beats.get(what, session.opened_s) + every_s
+    due = now.s >= session.heartbeats.get(what, session.opened_s) + every_s
     if due:
-        session.beats[what] = now.s
+        session.heartbeats[what] = now.s
     return due
 
 

@@ -53,7 +53,7 @@ class Bitflyer:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """The exchange says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:

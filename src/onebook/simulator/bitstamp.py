@@ -57,7 +57,7 @@ class Bitstamp:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Bitstamp says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -67,7 +67,7 @@ class Bitstamp:
         request = loaded(frame) or {}
         event, data = request.get("event"), request.get("data")
         if event == "bts:heartbeat":
-            return [_told("bts:heartbeat", "", {"status": "success"})]
+            return [_message("bts:heartbeat", "", {"status": "success"})]
         topic = data.get("channel") if isinstance(data, dict) else None
         if event not in ("bts:subscribe", "bts:unsubscribe") or not isinstance(topic, str):
             return [_error("Incorrect JSON format.")]
@@ -77,9 +77,9 @@ class Bitstamp:
             return [_error("Bad subscription string.")]
         if event == "bts:unsubscribe":
             session.topics.pop(topic, None)
-            return [_told("bts:unsubscription_succeeded", topic, {})]
+            return [_message("bts:unsubscription_succeeded", topic, {})]
         self._subscribe(session, topic)
-        return [_told("bts:subscription_succeeded", topic, {})]
+        return [_message("bts:subscription_succeeded", topic, {})]
 
     def _subscribe(self, session: SimulatedSession, topic: str) -> None:
         """Follow a pair; an unknown one is acknowledged all the same."""
@@ -136,12 +136,12 @@ def _market(listing: ListedSymbol) -> dict[str, Any]:
     }
 
 
-def _told(event: str, topic: str, data: object) -> str:
+def _message(event: str, topic: str, data: object) -> str:
     return dumped({"event": event, "channel": topic, "data": data})
 
 
 def _error(message: str) -> str:
-    return _told("bts:error", "", {"code": None, "message": message})
+    return _message("bts:error", "", {"code": None, "message": message})
 
 
 DIALECT: Final[type[Dialect]] = Bitstamp

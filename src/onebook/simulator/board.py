@@ -87,7 +87,7 @@ class Dropped(Exception):
 
 
 class ChannelKey(NamedTuple):
-    """Which window of which book a client listens to."""
+    """The window of a book that a client subscribes to."""
 
     native: str
     depth: int
@@ -235,16 +235,16 @@ class SimulatedSession:
     def __init__(self, path: str, *, now_s: float) -> None:
         self.path = path
         self.topics: dict[str, ChannelKey] = {}  # what the client called it -> the window
-        self.started: list[str] = []  # natives subscribed since the server last looked
+        self.started: list[str] = []  # natives subscribed since the server's last check
         self.marks: set[str] = set()  # the protocol's own notes, such as heartbeat products
         self.form: Callable[[Any], Frame] | None = None  # how this client gets its book frames
         self.binary = False  # whether its text frames come as binary ones
-        self.beats: dict[str, float] = {}  # when a topic last had a heartbeat of its own
+        self.heartbeats: dict[str, float] = {}  # when a topic last had a heartbeat of its own
         self.opened_s = self.heard_s = self.said_s = self.beat_s = now_s
         self.requests = Windows(())
         self.messages = Windows(())
 
-    def told(self, frames: list[Frame], true: Frame) -> list[Frame]:
+    def formed(self, frames: list[Frame], true: Frame) -> list[Frame]:
         """Give frames this client's form; where `true` was lost on the way, it was formed before.
 
         A form may number them.
@@ -284,7 +284,7 @@ class ExchangeBoard:
     ) -> None:
         self.listings = {listing.native: listing for listing in listings}
         self.refused: set[str] = set()  # natives that subscribing and REST answer as unknown
-        self.nameless = False  # refusals do not say which native they are about
+        self.nameless = False  # refusals do not name the native
         self.limited = 0  # so many requests are answered with "too many requests"
         self.system = "online"  # of the trading engine
         self.muted: set[str] = set()  # natives that are acknowledged and then silent
@@ -310,7 +310,7 @@ class ExchangeBoard:
     def subscribe(
         self, session: SimulatedSession, topic: str, key: ChannelKey
     ) -> PublishedBook | None:
-        """Let a client listen; the channel whose snapshot is due, None where none comes."""
+        """Subscribe a client; the channel whose snapshot is due, None where none comes."""
         if key.native in self.muted:
             return None
         session.topics[topic] = key
@@ -351,7 +351,7 @@ class Dialect(Protocol):
     def __init__(self, board: ExchangeBoard) -> None: ...
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """What the exchange says first."""
+        """The frames that the exchange sends first."""
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Answer one frame of a client."""

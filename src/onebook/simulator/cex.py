@@ -102,7 +102,7 @@ class Cex:
         return dumped({"e": "order_book_increment", "data": data, "ok": "ok"})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None; but who made a mistake has to leave."""
+        """None; a client that made a mistake is disconnected."""
         if LEAVING in session.marks:
             raise Dropped("A request was malformed or one too many.", NORMAL)
         return []

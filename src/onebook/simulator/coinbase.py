@@ -37,9 +37,9 @@ DEPTH: Final = 5_000
 TOO_MANY_STREAMS: Final = "too many L2 streams requested in a single session"
 FIRST_SUBSCRIBE_S: Final = 5.0
 CHANNELS: Final = ("level2_batch", "heartbeat")
-ADVANCED_DEPTH: Final = 5_001  # tells its windows from those of Exchange
+ADVANCED_DEPTH: Final = 5_001  # distinguishes its windows from those of Exchange
 ADVANCED_PRODUCTS_MAX: Final = 30
-BEATS: Final = "heartbeats"
+HEARTBEATS: Final = "heartbeats"
 NUMBER: Final = '"sequence_num":-1,'
 EPOCH: Final = "1970-01-01T00:00:00Z"
 
@@ -82,7 +82,7 @@ class Coinbase:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Coinbase says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -151,8 +151,8 @@ class Coinbase:
         numbers = session.form = session.form or Numbers()
         natives = request.get("product_ids", [])
         answers: list[str] = []
-        if request["channel"] == BEATS:
-            (session.marks.add if kind == "subscribe" else session.marks.discard)(BEATS)
+        if request["channel"] == HEARTBEATS:
+            (session.marks.add if kind == "subscribe" else session.marks.discard)(HEARTBEATS)
         elif request["channel"] != "level2":
             return [_refused("channel is not supported")]
         elif kind == "unsubscribe":
@@ -169,7 +169,7 @@ class Coinbase:
             answers = [
                 _l2_data(window, "snapshot", window.snapshot(), now) for window in windows if window
             ]
-        listed = {"level2": [*session.topics], BEATS: [BEATS] if session.marks else []}
+        listed = {"level2": [*session.topics], HEARTBEATS: [HEARTBEATS] if session.marks else []}
         subscribed = {name: products for name, products in listed.items() if products}
         answers.append(_enveloped("subscriptions", {"subscriptions": subscribed}, now))
         return [str(numbers(answer)) for answer in answers]
@@ -200,8 +200,8 @@ class Coinbase:
         if idle and now.s - session.opened_s > FIRST_SUBSCRIBE_S:
             raise Dropped("No subscription within 5 s.")
         if session.form is not None:
-            beat = {"current_time": now.rfc3339(), "heartbeat_counter": int(now.s)}
-            return [str(session.form(_enveloped(BEATS, beat, now)))] if session.marks else []
+            fields = {"current_time": now.rfc3339(), "heartbeat_counter": int(now.s)}
+            return [str(session.form(_enveloped(HEARTBEATS, fields, now)))] if session.marks else []
         return [
             dumped(
                 {

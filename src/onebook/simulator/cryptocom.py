@@ -67,7 +67,7 @@ class Cryptocom:
         self._changed: dict[ChannelKey, float] = {}
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Crypto.com says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -138,17 +138,17 @@ class Cryptocom:
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """The heartbeat of the connection, and empty updates of books that do not change."""
         frames = []
-        if now.s - session.beats.setdefault(HEARTBEAT, session.opened_s) >= HEARTBEAT_S:
+        if now.s - session.heartbeats.setdefault(HEARTBEAT, session.opened_s) >= HEARTBEAT_S:
             if len(session.marks) >= UNANSWERED_MAX:
                 raise Dropped("", NORMAL_CLOSURE)
-            session.beats[HEARTBEAT] = now.s
+            session.heartbeats[HEARTBEAT] = now.s
             session.marks.add(str(now.ms))
             frames.append(_answer(now.ms, HEARTBEAT))
         for topic, key in session.topics.items():
-            spoke_s = max(self._changed.get(key, 0.0), session.beats.setdefault(topic, now.s))
+            spoke_s = max(self._changed.get(key, 0.0), session.heartbeats.setdefault(topic, now.s))
             window = self._board.channel(key) if now.s - spoke_s >= UNCHANGED_S else None
             if window is not None:
-                session.beats[topic] = now.s
+                session.heartbeats[topic] = now.s
                 frames.append(_update(window, UNCHANGED, window.sequence, now))
         return frames
 
@@ -187,8 +187,8 @@ def _key(channel: str) -> ChannelKey | None:
     return ChannelKey(native, int(depth)) if prefix == "book" and depth in DEPTHS else None
 
 
-def _answer(number: object, method: str, code: int = 0, **told: str) -> str:
-    return dumped({"id": number, "method": method, "code": code} | told)
+def _answer(number: object, method: str, code: int = 0, **more: str) -> str:
+    return dumped({"id": number, "method": method, "code": code} | more)
 
 
 def _whole(channel: PublishedBook, now: Now) -> str:

@@ -2,7 +2,7 @@
 
 A subscription is answered by the channels that exist, unknown ones are left out. Heartbeats come
 at the interval that a client set, in turn with test requests; the next one that is due while
-`public/test` is owed ends the connection. Numbers are JSON numbers with a decimal point.
+`public/test` is unanswered ends the connection. Numbers are JSON numbers with a decimal point.
 https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval
 """
 
@@ -35,7 +35,7 @@ INTERVAL_MIN_S: Final = 10
 TOO_MANY: Final = 10028
 INVALID_PARAMS: Final = -32602
 NO_METHOD: Final = -32601
-OWED: Final = "owes public/test"
+UNANSWERED: Final = "unanswered public/test"
 INTERVAL: Final = "interval of heartbeats"  # seconds, which the client set
 LAST: Final = "last heartbeat"
 
@@ -61,7 +61,7 @@ class Deribit:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Deribit says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -72,7 +72,7 @@ class Deribit:
         params = request.get("params", {})
         match request.get("method"):
             case "public/test":
-                session.marks.discard(OWED)
+                session.marks.discard(UNANSWERED)
                 return [_result(request, {"version": "1.2.26"})]
             case "public/set_heartbeat":
                 return self._set_heartbeat(session, request, params.get("interval"), now)
@@ -85,7 +85,7 @@ class Deribit:
     ) -> list[str]:
         if not isinstance(interval, int) or interval < INTERVAL_MIN_S:
             return [_error(request, INVALID_PARAMS, "Invalid params", "value is too small")]
-        session.beats |= {INTERVAL: interval, LAST: now.s}
+        session.heartbeats |= {INTERVAL: interval, LAST: now.s}
         return [_result(request, "ok")]
 
     def _listen(
@@ -125,14 +125,14 @@ class Deribit:
         Raises:
             Dropped: The last test request was not answered.
         """
-        if INTERVAL not in session.beats:
+        if INTERVAL not in session.heartbeats:
             return []
-        if now.s - session.beats[LAST] < session.beats[INTERVAL]:
+        if now.s - session.heartbeats[LAST] < session.heartbeats[INTERVAL]:
             return []
-        if OWED in session.marks:
+        if UNANSWERED in session.marks:
             raise Dropped("A test request was not answered.")
-        session.beats[LAST] = now.s
-        session.marks.add(OWED)
+        session.heartbeats[LAST] = now.s
+        session.marks.add(UNANSWERED)
         return [_notified("heartbeat", {"type": kind}) for kind in ("heartbeat", "test_request")]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:

@@ -1,4 +1,4 @@
-"""Where a dialect meets its clients: who is connected, what they said, what they are due.
+"""The clients of a dialect: connections, their messages, and what is due to them.
 
 The same front serves a simulated exchange and a replayed one; they differ in where the book
 frames come from, and in what the two hooks do.
@@ -34,8 +34,8 @@ def system_now() -> Now:
     return Now(time.monotonic(), time.time_ns() // 1_000_000)
 
 
-def nobody(client: LoopbackClient) -> None:
-    """Care about no client."""
+def ignore(client: LoopbackClient) -> None:
+    """Do nothing."""
 
 
 class Front:
@@ -46,7 +46,7 @@ class Front:
         board: What it publishes.
         clock: Where the time comes from.
         instead: Asked for the answer to a REST request; None lets the dialect answer.
-        started: Called with a client that subscribed; `client.session.started` says to what.
+        started: Called with a client that subscribed; `client.session.started` has the natives.
         gone: Called with a client that left.
     """
 
@@ -57,8 +57,8 @@ class Front:
         *,
         clock: Callable[[], Now],
         instead: Callable[[str, Mapping[str, str]], RestReply | None],
-        started: Callable[[LoopbackClient], None] = nobody,
-        gone: Callable[[LoopbackClient], None] = nobody,
+        started: Callable[[LoopbackClient], None] = ignore,
+        gone: Callable[[LoopbackClient], None] = ignore,
     ) -> None:
         self.clients: list[LoopbackClient] = []
         self.silent = False

@@ -47,7 +47,7 @@ class Gate:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Gate says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -150,10 +150,10 @@ def _frame(channel: PublishedBook, book: TextChanges, now: Now, *, full: bool) -
 
 
 def _answer(request: dict[str, Any], now: Now) -> dict[str, Any]:
-    told = {
+    fields = {
         name: request[name] for name in ("id", "channel", "event", "payload") if name in request
     }
-    return {"time": now.ms // 1_000, "time_ms": now.ms, "conn_id": CONNECTION_ID} | told
+    return {"time": now.ms // 1_000, "time_ms": now.ms, "conn_id": CONNECTION_ID} | fields
 
 
 def _accepted(request: dict[str, Any], now: Now) -> str:

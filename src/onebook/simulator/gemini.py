@@ -48,7 +48,7 @@ class Gemini:
         spelling=Spelling(price_places=3, amount_places=None),
         requests=(Most(7_000, 10.0),),
         connects=(Most(300, 300.0),),
-        silence_max_s=86_400.0,  # a client that said nothing for 130 s was kept
+        silence_max_s=86_400.0,  # a client that was silent for 130 s was kept
         ping_s=20.0,
     )
 
@@ -56,7 +56,7 @@ class Gemini:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Gemini says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:

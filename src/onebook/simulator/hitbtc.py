@@ -52,7 +52,7 @@ class Hitbtc:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """HitBTC says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:

@@ -63,7 +63,7 @@ class Htx:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """HTX says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:

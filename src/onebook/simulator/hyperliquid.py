@@ -60,7 +60,7 @@ class Hyperliquid:
         return 20
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Nothing is said first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:

@@ -97,9 +97,9 @@ class Kucoin:
     def _uta(self, session: SimulatedSession, request: dict[str, Any], now: Now) -> list[str]:
         number, native = request.get("id"), str(request.get("symbol"))
         if request.get("type") == "ping":
-            if now.s - session.beats.get("ping", -PING_MIN_S) < PING_MIN_S:
+            if now.s - session.heartbeats.get("ping", -PING_MIN_S) < PING_MIN_S:
                 raise Dropped("ping too often")
-            session.beats["ping"] = now.s
+            session.heartbeats["ping"] = now.s
             return [dumped({"type": "pong", "id": number, "ts": now.ms * 1_000_000})]
         refusal = self._refusal(session, request, now)
         if refusal:

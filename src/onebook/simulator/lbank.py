@@ -53,7 +53,7 @@ class Lbank:
         self._pings = 0
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """LBank says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -63,7 +63,7 @@ class Lbank:
             case {"action": "ping", "ping": str(word)}:
                 return [dumped({"action": "pong", "pong": word})]
             case {"action": "pong", "pong": str(word)}:
-                session.beats.pop(word, None)
+                session.heartbeats.pop(word, None)
                 return []
             case {"action": "subscribe" | "unsubscribe", "subscribe": "depth"}:
                 return self._books(session, request, now)
@@ -90,12 +90,12 @@ class Lbank:
         return _frame(channel, channel.whole(changes), now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """A ping; a client that owes the answer to one for a minute has to leave."""
-        if any(now.s - asked_s > PONG_MAX_S for asked_s in session.beats.values()):
+        """A ping; a client that leaves one unanswered for a minute is disconnected."""
+        if any(now.s - asked_s > PONG_MAX_S for asked_s in session.heartbeats.values()):
             raise Dropped("A ping was not answered.")
         self._pings += 1
         word = f"0ca8f854-7ba7-4341-9d86-{self._pings:012d}"
-        session.beats[word] = now.s
+        session.heartbeats[word] = now.s
         return [dumped({"action": "ping", "ping": word})]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:

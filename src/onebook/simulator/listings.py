@@ -1,4 +1,4 @@
-"""The pairs of the simulated market, and the words in which a dialect says what it lists.
+"""The pairs of the simulated market, and the form in which a dialect lists them.
 
 Facts only. Each exchange lists its main pair first: BTC/USDT, or BTC/USD where it has no USDT.
 """

@@ -38,7 +38,7 @@ class Urls(NamedTuple):
 
 
 class Talk(Protocol):
-    """What an exchange says; the loopback carries it."""
+    """What an exchange sends; the loopback transports it."""
 
     ping_s: float | None
 

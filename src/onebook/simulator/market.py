@@ -143,7 +143,7 @@ class SimulatedBook:
         self._amount = max(1, units(pair.amount, listing.amount_decimals))
 
     def step(self, reference: Reference) -> LevelChanges:
-        """Follow the reference price, stir some levels, and say what changed."""
+        """Follow the reference price, change some levels, and return what changed."""
         self._drift()
         band = self._band(reference)
         middle = self._ticks(band.price * (PPM + self._offset_ppm) // PPM)
@@ -170,7 +170,7 @@ class SimulatedBook:
         return price * self.price_ppm // PPM // unit
 
     def _drift(self) -> None:
-        """Wander a little around the reference: so exchanges differ in who has the best price."""
+        """Move a little around the reference, so that the exchange with the best price changes."""
         self._offset_ppm += self._rng.randint(-2, 2)
         bound = self._profile.offset_ppm_max
         self._offset_ppm = max(-bound, min(bound, self._offset_ppm))
@@ -180,7 +180,7 @@ class SimulatedBook:
             side.set(side.price(0), 0)
 
     def _fill(self, side: Side, limit: int) -> None:
-        """Quote again up to the limit where the price left a hole."""
+        """Quote again up to the limit where the price left a gap."""
         price, best = limit, side.price(0) if len(side) else None
         for _ in range(self._profile.depth):
             if best is not None and not side.better(side.worse_by(price, self._grid), best):

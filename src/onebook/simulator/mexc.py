@@ -118,7 +118,7 @@ class Mexc:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Nothing is said first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -139,9 +139,9 @@ class Mexc:
         if not refused:
             return [_answer(",".join(channels), number)]
         taken = [channel for channel in channels if channel not in refused]
-        told = "" if self._board.nameless else ",".join(refused)
+        shown = "" if self._board.nameless else ",".join(refused)
         before = f"Subscribed successful! [{','.join(taken)}]. " if taken else ""
-        blocked = f"Not Subscribed successfully! [{told}].  Reason： Blocked! "
+        blocked = f"Not Subscribed successfully! [{shown}].  Reason： Blocked! "
         return [_answer(before + blocked, 0 if self._board.nameless else number)]
 
     def _subscribe(self, session: SimulatedSession, channel: str) -> bool:
@@ -169,7 +169,7 @@ class Mexc:
         return frame
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None; but who follows nothing has to leave."""
+        """None; but a client without subscriptions is disconnected."""
         if not session.topics and now.s - session.opened_s > UNSUBSCRIBED_S:
             raise Dropped("No subscription within 30 s.")
         return []

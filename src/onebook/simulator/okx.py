@@ -58,7 +58,7 @@ class Okx:
         self._changed: dict[ChannelKey, float] = {}
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """OKX says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -102,10 +102,10 @@ class Okx:
         """An empty update of each book that has not changed for a while."""
         frames = []
         for topic, key in session.topics.items():
-            spoke_s = max(self._changed.get(key, 0.0), session.beats.setdefault(topic, now.s))
+            spoke_s = max(self._changed.get(key, 0.0), session.heartbeats.setdefault(topic, now.s))
             window = self._board.channel(key) if now.s - spoke_s >= UNCHANGED_S else None
             if window is not None:
-                session.beats[topic] = now.s
+                session.heartbeats[topic] = now.s
                 frames.append(_frame(window, "update", UNCHANGED, window.sequence, now))
         return frames
 

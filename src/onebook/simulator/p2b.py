@@ -47,7 +47,7 @@ class P2b:
         self._changed: dict[ChannelKey, float] = {}
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """P2B says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -87,7 +87,7 @@ class P2b:
         window = self._board.subscribe(session, key.native, key) if known else None
         if window is None:
             return [ack]
-        session.beats[key.native] = now.s
+        session.heartbeats[key.native] = now.s
         return [ack, _full(window)]
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
@@ -101,10 +101,10 @@ class P2b:
         """The full book of a market that has changed since the last one a minute ago."""
         frames = []
         for topic, key in session.topics.items():
-            sent_s = session.beats.get(topic, now.s)
+            sent_s = session.heartbeats.get(topic, now.s)
             window = self._board.channel(key) if now.s - sent_s >= FULL_S else None
             if window is not None and self._changed.get(key, 0.0) > sent_s:
-                session.beats[topic] = now.s
+                session.heartbeats[topic] = now.s
                 frames.append(_full(window))
         return frames
 

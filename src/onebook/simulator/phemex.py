@@ -2,7 +2,7 @@
 
 One book in a request; a second request for it is accepted and brings another snapshot. There is no
 way to leave one book. Each minute every book comes whole. Levels that better ones push out of the
-30 are not told. A client that sends nothing for 30 s is dropped, however busy its connection is.
+30 are not sent. A client that sends nothing for 30 s is dropped, however busy its connection is.
 Currencies have different scales, so that no client can take one for all; in a replay, where no list
 is known, all have 8, as on the page.
 https://github.com/phemex/phemex-api-docs/blob/master/Public-Spot-API-en.md
@@ -64,7 +64,7 @@ class Phemex:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Nothing is said first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -83,7 +83,7 @@ class Phemex:
             return [_answer(None if self._board.nameless else number, INVALID)]
         if native not in session.topics and len(session.topics) >= SUBSCRIPTIONS_MAX:
             return [_answer(number, TOO_MANY_BOOKS)]
-        session.beats[native] = now.s
+        session.heartbeats[native] = now.s
         window = self._board.subscribe(session, native, ChannelKey(native, DEPTH))
         book = [_frame(window, "snapshot", window.snapshot(), now)] if window else []
         return [_answer(number, result={"status": "success"}), *book]
@@ -94,8 +94,8 @@ class Phemex:
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """The books of the client that were whole a minute ago, for its self-verification."""
-        due = [each for each in session.topics if now.s - session.beats[each] >= WHOLE_S]
-        session.beats |= dict.fromkeys(due, now.s)
+        due = [each for each in session.topics if now.s - session.heartbeats[each] >= WHOLE_S]
+        session.heartbeats |= dict.fromkeys(due, now.s)
         windows = [self._board.channel(session.topics[each]) for each in due]
         return [_frame(window, "snapshot", window.snapshot(), now) for window in windows if window]
 

@@ -36,7 +36,7 @@ class Playback:
         self.client = client
         self.natives = set(natives)
 
-    def wants(self, line: Line) -> bool:
+    def includes(self, line: Line) -> bool:
         """Whether a frame is to be sent: not if it was unsubscribed or asked for again."""
         keys = self.client.session.topics.values()
         return line.native in self.natives and any(key.native == line.native for key in keys)
@@ -125,7 +125,7 @@ class ReplayedExchange:
             if self._speed is not None:
                 due_s = start_s + (line.at - lines[0].at) / self._speed
                 await asyncio.sleep(max(0.0, due_s - loop.time()))
-            if playback.wants(line):
+            if playback.includes(line):
                 await self.front.say_when_read(playback.client, line.frame)
         await playback.client.drained()
 
@@ -133,8 +133,8 @@ class ReplayedExchange:
 class Replay:
     """Recordings as exchanges on loopback, as an asynchronous context manager.
 
-    `finished` is set while nothing is left to be sent to anybody who subscribed, and nobody
-    waits for the end of a replay that loops.
+    `finished` is set while nothing is left to be sent to any subscriber; never in a replay that
+    loops.
 
     Args:
         paths: Recordings; those of one exchange, sockets and REST, belong together.

@@ -85,8 +85,8 @@ def _texts(entries: Iterable[Entry]) -> Iterator[str]:
 
 def _lines(name: str, entries: list[Entry]) -> list[Line]:
     frames = [(entry.at, entry.frame) for entry in entries if isinstance(entry, Received)]
-    told = [(at, message_of(frame)) for at, frame in frames]
-    named = [(at, DIALECTS[name].native_of(frame), frame) for at, frame in told]
+    messages = [(at, message_of(frame)) for at, frame in frames]
+    named = [(at, DIALECTS[name].native_of(frame), frame) for at, frame in messages]
     return [Line(at, native, frame) for at, native, frame in named if native]
 
 
@@ -145,9 +145,9 @@ def exchange_of(url: str, file: str, frames: Iterable[str] = ()) -> str:
     parts = urlsplit(url)
     if parts.hostname in LOOPBACK:
         names = [name for name, each in EXCHANGES.items() if _same_path(each.ws_url, url)]
-        told = (name for frame in frames for name in names if DIALECTS[name].native_of(frame))
+        known = (name for frame in frames for name in names if DIALECTS[name].native_of(frame))
         if names:
-            return names[0] if len(names) == 1 else next(told, names[0])
+            return names[0] if len(names) == 1 else next(known, names[0])
     for name, exchange in EXCHANGES.items():
         ours = urlsplit(exchange.ws_url)
         if parts.hostname == urlsplit(exchange.rest_url).hostname and parts.scheme != "wss":

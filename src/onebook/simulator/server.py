@@ -114,7 +114,7 @@ class SimulatedExchange:
         self._front.silent = True
 
     def speak(self) -> None:
-        """End the silence; what was not said meanwhile is lost."""
+        """End the silence; what was not sent meanwhile is lost."""
         self._front.silent = False
 
     def drop_next_frame(self, symbol: str) -> None:
@@ -141,7 +141,7 @@ class SimulatedExchange:
     def refuse(self, symbol: str, *, named: bool = True) -> None:
         """Answer subscriptions of a symbol as this exchange answers unknown ones.
 
-        Where not `named`, by an error that does not say which symbol it is about.
+        Where not `named`, by an error that does not name the symbol.
         """
         self._board.nameless = not named
         self._board.refused.add(self._natives[symbol])
@@ -156,14 +156,14 @@ class SimulatedExchange:
             self._front.say(client, [frame] * times)
 
     def set_system(self, system: str) -> None:
-        """Change the state of the trading engine and tell it.
+        """Change the state of the trading engine and publish it.
 
         Raises:
             ValueError: This exchange announces no such state.
         """
         status = self._dialect.rules.status
         if status is None:
-            raise ValueError(f"{self.name} does not tell the state of its trading engine")
+            raise ValueError(f"{self.name} does not publish the state of its trading engine")
         self._board.system = system
         self.announce(status(system))
 
@@ -226,7 +226,7 @@ class SimulatedExchange:
         for client in self._front.clients:
             for key in client.session.topics.values():
                 if key == channel.key:
-                    self._front.say(client, client.session.told(frames, case.frame()))
+                    self._front.say(client, client.session.formed(frames, case.frame()))
 
     def watch(self) -> None:
         """Send the heartbeats that are due and drop the clients that are silent."""

@@ -60,7 +60,7 @@ class Upbit:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Upbit says nothing first."""
+        """No frame is sent first."""
         session.binary = True
         return []
 
@@ -111,7 +111,7 @@ class Upbit:
         return self._frame(channel, channel.whole(changes), "REALTIME", now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """None; but who got an error has to leave."""
+        """None; a client that got an error is disconnected."""
         if LEAVING in session.marks:
             raise Dropped("A request was refused.", NORMAL)
         return []

@@ -57,7 +57,7 @@ class Whitebit:
         self._changed: dict[ChannelKey, float] = {}
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """WhiteBIT says nothing first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
@@ -88,7 +88,7 @@ class Whitebit:
         if not several:
             session.topics.clear()
         window = self._board.subscribe(session, key.native, key)
-        session.beats[key.native] = now.s
+        session.heartbeats[key.native] = now.s
         ack = _done({"status": "success"}, number)
         return [ack] if window is None else [ack, _full(window, now)]
 
@@ -103,10 +103,10 @@ class Whitebit:
         """The full book of each market that has not changed for a while."""
         frames = []
         for topic, key in session.topics.items():
-            spoke_s = max(self._changed.get(key, 0.0), session.beats.get(topic, 0.0))
+            spoke_s = max(self._changed.get(key, 0.0), session.heartbeats.get(topic, 0.0))
             window = self._board.channel(key) if now.s - spoke_s >= UNCHANGED_S else None
             if window is not None:
-                session.beats[topic] = now.s
+                session.heartbeats[topic] = now.s
                 frames.append(_full(window, now))
         return frames
 

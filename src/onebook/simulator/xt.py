@@ -54,7 +54,7 @@ class Xt:
         self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """Nothing is said first."""
+        """No frame is sent first."""
         return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:

@@ -1,6 +1,7 @@
 """One database and its transactions: what the methods of every aggregate are made of.
 
-Every method is one transaction, and one that has begun is finished even if nobody waits for it any
+Every method is one transaction, and one that has begun is finished even if no caller waits for it
+any
 more: a driver that is cancelled in the middle may leave its transaction open, and with it SQLite's
 only write lock.
 """

@@ -1,6 +1,6 @@
 """What is wrong with a database, in a sentence for the operator.
 
-Drivers raise their own exceptions, wrapped by SQLAlchemy or not: SQLite's carry an error name
+Drivers raise their own exceptions, wrapped by SQLAlchemy or not: SQLite's have an error name
 (https://www.sqlite.org/rescode.html), PostgreSQL's an SQLSTATE
 (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 """

@@ -8,7 +8,7 @@ from onebook.model import KeyStatus, Tier
 
 
 class AccountRow(Struct, frozen=True):
-    """A user, who changed its status last and why, and how often it was suspended."""
+    """A user: its last change of status and the reason, and how often it was suspended."""
 
     account_id: str
     username: str

@@ -20,7 +20,7 @@ class SessionStore(Database):
         """Add a session; the oldest beyond `live_max` go, and their digests are returned.
 
         Returns None, and adds nothing, if the digest `secret` no longer opens the key or the key
-        may not be used: a node learns of that up to a second late.
+        may not be used: a node notices up to a second late.
         """
         row = columns_of(session)
         mine = (

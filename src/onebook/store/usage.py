@@ -67,7 +67,7 @@ class UsageStore(Database):
 def forget_batches(before_ms: int) -> Delete:
     """Delete the batches that were applied before a time.
 
-    The last batches of every node stay: a usage file that a crash left behind names them, and may
+    The last batches of every node stay: a usage file from before a crash names them, and may
     be taken in long after.
     """
     same_node = usage_batches.alias()

@@ -354,7 +354,7 @@ def _text(value: Decimal | None) -> str:
 
 
 def _fill_json(fill: Fill) -> bytes:
-    """One fill as updates carry it; numbers are printed from exact decimals."""
+    """One fill as it is in updates; numbers are printed from exact decimals."""
     split = ",".join(
         f'{{"exchange":{_json(name).decode()},"amount":{_text(part.amount)},'
         f'"notional":{_text(part.notional)}}}'

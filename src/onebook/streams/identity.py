@@ -3,7 +3,7 @@
 The same letters are other coins on some exchanges, and no table of codes is complete
 (`exchanges.currencies`). A book whose mid is far from the median of at least three others is
 probably another coin's: it is quarantined, that is left out of merged views, until it agrees again
-for a while. Where exchanges disagree and no majority says which is right, the books are marked and
+for a while. Where exchanges disagree and no majority decides, the books are marked and
 merged as before. The reasons for each rule: docs/explanation/identity.md.
 """
 
@@ -78,7 +78,7 @@ class Top(NamedTuple):
     def within(self, share: Decimal, price: Decimal) -> bool:
         """Return whether the mid is so near to a price, or the price lies within the spread.
 
-        A book with a wide spread says little about the price and contradicts none inside.
+        A wide spread bounds the price loosely and contradicts no price inside it.
         """
         return self.bid <= price <= self.ask or abs(self.mid - price) <= share * price
 

@@ -1,4 +1,4 @@
-"""What streams need around them: time, instruments, connections, and who carries updates."""
+"""What streams need around them: time, instruments, connections and the publisher of updates."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -15,7 +15,7 @@ class Handle(Protocol):
 
 
 class Clock(Protocol):
-    """Where time comes from, and who calls back."""
+    """Clock and timers."""
 
     def monotonic(self) -> float:
         """Seconds that only grow, on the same scale as `call_at`."""

@@ -1,4 +1,4 @@
-"""Streams: at their own pace, the live books of a symbol become one encoded update for everyone.
+"""Streams: at their own pace, the live books of a symbol become one encoded update for all clients.
 
 A stream is one view of one symbol: exchanges, depth, interval and form. It is merged lazily, when
 it is due, and encoded once for all of its clients. Work per exchange frame is constant: the first
@@ -156,9 +156,10 @@ class Streams:
         return lambda: self._forget(question)
 
     def publish_now(self, stream: Stream) -> None:
-        """Merge a stream now; where that differs from its last update, publish it to everyone.
+        """Merge a stream now; where that differs from its last update, publish it to all
+        subscribers.
 
-        So its numbers have no hole for anyone, and what `Stream.full` returns is the present.
+        So its numbers have no gap for any client, and what `Stream.full` returns is the present.
         """
         stream.forced = stream.forced or stream.key.ages or stream.key.coverage
         self._publish(stream, self._clock.monotonic())

@@ -102,7 +102,7 @@ class Source(Struct, frozen=True, kw_only=True):
             rows is surely the last. 0: a short page proves nothing (the query is filtered).
         untimed: Whether rows may come without a time, or in no order of it. Without one they
             count at the end of their window, which is therefore never cut differently; it is
-            handed on as a whole.
+            passed on as a whole.
         oldest_first: Whether the first page of a window holds its oldest rows.
         ranged: Whether a query takes a range of time; without, its first page begins at the newest
             row there is, whatever the window.
@@ -211,7 +211,7 @@ class AccountReader(Protocol):
         ...
 
     async def account(self) -> AccountInfo:
-        """Ask who the credentials belong to."""
+        """Ask for the account of the credentials."""
         ...
 
 

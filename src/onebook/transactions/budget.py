@@ -4,7 +4,7 @@
   take turns (`fairness`).
 - `Circuit`: after an answer that means "stop everything", nothing is asked for a while.
 - `Retries`: successes earn retries, so that a broken exchange is not hammered.
-- `Waits`: whether all of this only waits at the moment, and how long, for people to be told.
+- `Waits`: whether all of this only waits at the moment, and how long, for a message to the user.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ RETRIES_START: Final = 30.0
 RETRIES_MAX: Final = 60.0
 RETRIES_EARNED: Final = 0.2  # by each success
 TIMER_S: Final = 1e-4  # how early a timer may fire
-RESERVED_FROM_S: Final = 30.0  # shorter windows free up before anybody notices
+RESERVED_FROM_S: Final = 30.0  # shorter windows free up before a user notices
 
 
 class Rate(Struct, frozen=True):
     """So many requests in a window.
 
     Args:
-        count: What the exchange's table says.
+        count: From the exchange's table.
         period_s: The window.
-        start: What we begin with until the exchange's own headers speak; 0: `count`.
+        start: What we begin with until the exchange's own headers state it; 0: `count`.
     """
 
     count: int
@@ -107,7 +107,7 @@ class SharedLimit:
             await self._clock.sleep(wait_s)
 
     def _full_s(self) -> float:
-        """How long until the window has a turn for anybody."""
+        """How long until the window has a turn for any key."""
         now_s = self._clock.now_s()
         self._forget(now_s)
         blocked_s = self._blocked_until_s - now_s
@@ -133,8 +133,8 @@ class SharedLimit:
         while self._given and self._given[0][0] <= now_s + TIMER_S:
             self._given.popleft()
 
-    def told(self, count: int) -> None:
-        """Note the exchange's own limit; only a limit by the second is in our unit."""
+    def lower(self, count: int) -> None:
+        """Lower the limit to the exchange's own; only a limit by the second is in our unit."""
         if self._rate.period_s <= 1 and count > 0:
             self._count = min(count, self._rate.count)
 
@@ -175,7 +175,7 @@ class Retries:
         self._left = RETRIES_START
 
     def failed(self, failure: SourceFailed) -> None:
-        """An attempt failed: what would be said if there were no other."""
+        """Note a failed attempt: the error to report if there is no other."""
         self.trouble = failure
 
     def succeeded(self) -> None:

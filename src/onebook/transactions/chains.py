@@ -28,7 +28,7 @@ class Break(Struct, frozen=True):
 
 
 class ChainReport(Struct, frozen=True):
-    """One wallet's coin over the range; `held` is what the exchange says is there now."""
+    """One wallet's coin over the range; `held` is the balance that the exchange reports now."""
 
     wallet: str
     asset: str
@@ -59,7 +59,7 @@ class LedgerChain:
         """Take the lines of one instant: their order is not known, the chain itself gives it."""
         newest = _newest_balance(lines) if self.before is None else self.before
         if newest is None:
-            # They end where they began: where that is, the next older instant tells.
+            # They end where they began: the next older instant shows where that is.
             self._rounds.append(lines)
             return
         self._take_rounds(newest)

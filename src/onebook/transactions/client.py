@@ -2,7 +2,7 @@
 
 How a request is signed and what an answer means is the exchange's `upstream.ExchangeApi`. The
 query string is built once, signed and sent byte for byte: clients that quote it again break the
-signature on cursors. Nothing of what an exchange says in words leaves this module.
+signature on cursors. No message text of an exchange leaves this module.
 """
 
 import logging
@@ -168,7 +168,7 @@ class ExchangeClient:
             way_s = now_s - sent_s
             host.offset.heard(reply.server_ms, sent_ms=sent_ms, way_s=way_s, now_s=now_s)
         if reply.limit is not None:
-            limit.told(reply.limit)
+            limit.lower(reply.limit)
         if reply.block_s > 0:
             limit.block(reply.block_s)
         if reply.clock_ms is not None:

@@ -49,7 +49,7 @@ UNREAD: Final = Counter(
 OK: Final = "ok"
 TOO_OLD: Final = "too_old"
 CURSOR_GONE: Final = "cursor_gone"
-CANCELLED: Final = "cancelled"  # who asked has gone
+CANCELLED: Final = "cancelled"  # the client has gone
 KEY: Final = "key"
 NODE: Final = "node"
 

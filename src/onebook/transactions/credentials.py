@@ -251,7 +251,7 @@ class Vault:
         """The credentials of an exchange environment; None where the operator set none."""
         row = await self._store.credentials(exchange, environment)
         if row is not None and row.kek_id not in self._ring_for(row.kek_id):
-            # The key was turned between our two looks: the row is under the new one by now.
+            # The key was rotated between our two reads: the row is under the new one by now.
             row = await self._store.credentials(exchange, environment)
         return None if row is None else _open(row, self._ring_for(row.kek_id))
 

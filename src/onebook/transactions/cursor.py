@@ -2,8 +2,8 @@
 
 A cursor holds no secret and no record: the range as it was fixed by the first page, how far every
 source has come, and a MAC. Sources that have come equally far share one place; one that failed
-keeps its own, so that asking again brings what it owes. Where an exchange's own cursors last, they
-are in it too.
+keeps its own, so that the next request reads what is missing. Where an exchange's own cursors last,
+they are in it too.
 """
 
 import hashlib

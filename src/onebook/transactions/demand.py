@@ -49,12 +49,12 @@ class Demand:
             self._open, self._horizon_ms = begun, horizon_ms
             self._changed.set()
 
-    def wants(self, newest_ms: int) -> bool:
+    def needs(self, newest_ms: int) -> bool:
         """Whether records of this time and older may still be in the answer."""
         return self._open and newest_ms >= self._horizon_ms
 
     async def wanted(self, newest_ms: int) -> None:
         """Wait until records of this time and older are needed."""
-        while not self.wants(newest_ms):
+        while not self.needs(newest_ms):
             self._changed.clear()
             await self._changed.wait()

@@ -1,6 +1,6 @@
 """How reading one source of an exchange can fail, in our words.
 
-An exchange's own message is never handed on: some repeat the signed string, which holds the API
+An exchange's own message is never passed on: some repeat the signed string, which holds the API
 key.
 """
 

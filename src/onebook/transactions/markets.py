@@ -47,7 +47,7 @@ class Markets:
             self._known[category, market.symbol] = market
 
     def find(self, category: str, symbol: str) -> TradedMarket:
-        """The market of a symbol; coins are None where even its name does not tell."""
+        """The market of a symbol; coins are None where they cannot be derived from its name."""
         key = (category, symbol)
         market = self._known.get(key) or self._guessed.get(key)
         if market is None:
@@ -98,7 +98,7 @@ class MarketCache:
                 async for rows in pages:
                     self.markets.load(category, rows)
         except (SourceFailed, LookupError, TypeError, ValueError) as error:
-            # Names tell nearly everything: a missing list costs the odd delisted symbol.
+            # Names give nearly all coins: a missing list costs the odd delisted symbol.
             self._log.warning(
                 "The %s markets of %s could not be loaded: %s", category, self._display, _why(error)
             )

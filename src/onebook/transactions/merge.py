@@ -42,7 +42,7 @@ def _certain(walkers: Sequence[Walker], left: int | None, last_id: str) -> tuple
     watermark_ms = max((_watermark(walker) for walker in walkers), default=NOTHING_LEFT_MS)
     while (left is None or len(batch) < left) and (walker := _next(walkers, watermark_ms)):
         keyed = walker.take()
-        # Two sources of one event (a query and its filtered twin) meet here.
+        # Two sources of one event (a query and the same one filtered) meet here.
         if keyed[0].record_id != last_id:
             last_id = keyed[0].record_id
             batch.append(keyed)

@@ -1,6 +1,6 @@
 """Events against the lines that wallets' books have of them: pure, one pass, newest first.
 
-Every event that moved money is twice in what an exchange says: as a record of its own, and as
+Every event that moved money is twice in an exchange's data: as a record of its own, and as
 lines of a wallet's book. Two of a pair that agree cancel out as soon as both were read; what is
 left over at the end was lost, or falsified, on one side.
 """
@@ -102,14 +102,14 @@ def difference_of(fill: Record, lines: list[Record]) -> tuple[str, str, str] | N
 
 
 def _amounts(
-    booked: dict[str, Decimal], told: list[dict[str, Decimal]], what: str = "amount"
+    booked: dict[str, Decimal], reported: list[dict[str, Decimal]], what: str = "amount"
 ) -> tuple[str, str, str] | None:
     """Whether one of two readings is what was booked: an exchange's `fee` may hold taxes or not."""
-    if booked in told:
+    if booked in reported:
         return None
-    coins = sorted(booked.keys() | told[0].keys())
-    coin = next(coin for coin in coins if booked.get(coin, ZERO) != told[0].get(coin, ZERO))
-    expected, found = (show(each.get(coin, ZERO)) for each in (booked, told[0]))
+    coins = sorted(booked.keys() | reported[0].keys())
+    coin = next(coin for coin in coins if booked.get(coin, ZERO) != reported[0].get(coin, ZERO))
+    expected, found = (show(each.get(coin, ZERO)) for each in (booked, reported[0]))
     return f"its {what} in {coin} is not the ledger's", expected, found
 
 
@@ -221,10 +221,10 @@ class Moves:
 
 
 class _Closing:
-    __slots__ = ("booked", "line_size", "lines", "newest", "oldest_ms", "size", "told")
+    __slots__ = ("booked", "line_size", "lines", "newest", "oldest_ms", "reported", "size")
 
     def __init__(self, record: Record) -> None:
-        self.told: Decimal | None = None
+        self.reported: Decimal | None = None
         self.booked = ZERO
         self.size = ZERO
         self.line_size = ZERO
@@ -234,7 +234,7 @@ class _Closing:
 
 
 class Closings:
-    """Per order: what its closed position says it gained, and what the ledger booked."""
+    """Per order: the gain that its closed position states, and what the ledger booked."""
 
     def __init__(self) -> None:
         self.checked = 0
@@ -248,7 +248,7 @@ class Closings:
         closing = self._of(record)
         if closing is None or record.position is None:
             return
-        closing.told = add(closing.told or ZERO, net_of(record))
+        closing.reported = add(closing.reported or ZERO, net_of(record))
         closing.size = add(closing.size, Decimal(record.position.closed_size or 0))
         self._settle(record, closing)
 
@@ -290,25 +290,25 @@ class Closings:
 
     def _settle(self, record: Record, closing: _Closing) -> None:
         """Drop an order that is complete and agrees."""
-        whole = closing.told is not None and closing.line_size == closing.size
-        if whole and closing.told == closing.booked:
+        whole = closing.reported is not None and closing.line_size == closing.size
+        if whole and closing.reported == closing.booked:
             del self._orders[record.ids.order_id or ""]
             self.checked += 1
 
     def left(self) -> Iterator[Left]:
         """Orders whose figures do not agree."""
         for closing in self._orders.values():
-            told = ZERO if closing.told is None else closing.told
-            if told == closing.booked:
+            reported = ZERO if closing.reported is None else closing.reported
+            if reported == closing.booked:
                 continue
-            if closing.told is None:
+            if closing.reported is None:
                 what = "the closed position that it belongs to is missing"
                 sure = True
             else:
                 what = "what it gained is not what the ledger booked"
                 # Fewer contracts in lines than were closed: the rest is before the range.
                 sure = not 0 < closing.line_size < closing.size
-            yield Left(closing.newest, what, show(closing.booked), show(told), sure)
+            yield Left(closing.newest, what, show(closing.booked), show(reported), sure)
 
 
 def legs_of(transfer: Record) -> Iterator[Key]:

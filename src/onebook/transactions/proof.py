@@ -1,4 +1,4 @@
-"""What a verification says: its checks, what each came to, and what nothing can prove."""
+"""Result of a verification: its checks, their outcomes, and what cannot be proven."""
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal

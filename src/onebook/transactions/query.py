@@ -27,7 +27,7 @@ FLOOR_TOLERANCE_MS: Final = DAY_MS  # "two years ago" to the day is no mistake
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """A request that can be carried out.
+    """A request that can be executed.
 
     Args:
         words: The types as asked for, or the default's.
@@ -64,7 +64,7 @@ def plan(
     """Check a request and say what it stands for.
 
     Raises:
-        InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be carried out.
+        InvalidTransactionTypes, InvalidDateRange, InvalidRequest: It cannot be executed.
     """
     words = tuple(request.transaction_types) or adapter.entry.default
     sources = expand(words, adapter)

@@ -1,7 +1,7 @@
 """Reading one window of a source, page after page along the exchange's cursor.
 
 Pages come newest first, or oldest first. Oldest first, a window is read to its end before anything
-of it is handed on, because its newest rows come last; one with more pages than may be held is read
+of it is passed on, because its newest rows come last; one with more pages than may be held is read
 in halves, the newer one first.
 """
 
@@ -200,7 +200,7 @@ def fitted(source: Source, limit: int | None) -> Source:
 def is_last(source: Source, rows: int, *, full_page: bool) -> bool:
     """Whether a page's size proves that it is the last.
 
-    A cursor does not: the last page may still carry one. A short page does, unless the exchange
+    A cursor does not: the last page may still have one. A short page does, unless the exchange
     silently gives smaller pages than asked for: so it must be shorter than any page size it could
     have fallen back to, or have a full page before it. Where the query is filtered
     (`page_rows_least` 0), only an empty page does.

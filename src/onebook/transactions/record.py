@@ -69,7 +69,7 @@ class Fee(Struct, frozen=True, gc=False):
 
 
 class Sender(Struct, frozen=True, gc=False):
-    """Who sent a deposit, as far as the exchange says."""
+    """The sender of a deposit, as far as the exchange names it."""
 
     name: str | None = None
     public_name: str | None = None

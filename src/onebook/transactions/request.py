@@ -58,4 +58,4 @@ class TransactionsRequest(BaseModel):
     include_raw: bool = False
     """Add the exchange's own row to each record."""
     verify: bool = False
-    """Compare all that the exchange says twice, and say what holds, what not, what is unproven."""
+    """Compare all that the exchange reports twice: what holds, what does not, what is unproven."""

@@ -1,4 +1,4 @@
-"""One query being carried out: a walker for each source, merged, counted and proven.
+"""One query being executed: a walker for each source, merged, counted and proven.
 
 A run owns every task it starts; closing it stops all asking.
 """
@@ -39,7 +39,7 @@ LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
 
 class Run:
-    """One query being carried out."""
+    """One query being executed."""
 
     def __init__(
         self, query: Query, adapter: Adapter, reader: AccountReader, clock: ServiceClock
@@ -143,7 +143,7 @@ class Run:
 
     @property
     def came_to_ms(self) -> int:
-        """The time down to which everything has been read and handed on."""
+        """The time down to which everything has been read and passed on."""
         walking = [w.came_to for w in self.walkers if not w.exhausted and w.failure is None]
         came_ms = -min(walking).negative_ms if walking else self.query.from_ms
         return min(max(came_ms, self.query.from_ms), self.query.to_ms)

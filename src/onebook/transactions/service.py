@@ -1,7 +1,7 @@
 """Endpoints 6 and 10 without HTTP: from a request to records, whatever the exchange.
 
 Types become a set of sources, each walked independently (`walk`), merged newest first (`merge`),
-cut at the limit, and told honestly: what is covered, what failed, where it goes on. A run owns
+cut at the limit, and reported: what is covered, what failed, where it goes on. A run owns
 every task it starts; leaving it stops all asking.
 """
 
@@ -175,7 +175,7 @@ class Transactions:
 
     @asynccontextmanager
     async def run(self, query: Query, *, key_id: str) -> AsyncIterator[Run]:
-        """Begin to carry a query out; leaving the block stops all asking.
+        """Start a query; leaving the block stops all requests.
 
         Raises:
             InvalidRequest: There are no testnet credentials.
@@ -273,7 +273,7 @@ class Transactions:
             if failure is not None and not run.totals.count:
                 raise exchange_failed(failure)
             head, tail = self._envelope(run, key_id, spent_s=self._clock.now_s() - started_s)
-        if failure is not None:  # lines are out already: the summary is where it can be said
+        if failure is not None:  # lines are out already: the summary reports it
             error = exchange_failed(failure)
             head |= {"success": False, "error": error.code, "message": error.message}
         yield json.encode({"type": "summary"} | head | tail) + b"\n"

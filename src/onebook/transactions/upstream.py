@@ -27,7 +27,7 @@ class ApiFacts(Struct, frozen=True, kw_only=True):
         display: Its name in sentences.
         rates: The limit of each path (or `Call.rate`), counted for one account.
         address_rate: The limit of all requests of this address together.
-        circuit_s: For how long nothing is asked after an answer that says to stop.
+        circuit_s: For how long nothing is asked after a rate-limit breach or a ban.
         rising: Whether the stamp of each request of a key must be higher than the one before it
             (a nonce): then they are sent strictly one after the other.
         connections_max: Connections that are open at once.
@@ -103,7 +103,7 @@ class ExchangeApi(Protocol):
         ...
 
     def sign(self, call: Call, credentials: Credentials, *, stamp: int) -> Call:
-        """A call with what proves who asks.
+        """A call with its authentication.
 
         Args:
             call: With its query string as it goes over the wire.
@@ -113,7 +113,7 @@ class ExchangeApi(Protocol):
         ...
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-        """What an answer says."""
+        """Interpret an answer."""
         ...
 
 

@@ -1,9 +1,9 @@
-"""Proof that nothing is missing, from what the exchange itself says: pure, one pass, any length.
+"""Proof that nothing is missing, from the exchange's own data: pure, one pass, any length.
 
-What an exchange says twice is compared, and each loss or falsification on one side breaks a check;
-`proof.CHECKS` names them all. A check that finds something that may be a loss, or may be how the
-exchange books it, is `open`: neither proven nor broken. What no data of the exchange can prove is
-listed as `unproven`, with the reason.
+What an exchange reports twice is compared, and each loss or falsification on one side breaks a
+check; `proof.CHECKS` names them all. A check that finds something that may be a loss, or may be how
+the exchange books it, is `open`: neither proven nor broken. What no data of the exchange can prove
+is listed as `unproven`, with the reason.
 
 Records come newest first. Memory: one balance per coin, and what has not found its counterpart.
 """
@@ -52,7 +52,7 @@ from onebook.transactions.record import Record, RecordView, Status
 
 WRONG_LINES_MAX: Final = 100_000
 GIVEN_UP_MAX: Final = 100_000
-EDGE_MS: Final = 10 * SECOND_MS  # two clocks of one event: nearer to an end is not judged
+EDGE_MS: Final = 10 * SECOND_MS  # two clocks of one event: nearer to an end is not checked
 TRANSFER_MS: Final = MINUTE_MS  # how far apart the times of one event may be
 DEPOSIT_MS: Final = 60 * MINUTE_MS
 WITHDRAWAL_MS: Final = DAY_MS  # a withdrawal can wait for its approval
@@ -61,13 +61,13 @@ CLOSING_LINES: Final = frozenset({"trade", "liquidation", "adl"})
 
 
 class Span(NamedTuple):
-    """The time over which two types are both whole; older or newer is not judged."""
+    """The time over which two types are both whole; older or newer is not checked."""
 
     from_ms: int
     below_ms: int
 
     def holds(self, at_ms: int, margin_ms: int) -> bool:
-        """Whether an event has room on both sides for its counterpart."""
+        """Whether the counterpart of an event must lie in the range."""
         return self.from_ms + margin_ms <= at_ms < self.below_ms - margin_ms
 
 
@@ -262,7 +262,7 @@ class Verifier:
         return Span(max(known, default=0), self._below_ms) if whole else NOWHEN
 
     def _judged(self, left: Iterable[Left]) -> list[Left]:
-        """Those that have room for their counterpart in the range."""
+        """Those whose counterpart must lie in the range."""
         return [o for o in left if self._span_of(o.record).holds(o.record.timestamp, EDGE_MS)]
 
     def _span_of(self, record: Record) -> Span:
@@ -374,13 +374,13 @@ class Verifier:
                 continue
             checked += 1
             holding = self._holdings.get((chain.wallet, chain.asset))
-            total, told = ZERO, [ZERO]
+            total, accepted = ZERO, [ZERO]
             if holding is not None and holding.balance is not None:
                 total = Decimal(holding.balance.total or 0)
                 # The figure of a wallet may hold what was borrowed, its book does not.
-                told = [total, subtract(total, Decimal(holding.balance.borrowed or 0))]
+                accepted = [total, subtract(total, Decimal(holding.balance.borrowed or 0))]
             closing = Decimal(chain.closing)
-            if closing not in told:
+            if closing not in accepted:
                 name = holding.transactionId if holding else f"{chain.wallet}:{chain.asset}"
                 what = f"{chain.asset} in {chain.wallet} is not what its book ends with"
                 difference = show(subtract(closing, total))

@@ -2,7 +2,7 @@
 
 A walker cuts its range into windows and reads several side by side, each page by page along the
 exchange's cursor; it hands records on in order, and only when nothing newer can still come. What
-it has reached is its *watermark*: all records with a later time have been handed on, so a merge of
+it has reached is its *watermark*: all records with a later time have been passed on, so a merge of
 many walkers need not wait for one without records.
 
 What an answer does not need is not requested: pages are no larger than its limit, and a
@@ -102,7 +102,7 @@ class Walker:
         return max(self.delivered, RecordKey(-self.watermark_ms, ""))
 
     def bookmark(self, place: RecordKey) -> Bookmark | None:
-        """The exchange's page at which records after a place begin; None where time says enough."""
+        """The exchange's page from which records after a place start; None where time suffices."""
         self._forget_pages(place)
         return self._bookmarks[0][1] if self._bookmarks else None
 
@@ -196,7 +196,7 @@ class Walker:
             if self._next is None:
                 return
             newest_ms = self._next.to_ms - 1 + self.source.lag_ms
-            if self.begun and not self._demand.wants(newest_ms):
+            if self.begun and not self._demand.needs(newest_ms):
                 if self._streams:
                     return
                 await self._demand.wanted(newest_ms)

@@ -9,7 +9,7 @@ from onebook import core
 
 OKX: Final = (b'[["100.5","1.50"],["100","2"]]', b'[["101","3"]]')
 KRAKEN: Final = (b'[["100.5","0.25"]]', b'[["102","0.125"]]')
-CHANGE: Final = (b'[["100","0"],["99.5","4"]]', b'[["101","2.5"]]')  # what okx says next
+CHANGE: Final = (b'[["100","0"],["99.5","4"]]', b'[["101","2.5"]]')  # the next frame of okx
 NAMES: Final = ("kraken", "okx")
 DEPTH: Final = 20
 

@@ -1,7 +1,7 @@
 """The documentation page: one HTML document from the OpenAPI and the AsyncAPI document.
 
 Written on the server, so that it can be read without internet, without scripts and with a
-browser's own search. What is said here is said by the code: fields, limits, errors and close
+browser's own search. All of it comes from the code: fields, limits, errors and close
 codes come from the documents, nothing is repeated by hand.
 """
 
@@ -237,7 +237,7 @@ def _said(who: str, title: str, asyncapi: Document) -> Part:
 def _message(name: str, asyncapi: Document, schemas: Schemas) -> Html:
     message = asyncapi["components"]["messages"][name]
     operation = asyncapi["operations"].get(name, {})
-    # What a client may say is shown with every option, what it hears with what is always there.
+    # Client messages are shown with every option, server messages with the fields always present.
     whole = operation.get("action") == "receive"
     example = _json(schemas.example(message["payload"], whole=whole))
     return tag(
@@ -309,7 +309,7 @@ def _errors(asyncapi: Document) -> Part:
         prose("Every error body has `error`, `message` and `timestamp`; some have more."),
         table(("Code", "Status", "When"), rest),
         tag("h3", "Over WebSocket", id="errors-websocket"),
-        prose("An error carries the `id` of the message that it answers."),
+        prose("An error has the `id` of the message that it answers."),
         table(("Code", "Message type", "When"), socket),
     )
     entries = [("errors-rest", "Over REST"), ("errors-websocket", "Over WebSocket")]

@@ -65,7 +65,7 @@ def test_http_statuses(status: int, reason: FailureReason) -> None:
     assert len(here.requests) == 1  # no redirect is followed
 
 
-def test_two_years_are_told_apart_from_other_bad_parameters() -> None:
+def test_two_years_are_distinguished_from_other_bad_parameters() -> None:
     message = "Can't query order earlier than 2 years, please check your params: startTime!"
 
     async def story() -> None:
@@ -117,7 +117,7 @@ def test_the_older_code_of_the_same_stops_everything_too() -> None:
     assert failure.reason is FailureReason.CIRCUIT_OPEN
 
 
-def test_a_used_up_limit_waits_for_the_time_it_was_told() -> None:
+def test_a_used_up_limit_waits_for_the_time_in_the_answer() -> None:
     def limited(request: httpx.Request) -> httpx.Response:
         reset_ms = loop_now_ms() + 2_500
         headers = {"X-Bapi-Limit-Status": "0", "X-Bapi-Limit-Reset-Timestamp": str(reset_ms)}

@@ -45,7 +45,7 @@ class TestSummaries:
         ]
         assert found == [received, sent]
 
-    def test_closed_pnl_that_does_not_tell_its_gross_says_so(self) -> None:
+    def test_closed_pnl_that_does_not_state_its_gross_says_so(self) -> None:
         row = {"symbol": "BTCUSDT", "orderId": "o", "side": "Sell", "closedPnl": "9"}
         record = closings.closed_pnl(row, LINEAR)
         assert (record.amount, record.incomplete) == (None, ("amount",))

@@ -40,7 +40,7 @@ Answer = dict[str, Any]
 def asked(account: Account, *types: str, prepare: Any = None, **fields: Any) -> Any:
     """One answer about the whole time of an account, and what was asked for it."""
 
-    async def told() -> Any:
+    async def collected() -> Any:
         options = {name: fields.pop(name) for name in ("faults",) if name in fields}
         exchange = simulated(account, **options)
         if prepare is not None:
@@ -49,7 +49,7 @@ def asked(account: Account, *types: str, prepare: Any = None, **fields: Any) -> 
             wanted = {"start_time": FROM_MS, "limit": 10_000} | fields
             return await world.fetch(*types, **wanted), exchange.requests
 
-    return run(told())
+    return run(collected())
 
 
 def coverage_of(answer: Answer) -> dict[str, Answer]:
@@ -171,7 +171,7 @@ def test_the_inverse_book_of_uta_1_is_a_wallet_of_its_own() -> None:
         "OPTION",
         "UNIFIED",
     }
-    # The book of the classic spot wallet is shown nowhere.
+    # The book of the classic spot wallet is not in the API.
     covered = coverage_of(answer)["ledger"]
     assert FROM_MS < covered["from"] <= UNIFIED_MS + DAY_MS
 

@@ -124,7 +124,7 @@ class TestLedger:
         assert (record.label, record.position, record.quantity) == ("Sell", None, "2")
 
     def test_two_rows_of_one_id_are_two_events(self) -> None:
-        """Bybit's own example has them; the balance tells them apart."""
+        """Bybit's own example has them; the balance distinguishes them."""
         ids = {ledger.ledger(line(cashBalance=b), SPOT).transactionId for b in ("9", "8", "9.0")}
         assert len(ids) == 2
 

@@ -33,7 +33,7 @@ class TestSpotFees:
         assert record.fee is not None
         assert record.fee.amount_str == fee
 
-    def test_the_currency_that_is_told_wins(self) -> None:
+    def test_the_currency_that_is_reported_wins(self) -> None:
         record = trades.execution(fill(feeCurrency="MNT"), SPOT)
         assert record.fees[0].currency == "MNT"
 
@@ -98,7 +98,7 @@ class TestExecutions:
     @pytest.mark.parametrize(
         ("fee", "funding", "direction"), [("0.5", "-0.5", "out"), ("-0.5", "0.5", "in")]
     )
-    def test_funding_is_told_from_the_accounts_side(
+    def test_funding_is_reported_from_the_accounts_side(
         self, fee: str, funding: str, direction: str
     ) -> None:
         record = trades.execution(fill(execType="Funding", execFee=fee), LINEAR)
@@ -115,7 +115,7 @@ class TestExecutions:
         assert record.quantity == "2"
         assert trades.execution(fill(symbol="?", execType="Funding"), LINEAR).incomplete
 
-    def test_ids_tell_category_side_and_environment_apart(self) -> None:
+    def test_ids_distinguish_category_side_and_environment(self) -> None:
         ids = {
             trades.execution(fill(), SPOT).transactionId,
             trades.execution(fill(), LINEAR).transactionId,
@@ -130,7 +130,7 @@ class TestExecutions:
         assert record.related_type == "spot_orders"
 
     def test_a_futures_fill_and_its_closed_position_share_the_order_s_native_id(self) -> None:
-        """Orders of futures are not read: an id of theirs would lead nowhere."""
+        """Orders of futures are not read: an id of theirs would have no order."""
         row = {"symbol": "BTCUSDT", "orderId": "o1", "updatedTime": "5", "closedPnl": "1"}
         closed, record = closings.closed_pnl(row, LINEAR), trades.execution(fill(), LINEAR)
         assert closed.ids.order_id == record.ids.order_id == "o1"

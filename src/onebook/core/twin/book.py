@@ -3,7 +3,7 @@
 from binascii import crc32
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Final
 
 from onebook.core.twin.checksum import checksum_text
@@ -15,6 +15,7 @@ from onebook.core.types import (
     CROSSED,
     LEVELS_MAX,
     PAIRS,
+    SCALE_MAX,
     Bytes,
     ChecksumLayout,
     LevelError,
@@ -113,7 +114,7 @@ class Book:
     def horizon(self, window: int = 0) -> tuple[str | None, str | None]:
         """Return the outermost known bid and ask price as text, None where all are known.
 
-        `window` is how many levels an exchange keeps in step: a full window ends at its worst.
+        `window` is how many levels an exchange keeps in sync: a full window ends at its worst.
         """
         bid, ask = (self._horizon(side, window) for side in (0, 1))
         return bid, ask
@@ -147,8 +148,30 @@ class Book:
         prices = self._prices[1] if side else reversed(self._prices[0])
         return ((price, levels[price]) for price in prices)
 
+    def bins(self, side: int, step: int, count: int) -> list[tuple[int, int]]:
+        """Return up to `count` bids (0) or asks (1) binned by a price step, best first.
+
+        Args:
+            side: 0 or 1.
+            step: In units of 10^-`SCALE_MAX`; prices are rounded to its multiples, away from the
+                touch. With 0 each level is a bin.
+            count: How many bins at most.
+
+        Returns:
+            The price of each at `SCALE_MAX` and its amount at the book's scale.
+        """
+        sign, unit = 1 if side else -1, 10 ** (SCALE_MAX - self.price_scale)
+
+        def bin_of(level: tuple[int, int]) -> int:
+            # Up, in a key whose smallest is the best.
+            key: int = sign * level[0] * unit
+            return -(-key // step) * step if step else key
+
+        binned = islice(groupby(self.ladder(side), bin_of), max(0, count))
+        return [(sign * key, sum(amount for _, amount in levels)) for key, levels in binned]
+
     def crc(self, layout: ChecksumLayout) -> int:
-        """Return the CRC-32 of the best levels, written as a `ChecksumLayout` says, unsigned."""
+        """Return the unsigned CRC-32 of the best levels, written in a `ChecksumLayout`."""
         if not isinstance(layout, ChecksumLayout):
             raise TypeError(f"There is no layout {layout!r}.")
         bids, asks = ([*islice(self.ladder(side), layout.levels)] for side in (0, 1))

@@ -1,8 +1,8 @@
-"""Numbers and times in canonical text, in pure Python: what the compiled core hands on to.
+"""Numbers and times in canonical text, in pure Python: the fallback of the compiled core.
 
 Canonical: no exponent, no plus, no trailing zeros, no "-0". It is also a JSON number, so a number
 and its text are one, and no binary float is made between an exchange's text and ours. The compiled
-core knows by itself only what is canonical already; whatever else there is, is judged here.
+core knows by itself only what is canonical already; everything else is parsed here.
 """
 
 import re
@@ -25,7 +25,7 @@ def canonical(value: Any) -> str | None:
     """Return the canonical text of an exchange's number; None where there is none.
 
     Raises:
-        NumberError: It is no finite number, or too long to be believed.
+        NumberError: It is no finite number, or too long.
     """
     if value is None or value == "":
         return None
@@ -40,7 +40,7 @@ def canonicals(*values: Any) -> list[str | None]:
     """Return the canonical texts of several numbers.
 
     Raises:
-        NumberError: One of them is no finite number, or too long to be believed.
+        NumberError: One of them is no finite number, or too long.
     """
     return [canonical(value) for value in values]
 

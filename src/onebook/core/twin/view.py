@@ -9,6 +9,7 @@ from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby, islice
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from onebook.core.twin.text import Number, decimal_text, parse_number
@@ -28,17 +29,12 @@ class BookLike(Protocol):
     """What a view reads of a book: the compiled one can be read too."""
 
     @property
-    def price_scale(self) -> int:
-        """Decimals of its price mantissas."""
-        ...
-
-    @property
     def amount_scale(self) -> int:
         """Decimals of its amount mantissas."""
         ...
 
-    def ladder(self, side: int) -> Iterable[tuple[int, int]]:
-        """Return the (price, amount) mantissas of bids (0) or asks (1), best first."""
+    def bins(self, side: int, step: int, count: int) -> Iterable[tuple[int, int]]:
+        """Return up to `count` bids (0) or asks (1) binned by a price step, best first."""
         ...
 
 
@@ -160,21 +156,17 @@ class View:
                 yield from (part for _, part in level.parts)
 
     def _side(self, members: list[tuple[int, BookLike]], side: int) -> list[MergedLevel]:
+        """Merge a side; no more bins of a member are read than the view shows levels."""
         sign = 1 if side else -1
 
-        def ladder(index: int, book: BookLike) -> Iterator[tuple[int, int, int]]:
-            prices = sign * 10 ** (SCALE_MAX - book.price_scale)
+        def bins(index: int, book: BookLike) -> Iterator[tuple[int, int, int]]:
             amounts = 10 ** (SCALE_MAX - book.amount_scale)
-            for price, amount in book.ladder(side):
-                yield price * prices, index, amount * amounts
+            for price, amount in book.bins(side, self._step, self._depth):
+                yield sign * price, index, amount * amounts
 
-        def bin_of(row: tuple[int, int, int]) -> int:
-            # Towards worse prices on both sides: up, in a key whose smallest is the best.
-            return -(-row[0] // self._step) * self._step if self._step else row[0]
-
-        ladders = [ladder(index, book) for index, book in members]
-        grouped = groupby(merge(*ladders), key=bin_of)
-        return [_level_of(sign * key, rows) for key, rows in islice(grouped, self._depth)]
+        rows = merge(*(bins(index, book) for index, book in members))
+        grouped = islice(groupby(rows, itemgetter(0)), self._depth)
+        return [_level_of(sign * key, level) for key, level in grouped]
 
     def _shown(self, level: MergedLevel) -> object:
         """Return what of a level, beside its price, this view shows."""

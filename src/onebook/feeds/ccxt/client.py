@@ -118,7 +118,7 @@ class CcxtClient:
             self._ended(end)
 
     def command(self, frame: bytes) -> None:
-        """Carry out a command of the connector."""
+        """Execute a command of the connector."""
         if self._over is not None and self._over.done():
             return
         if self._books is None:

@@ -90,7 +90,7 @@ class CcxtConnection:
             raise NotReached(TROUBLES.get(end.reason, OFFLINE), f"cannot be reached ({end.detail})")
 
     def carry_out(self, now: float) -> None:
-        """Carry out the session's actions; ccxt pings by itself."""
+        """Execute the session's actions; ccxt pings by itself."""
         for action in self.session.take(now):
             match action:
                 case Transmit(frame):
@@ -112,7 +112,7 @@ class CcxtConnection:
                 return
 
     async def release(self) -> None:
-        """Leave nothing behind: the client is asked to close, and waited for."""
+        """Close the client and wait until it has ended."""
         if self._running is None:
             return
         self._library.stop(self._client)

@@ -1,7 +1,7 @@
 """What an exception of ccxt means for a book or a connection: a table by the names of its classes.
 
-By name, because ccxt is imported only where it is used; an exception is judged by the first class
-of its own method resolution order that the table knows.
+By name, because ccxt is imported only where it is used; an exception is classified by the first
+class of its own method resolution order that the table knows.
 """
 
 from enum import Enum, auto

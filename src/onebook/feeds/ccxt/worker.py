@@ -146,7 +146,7 @@ class Worker:
             self._loop.call_soon_threadsafe(callback, *arguments, context=contextvars.Context())
 
     async def stop(self, timeout_s: float) -> None:
-        """End the loop with everything that is left in it; a thread that hangs is left behind."""
+        """Stop the loop and cancel its tasks; a thread that hangs is abandoned."""
         if self._thread is None or self._stopping is None:
             return
         self.post(self._stopping.set)

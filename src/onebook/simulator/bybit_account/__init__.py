@@ -1,13 +1,14 @@
 """A simulated Bybit: one account with years of history behind the real v5 protocol.
 
-It shares no code with the adapter it is read by, so that an error in one is not hidden by the
-same error in the other. `history` makes the account, `rows` write it as Bybit does, `server` is the
+It shares no code with the adapter it is read by, so that an error in one is not hidden by the same
+error in the other. `account` generates the account, `rows` write it as Bybit does, `server` is the
 ASGI application; what is not Bybit's own is in `simulator.account`. Other clients than ours (pybit,
 ccxt) talk to it unchanged. Protocol: https://bybit-exchange.github.io/docs/v5/intro
 """
 
+from onebook.simulator.bybit_account.account import Account
 from onebook.simulator.bybit_account.demo import demo
-from onebook.simulator.bybit_account.history import Account, History
+from onebook.simulator.bybit_account.history import History
 from onebook.simulator.bybit_account.keys import SimulatedKey
 from onebook.simulator.bybit_account.server import SimulatedBybit
 

@@ -4,6 +4,7 @@ Per wallet and coin every balance is the one before plus the change, by construc
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from onebook.simulator.account.ledger import WalletBalances
@@ -16,12 +17,18 @@ WALLETS: Final = (UNIFIED, CONTRACT, SPOT, USDC)
 
 
 class AccountBooks:
-    """A table of lines and what is held, for each wallet."""
+    """A table of lines and what is held, for each wallet.
 
-    def __init__(self, modes: Modes) -> None:
+    Args:
+        modes: Which wallets the account has, and when.
+        number: Returns the next number of a line; it grows.
+    """
+
+    def __init__(self, modes: Modes, number: Callable[[], int]) -> None:
         self.tables = {wallet: HistoryTable() for wallet in WALLETS}
         self._balances = {wallet: WalletBalances() for wallet in WALLETS}
         self._modes = modes
+        self._number = number
 
     def held(self, wallet: str) -> Counter[str]:
         """What a wallet holds of each coin."""
@@ -30,7 +37,6 @@ class AccountBooks:
     def add(
         self,
         at_ms: int,
-        seq: int,
         coin: str,
         cash: int,
         *,
@@ -43,6 +49,7 @@ class AccountBooks:
         wallet: str = "",
     ) -> None:
         """Book one line, in the wallet that the account's mode has for it."""
+        seq = self._number()
         wallet = wallet or self._modes.wallet(at_ms, fill.market if fill else None)
         change = cash + (funding or 0) - fee - tax
         balance = self._balances[wallet].book(coin, change)

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from onebook.model import DAY_MS
 from onebook.simulator.account.clock import wall_ms
 from onebook.simulator.account.serving import serving
-from onebook.simulator.bybit_account.history import Account, History
+from onebook.simulator.bybit_account.account import Account
+from onebook.simulator.bybit_account.history import History
 from onebook.simulator.bybit_account.keys import SimulatedKey
 from onebook.simulator.bybit_account.server import SimulatedBybit
 

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from onebook.model import DAY_MS
 from onebook.simulator.account.tables import CursorCodec, Entry, HistoryTable
 from onebook.simulator.bybit_account import rows
+from onebook.simulator.bybit_account.account import Account
 from onebook.simulator.bybit_account.cursors import CURSOR_ID, IDS, NUMBER, PAIRS, TOKEN
-from onebook.simulator.bybit_account.history import Account
 from onebook.simulator.bybit_account.keys import AccountRefused
 from onebook.simulator.bybit_account.modes import UTA_2
 
@@ -285,7 +285,7 @@ def _time(query: Query, name: str, unit_ms: int) -> int | None:
 
 
 def page_rows(listing: ListEndpoint, query: Query, *, clamps: bool) -> int:
-    """How many rows a page has; over the maximum it is cut or refused, as the mode says."""
+    """How many rows a page has; over the maximum it is cut or refused, by the mode."""
     value = query.get("limit") or str(listing.limit)
     if not value.isdigit() or int(value) < 1:
         raise AccountRefused(181011, "limit is not a number")

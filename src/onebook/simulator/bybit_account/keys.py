@@ -1,4 +1,4 @@
-"""API keys of the simulated exchange, and how it checks who asks.
+"""API keys of the simulated exchange, and how it authenticates requests.
 
 https://bybit-exchange.github.io/docs/v5/guide#authentication
 """
@@ -59,7 +59,8 @@ def authenticate(
     now_ms: int,
     address: str,
 ) -> SimulatedKey:
-    """Who asks; `signed_text` is the query string as it came over the wire, or the body.
+    """Authenticate a request; `signed_text` is the query string as it came over the wire, or the
+    body.
 
     Raises:
         Refused: As the real one would.

@@ -18,6 +18,7 @@ from onebook.simulator.account.faults import AccountFaults
 from onebook.simulator.account.limits import AddressBans, RollingCount
 from onebook.simulator.account.tables import BadCursor, Pager
 from onebook.simulator.bybit_account import rows
+from onebook.simulator.bybit_account.account import Account
 from onebook.simulator.bybit_account.endpoints import (
     IP_BAN_S,
     IP_LIMIT,
@@ -27,8 +28,9 @@ from onebook.simulator.bybit_account.endpoints import (
     bounds,
     page_rows,
 )
-from onebook.simulator.bybit_account.history import COINS, MARKETS, Account
+from onebook.simulator.bybit_account.funds import COINS
 from onebook.simulator.bybit_account.keys import AccountRefused, SimulatedKey, authenticate
+from onebook.simulator.bybit_account.markets import MARKETS
 
 RETIRED: Final = "/v5/spot-lever-token/order-record"
 JSON: Final = "application/json; charset=utf-8"
@@ -54,7 +56,7 @@ FAULTS: Final = (
     "reset",  # the connection is closed
     "slow",  # the answer takes its time
     "string_ext",  # retExtInfo as a string
-    "unknown_enum",  # a status and a type nobody has heard of
+    "unknown_enum",  # an unknown status and an unknown type
 )
 GATEWAY_PAGE: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 
@@ -64,7 +66,7 @@ class SimulatedBybit:
 
     Args:
         account: Its history.
-        keys: Who may ask.
+        keys: The keys that it accepts.
         now_ms: The exchange's clock.
         faults: What goes wrong.
         retired: How the ended leverage-token path answers: rows, empty or missing.

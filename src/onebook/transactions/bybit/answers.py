@@ -125,11 +125,11 @@ class BybitApi:
     )
 
     def sign(self, call: Call, credentials: Credentials, *, stamp: int) -> Call:
-        """A call with the headers that prove who asks."""
+        """A call with its authentication headers."""
         return replace(call, headers=signed(credentials, call.query, at_ms=stamp))
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
-        """What an answer says."""
+        """Interpret an answer."""
         if status != 200:
             return _of_status(status, body)
         try:
@@ -168,8 +168,8 @@ def _of_code(envelope: Envelope) -> Reply:
     if code == IP_LIMITED:
         return _stop()
     if code == CLOCK_OFF:
-        told = _SERVER_TIME.search(said)
-        server_ms = int(told[1]) if told else envelope.time
+        found = _SERVER_TIME.search(said)
+        server_ms = int(found[1]) if found else envelope.time
         return Reply(failure=outcome.failure(code), then=Then.RETRY_NOW, clock_ms=server_ms)
     if code == LIMITED:  # the limit itself waits, see `_blocked_s`
         return Reply(failure=outcome.failure(code), then=Then.RETRY_NOW)

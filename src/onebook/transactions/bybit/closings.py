@@ -104,7 +104,7 @@ def closed_pnl(row: Row, context: Context) -> Record:
 
 
 def gross_pnl(row: Row, category: str) -> str | None:
-    """What a closed position gained before fees; None where the row does not tell.
+    """What a closed position gained before fees; None where the row has no basis for it.
 
     A long position is closed by selling. The value of an inverse contract is in its coin, and
     falls while the price rises.

@@ -9,7 +9,7 @@ An upgraded account's fills, closed positions and orders of the time before stan
 says what mode an account is in (`unifiedMarginStatus`), not which ones it was in nor when it
 changed: so every account that could have rows is asked, and most answer with none.
 
-Some of it Bybit shows nowhere: the books of spot and USDT contracts of a classic account, and,
+Some of it is not in Bybit's API: the books of spot and USDT contracts of a classic account, and,
 after the upgrade to UTA 2.0, the book of inverse contracts. Fills prove that they were there. Such
 a *witness* brings no record; its newest row is the time before which the coverage of its type ends.
 

@@ -268,7 +268,7 @@ def withdrawal(row: Row, context: Context) -> Record:
 def transfer(row: Row, context: Context) -> Record:
     """A transfer between wallets of one user, or between two users of one family.
 
-    Between users only our side of it moved: which one that is, the key's own user id tells.
+    Between users only our side of it moved: which one that is follows from the key's user id.
     """
     at_ms, coin = int(row["timestamp"]), row["coin"]
     amount = digits(row, "amount") or "0"

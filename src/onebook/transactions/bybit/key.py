@@ -1,4 +1,4 @@
-"""What `query-api` says of a key: what it may do, and when it ends.
+"""A key as `query-api` describes it: its permissions and its expiry.
 
 https://bybit-exchange.github.io/docs/v5/user/apikey-info. A key without bound addresses lives for
 90 days; `deadlineDay` counts what is left of them, below zero it does not end.

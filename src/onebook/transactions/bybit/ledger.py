@@ -5,7 +5,7 @@
 - https://bybit-exchange.github.io/docs/v5/asset/fund-history
 
 In the unified book `change = cashFlow + funding - fee`, and per coin every balance follows from
-the one before: that is how a hole in what was fetched can be proven. In the contract book of
+the one before: so a gap in what was fetched can be proven. In the contract book of
 UTA 1.0 funding has the opposite sign, and so does its mapping.
 
 A line about an event that has a record of its own (a fill, a transfer, a deposit) is a second view
@@ -116,8 +116,8 @@ def token_line(row: Row, context: Context) -> Record:
 
 
 def ledger_key(row: Row) -> str:
-    """The native key of a line. Bybit's own example has two lines with one `id`; the balance
-    after it tells apart what all else does not, and is the same whenever the line is read.
+    """The native key of a line. Bybit's own example has two lines with one `id`; the balance after
+    it distinguishes lines that are otherwise equal, and is the same whenever the line is read.
     """
     found = texts(row, "id", "type", "currency", "tradeId", "transactionTime")
     return ":".join([each or "" for each in found]) + f":{digits(row, 'cashBalance')}"

@@ -46,7 +46,7 @@ def rows_of(endpoint: Endpoint, result: Any) -> tuple[list[Row], str]:
     """The rows of an answer and where it goes on.
 
     Raises:
-        SourceFailed: It is not shaped as the endpoint's page says.
+        SourceFailed: It does not have the documented shape.
     """
     try:
         holder = result
@@ -114,7 +114,7 @@ def witnessed(page: Page) -> Page:
 
 
 def undocumented() -> SourceFailed:
-    """An answer that is not shaped as its page says."""
+    """An answer without the documented shape."""
     return SourceFailed(
         FailureReason.UNREADABLE, "Bybit's answer does not have the documented form."
     )

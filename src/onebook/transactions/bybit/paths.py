@@ -48,7 +48,7 @@ API_KEY: Final = "/v5/user/query-api"
 INSTRUMENTS: Final = "/v5/market/instruments-info"
 
 MINUTE_S: Final = 60.0
-IP_RATE: Final = Rate(500, 5.0)  # the table says 600; a breach costs ten minutes
+IP_RATE: Final = Rate(500, 5.0)  # the table has 600; a breach costs ten minutes
 RATES: Final = {
     EXECUTIONS: Rate(50, 1.0, start=10),
     ORDERS: Rate(50, 1.0, start=10),

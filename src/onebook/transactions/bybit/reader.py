@@ -166,7 +166,7 @@ class BybitReader:
             self._key = {}
 
     async def _key_info(self) -> Row:
-        """What `query-api` says of the key, asked for once."""
+        """The key as `query-api` describes it, requested once."""
         async with self._locks[API_KEY]:
             if self._key is None:
                 result = (await self._get(API_KEY, "")).value
@@ -215,7 +215,7 @@ class BybitReader:
         return self._snapshot_ms
 
     async def account(self) -> AccountInfo:
-        """Ask who the key belongs to, and what it may read."""
+        """Ask for the key's account and what it may read."""
         key = await self._key_info()
         mode = await self._account_mode()
         try:

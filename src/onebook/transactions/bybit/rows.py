@@ -3,7 +3,7 @@
 In Bybit's rows "" means absent and "0" means zero; nearly everything is text, some ids and times
 are numbers. https://bybit-exchange.github.io/docs/v5/enum
 
-A *pattern* is a record that already says what all rows of one kind have in common: of fills those
+A *pattern* is a record that already has what all rows of one kind have in common: of fills those
 of one market, side and type, of deposits those of one coin and status. It is made once, by a
 cached function; a row's record is the pattern with what is the row's own replaced. Two rules:
 
@@ -38,7 +38,7 @@ ORDER: Final = "order"  # a part of ids: never changes
 NS_FROM: Final = 10**16  # closed-pnl once gave createdTime in nanoseconds
 PATTERNS_MAX: Final = 4_096  # of one kind; a busy account needs about a hundred
 
-# What patterns begin with; each row says the rest.
+# What patterns begin with; each row fills in the rest.
 BLANK: Final = Record(
     transactionId="",
     timestamp=0,
@@ -63,7 +63,7 @@ class Context(Struct, frozen=True):
         markets: Base, quote and settle coin of every symbol.
         category: spot, linear, inverse or option, where the endpoint has one.
         asked_at_ms: When a row without a time counts as seen: the end of its window, or now.
-        uid: The user id of the account; None where Bybit did not tell.
+        uid: The user id of the account; None where Bybit did not state it.
     """
 
     environment: str
@@ -104,7 +104,7 @@ def digits(row: Row, name: str) -> str | None:
 
 
 def nonzero(row: Row, name: str) -> str | None:
-    """A number that says something: neither absent nor zero."""
+    """A number that is neither absent nor zero, else None."""
     found = canonical(row.get(name))
     return None if found == "0" else found
 

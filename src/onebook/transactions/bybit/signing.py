@@ -1,4 +1,4 @@
-"""How a request proves who asks: https://bybit-exchange.github.io/docs/v5/guide#authentication
+"""Request authentication: https://bybit-exchange.github.io/docs/v5/guide#authentication
 
 What is signed is the query string as it goes over the wire.
 """
@@ -20,7 +20,7 @@ RECV_WINDOW_MS: Final = 5_000  # Bybit's default; a larger one cures no fast clo
 
 
 def signed(credentials: Credentials, query: str, *, at_ms: int) -> dict[str, str]:
-    """The headers that prove who asks for a query string."""
+    """The authentication headers for a query string."""
     text = f"{at_ms}{credentials.api_key}{RECV_WINDOW_MS}{query}".encode()
     return {
         "X-BAPI-API-KEY": credentials.api_key,

@@ -176,7 +176,7 @@ def _fill(row: Row, context: Context, pattern: Record) -> Record:
 
 
 def _touched(closed: str | None, mark: str | None) -> Position:
-    """What a fill says of its position; Bybit writes 0 where it means nothing."""
+    """What a fill states about its position; Bybit writes 0 where it means nothing."""
     return Position(
         closed_size=None if closed == "0" else closed, mark_price=None if mark == "0" else mark
     )

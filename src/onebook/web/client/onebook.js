@@ -30,6 +30,17 @@ const IDLE_PAGES_MAX = 5; // pages in a row that come no further
 const CHECKSUM_LEVELS = 25;
 const TRANSIENT = new Set([408, 425, 429]);
 const ERRORS = new Set(["error", "authentication_error", "subscription_error", "data_limit_exceeded"]);
+const CLOSE_REASONS = {
+  1006: "The connection broke.",
+  4001: "No API key was sent in time.",
+  4002: "The API key is not valid, suspended or expired.",
+  4003: "The monthly data allowance of this key is used up.",
+  4004: "This key has all the connections that its tier allows.",
+  4108: "This client read too slowly.",
+  4113: "This client sent too many messages.",
+  4129: "The service is full.",
+  4200: "The service is restarting.",
+};
 const UPDATES = new Set(["aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status"]);
 
 const between = (code, [low, high]) => low <= code && code <= high;
@@ -82,6 +93,8 @@ export function crc32(text) {
 
 /** Order decimal texts by value; digits beyond a double decide too. */
 export function compareDecimals(left, right) {
+  const nearly = Number(left) - Number(right);
+  if (nearly) return nearly; // rounding keeps the order; only equal doubles need the digits
   const [a, b] = [left, right].map((text) => {
     const [whole, fraction = ""] = text.replace("-", "").split(".");
     return { negative: text[0] === "-", whole: whole.replace(/^0+(?=\d)/, ""), fraction };
@@ -203,7 +216,7 @@ function errorOf(kind, code, message, body) {
   return new kind(code, message, { details, retryAfterS: given });
 }
 
-/** Why a connection was never opened: browsers do not tell, so the service is asked over HTTP. */
+/** Why a connection was never opened: browsers do not report it, so ask the service over HTTP. */
 async function notOpened(addresses, fetch, place, stopping = []) {
   try {
     const signal = AbortSignal.any([AbortSignal.timeout(OPEN_TIMEOUT_S * 1000), ...stopping]);
@@ -239,10 +252,12 @@ class Connection {
     this.socket = new WebSocket(url);
     this.socket.onmessage = ({ data }) => this.#put(() => this.#inbox.push(data));
     this.socket.onopen = () => this.#put(() => (this.opened = true));
-    this.socket.onerror = () => {}; // a close follows, with the code
+    // Once it is open, a close follows with the code. Before, Node 20 has no close event.
+    this.socket.onerror = () => this.opened || this.#put(() => (this.#ended ??= { code: NO_CLOSE_FRAME, reason: "" }));
     this.socket.onclose = ({ code, reason }) => this.#put(() => (this.#ended ??= { code, reason }));
     this.silenceMaxS = silenceMaxS;
     this.heardAt = Date.now();
+    this.pingedAt = 0;
   }
 
   #put(change) {
@@ -281,11 +296,16 @@ class Connection {
     return this.#inbox.shift() ?? this.#ended;
   }
 
-  /** Ask for a sign of life where nothing came; whether the connection is dead. */
+  /** Send a ping after silence; whether the connection is dead, which only an unanswered ping shows: a timer may be late. */
   silent() {
-    const silentS = (Date.now() - this.heardAt) / 1000;
-    if (silentS >= this.silenceMaxS) return true;
-    if (silentS >= this.silenceMaxS / 2) this.send({ type: "ping" });
+    const now = Date.now();
+    const [silentMs, maxMs] = [now - this.heardAt, this.silenceMaxS * 1000];
+    const pinged = this.pingedAt > this.heardAt;
+    if (silentMs >= maxMs && pinged && now - this.pingedAt >= maxMs / 4) return true;
+    if (silentMs >= maxMs / 2 && !pinged) {
+      this.pingedAt = now;
+      this.send({ type: "ping" });
+    }
     return false;
   }
 
@@ -309,27 +329,19 @@ function parsed(text) {
   throw new Refused("not_onebook", "The peer does not speak Onebook's protocol: check the URL.");
 }
 
-/** Views of some symbols over one connection after the other. */
+/** What `watch` yields: the newest view of each symbol of one session. */
 class Watching {
-  constructor(client, symbols, { attemptsMax = null, silenceMaxS = SILENCE_MAX_S, signal, ...options }) {
-    this.client = client;
-    this.attemptsMax = attemptsMax;
-    this.silenceMaxS = silenceMaxS;
-    this.options = { exchanges: "all", ...options };
-    this.views = new Map(symbols.map((symbol) => [symbol, new View(symbol)]));
+  constructor(client, symbols, { attemptsMax, silenceMaxS, signal, ...options }) {
     this.newest = new Set();
-    this.stopping = new AbortController();
-    signal?.addEventListener("abort", () => this.stop(), { once: true });
-    if (signal?.aborted) this.stopping.abort();
-    this.failures = 0;
-    this.failure = null;
     this.wake = () => {};
-  }
-
-  stop() {
-    this.stopping.abort();
-    this.connection?.wake();
-    this.wake();
+    this.session = client.session({
+      attemptsMax, silenceMaxS, signal,
+      view: (view, message) => (view.live || message === null) && this.show(view),
+      refused: (view, error) => {
+        throw error;
+      },
+    });
+    for (const symbol of symbols) this.session.subscribe(symbol, options);
   }
 
   show(view) {
@@ -338,9 +350,12 @@ class Watching {
   }
 
   async *iterate() {
-    const running = this.run()
-      .catch((error) => (this.failure = error))
-      .finally(() => ((this.done = true), this.wake()));
+    let failure = null;
+    let done = false;
+    const running = this.session
+      .run()
+      .catch((error) => (failure = error))
+      .finally(() => ((done = true), this.wake()));
     try {
       while (true) {
         for (const view of this.newest) {
@@ -348,160 +363,360 @@ class Watching {
           yield view.copy();
         }
         if (this.newest.size) continue;
-        if (this.done && this.failure) throw this.failure;
-        if (this.done) return;
-        await new Promise((resolve) => ((this.wake = resolve), (this.newest.size || this.done) && resolve()));
+        if (done && failure) throw failure;
+        if (done) return;
+        await new Promise((resolve) => ((this.wake = resolve), (this.newest.size || done) && resolve()));
       }
     } finally {
-      this.stop();
+      this.session.stop();
       await running;
     }
   }
+}
 
+const nothing = () => {};
+
+/**
+ * Subscriptions over one connection after the other, which may change while it runs: it reconnects,
+ * subscribes again, and asks for the full book after a gap. `watch` is made of it, and so is the page.
+ *
+ * The handlers, each optional:
+ * - `state({ name, problem })`: "connecting", "live" (the key is accepted) or "waiting", with the
+ *   problem and its `retryInS`.
+ * - `view(view, message)`: a view changed, by a message or, with null, because it is no longer live.
+ * - `accepted(view, reply)`, `refused(view, error)`: how the last subscribe of a symbol was answered.
+ *   After a refusal the subscription before it stays. An error that a handler throws ends `run`.
+ * - `notice(message)`: any other message, such as `data_limit_warning`.
+ */
+export class Session {
+  #connection = null;
+  #stopping = new AbortController();
+  #subscriptions = new Map(); // by symbol: {view, symbol, options, next, id, held}
+  #sent = new Map(); // the symbol of each subscribe and resync that has no reply, by id
+  #asked = new Map(); // {question, resolve, reject} of each question without a reply, by id
+  #due = new Map(); // what must be done or have come at which time, by kind and symbol
+  #resynced = new Map();
+  #lastId = 0;
+  #failures = 0;
+  #liveSince = null;
+  #cause = null;
+  #reconnectS = null;
+
+  constructor(client, { attemptsMax = null, silenceMaxS = SILENCE_MAX_S, signal, ...handlers } = {}) {
+    if (!client.WebSocket) {
+      throw new Refused(
+        "no_websocket",
+        "This runtime has no global WebSocket: pass one as option WebSocket (the package ws has it), " +
+          "or start Node 20 with --experimental-websocket.",
+      );
+    }
+    this.client = client;
+    this.attemptsMax = attemptsMax;
+    this.silenceMaxS = silenceMaxS;
+    this.handlers = { state: nothing, view: nothing, accepted: nothing, refused: nothing, notice: nothing, ...handlers };
+    this.receivedCharacters = 0;
+    signal?.addEventListener("abort", () => this.stop(), { once: true });
+    if (signal?.aborted) this.stop();
+  }
+
+  /** End `run`, which then resolves. */
+  stop() {
+    this.#stopping.abort();
+    this.#connection?.wake();
+  }
+
+  /** Hold connections until `stop`; throws what ends the session for good. */
   async run() {
-    const { signal } = this.stopping;
-    while (!signal.aborted) {
-      this.liveSince = null;
-      const [code, message, closeCode, givenS] = await this.connected();
-      if (signal.aborted) return;
-      if (this.liveSince !== null && Date.now() - this.liveSince >= STABLE_S * 1000) this.failures = 0;
-      const retryInS = pauseS(closeCode, this.failures, givenS, this.client.random);
-      this.failures += 1;
-      if (this.attemptsMax !== null && this.failures >= this.attemptsMax) {
-        throw new Unavailable(code, message, { retryAfterS: retryInS });
+    const { signal } = this.#stopping;
+    try {
+      while (!signal.aborted) {
+        this.#liveSince = null;
+        this.handlers.state({ name: "connecting", problem: null });
+        const [code, message, closeCode, givenS] = await this.#connected();
+        if (signal.aborted) return;
+        if (this.#liveSince !== null && Date.now() - this.#liveSince >= STABLE_S * 1000) this.#failures = 0;
+        const retryInS = pauseS(closeCode, this.#failures, givenS, this.client.random);
+        this.#failures += 1;
+        if (this.attemptsMax !== null && this.#failures >= this.attemptsMax) {
+          throw new Unavailable(code, message, { retryAfterS: retryInS });
+        }
+        this.#lost({ code, message, retryInS });
+        await sleep(retryInS, signal);
       }
-      for (const view of new Set(this.views.values())) {
-        view.lose({ code, message, retryInS });
-        this.show(view);
-      }
-      await sleep(retryInS, signal);
+    } finally {
+      this.#stopping.abort();
+      this.#reject(new Unavailable("stopped", "The session has ended."));
+    }
+  }
+
+  /** Subscribe to a symbol, or change the options of its subscription. */
+  subscribe(symbol, options = {}) {
+    let found = this.#subscriptions.get(symbol);
+    if (!found) {
+      found = { view: new View(symbol), symbol, options: null, next: null, id: null, held: false };
+      this.#subscriptions.set(symbol, found);
+    }
+    found.next = { exchanges: "all", ...options };
+    if (this.#connection?.opened) this.#subscribe(found);
+    return found.view;
+  }
+
+  /** End the subscription of a symbol, if there is one. */
+  unsubscribe(symbol) {
+    const found = this.#subscriptions.get(symbol);
+    if (!found) return;
+    for (const [name, each] of this.#subscriptions) if (each === found) this.#subscriptions.delete(name);
+    for (const kind of ["answer", "subscribe", "resync"]) this.#due.delete(`${kind} ${found.symbol}`);
+    if (!found.held) return; // if it is accepted after all, it is ended then
+    for (const [id, name] of this.#sent) if (name === found.symbol) this.#sent.delete(id);
+    this.#connection.send({ type: "unsubscribe_aggregated", symbol: found.view.symbol });
+  }
+
+  /** Whether a symbol is subscribed, or will be as soon as there is a connection. */
+  has(symbol) {
+    return this.#subscriptions.has(symbol);
+  }
+
+  /** The reply to one message; asked again on the next connection if this one ends before. */
+  ask(message) {
+    if (this.#stopping.signal.aborted) return Promise.reject(new Unavailable("stopped", "The session has ended."));
+    const id = this.#nextId();
+    const question = { ...message, id };
+    return new Promise((resolve, reject) => {
+      this.#asked.set(id, { question, resolve, reject });
+      if (this.#connection?.opened) this.#connection.send(question);
+    });
+  }
+
+  /** The round trip to the service in milliseconds; throws `Unavailable` where there is no connection. */
+  async ping() {
+    if (!this.#connection?.opened) throw new Unavailable("not_connected", "There is no connection.");
+    const sentAt = performance.now();
+    await this.ask({ type: "ping", client_time: String(this.#lastId + 1) }); // a pong has no id
+    return performance.now() - sentAt;
+  }
+
+  /** The exchanges and whether their feeds are live. */
+  async exchanges() {
+    return (await this.ask({ type: "get_exchanges" })).data;
+  }
+
+  /** The pairs of one exchange, or of all. */
+  async pairs(exchange) {
+    return (await this.ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) })).data;
+  }
+
+  #nextId() {
+    return String((this.#lastId += 1));
+  }
+
+  #lost(problem) {
+    this.handlers.state({ name: "waiting", problem });
+    for (const found of this.#each()) {
+      found.view.lose(problem);
+      this.handlers.view(found.view, null);
+    }
+  }
+
+  #each() {
+    return new Set(this.#subscriptions.values());
+  }
+
+  #reject(error, chosen = () => true) {
+    for (const [id, asked] of this.#asked) {
+      if (!chosen(asked)) continue;
+      this.#asked.delete(id);
+      asked.reject(error);
     }
   }
 
   /** Hold one connection until it ends: code, sentence, close code, seconds to wait. */
-  async connected() {
+  async #connected() {
     const { addresses, WebSocket, fetch, place } = this.client;
-    const connection = (this.connection = new Connection(WebSocket, addresses.websocket, this));
+    const { signal } = this.#stopping;
+    const connection = (this.#connection = new Connection(WebSocket, addresses.websocket, this));
     try {
-      if (!(await connection.open(this.stopping.signal))) {
-        if (this.stopping.signal.aborted) return ["stopped", "", NO_CLOSE_FRAME, null];
-        return [...(await notOpened(addresses, fetch, place, [this.stopping.signal])), NO_CLOSE_FRAME, null];
+      if (!(await connection.open(signal))) {
+        if (signal.aborted) return ["stopped", "", NO_CLOSE_FRAME, null];
+        return [...(await notOpened(addresses, fetch, place, [signal])), NO_CLOSE_FRAME, null];
       }
-      return await this.converse(connection);
+      return await this.#converse(connection);
     } finally {
+      this.#connection = null;
+      for (const found of this.#each()) found.held = false;
+      this.#reject(new Unavailable("not_connected", "The connection ended."), ({ question }) => question.type === "ping");
       connection.close();
     }
   }
 
-  async converse(connection) {
-    this.due = new Map(); // what must be done or have come at which time, by kind and symbol
-    this.resynced = new Map();
-    this.cause = null;
-    this.reconnectS = null;
+  async #converse(connection) {
+    this.#due.clear();
+    this.#resynced.clear();
+    this.#sent.clear();
+    this.#cause = null;
+    this.#reconnectS = null;
     connection.send({ type: "authenticate", api_key: this.client.apiKey });
-    for (const symbol of this.views.keys()) this.subscribe(connection, symbol);
-    while (!this.stopping.signal.aborted) {
-      const waits = [...this.due.values(), Date.now() + (this.silenceMaxS * 1000) / 4];
+    for (const found of this.#each()) this.#subscribe(found);
+    for (const { question } of this.#asked.values()) connection.send(question);
+    while (!this.#stopping.signal.aborted) {
+      const waits = [...this.#due.values(), Date.now() + (this.silenceMaxS * 1000) / 4];
       const came = await connection.next((Math.min(...waits) - Date.now()) / 1000);
-      if (came && typeof came === "object" && "code" in came) return this.closed(came);
+      if (this.#stopping.signal.aborted) break;
+      if (came && typeof came === "object" && "code" in came) return this.#closed(came);
       if (came !== null) {
-        const left = this.received(connection, parsed(came));
+        this.receivedCharacters += came.length;
+        const left = this.#received(parsed(came));
         if (left) return left;
       }
-      const overdue = this.actOnTime(connection);
+      const overdue = this.#actOnTime(connection);
       if (overdue) return overdue;
     }
     return ["stopped", "", NO_CLOSE_FRAME, null];
   }
 
-  subscribe(connection, symbol) {
-    this.due.set(`answer ${symbol}`, Date.now() + ANSWER_TIMEOUT_S * 1000);
-    connection.send({ type: "subscribe_aggregated", symbol, id: symbol, ...this.options });
+  #subscribe(found) {
+    found.id = this.#request(found, { type: "subscribe_aggregated", ...(found.next ?? found.options) });
   }
 
-  resync(connection, symbol) {
-    this.resynced.set(symbol, Date.now());
-    this.due.set(`answer ${symbol}`, Date.now() + ANSWER_TIMEOUT_S * 1000);
-    connection.send({ type: "resync", symbol, id: symbol });
+  #resync(found) {
+    this.#resynced.set(found, Date.now());
+    this.#request(found, { type: "resync" });
   }
 
-  actOnTime(connection) {
+  #request(found, message) {
+    const id = this.#nextId();
+    this.#sent.set(id, found.symbol);
+    this.#due.set(`answer ${found.symbol}`, Date.now() + ANSWER_TIMEOUT_S * 1000);
+    this.#connection.send({ ...message, symbol: found.symbol, id });
+    return id;
+  }
+
+  #actOnTime(connection) {
     if (connection.silent()) {
       return ["silent", `Nothing came for ${this.silenceMaxS} s.`, NO_CLOSE_FRAME, null];
     }
-    for (const [name, atMs] of [...this.due]) {
+    for (const [name, atMs] of [...this.#due]) {
       if (atMs > Date.now()) continue;
-      this.due.delete(name);
+      this.#due.delete(name);
       const [kind, symbol] = [name.slice(0, name.indexOf(" ")), name.slice(name.indexOf(" ") + 1)];
-      if (kind === "close") throw new Refused(this.cause.code, this.cause.message);
+      if (kind === "close") throw new Refused(this.#cause.code, this.#cause.message);
       if (kind === "answer") {
         return ["no_answer", `The service did not answer within ${ANSWER_TIMEOUT_S} s.`, NO_CLOSE_FRAME, null];
       }
-      this[kind](connection, symbol);
+      const found = this.#subscriptions.get(symbol);
+      if (kind === "subscribe") this.#subscribe(found);
+      else this.#resync(found);
     }
     return null;
   }
 
-  received(connection, message) {
-    if (UPDATES.has(message.type)) this.updated(connection, message);
-    else if (ERRORS.has(message.type)) return this.failed(connection, message);
-    else if (message.type === "aggregated_subscription_response") this.accepted(message);
+  #received(message) {
+    if (UPDATES.has(message.type)) this.#updated(message);
+    else if (this.#asked.has(message.id ?? message.client_time)) this.#answered(message);
+    else if (ERRORS.has(message.type)) return this.#failed(message);
+    else if (message.type === "aggregated_subscription_response") this.#accepted(message);
+    else if (message.type === "welcome") this.#welcomed(message);
     else if (message.type === "server_shutdown") {
-      this.reconnectS = message.reconnect_in_ms / 1000;
-      this.cause = { code: "server_shutdown", message: "The service restarts." };
-    }
+      this.#reconnectS = message.reconnect_in_ms / 1000;
+      this.#cause = { code: "server_shutdown", message: CLOSE_REASONS[4200] };
+    } else this.handlers.notice(message);
     return null;
   }
 
-  updated(connection, message) {
-    const view = this.views.get(message.symbol);
-    if (!view) return;
-    if (message.type !== "exchange_status") this.due.delete(`answer ${view.symbol}`);
+  /** The service greets twice: before the key, and with a session id when it is accepted. */
+  #welcomed(message) {
+    if (!message.session_id) return;
+    if (!this.#subscriptions.size) this.#liveSince = Date.now();
+    this.handlers.state({ name: "live", problem: null });
+  }
+
+  #answered(message) {
+    const id = message.id ?? message.client_time;
+    const { resolve, reject } = this.#asked.get(id);
+    this.#asked.delete(id);
+    if (!ERRORS.has(message.type)) return resolve(message);
+    const kind = message.retry_after === undefined ? Refused : Unavailable;
+    reject(errorOf(kind, message.error ?? message.type, message.message, message));
+  }
+
+  #updated(message) {
+    const found = this.#subscriptions.get(message.symbol);
+    if (!found) return;
+    const { view, symbol } = found;
+    if (message.type === "exchange_status") {
+      view.apply(message);
+      return this.handlers.view(view, message);
+    }
+    this.#due.delete(`answer ${symbol}`);
     if (message.type === "aggregated_orderbook_delta" && !view.live) return; // a full one is coming
     if (view.apply(message)) {
-      if (!view.live) return;
-      this.liveSince ??= Date.now();
-      this.show(view);
-      return;
+      this.#liveSince ??= Date.now();
+      return this.handlers.view(view, message);
     }
     view.lose({ code: "gap", message: "An update is missing or damaged; the full book is requested.", retryInS: 0 });
-    this.show(view);
-    const atMs = (this.resynced.get(view.symbol) ?? -Infinity) + RESYNC_PAUSE_S * 1000;
-    if (Date.now() >= atMs) this.resync(connection, view.symbol);
-    else this.due.set(`resync ${view.symbol}`, atMs);
+    this.handlers.view(view, null);
+    const atMs = (this.#resynced.get(found) ?? -Infinity) + RESYNC_PAUSE_S * 1000;
+    if (Date.now() >= atMs) this.#resync(found);
+    else this.#due.set(`resync ${symbol}`, atMs);
   }
 
-  failed(connection, message) {
+  #failed(message) {
     const code = message.error ?? message.type;
-    const retryS = Number(message.retry_after ?? 0);
-    const view = this.views.get(String(message.id ?? message.symbol));
-    if (view && retryS) {
-      this.due.delete(`answer ${view.symbol}`);
-      this.due.set(`subscribe ${view.symbol}`, Date.now() + retryS * 1000);
-      view.lose({ code, message: message.message, retryInS: retryS });
-      this.show(view);
+    const id = String(message.id ?? "");
+    if (this.#sent.has(id)) {
+      const found = this.#subscriptions.get(this.#sent.get(id));
+      this.#sent.delete(id);
+      if (found) this.#denied(found, id, code, message);
       return null;
     }
-    if (view || message.type !== "error") throw errorOf(Refused, code, message.message, message);
-    this.cause = { code, message: message.message };
+    const retryS = Number(message.retry_after ?? 0);
+    if (message.type !== "error") throw errorOf(Refused, code, message.message, message);
+    this.#cause = { code, message: message.message };
     if (retryS) return [code, message.message, NO_CLOSE_FRAME, retryS];
-    this.due.set("close ", Date.now() + CLOSE_WAIT_S * 1000);
+    this.#due.set("close ", Date.now() + CLOSE_WAIT_S * 1000);
     return null;
   }
 
-  accepted(message) {
-    const view = this.views.get(String(message.id));
-    if (!view) return;
-    this.due.delete(`answer ${message.id}`);
-    view.symbol = message.symbol; // the service may write it in another way, such as in capitals
-    this.views.set(message.symbol, view);
+  /** A subscribe or resync was refused: tried again if it may succeed later. */
+  #denied(found, id, code, message) {
+    const retryS = Number(message.retry_after ?? 0);
+    const { symbol, view } = found;
+    if (retryS) {
+      this.#due.delete(`answer ${symbol}`);
+      this.#due.set(`subscribe ${symbol}`, Date.now() + retryS * 1000);
+      view.lose({ code, message: message.message, retryInS: retryS });
+      return this.handlers.view(view, null);
+    }
+    if (id !== found.id && found.next) return; // of an older choice
+    this.#due.delete(`answer ${symbol}`);
+    found.next = null;
+    if (!found.options) this.unsubscribe(symbol);
+    else if (!found.held) this.#subscribe(found); // as it was accepted on the connection before
+    this.handlers.refused(view, errorOf(Refused, code, message.message, message));
   }
 
-  closed({ code, reason }) {
-    const named = this.cause?.code ?? String(code);
-    const text = this.cause?.message ?? (reason || (code === NO_CLOSE_FRAME ? "The connection broke." : `The service closed with code ${code}.`));
+  #accepted(message) {
+    const id = String(message.id);
+    const symbol = this.#sent.get(id);
+    if (symbol === undefined) return;
+    this.#sent.delete(id);
+    const found = this.#subscriptions.get(symbol);
+    if (!found) return this.#connection.send({ type: "unsubscribe_aggregated", symbol: message.symbol });
+    found.held = true;
+    found.view.symbol = message.symbol; // the service may write it in another way, such as in capitals
+    this.#subscriptions.set(message.symbol, found);
+    if (id !== found.id) return; // of an older choice
+    this.#due.delete(`answer ${symbol}`);
+    found.options = found.next ?? found.options;
+    found.next = null;
+    this.handlers.accepted(found.view, message);
+  }
+
+  #closed({ code, reason }) {
+    const named = this.#cause?.code ?? String(code);
+    const text = this.#cause?.message ?? (CLOSE_REASONS[code] || reason || `The service closed with code ${code}.`);
     if (between(code, FINAL_CODES)) throw new Refused(named, text);
-    return [named, text, code, this.reconnectS];
+    return [named, text, code, this.#reconnectS];
   }
 }
 
@@ -518,18 +733,16 @@ export class Onebook {
     this.fetch = options.fetch ?? ((...words) => globalThis.fetch(...words));
     this.attemptsMax = options.attemptsMax ?? ATTEMPTS_MAX;
     this.random = options.random ?? Math.random;
-    if (!this.WebSocket) {
-      throw new Refused(
-        "no_websocket",
-        "This runtime has no global WebSocket: pass one as option WebSocket (the package ws has it), " +
-          "or start Node 20 with --experimental-websocket.",
-      );
-    }
   }
 
   /** Yield the newest view of each symbol for ever, across reconnects; leaving the loop closes. */
   watch(symbols, options = {}) {
     return new Watching(this, typeof symbols === "string" ? [symbols] : [...symbols], options).iterate();
+  }
+
+  /** Subscriptions that may change while it runs; see `Session`. */
+  session(options = {}) {
+    return new Session(this, options);
   }
 
   /** The merged book of one symbol, once. */
@@ -677,12 +890,13 @@ export class Onebook {
 
   async #answer(method, path, body, token) {
     const headers = { Accept: "application/json" };
+    const privately = { cache: "no-store", referrerPolicy: "no-referrer" }; // the path of usage has the key
     if (body) headers["Content-Type"] = "application/json";
     if (token) headers.Authorization = `Bearer ${token}`;
     let answer, text;
     try {
       const signal = AbortSignal.timeout(REQUEST_TIMEOUT_S * 1000);
-      answer = await this.fetch(this.addresses.rest + path, { method, headers, signal, body: body && JSON.stringify(body) });
+      answer = await this.fetch(this.addresses.rest + path, { ...privately, method, headers, signal, body: body && JSON.stringify(body) });
       text = await answer.text();
     } catch (error) {
       if (error.name === "TimeoutError") throw new Unavailable("timeout", `${this.place} does not answer in time.`);

@@ -1,6 +1,6 @@
 // The first page: a key and a choice become subscriptions; what comes back is shown as it is.
 
-import { Connection } from "./connection.js";
+import { Onebook } from "../client/onebook.js";
 import { Fees } from "./fees.js";
 import { code, dress } from "./palette.js";
 import { Panel } from "./panel.js";
@@ -11,7 +11,9 @@ import { Usage } from "./usage.js";
 const FIND_FROM = 10; // exchanges: fewer are seen at a glance
 const FIGURES_EVERY_MS = 500;
 const KEY_SLOT = "onebook.key";
-const WS_URL = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/api/v1/ws`;
+const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
+const PING_EVERY_MS = 30_000;
+const SILENCE_MAX_S = 45; // timers of a tab in the background are late
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
@@ -20,64 +22,70 @@ const state = readState(location.hash, { rows: narrow ? 8 : 12 });
 const fees = new Fees(at, () => panels.forEach((panel) => (panel.cost.again(), panel.draw())));
 const usage = new Usage(at);
 
-let connection = null;
+let session = null;
+let retryAtMs = null; // when the session tries again
 let panels = [];
-let lastId = 0;
-let characters = 0;
 let counts = new Map(); // of exchanges that list a symbol
 let askedPairs = false;
 
 // Connecting
 
 function connect(key) {
-  connection?.leave();
-  characters = 0;
-  usage.key = key;
-  connection = new Connection(WS_URL, key, { state: showLink, open: opened, message: received });
-  connection.open();
-}
-
-function opened() {
-  connection.send({ type: "get_exchanges" });
-  connection.ping();
+  session?.stop();
+  const client = new Onebook(location.origin, key);
+  usage.client = client;
+  const mine = (session = client.session({
+    silenceMaxS: SILENCE_MAX_S,
+    state: showState,
+    view: shown,
+    accepted: (view, reply) => asker(view)?.accepted(view, reply),
+    refused: (view, error) => asker(view)?.refused(error),
+    notice: told,
+  }));
   for (const panel of panels) panel.subscribe();
+  const ended = (name, text) => mine === session && ((session = null), showLink(name, text));
+  mine.run().then(() => ended("idle", "Not connected"), (error) => ended("stopped", error.message));
 }
 
-const handlers = {
-  aggregated_subscription_response: (message) => asker(message)?.accepted(message),
-  aggregated_orderbook_update: (message) => shown(message.symbol)?.update(message),
-  exchange_status: (message) => shown(message.symbol)?.status(message),
-  exchanges_data: (message) => showExchanges(message.data.supported_exchanges),
-  pairs_data: (message) => showPairs(message.data),
-  pong(message) {
-    at("latency").textContent = (performance.now() - message.client_time).toFixed(1);
-  },
-  error: refused,
-  subscription_error: refused,
-  authentication_error: (message) => notice(message.message),
-  rate_limit_warning: (message) => notice(message.message),
-  data_limit_warning: (message) => notice(message.message),
-  data_limit_exceeded: (message) => notice(message.message),
-};
-
-function received(message, length) {
-  characters += length;
-  handlers[message.type]?.(message);
+function leave() {
+  forgetKey();
+  session?.stop();
 }
 
-const asker = (message) => panels.find((panel) => panel.asksFor(message.id));
-const shown = (symbol) => panels.find((panel) => panel.subscribed === symbol);
+const asker = (view) => panels.find((panel) => panel.asksFor(view));
 
-function refused(message) {
-  const panel = asker(message);
-  if (panel) panel.refused(message);
-  else if (message.id === undefined) notice(message.message, message.suggested_symbols);
+/** A view has changed, by a message or because it is no longer live. */
+function shown(view, message) {
+  const panel = panels.find((each) => each.shows(view));
+  if (message?.type === "exchange_status") panel?.status(message);
+  else if (view.live) panel?.update(view);
+  else if (at("link").dataset.state === "live" && view.problem) notice(view.problem.message);
 }
 
-function showLink(link, text, seconds) {
+function told({ type, message }) {
+  if (WARNINGS.includes(type)) notice(message);
+}
+
+function showState({ name, problem }) {
+  if (name === "connecting") showLink(name, "Connecting");
+  else if (name === "waiting") showLink(name, problem.message, problem.retryInS);
+  else {
+    showLink(name, "Connected");
+    measure();
+    session.exchanges().then(({ supported_exchanges: names }) => showExchanges(names), () => {});
+  }
+}
+
+/** Measure the round trip; without a connection the last one stays. */
+function measure() {
+  session?.ping().then((ms) => (at("latency").textContent = ms.toFixed(1)), () => {});
+}
+
+function showLink(link, text, retryInS = null) {
   at("link").dataset.state = link;
   if (at("link-text").textContent !== text) at("link-text").textContent = text;
-  at("link-wait").textContent = seconds === undefined ? "" : `Trying again in ${seconds} s`;
+  retryAtMs = retryInS === null ? null : performance.now() + retryInS * 1_000;
+  showWait();
   const inside = ["connecting", "live", "waiting"].includes(link);
   const focused = document.activeElement;
   at("key-form").hidden = inside;
@@ -85,9 +93,14 @@ function showLink(link, text, seconds) {
   // The focus goes with the form that is hidden; without this it would fall back to the page.
   if (inside && at("key-form").contains(focused)) panels[0].find(".symbol").focus();
   if (!inside && (at("choice").contains(focused) || at("panels").contains(focused))) at("key").focus();
-  for (const panel of panels) panel.linked = link === "live";
   if (link === "live" || (link === "connecting" && !panels.some((panel) => panel.hasBook))) notice("");
+  for (const panel of panels) panel.linked = link === "live";
   if (link === "stopped") forgetKey();
+}
+
+function showWait() {
+  const leftS = retryAtMs === null ? null : Math.max(0, Math.ceil((retryAtMs - performance.now()) / 1_000));
+  at("link-wait").textContent = leftS === null ? "" : `Trying again in ${leftS} s`;
 }
 
 function notice(text, symbols = [], panel = panels[0]) {
@@ -104,14 +117,16 @@ function notice(text, symbols = [], panel = panels[0]) {
 // The panels: one for each symbol, side by side
 
 const site = {
-  send: (message) => connection?.send(message),
-  nextId: () => (lastId += 1),
+  subscribe: (symbol, options) => session?.subscribe(symbol, options) ?? null,
+  unsubscribe: (symbol) => session?.unsubscribe(symbol),
+  has: (symbol) => session?.has(symbol) ?? false,
   options: () => ({ exchanges: chosen(), depth: state.rows, intervalMs: 1_000 / state.rate }),
   feeOf: fees.of,
   counts: () => counts,
   readPairs() {
-    if (!askedPairs) connection?.send({ type: "get_pairs" });
+    if (askedPairs || !session) return;
     askedPairs = true;
+    session.pairs().then(showPairs, () => (askedPairs = false));
   },
   notice,
   changed: keepState,
@@ -146,8 +161,8 @@ function addNext() {
   const symbol = names.find((name) => !site.taken(name, null));
   if (!symbol) return notice("Every symbol that is listed is shown.");
   const panel = addPanel(panelOf(symbol));
-  panel.linked = at("link").dataset.state === "live";
   panel.subscribe();
+  panel.linked = at("link").dataset.state === "live";
   panel.find(".symbol").focus();
 }
 
@@ -224,13 +239,14 @@ function showPairs(data) {
 function showFigures() {
   const now = performance.now();
   for (const panel of panels) panel.showFigures(now);
-  at("received").textContent = (characters / 1e6).toFixed(2);
+  showWait();
+  if (session) at("received").textContent = (session.receivedCharacters / 1e6).toFixed(2);
 }
 
 // The key: in this tab only. `#key=` lets `onebook demo` open the page ready to go.
 
 function forgetKey() {
-  usage.key = null;
+  usage.client = null;
   try { sessionStorage.removeItem(KEY_SLOT); } catch { /* storage is off */ }
 }
 
@@ -268,12 +284,10 @@ at("find").addEventListener("input", find);
 at("tick-all").addEventListener("click", () => tick(true));
 at("tick-none").addEventListener("click", () => tick(false));
 at("add").addEventListener("click", addNext);
-at("leave").addEventListener("click", () => {
-  forgetKey();
-  connection?.leave();
-});
+at("leave").addEventListener("click", leave);
 // Another address of this page was opened in this tab: it is read as at the start.
 addEventListener("hashchange", () => location.reload());
 
 setInterval(showFigures, FIGURES_EVERY_MS);
+setInterval(measure, PING_EVERY_MS);
 begin();

@@ -1,23 +1,39 @@
 // What the page needs of one update: totals, best prices by exchange, crossings; no document here.
 
-/** One level of `levels: array, split: true`, with totals from the best price to here. */
+/** Levels as numbers, with totals from the best price to here and the largest share first. */
 function rows(levels) {
   let total = 0;
   let cost = 0;
-  return levels.map(([price, amount, shares]) => {
+  return levels.map((level) => {
+    const [price, amount] = [Number(level.price), Number(level.amount)];
     total += amount;
     cost += price * amount;
-    return { price, amount, total, cost, shares: [...shares].sort((a, b) => b[1] - a[1]) };
+    const shares = level.exchanges.map((name, at) => [name, Number(level.amounts[at])]);
+    return { price, amount, total, cost, shares: shares.sort((a, b) => b[1] - a[1]) };
   });
 }
 
-export function readBook(data) {
+/** Every decimal text among the members of an object as a number. */
+function numbers(members, names = Object.keys(members)) {
+  const given = names.filter((name) => typeof members[name] === "string");
+  return { ...members, ...Object.fromEntries(given.map((name) => [name, Number(members[name])])) };
+}
+
+const FILL_NUMBERS = ["size", "amount", "notional", "average", "worst", "levels"];
+const fills = (given) =>
+  given.map((fill) => ({
+    ...numbers(fill, FILL_NUMBERS),
+    split: fill.split.map((part) => numbers(part, ["amount", "notional"])),
+  }));
+
+/** What is shown of a view of the client: a double is exact enough for a screen. */
+export function readBook({ bids, asks, marketStats, ages, fill }) {
   return {
-    bids: rows(data.bids),
-    asks: rows(data.asks),
-    stats: data.market_stats,
-    ages: data.ages ?? {},
-    fill: data.fill ?? null,
+    bids: rows(bids),
+    asks: rows(asks),
+    stats: numbers(marketStats),
+    ages,
+    fill: fill.buy ? { buy: fills(fill.buy), sell: fills(fill.sell) } : null,
   };
 }
 

@@ -4,6 +4,7 @@ import { withFees } from "./book.js";
 import { amountDecimals, fixed } from "./format.js";
 import { code, dress } from "./palette.js";
 import { sizeOf } from "./state.js";
+import { hide, write } from "./write.js";
 
 const WAIT_MS = 500; // after the last key, before the service is asked for the new size
 const SIDES = ["buy", "sell"];
@@ -15,6 +16,7 @@ export class Cost {
   #cells;
   #shortage;
   #uncovered;
+  #details;
   #split;
   #timer = 0;
   #shown = null;
@@ -26,7 +28,9 @@ export class Cost {
     this.#by = root.querySelector(".by");
     this.#shortage = root.querySelector(".shortage");
     this.#uncovered = root.querySelector(".uncovered");
+    this.#details = root.querySelector(".split");
     this.#split = root.querySelector(".split tbody");
+    this.#details.addEventListener("toggle", () => this.again());
     const body = root.querySelector(".fill tbody");
     this.#cells = ROWS.map((name) => {
       const row = body.insertRow();
@@ -85,7 +89,7 @@ export class Cost {
       texts.forEach((text, row) => write(this.#cells[row][column], fill.levels ? text : "—"));
     });
     this.#say(found);
-    this.#showSplit(found);
+    if (this.#details.open) this.#showSplit(found);
   }
 
   /** The fees changed. */
@@ -114,7 +118,7 @@ export class Cost {
       return `${SIDES[at]} side holds ${fixed(held, amountDecimals(held))} of ${fixed(fill.size, amountDecimals(fill.size))} ${unit}`;
     });
     write(this.#shortage, short.length ? `Not enough on the books: the ${short.join(", the ")}. The figures are for what is there.` : "");
-    this.#shortage.hidden = !short.length;
+    hide(this.#shortage, !short.length);
     const names = [...new Set(found.flatMap((fill) => fill.uncovered))].sort();
     write(this.#uncovered, names.length
       ? `The books of ${names.join(", ")} are not known this far out: the real cost may be lower.`
@@ -136,9 +140,10 @@ export class Cost {
     while (body.rows.length < rows.length) splitRow(body);
     rows.forEach(([exchange, amounts], at) => {
       const [name, ...cells] = body.rows[at].cells;
-      dress(name.firstChild, exchange);
-      write(name.children[1], exchange);
-      write(name.children[2], code(exchange));
+      if (write(name.children[1], exchange)) {
+        dress(name.firstChild, exchange);
+        write(name.children[2], code(exchange));
+      }
       amounts.forEach((amount, column) => write(cells[column], amount ? fixed(amount, places) : "–"));
       write(cells[2], `${this.feeOf(exchange)} %`);
     });
@@ -154,8 +159,4 @@ function splitRow(body) {
   const short = document.createElement("small");
   short.className = "code";
   name.append(swatch, text, short);
-}
-
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
 }

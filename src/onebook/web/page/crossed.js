@@ -1,8 +1,9 @@
-// Crossed markets: who could be bought from and sold to, how much, how old each quote is, and what
+// Crossed markets: where to buy and where to sell, how much, how old each quote is, and what
 // is left after fees. A crossing often lasts less than a second: the last one stays to be read.
 
 import { crossings } from "./book.js";
 import { age, amountDecimals, fixed, quoteAge } from "./format.js";
+import { mark, write } from "./write.js";
 
 const PAIRS_MAX = 5;
 
@@ -41,14 +42,14 @@ export class Crossed {
   }
 
   #say(best, nowMs, now) {
-    this.#list.dataset.past = now ? "no" : "yes";
+    mark(this.#list, "data-past", now ? "no" : "yes");
     let text = "Fewer than two exchanges are live.";
     if (now) text = `Crossed now: ${this.#last.pairs.length === 1 ? "one pair" : `${this.#last.pairs.length} pairs`} of exchanges.`;
     else if (best) {
       const past = this.#last ? ` Last crossed ${age(nowMs - this.#last.at)} ago:` : "";
       text = `Not crossed: ${best.buy.exchange} sells ${this.#price(-best.gap)} above the bid of ${best.sell.exchange}.${past}`;
     }
-    if (this.#text.textContent !== text) this.#text.textContent = text;
+    write(this.#text, text);
   }
 
   #fill() {
@@ -67,11 +68,8 @@ export class Crossed {
         `${quoted(sell)}: gap ${this.#price(gap)} (${((100 * gap) / buy.price).toFixed(4)} %), `,
         `after fees ${net > 0 ? "+" : "−"}${fixed(Math.abs(net), Math.abs(net) < 1 ? 4 : 2)} ${quote}`,
       ];
-      texts.forEach((text, part) => {
-        const element = this.#list.children[at].children[part];
-        if (element.textContent !== text) element.textContent = text;
-      });
-      this.#list.children[at].lastChild.dataset.gain = net > 0 ? "yes" : "no";
+      texts.forEach((text, part) => write(this.#list.children[at].children[part], text));
+      mark(this.#list.children[at].lastChild, "data-gain", net > 0 ? "yes" : "no");
     });
   }
 }

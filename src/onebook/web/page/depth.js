@@ -4,6 +4,7 @@
 import { depthLines } from "./book.js";
 import { colour } from "./colour.js";
 import { decimals, fixed, short } from "./format.js";
+import { write } from "./write.js";
 
 const AXIS_FONT = "11px system-ui, sans-serif";
 const ZOOM = 0.8;
@@ -34,7 +35,7 @@ export class Depth {
     if (!this.#chart) return this.#rebuild();
     this.#chart.setData(this.#lines, this.#zoom === null);
     if (this.#zoom) this.#chart.setScale("x", this.#zoom);
-    this.#tell();
+    this.#report();
   }
 
   clear() {
@@ -75,7 +76,7 @@ export class Depth {
     this.#zoom = zoom;
     const all = this.#lines[0];
     this.#chart?.setScale("x", zoom ?? { min: all[0], max: all.at(-1) });
-    this.#tell();
+    this.#report();
   }
 
   #wheel(event) {
@@ -109,7 +110,7 @@ export class Depth {
   }
 
   /** What the crosshair is at. */
-  #tell() {
+  #report() {
     const at = this.#chart?.cursor.idx;
     let text = this.#hint;
     if (at != null && this.#chart.cursor.left >= 0) {
@@ -120,7 +121,7 @@ export class Depth {
       const [from, to] = texts([this.#zoom.min, this.#zoom.max].map((each) => Number(each.toPrecision(7))));
       text = `From ${from} to ${to}; double-click or press 0 to see all.`;
     }
-    if (this.#text.textContent !== text) this.#text.textContent = text;
+    write(this.#text, text);
   }
 
   #options(width, height) {
@@ -139,7 +140,7 @@ export class Depth {
       ],
       series: [{}, this.#series("bid", -1), this.#series("ask", 1)],
       hooks: {
-        setCursor: [() => this.#tell()],
+        setCursor: [() => this.#report()],
         // A drag: what uPlot then shows is kept through updates.
         setSelect: [(chart) => {
           if (chart.select.width > 0) {
@@ -157,7 +158,7 @@ export class Depth {
       stroke: colour(this.#element, `--${side}`),
       fill: colour(this.#element, `--${side}-bar`),
       width: 1.5,
-      dash: side === "ask" ? [6, 3] : undefined, // told apart without colour
+      dash: side === "ask" ? [6, 3] : undefined, // distinguishable without colour
       spanGaps: true,
       points: { show: false },
       paths: uPlot.paths.stepped({ align }),

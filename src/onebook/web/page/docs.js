@@ -37,7 +37,7 @@ const startSearch = (form) => {
   const found = form.querySelector(".found");
   const count = form.querySelector(".count");
   const list = form.querySelector("ul");
-  let index = null; // a promise, once somebody searches
+  let index = null; // a promise, set by the first search
   let asked = "";
 
   const show = async () => {

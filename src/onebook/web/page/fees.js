@@ -1,4 +1,4 @@
-// The taker fees of the person who looks, in percent by exchange: kept in this browser alone.
+// The user's taker fees, in percent by exchange: kept in this browser alone.
 
 const SLOT = "onebook.fees";
 const OTHERS = 0.1; // a usual taker fee of a small account

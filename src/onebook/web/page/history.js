@@ -2,6 +2,7 @@
 
 import { colour } from "./colour.js";
 import { decimals, fixed } from "./format.js";
+import { write } from "./write.js";
 
 const POINTS_MAX = 600; // ten minutes
 const EVERY_MS = 1_000;
@@ -32,7 +33,7 @@ export class History {
     });
     if (!this.#chart) return this.#rebuild();
     this.#chart.setData(this.#lines);
-    if (!(this.#chart.cursor.left >= 0)) this.#tell();
+    if (!(this.#chart.cursor.left >= 0)) this.#report();
   }
 
   clear() {
@@ -43,13 +44,13 @@ export class History {
     this.#text.textContent = "";
   }
 
-  #tell() {
+  #report() {
     const [times, mids, spreads] = this.#lines;
     const at = this.#chart?.cursor.left >= 0 ? this.#chart.cursor.idx : times.length - 1;
     if (at == null || times[at] === undefined) return;
     const places = decimals(mids.slice(-20), 12);
     const when = at === times.length - 1 ? "now" : new Date(times[at] * 1_000).toLocaleTimeString();
-    this.#text.textContent = `${when}: mid ${fixed(mids[at], places)}, spread ${fixed(spreads[at], places)} (dotted)`;
+    write(this.#text, `${when}: mid ${fixed(mids[at], places)}, spread ${fixed(spreads[at], places)} (dotted)`);
   }
 
   #fit() {
@@ -74,7 +75,7 @@ export class History {
       scales: { x: { time: true }, mid: {}, spread: {} },
       axes: [{ show: false }, { show: false, scale: "mid" }, { show: false, scale: "spread" }],
       series: [{}, line("mid", "--ink"), line("spread", "--ask", [2, 3])],
-      hooks: { setCursor: [() => this.#tell()] },
+      hooks: { setCursor: [() => this.#report()] },
     };
     this.#chart = new uPlot(options, this.#lines, this.#element);
   }

@@ -1,10 +1,13 @@
 // The ladder: rows are made once and only their changed texts are written. Of a long ladder the
-// rows in sight follow every update, the others once a second.
+// rows in sight follow every update, the others in turn, each about once a second.
 
 import { amountDecimals, decimals, fixed } from "./format.js";
-import { code, dress } from "./palette.js";
+import { code } from "./palette.js";
+import { Share } from "./share.js";
+import { write } from "./write.js";
 
 const PRICE_DECIMALS_MAX = 12;
+const COLUMNS = ["price", "amount", "total", "who"];
 const HIDDEN_EVERY_MS = 1_000;
 const MARGIN_ROWS = 4; // beyond the edges, so that slow scrolling shows no old row
 
@@ -14,22 +17,23 @@ export class Ladder {
   #scroller;
   #middle;
   #priceDecimals = 0;
-  #sweptAt = -Infinity;
+  #sweptAt = -Infinity; // when rows out of sight were written last
+  #sweep = 0; // the next of them
   #shown = null; // the last arguments of `show`
   #count = 0;
-  #centred = true; // until somebody scrolls, the middle stays in the middle
+  #centred = true; // until the user scrolls, the middle stays centred
   #point = null; // {side, index}: the level that is read out
   #pinned = false;
-  #told;
+  #pointed;
   #drawing = false;
 
-  /** `told(level, side, spoken)` is called for the level that is pointed at; null for none. */
-  constructor(root, told) {
+  /** `pointed(level, side, spoken)` is called for the level that is pointed at; null for none. */
+  constructor(root, pointed) {
     this.#scroller = root.querySelector(".scroller");
     this.#middle = root.querySelector(".middle");
     this.#asks = new Side(root.querySelector(".asks"));
     this.#bids = new Side(root.querySelector(".bids"));
-    this.#told = told;
+    this.#pointed = pointed;
     this.#listen();
   }
 
@@ -50,16 +54,22 @@ export class Ladder {
       this.#sweptAt = -Infinity;
     }
     if (this.#centred) this.#centre();
-    const whole = now - this.#sweptAt >= HIDDEN_EVERY_MS;
-    if (whole) this.#sweptAt = now;
-    const [from, to] = whole ? [0, 2 * count] : this.#inSight(count);
-    for (let at = from; at < Math.min(to, count); at += 1) {
-      this.#asks.rows[at].show(asks[count - 1 - at], largest, places);
-    }
-    for (let at = Math.max(from, count); at < to; at += 1) {
-      this.#bids.rows[at - count].show(bids[at - count], largest, places);
-    }
-    this.#tell(false);
+    const showRow = (at) => (at < count
+      ? this.#asks.rows[at].show(asks[count - 1 - at], largest, places)
+      : this.#bids.rows[at - count].show(bids[at - count], largest, places));
+    const [from, to] = this.#inSight(count);
+    for (let at = from; at < to; at += 1) showRow(at);
+    for (const at of this.#due(2 * count, now)) if (at < from || at >= to) showRow(at);
+    this.#report(false);
+  }
+
+  /** Rows to refresh now, in sight or not: all of them within HIDDEN_EVERY_MS. */
+  #due(rows, now) {
+    const share = Math.min(1, (now - this.#sweptAt) / HIDDEN_EVERY_MS);
+    const due = Array.from({ length: Math.ceil(rows * share) }, (_, at) => (this.#sweep + at) % rows);
+    this.#sweptAt = now;
+    this.#sweep = (this.#sweep + due.length) % rows;
+    return due;
   }
 
   /** A price as the ladder writes it; a mid price may need one more decimal. */
@@ -69,8 +79,9 @@ export class Ladder {
 
   clear() {
     this.#shown = null;
+    this.#sweptAt = -Infinity; // the next book is written whole
     for (const side of [this.#asks, this.#bids]) for (const row of side.rows) row.show(undefined, 0, {});
-    this.#tell(false);
+    this.#report(false);
   }
 
   /** Rows that can be seen, counted from the worst ask: from, and to before. */
@@ -139,7 +150,7 @@ export class Ladder {
     this.#rowOf(this.#point)?.element.removeAttribute("data-pointed");
     this.#point = point;
     this.#rowOf(point)?.element.setAttribute("data-pointed", "");
-    this.#tell(spoken);
+    this.#report(spoken);
   }
 
   #rowOf(point) {
@@ -148,9 +159,9 @@ export class Ladder {
     return rows[point.side === "asks" ? rows.length - 1 - point.index : point.index];
   }
 
-  #tell(spoken) {
+  #report(spoken) {
     const level = this.#point && this.#shown?.book[this.#point.side][this.#point.index];
-    this.#told(level ?? null, this.#point?.side, spoken);
+    this.#pointed(level ?? null, this.#point?.side, spoken);
   }
 
   #redraw() {
@@ -177,50 +188,51 @@ class Side {
 }
 
 class Row {
-  #written = [];
+  #texts = [];
+  #bar;
+  #reach = "";
+  #shown = null; // the shares that are drawn
 
   constructor(body) {
     this.element = body.insertRow();
-    this.cells = [0, 1, 2, 3].map(() => this.element.insertCell());
-    this.cells[3].className = "who";
-    this.bar = document.createElement("span");
-    this.bar.className = "share";
-    this.bar.setAttribute("aria-hidden", "true"); // the codes beside it say the same
-    this.codes = document.createElement("span");
-    this.codes.className = "codes";
-    this.cells[3].append(this.bar, this.codes);
+    this.element.setAttribute("role", "row"); // a table that is laid out as a grid says so itself
+    this.cells = COLUMNS.map(() => this.element.insertCell());
+    this.cells.forEach((cell, at) => {
+      cell.setAttribute("role", "cell");
+      cell.className = COLUMNS[at];
+    });
+    this.share = new Share();
+    const codes = document.createElement("span");
+    codes.className = "codes";
+    this.cells[3].append(this.share.element, codes);
+    this.#texts = [...this.cells.slice(0, 3), codes];
+    for (const element of this.#texts) element.append("");
+    this.#bar = document.createElement("i");
+    this.#bar.className = "reach";
+    this.cells[0].append(this.#bar);
   }
 
   show(level, largest, places) {
-    const reach = level ? `${((100 * level.total) / largest).toFixed(1)}%` : "0%";
-    if (this.#written[4] !== reach) {
-      this.#written[4] = reach;
-      this.element.style.setProperty("--reach", reach);
+    const reach = level ? `${((100 * level.total) / largest).toFixed(1)}% 100%` : "0% 100%";
+    if (this.#reach !== reach) {
+      this.#reach = reach;
+      this.#bar.style.backgroundSize = reach;
     }
-    this.#text(0, level ? fixed(level.price, places.price) : "\u00a0");
-    this.#text(1, level ? fixed(level.amount, places.amount) : "");
-    this.#text(2, level ? fixed(level.total, places.amount) : "");
-    this.#who(level?.shares ?? []);
+    write(this.#texts[0], level ? fixed(level.price, places.price) : "\u00a0");
+    write(this.#texts[1], level ? fixed(level.amount, places.amount) : "");
+    write(this.#texts[2], level ? fixed(level.total, places.amount) : "");
+    this.#showExchanges(level?.shares ?? []);
   }
 
-  #text(index, text) {
-    if (this.#written[index] === text) return;
-    this.#written[index] = text;
-    this.cells[index].textContent = text;
+  #showExchanges(shares) {
+    if (this.#shown && same(this.#shown, shares)) return;
+    this.#shown = shares;
+    this.share.show(shares);
+    write(this.#texts[3], shares.map(([exchange]) => code(exchange)).join(" "));
   }
+}
 
-  #who(shares) {
-    const text = shares.map(([exchange, amount]) => `${exchange} ${amount}`).join(", ");
-    if (this.#written[3] === text) return;
-    this.#written[3] = text;
-    const total = shares.reduce((sum, [, amount]) => sum + amount, 0);
-    while (this.bar.childElementCount > shares.length) this.bar.lastChild.remove();
-    while (this.bar.childElementCount < shares.length) this.bar.append(document.createElement("i"));
-    shares.forEach(([exchange, amount], at) => {
-      const part = this.bar.children[at];
-      part.style.flexGrow = String((100 * amount) / total); // growths below 1 would not fill
-      dress(part, exchange);
-    });
-    this.codes.textContent = shares.map(([exchange]) => code(exchange)).join(" ");
-  }
+function same(some, others) {
+  return some.length === others.length
+    && some.every(([exchange, amount], at) => exchange === others[at][0] && amount === others[at][1]);
 }

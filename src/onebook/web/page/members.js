@@ -1,9 +1,10 @@
-// The exchanges of the subscription: their state as the service tells it, with its reason, how old
+// The exchanges of the subscription: their state as the service reports it, with its reason, how old
 // their data is, and their share of each side.
 
 import { shareOf } from "./book.js";
 import { quoteAge } from "./format.js";
 import { code, dress } from "./palette.js";
+import { write } from "./write.js";
 
 const REASONS = {
   unknown_exchange: "unknown to this service",
@@ -61,7 +62,7 @@ export class Members {
     this.#write(row, state, reason);
   }
 
-  /** An update: who was left out and said to be live no longer is; who is in it again is live.
+  /** An update: an exchange left out is no longer live; one in it again is live.
    *
    * What `exchange_status` said stands until an update has left the exchange out, because one from
    * before may be drawn after it.
@@ -95,7 +96,8 @@ export class Members {
 
   #add(exchange, state, reason, { seenOut }) {
     const element = this.#body.insertRow();
-    const [name, status, age, bids, asks] = [0, 1, 2, 3, 4].map(() => element.insertCell());
+    const [name, status] = [0, 1].map(() => element.insertCell());
+    const [age, bids, asks] = [0, 1, 2].map(() => figure(element.insertCell()));
     const swatch = document.createElement("i");
     swatch.className = "swatch";
     dress(swatch, exchange);
@@ -137,8 +139,12 @@ export class Members {
   }
 }
 
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+/** What a cell writes into: a box whose text does not resize the table. */
+function figure(cell) {
+  const box = document.createElement("span");
+  box.className = "number";
+  cell.append(box);
+  return box;
 }
 
 function percent(share) {

@@ -10,6 +10,7 @@ import { Ladder } from "./ladder.js";
 import { Members } from "./members.js";
 import { Search } from "./search.js";
 import { panelOf, symbolOf } from "./state.js";
+import { hide, mark, write } from "./write.js";
 
 const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
@@ -17,11 +18,11 @@ const OLD_MS = 3_000; // a book without an update for so long is dimmed, with it
 
 export class Panel {
   subscribed = ""; // the symbol whose books are shown
-  #held = ""; // what this connection is subscribed to
-  #asked = 0; // the id of the last subscribe
-  #requests = new Map(); // symbols of subscribes without an answer, by id
+  #asked = null; // the view of the last subscribe
+  #view = null; // the view that is shown: the last one that was accepted
   #site;
-  #book = null;
+  #unread = null; // what came since the last drawing: only the newest is ever read
+  #book = null; // what is drawn
   #left = [];
   #updatedAt = 0;
   #linked = false;
@@ -29,8 +30,9 @@ export class Panel {
 
   /**
    * @param wanted {symbol, group, size, by}: what to show
-   * @param site the page: `send`, `nextId`, `options()`, `feeOf`, `counts()`, `readPairs()`,
-   *   `notice(text, names, panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
+   * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol)`, `has(symbol)` of its
+   *   session; `options()`, `feeOf`, `counts()`, `readPairs()`, `notice(text, names, panel)`,
+   *   `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
   constructor(template, wanted, site) {
     this.element = template.content.cloneNode(true).firstElementChild;
@@ -39,7 +41,7 @@ export class Panel {
     const find = (selector) => this.element.querySelector(selector);
     this.find = find;
     this.rate = new Rate(RATE_WINDOW_MS);
-    this.ladder = new Ladder(find(".ladder"), (...told) => this.#readOut(...told));
+    this.ladder = new Ladder(find(".ladder"), (...point) => this.#readOut(...point));
     this.depth = new Depth(find(".depth"), find(".depth-text"));
     this.history = new History(find(".history"), find(".history-text"));
     this.members = new Members(find(".members tbody"), find(".members-sum"));
@@ -75,7 +77,7 @@ export class Panel {
       return;
     }
     input.value = symbol;
-    // A size that somebody chose stays, unless it is in a currency of the symbol before.
+    // A size that the user chose stays, unless it is in a currency of the symbol before.
     const kept = this.wanted.by === "notional" && symbol.split("/")[1] === this.wanted.symbol.split("/")[1];
     const { size, by } = kept ? this.wanted : panelOf(symbol);
     this.cost.choose(size, by);
@@ -92,13 +94,9 @@ export class Panel {
   subscribe() {
     const { exchanges, depth, intervalMs } = this.#site.options();
     if (exchanges !== "all" && !exchanges.length) return this.#leaveNone();
-    this.#asked = this.#site.nextId();
     const { symbol, group, size, by } = this.wanted;
-    this.#requests.set(this.#asked, symbol);
-    this.#site.send({
-      type: "subscribe_aggregated",
-      id: this.#asked,
-      symbol,
+    const before = this.#asked;
+    this.#asked = this.#site.subscribe(symbol, {
       exchanges,
       depth: Math.max(depth, DEPTH_MIN),
       interval_ms: intervalMs,
@@ -108,67 +106,67 @@ export class Panel {
       fill: { [by === "amount" ? "amounts" : "notionals"]: [size] },
       ...(group && { group }),
     });
+    // A choice before this one that has no answer yet is not shown any more.
+    if (before && before !== this.#asked && before !== this.#view) this.#site.unsubscribe(before.symbol);
   }
 
   /** End the subscription: the panel is removed. */
   leave() {
-    if (this.subscribed) this.#site.send({ type: "unsubscribe_aggregated", symbol: this.subscribed });
-    this.#requests.clear();
+    for (const view of new Set([this.#asked, this.#view])) if (view) this.#site.unsubscribe(view.symbol);
+    this.#asked = this.#view = null;
   }
 
   /** No exchange is ticked: nothing is subscribed and nothing is shown as live. */
   #leaveNone() {
-    this.#asked = 0;
     this.leave();
     this.wanted.symbol = this.subscribed || this.wanted.symbol;
-    this.subscribed = this.#held = "";
+    this.subscribed = "";
     this.#newBook("choose at least one exchange");
     this.members.begin([], []);
     this.#site.notice("Choose at least one exchange.");
   }
 
-  asksFor(id) {
-    return this.#requests.has(id);
+  asksFor(view) {
+    return this.#asked === view;
+  }
+
+  shows(view) {
+    return this.#view === view;
   }
 
   // What comes in
 
-  accepted(message) {
-    const wanted = this.#requests.get(message.id);
-    if (!this.#isLast(message)) {
-      // An older choice was accepted after a newer one was made: it is not shown, so not kept.
-      if (wanted !== this.subscribed && wanted !== this.wanted.symbol) {
-        this.#site.send({ type: "unsubscribe_aggregated", symbol: message.symbol });
-      }
-      return;
-    }
+  /** The last subscribe was accepted. */
+  accepted(view, reply) {
     const before = this.subscribed;
-    this.subscribed = this.#held = this.wanted.symbol = message.symbol;
-    this.find(".symbol").value = message.symbol;
+    this.#view = view;
+    this.subscribed = this.wanted.symbol = view.symbol;
+    this.find(".symbol").value = view.symbol;
     if (before !== this.subscribed) {
-      if (before) this.#site.send({ type: "unsubscribe_aggregated", symbol: before });
+      if (before) this.#site.unsubscribe(before);
       this.#newBook();
     }
-    this.members.begin(message.exchanges, message.rejected ?? [], { keep: before === this.subscribed });
+    this.members.begin(reply.exchanges, reply.rejected ?? [], { keep: before === this.subscribed });
     this.#site.notice("");
   }
 
-  /** A subscribe was refused; what was shown before stays. Returns false for one that is over. */
-  refused(message) {
-    if (!this.#isLast(message)) return;
+  /** The last subscribe was refused; what was shown before stays. */
+  refused({ message, details }) {
     const kept = this.subscribed && this.wanted.symbol !== this.subscribed;
+    this.#asked = this.#view;
     if (kept) {
       this.wanted.symbol = this.find(".symbol").value = this.subscribed;
       this.#site.changed();
-      if (!this.#held) this.subscribe(); // the connection is a new one
+      if (!this.#site.has(this.subscribed)) this.subscribe(); // the session is a new one
     }
     const still = kept ? ` Still showing ${this.subscribed}.` : "";
-    this.#site.notice(message.message + still, message.suggested_symbols, this);
+    this.#site.notice(message + still, details.suggested_symbols, this);
   }
 
-  update(message) {
-    this.#book = readBook(message.data);
-    this.#left = message.data.stale_exchanges;
+  /** The view that is shown has changed. */
+  update(view) {
+    const { bids, asks, marketStats, ages, fill, staleExchanges } = view;
+    this.#unread = { bids, asks, marketStats, ages, fill, staleExchanges };
     this.#updatedAt = performance.now();
     this.rate.add(this.#updatedAt);
     this.#showAge();
@@ -182,29 +180,19 @@ export class Panel {
   /** The connection is there, or not. */
   set linked(linked) {
     this.#linked = linked;
-    if (!linked) {
-      this.#held = "";
-      this.#requests.clear();
-      this.members.lost();
-    }
+    if (!linked) this.members.lost();
+    else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // refused before: perhaps not now
     this.#showAge();
   }
 
   get hasBook() {
-    return this.#book !== null;
-  }
-
-  /** Whether a message answers the last subscribe; answers to earlier ones are passed over. */
-  #isLast(message) {
-    const wanted = this.#requests.get(message.id);
-    this.#requests.delete(message.id);
-    return message.id === this.#asked && wanted !== undefined;
+    return this.#book !== null || this.#unread !== null;
   }
 
   // What is shown
 
   #newBook(text = "waiting for the first book") {
-    this.#book = null;
+    this.#book = this.#unread = null;
     this.#updatedAt = 0;
     this.#left = [];
     for (const card of [this.ladder, this.depth, this.history, this.crossed, this.cost]) card.clear();
@@ -226,8 +214,15 @@ export class Panel {
     this.#drawing = true;
     requestAnimationFrame((now) => {
       this.#drawing = false;
+      if (this.#unread) this.#read();
       if (this.#book) this.#showBook(now);
     });
+  }
+
+  #read() {
+    this.#book = readBook(this.#unread);
+    this.#left = this.#unread.staleExchanges;
+    this.#unread = null;
   }
 
   #showBook(now) {
@@ -245,7 +240,7 @@ export class Panel {
     this.#write(".best-ask", price(stats.best_ask));
     this.#write(".spread", spreadText(stats, price));
     this.#write(".imbalance", imbalanceText(imbalance(book)));
-    this.find(".crossed").hidden = !stats.crossed;
+    hide(this.find(".crossed"), !stats.crossed);
     if (this.find(".group").length === 1) this.#listSteps(stats.mid_price);
   }
 
@@ -258,17 +253,16 @@ export class Panel {
   }
 
   #write(name, text) {
-    const element = this.find(name);
-    if (element.textContent !== text) element.textContent = text;
+    write(this.find(name), text);
   }
 
   /** A book is shown at full brightness only while updates come; else dimmed, with its age. */
   #showAge() {
     const ageMs = performance.now() - this.#updatedAt;
     const live = this.#linked && this.#updatedAt > 0 && ageMs < OLD_MS;
-    this.element.dataset.live = live ? "yes" : "no";
-    this.find(".old").hidden = live || !this.#updatedAt;
-    this.#write(".old", `No update for ${age(ageMs)}`);
+    mark(this.element, "data-live", live ? "yes" : "no");
+    hide(this.find(".old"), live || !this.#updatedAt);
+    if (!live) this.#write(".old", `No update for ${age(ageMs)}`);
   }
 
   /** Figures that change with time alone; called twice a second. */

@@ -14,7 +14,7 @@ const usual = { rows: [8, 12], rate: 5 };
 // Of other quote currencies than those of about a dollar, a size that is worth about as much.
 const SIZES = { BTC: "0.1", ETH: "3", BNB: "15", SOL: "60", JPY: "1500000", KRW: "14000000" };
 
-/** What a panel shows of a symbol until somebody chooses. */
+/** What a panel shows of a symbol until the user chooses. */
 export function panelOf(symbol) {
   return { symbol, group: "", size: SIZES[symbol.split("/")[1]] ?? "10000", by: "notional" };
 }

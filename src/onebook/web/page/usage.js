@@ -1,5 +1,5 @@
 // The allowance of the key: what is used, and when it ends at the rate that is seen now.
-// The report has the key in its address, so it is asked for only where somebody opens it.
+// The report has the key in its address, so it is requested only when the user opens it.
 
 import { fixed } from "./format.js";
 
@@ -16,7 +16,8 @@ export function forecast({ used, limit, bytesPerMs, nowMs, resetMs }) {
 
 export class Usage {
   #at;
-  #key = null;
+  #client = null;
+  #asking = false;
   #timer = 0;
   #first = null; // {bytes, ms}: where the rate is measured from
 
@@ -25,41 +26,38 @@ export class Usage {
     at("usage").addEventListener("toggle", () => this.#follow());
   }
 
-  /** A key is connected, or none (null). */
-  set key(key) {
-    this.#key = key;
+  /** The client whose key is connected, or null. */
+  set client(client) {
+    this.#client = client;
     this.#first = null;
     this.#follow();
   }
 
   #follow() {
     clearInterval(this.#timer);
-    if (!this.#key || !this.#at("usage").open) return;
+    if (!this.#client || !this.#at("usage").open) return;
     this.#timer = setInterval(() => this.#ask(), EVERY_MS);
     this.#ask();
   }
 
   async #ask() {
-    const key = this.#key;
+    if (this.#asking) return;
+    const client = this.#client;
+    this.#asking = true;
     try {
-      const answer = await fetch(`/api/v1/data-usage/${encodeURIComponent(key)}`, {
-        cache: "no-store",
-        referrerPolicy: "no-referrer",
-        signal: AbortSignal.timeout(EVERY_MS / 2),
-      });
-      const report = await answer.json();
-      if (key !== this.#key) return;
-      if (answer.ok) this.#show(report);
-      else this.#at("usage-text").textContent = report.message;
-    } catch {
-      this.#at("usage-text").textContent = "The usage could not be read; it is asked for again shortly.";
+      const report = await client.usage();
+      if (client === this.#client) this.#show(report);
+    } catch (error) {
+      this.#at("usage-text").textContent = error.message;
+    } finally {
+      this.#asking = false;
     }
   }
 
-  #show({ data_usage: usage, billing_period: period }) {
+  #show({ usedBytes: used, limitBytes: limit, share, resetsAt }) {
     const nowMs = Date.now();
-    const { bytes_used: used, bytes_limit: limit, usage_percentage: percent } = usage;
-    const resetMs = Date.parse(period.reset_date);
+    const percent = Number((100 * share).toFixed(2));
+    const resetMs = resetsAt.getTime();
     if (!this.#first || used < this.#first.bytes) this.#first = { bytes: used, ms: nowMs };
     this.#at("usage-text").textContent =
       `${fixed(used / GIB, 2)} of ${fixed(limit / GIB, 0)} GiB used (${percent} %); reset in ${Math.max(0, Math.ceil((resetMs - nowMs) / DAY_MS))} days.`;

@@ -5,7 +5,8 @@ import pytest
 from onebook.streams import StreamKey
 from onebook.streams.fair import FairQueue
 from onebook.streams.streams import PUBLISHES_PER_TICK_MAX
-from test_streams import SYMBOL, House
+
+from .test_streams import SYMBOL, House
 
 
 def drained(queue):

@@ -12,7 +12,8 @@ from core.both import EACH
 from onebook import core as default
 from onebook.streams import StreamKey, fill
 from onebook.streams.fill import FILL_LEVELS_MAX, FILL_SIZES_MAX, BookEnds, fill_sizes, fills
-from test_streams import BOOK, House, parse
+
+from .test_streams import BOOK, House, parse
 
 NAMES = ("kraken", "okx", "xt")
 PRICE = st.integers(1, 40).map(lambda n: str(Decimal(n) / 4))

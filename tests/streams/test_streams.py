@@ -1,4 +1,4 @@
-"""Streams: one encoded update for everyone, at the stream's pace, of live books only."""
+"""Streams: one encoded update for all clients, at the stream's pace, of live books only."""
 
 import heapq
 import json
@@ -262,7 +262,7 @@ def test_the_first_update_of_a_cold_symbol_waits_for_the_last_book(others):
 @pytest.mark.parametrize("warm", [True, False])
 def test_the_first_update_comes_one_second_after_the_first_live_book(warm):
     house = House()
-    if warm:  # somebody else has it already
+    if warm:  # another client has it already
         house.opened(key("okx"), okx=BOOK)
         house.heard.updates.clear()
     house.streams.open(key("okx", "kraken"))
@@ -433,7 +433,7 @@ AMOUNT = st.integers(0, 3).map(str)
     st.lists(st.tuples(NEAR, AMOUNT), max_size=10),
     st.lists(st.tuples(FAR, AMOUNT), max_size=10),
 )
-def test_nothing_of_an_exchange_is_shown_beyond_the_coverage_that_is_told(
+def test_nothing_of_an_exchange_is_shown_beyond_the_coverage_that_is_reported(
     bids, asks, asked, more_bids, more_asks
 ):
     house = House()
@@ -526,11 +526,11 @@ def test_at_most_one_update_in_the_interval_and_the_last_state_arrives():
     assert house.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 9
 
 
-def test_what_a_view_costs_in_30_days_is_told_from_its_live_rate():
+def test_what_a_view_costs_in_30_days_is_reported_from_its_live_rate():
     house = House()
     assert house.streams.expected_gb(key("okx")) is None
     stream = house.opened(key("okx", interval_ms=100), okx=BOOK)
-    assert house.streams.expected_gb(stream.key) is None  # too young to tell
+    assert house.streams.expected_gb(stream.key) is None  # too young to estimate
     for amount in range(2, 102):
         house.delta("okx", [("100", str(amount))], [])
         house.time.run(0.1)
@@ -548,7 +548,7 @@ def test_a_change_after_the_interval_is_published_at_once():
     assert house.heard.updates[-1][0] == 1_005.0
 
 
-def test_a_change_that_nobody_sees_is_not_published_and_costs_no_interval():
+def test_a_change_that_is_not_shown_is_not_published_and_costs_no_interval():
     house = House()
     house.opened(key("okx", depth=1, interval_ms=10_000), okx=BOOK)
     house.time.run(20)
@@ -786,7 +786,7 @@ def test_a_look_is_answered_in_time_with_what_is_live():
     assert set(house.feeds.wanted.values()) == {0}
 
 
-def test_a_look_that_nobody_waits_for_is_forgotten():
+def test_a_request_that_no_client_waits_for_is_dropped():
     house = House()
     answers = []
     forget = house.streams.look(key("okx"), answers.append)
@@ -1037,8 +1037,8 @@ def test_two_that_disagree_are_shown_with_their_marks():
     assert statuses(house, "okx") == [("live", "unconfirmed_identity")]
     assert statuses(house, "kraken") == [("live", "unconfirmed_identity")]
     assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == []
-    told = [parse(each)["exchange"] for each in house.streams.marks(stream)]
-    assert told == ["kraken", "okx"]
+    names = [parse(each)["exchange"] for each in house.streams.marks(stream)]
+    assert names == ["kraken", "okx"]
 
 
 def test_one_that_leaves_does_not_wait_for_one_that_returns():

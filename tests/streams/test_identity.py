@@ -169,7 +169,7 @@ def test_a_quarantined_book_stays_so_while_nothing_shows_that_it_is_the_same_coi
     assert symbol.review(1_011.0) == {"d"}
 
 
-def test_what_is_not_live_or_has_one_side_is_not_judged_and_confirms_nothing():
+def test_what_is_not_live_or_has_one_side_is_not_checked_and_confirms_nothing():
     symbol = Symbol()
     symbol.price(a=1_000, b=1_000, c=1_000, d=1_500)
     symbol.books.set_health(symbol.instruments["a"], Health.STALE, Reason.GAP, 0.0)
@@ -197,7 +197,7 @@ def test_two_that_disagree_are_both_marked_and_a_third_and_fourth_decide():
     assert symbol.mark("a") is None
 
 
-def test_a_book_that_is_closed_and_opened_again_is_judged_anew():
+def test_a_book_that_is_closed_and_opened_again_is_checked_anew():
     symbol = Symbol()
     symbol.price(a=1_000, b=1_000, c=1_000, d=1_500)
     symbol.review(0.0)

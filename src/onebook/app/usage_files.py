@@ -1,0 +1,41 @@
+"""Usage files of a node: those of earlier runs are read at the start, then this run has its own."""
+
+import logging
+from pathlib import Path
+
+from onebook.accounts.spill import UsageFile, take_in
+from onebook.accounts.usage import new_epoch
+from onebook.config import Settings
+from onebook.errors import ConfigError, DatabaseUnavailable
+from onebook.store import Store
+
+log = logging.getLogger("onebook.app")
+
+
+async def usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile | None:
+    """Take in the usage that earlier runs could not write, and make this run's file for it.
+
+    Raises:
+        ConfigError: The database does not take it.
+    """
+    folder, name = _usage_place(settings, store)
+    try:
+        await take_in(folder, name, store, now_ms)
+    except DatabaseUnavailable as error:
+        raise ConfigError(error.reason) from error
+    try:
+        return UsageFile.create(folder, name, new_epoch())
+    except OSError as error:
+        log.warning(
+            "Usage that the database does not take cannot be kept in %s: %s. "
+            "A crash while the database is away loses it; set store.usage_dir.",
+            folder,
+            error.strerror or error,
+        )
+        return None
+
+
+def _usage_place(settings: Settings, store: Store) -> tuple[Path, str]:
+    """The folder of usage files, and what their names begin with."""
+    beside = settings.store.pepper_file if store.path is None else store.path
+    return settings.store.usage_dir or beside.parent, store.name

@@ -1,0 +1,178 @@
+"""Builds a node with clients from its parts, in the order in which they start.
+
+Parts are entered from the bottom up and left from the top down. The node listens at once and reads
+the lists of exchanges meanwhile.
+"""
+
+import gc
+import hmac
+import logging
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+)
+
+from onebook import __version__, feeder, feeds, gateway, http, preflight
+from onebook.accounts import Accounts
+from onebook.accounts.pepper import load_pepper
+from onebook.app.node import Node
+from onebook.app.usage_files import usage_file
+from onebook.app.web_application import web_application
+from onebook.books import Books
+from onebook.build import publish_build, warn_of_missing_extensions
+from onebook.clock import SystemClock
+from onebook.config import ExchangeSettings, Settings
+from onebook.nodes.bus import NatsBus
+from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
+from onebook.nodes.key_sharing import KeySharing
+from onebook.nodes.presence import new_node_id
+from onebook.rest import Rest
+from onebook.store import Store
+from onebook.transactions.credentials import Vault, master_keys
+from onebook.transactions.registry import adapters_of
+from onebook.transactions.service import Transactions
+
+log = logging.getLogger("onebook.app")
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, *, overrides: Mapping[str, ExchangeSettings] | None = None
+) -> AsyncIterator[Node]:
+    """Run a node for as long as the context lasts.
+
+    Args:
+        settings: The operator's.
+        overrides: Where exchanges are instead, by name: simulated or replayed ones. When given,
+            no other exchange is connected to.
+
+    Raises:
+        ConfigError: The node cannot start with these settings.
+    """
+    clock = SystemClock()
+    preflight.require(settings)
+    settings = feeder.own_settings(settings, overrides)
+    async with AsyncExitStack() as stack:
+        server = settings.server
+        listening = http.sharing if server.port_shared else http.listening
+        listener = stack.enter_context(listening(server.host, server.port))
+        metrics = None
+        if server.metrics_port is not None:
+            metrics = stack.enter_context(http.listening(server.metrics_host, server.metrics_port))
+        store = await stack.enter_async_context(Store(settings.store.url))
+        # A pepper without its database means that the database was deleted, or is elsewhere.
+        await store.upgrade(create=not settings.store.pepper_file.exists())
+        pepper = load_pepper(settings.store.pepper_file)
+        kept_usage = await usage_file(settings, store, clock.wall_ms())
+        if kept_usage is not None:
+            stack.callback(kept_usage.release)
+        rest = await stack.enter_async_context(Rest())
+        transactions = _transactions(settings, store, pepper)
+        stack.push_async_callback(transactions.close)
+        books = Books()
+        sharing: KeySharing | None = None
+        listed: feeds.Catalogue
+        supervisor: feeds.Supervisor | RemoteSupervisor
+        if settings.node.role == "gateway":
+            bus = await stack.enter_async_context(NatsBus(settings.nats, name="onebook gateway"))
+            listed = remote = RemoteCatalogue(rest=rest, settings=settings.feeds)
+            supervisor = RemoteSupervisor(
+                new_node_id(), bus=bus, books=books, catalogue=remote, settings=settings.node
+            )
+            await stack.enter_async_context(supervisor)
+            sharing = await stack.enter_async_context(
+                KeySharing(supervisor.presence, bus=bus, tiers=settings.accounts.tiers)
+            )
+        else:
+            parts = await feeder.feeding(stack, settings, overrides, rest=rest, books=books)
+            listed, supervisor = parts.catalogue, parts.supervisor
+        accounts = await stack.enter_async_context(
+            Accounts(
+                store,
+                pepper,
+                settings=settings.accounts,
+                clock_ms=clock.wall_ms,
+                usage_file=kept_usage,
+                limits=None if sharing is None else sharing.rates,
+            )
+        )
+        front = await stack.enter_async_context(
+            gateway.Gateway(
+                settings.gateway,
+                accounts=accounts,
+                books=books,
+                catalogue=listed,
+                supervisor=supervisor,
+                clock=clock,
+                streams=settings.streams,
+                via=listed.via,
+                peers=sharing,
+                transactions=transactions,
+            )
+        )
+        if sharing is not None:
+            front.connections.on_counted.subscribe(sharing.counted)
+            sharing.on_counted.subscribe(front.authenticator.trim)
+        node = Node(
+            settings=settings,
+            store=store,
+            accounts=accounts,
+            books=books,
+            catalogue=listed,
+            supervisor=supervisor,
+            gateway=front,
+            transactions=transactions,
+            tls=preflight.tls_context(settings.server),
+            address=listener.getsockname()[:2],
+            metrics_address=metrics.getsockname()[:2] if metrics is not None else None,
+        )
+        if server.port_shared and isinstance(listed, RemoteCatalogue):
+            await listed.first_read()  # no load balancer asks /readyz before it sends clients
+        await stack.enter_async_context(_http(node, clock, listener, metrics))
+        _settle_memory()
+        warn_of_missing_extensions()
+        publish_build()
+        log.info("Onebook %s listens on %s.", __version__, node.url)
+        if node.metrics_address is not None:
+            log.info("Metrics are at %s port %d.", *node.metrics_address)
+        yield node
+
+
+def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactions:
+    """The transaction interface with every exchange that it has."""
+    ours = settings.transactions
+    vault = Vault(store, master_keys(ours))
+    return Transactions(
+        adapters_of(ours),
+        vault,
+        cursor_secret=hmac.digest(pepper, b"transaction cursors", "sha256"),
+        settings=ours,
+    )
+
+
+def _http(
+    node: Node, clock: SystemClock, listener: socket.socket, metrics: socket.socket | None
+) -> AbstractAsyncContextManager[None]:
+    """REST, pages and WebSocket upgrades on one socket."""
+    limits = node.settings.gateway
+    return http.serving(
+        web_application(node, clock),
+        listener,
+        websocket=node.gateway.protocol,
+        turns=node.gateway.turns,
+        address_limiter=node.gateway.address_limiter,
+        connections_max=lambda: limits.connections_max,
+        forwarded_from=limits.forwarded_from,
+        tls=node.tls,
+        settings=node.settings.server,
+        metrics=metrics,
+    )
+
+
+def _settle_memory() -> None:
+    """gc.freeze() long-lived objects to keep collector pauses short."""
+    gc.collect()
+    gc.freeze()

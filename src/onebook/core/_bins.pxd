@@ -1,0 +1,20 @@
+"""One side of a book in bins of a price step: what `_bins.h` has."""
+
+from libc.stdint cimport uint64_t
+
+from onebook.core._digits cimport wide
+from onebook.core._side cimport Side
+
+cdef extern from "_bins.h" nogil:
+    ctypedef struct Bin:
+        wide price
+        wide amount
+
+    ctypedef struct Bins:
+        pass
+
+    wide wide_of(uint64_t high, uint64_t low)
+    uint64_t high_word(wide value)
+    uint64_t low_word(wide value)
+    void bins_open(Bins *bins, const Side *levels, int side, int moved, wide step)
+    bint bins_next(Bins *bins, Bin *bin)

@@ -1,0 +1,81 @@
+"""Keepalive of one connection: pings that must be answered, and the progress of a slow consumer.
+
+No I/O and no clock: the connection sends what is due and ends when this says so.
+"""
+
+import random
+import struct
+from typing import Final
+
+from onebook.config import GatewaySettings
+
+NEVER: Final = float("inf")
+
+
+class Keepalive:
+    """When a connection is pinged, whether it answered, and when a slow one last read something.
+
+    All times are seconds of a monotonic clock.
+    """
+
+    __slots__ = ("_settings", "_unread_bytes", "due_s", "latency_ms", "ping_at", "progress_at")
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._unread_bytes = 0  # the write buffer of a slow consumer when it last read something
+        self.progress_at = 0.0  # when that was
+        self.due_s = NEVER  # the next ping
+        self.ping_at = 0.0  # when the unanswered ping was sent; 0 without one
+        self.latency_ms = 0.0  # the last round trip
+
+    def opened(self, now_s: float) -> None:
+        """The connection is open; pings of all connections are spread over the interval."""
+        self.due_s = now_s + random.random() * self._settings.ping_interval_s  # noqa: S311
+
+    def ping(self, now_s: float) -> bytes:
+        """A ping is sent now; the payload that its pong must repeat."""
+        self.ping_at = now_s
+        return _payload(now_s)
+
+    def ping_passed(self, now_s: float) -> None:
+        """The time of a ping has come; the next one is due after the interval."""
+        self.due_s = now_s + self._settings.ping_interval_s
+
+    def pong(self, payload: bytes, now_s: float) -> bool:
+        """A pong; whether it answers our ping."""
+        if not self.ping_at or payload != _payload(self.ping_at):
+            return False
+        self.latency_ms = max(0.0, (now_s - self.ping_at) * 1_000)
+        self.ping_at = 0.0
+        return True
+
+    def unanswered(self, now_s: float) -> bool:
+        """Whether a ping has had no answer for the whole interval.
+
+        The first ping is sent at connect, so the next may be due too early for its answer.
+        """
+        return bool(self.ping_at) and now_s - self.ping_at >= self._settings.ping_interval_s
+
+    def fell_behind(self, unread_bytes: int, now_s: float) -> None:
+        """The client has become a slow consumer, with so many bytes in the write buffer."""
+        self._unread_bytes, self.progress_at = unread_bytes, now_s
+
+    def caught_up(self) -> None:
+        """The client reads again, which shows that it lives, however late its pong is."""
+        self.ping_at = 0.0
+
+    def stalled(self, unread_bytes: int, now_s: float) -> bool:
+        """Whether a slow consumer has read nothing for `slow_timeout_s`."""
+        if unread_bytes < self._unread_bytes:
+            self._unread_bytes, self.progress_at = unread_bytes, now_s
+            return False
+        return now_s - self.progress_at >= self._settings.slow_timeout_s
+
+    @property
+    def stalled_at_s(self) -> float:
+        """When a slow consumer that reads nothing more has stalled."""
+        return self.progress_at + self._settings.slow_timeout_s
+
+
+def _payload(now_s: float) -> bytes:
+    return struct.pack("!d", now_s)

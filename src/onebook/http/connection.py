@@ -1,0 +1,213 @@
+"""One HTTP connection: uvicorn's h11 protocol with socket limits, deadlines and turns of input.
+
+A WebSocket upgrade takes the socket over; its place (`SocketSlot`) goes with it.
+"""
+
+import asyncio
+import socket
+import time
+from typing import Any, ClassVar, Final, Protocol
+
+import h11
+from msgspec import json
+from prometheus_client import Counter
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from onebook import sockets
+from onebook.core import iso
+from onebook.http.deadlines import Deadlines, Wait
+from onebook.http.socket_limits import CountedSocket, Sockets
+
+UNSENT_BYTES_MAX: Final = 131_072  # in the kernel, so that a slow client's progress is seen
+
+# What is refused before any route is known: reason phrase, error code, message.
+REFUSALS: Final = {
+    400: ("Bad Request", "invalid_request", "This is not an HTTP/1.1 request of RFC 9112."),
+    404: ("Not Found", "not_found", "Only /metrics is answered at this address."),
+    408: ("Request Timeout", "request_timeout", "The request did not arrive in time."),
+    429: (
+        "Too Many Requests",
+        "rate_limit_exceeded",
+        "This address has too many connections open; close some or try again shortly.",
+    ),
+    503: (
+        "Service Unavailable",
+        "service_unavailable",
+        "This node has no free connection; try again shortly.",
+    ),
+}
+
+EXPIRED: Final = Counter("onebook_http_expired", "HTTP connections ended by a deadline.", ["wait"])
+# A counter without a sample is absent, and `increase` cannot see the first one.
+for _wait in ("headers", "body", "write"):
+    EXPIRED.labels(_wait)
+
+
+class InputTurns(Protocol):
+    """Shares turns of the event loop among the connections that have input."""
+
+    def read(self, reader: Any) -> None:
+        """Have a connection's `read` called in this turn or a later one."""
+
+    def forget(self, reader: Any) -> None:
+        """A connection is gone."""
+
+
+class HttpConnection(H11Protocol):
+    """One HTTP connection. Its class variables are set on the subclass of a server."""
+
+    turns: ClassVar[InputTurns]
+    deadlines: ClassVar[Deadlines]
+    counted: ClassVar[Sockets]
+    metrics_port: ClassVar[int | None]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.wait: Wait | None = None
+        self.unread = 0  # at the last look at a client that reads its answer slowly
+        self.place: CountedSocket | None = None
+        self.fd = -1
+        self.queued = False  # there is input for a later turn of the event loop
+        self._rest = b""
+        self._heir: Any = None  # the WebSocket protocol that took the socket over
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A socket was accepted."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        place = self.counted.enter(str(peer[0]) if isinstance(peer, tuple) else "")
+        if isinstance(place, int):
+            self.refuse(place)
+            return
+        self.place = place
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            self.fd = sock.fileno()
+            sock.setsockopt(socket.IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
+        self.deadlines.begin(self, Wait.HEADERS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed."""
+        super().connection_lost(exc)
+        self.deadlines.end(self)
+        self.turns.forget(self)
+        if self.place is not None:
+            self.place.leave()
+
+    def data_received(self, data: bytes) -> None:
+        """Act on what came in when it is this connection's turn, unless it was refused."""
+        if self.place is None or self.transport.is_closing():
+            return
+        if self.wait is Wait.NEXT:
+            self.deadlines.begin(self, Wait.HEADERS)
+        self._rest += data
+        self.turns.read(self)
+
+    def read(self, ends_at: float) -> bool:
+        """Act on what came in."""
+        data, self._rest = self._rest, b""
+        if not self.transport.is_closing():
+            super().data_received(data)
+            self._look()
+        return False
+
+    def pace_reading(self) -> None:
+        """Read from the socket, or stop while this connection waits for its turn."""
+        if self._heir is not None:
+            self._heir.pace_reading()
+        elif self.queued:
+            self.transport.pause_reading()
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the socket to the WebSocket protocol, with the place that it has."""
+        self.deadlines.end(self)
+        if self.server is not None and self.server[1] == self.metrics_port:
+            self.refuse(404)
+            return
+        super().handle_websocket_upgrade(event)
+        self._heir = self.transport.get_protocol()
+        place, self.place = self.place, None
+        if place is not None:
+            self._heir.take_seat(place)
+
+    def on_response_complete(self) -> None:
+        """An answer was written, though perhaps not yet read."""
+        super().on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self.deadlines.begin(self, Wait.WRITE)
+        else:
+            self._look()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        super().pause_writing()
+        self.deadlines.begin(self, Wait.WRITE)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        super().resume_writing()
+        if self.wait is Wait.WRITE:
+            self.wait_again()
+
+    def unacknowledged(self) -> int:
+        """Bytes of answers that the client has not got."""
+        held = self.transport.get_write_buffer_size()
+        return held + (sockets.unacknowledged(self.fd) if self.fd >= 0 else 0)
+
+    def wait_again(self) -> None:
+        """The client has read what there was: find out what is waited for now."""
+        self.deadlines.end(self)
+        self._look()
+
+    def refuse(self, status: int) -> None:
+        """Answer without a request, and close."""
+        phrase, code, message = REFUSALS[status]
+        timestamp = iso(time.time_ns() // 1_000_000)
+        body = json.encode({"error": code, "message": message, "timestamp": timestamp})
+        fields = {
+            **self.counted.headers(status),
+            "Content-Type": "application/json",
+            "Cache-Control": "no-store",
+            "Connection": "close",
+            "Content-Length": str(len(body)),
+        }
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        self.transport.write(f"HTTP/1.1 {status} {phrase}\r\n{head}\r\n".encode() + body)
+        self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """h11 cannot read what came in; uvicorn would answer with plain text."""
+        if self._answer_began():
+            self.transport.abort()
+        else:
+            self.refuse(400)
+
+    def expired(self, wait: Wait) -> None:
+        """A deadline has passed."""
+        EXPIRED.labels(wait.name.lower()).inc()
+        readable = not self._answer_began() and not self.transport.is_closing()
+        if wait in (Wait.HEADERS, Wait.BODY) and readable:
+            self.refuse(408)
+        else:
+            self.transport.abort()
+
+    def _answer_began(self) -> bool:
+        return self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
+
+    def _look(self) -> None:
+        """Find out what the connection waits for; a wait that goes on keeps its deadline."""
+        if self.wait is Wait.WRITE or self.place is None or self.transport.is_closing():
+            return
+        theirs = self.conn.their_state
+        if theirs is h11.SEND_BODY:
+            wait = Wait.BODY
+        elif theirs is not h11.IDLE:
+            wait = Wait.ANSWER
+        elif self.wait is Wait.HEADERS or self.conn.trailing_data[0]:
+            wait = Wait.HEADERS
+        else:
+            wait = Wait.NEXT
+        if wait is not self.wait:
+            self.deadlines.begin(self, wait)

@@ -1,0 +1,140 @@
+"""The HTTP server: REST, pages and WebSocket upgrades on one port."""
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import uvicorn
+
+from onebook.config import ServerSettings
+from onebook.http.connection import HttpConnection, InputTurns
+from onebook.http.deadlines import Deadlines
+from onebook.http.listeners import BACKLOG, AcceptWatch, reserve_files
+from onebook.http.socket_limits import AddressCounter, Sockets
+from onebook.metrics import LOOP_LAG
+
+TICK_S: Final = 0.25
+STOP_S: Final = 5  # for requests under way when everything else has stopped
+
+log = logging.getLogger("onebook.http")
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn without its signal handlers, with a deadline for TLS handshakes.
+
+    The socket of `/metrics` speaks plain HTTP.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, *, handshake_timeout_s: float, metrics: socket.socket | None
+    ) -> None:
+        super().__init__(config)
+        self._metrics = metrics
+        self._handshake_timeout_s = handshake_timeout_s
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone: the node decides when it ends."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections on the sockets given."""
+        config = self.config
+        self.servers = [
+            await asyncio.get_running_loop().create_server(
+                lambda: config.http_protocol_class(  # type: ignore[call-arg]
+                    config=config, server_state=self.server_state, app_state={}
+                ),
+                sock=each,
+                ssl=config.ssl if each is not self._metrics else None,
+                backlog=BACKLOG,
+                ssl_handshake_timeout=(
+                    self._handshake_timeout_s if config.ssl and each is not self._metrics else None
+                ),
+            )
+            for each in sockets or ()
+        ]
+        self.started = True
+
+
+@asynccontextmanager
+async def serving(
+    application: Any,
+    listener: socket.socket,
+    *,
+    websocket: Callable[..., asyncio.Protocol],
+    turns: InputTurns,
+    address_limiter: AddressCounter,
+    connections_max: Callable[[], int],
+    forwarded_from: Sequence[str],
+    tls: ssl.SSLContext | None,
+    settings: ServerSettings,
+    metrics: socket.socket | None = None,
+) -> AsyncIterator[None]:
+    """Serve REST, pages and WebSocket upgrades on one socket for as long as the context lasts.
+
+    `connections_max` tells the limit of WebSocket connections, which may change meanwhile.
+    `metrics` is a second listener without WebSocket; the application tells its requests apart by
+    their port. Its sockets count among all.
+
+    Raises:
+        ConfigError: The process may not open enough files.
+    """
+    reserve_files(settings, connections_max())
+    deadlines = Deadlines(settings)
+    bound = {
+        "turns": turns,
+        "deadlines": deadlines,
+        "counted": Sockets(
+            address_limiter,
+            sockets_max=lambda: connections_max() + settings.http_connections_max,
+            probes_max=settings.probe_connections_max,
+        ),
+        "metrics_port": metrics.getsockname()[1] if metrics is not None else None,
+    }
+    config = uvicorn.Config(
+        application,
+        http=type("BoundHttpConnection", (HttpConnection,), bound),
+        ws=websocket,  # type: ignore[arg-type]  # it calls it, as any factory
+        lifespan="off",
+        log_config=None,
+        access_log=False,  # it would show keys in paths
+        server_header=False,
+        proxy_headers=True,
+        forwarded_allow_ips=list(forwarded_from),
+        timeout_keep_alive=settings.keep_alive_timeout_s,
+        timeout_graceful_shutdown=STOP_S,
+    )
+    config.load()
+    config.ssl = tls
+    server = HttpServer(config, handshake_timeout_s=settings.header_timeout_s, metrics=metrics)
+    watch = AcceptWatch(listener)
+    listeners = [listener] if metrics is None else [listener, metrics]
+    serving = asyncio.create_task(server.serve(sockets=listeners), name="http")
+    looking = asyncio.create_task(_look(deadlines, watch), name="http-deadlines")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _look(deadlines: Deadlines, watch: AcceptWatch) -> None:
+    """One timer for every connection."""
+    while True:
+        due_s = time.monotonic() + TICK_S
+        await asyncio.sleep(TICK_S)
+        LOOP_LAG.observe(max(0.0, time.monotonic() - due_s))
+        try:
+            deadlines.look()
+            watch.look()
+        except Exception:
+            # A defect in one check must not end them: sockets would stay open.
+            log.exception("Checking the deadlines of HTTP connections failed.")

@@ -1,0 +1,112 @@
+"""Limits of open sockets: of all clients together, and of one address.
+
+A socket over a limit is answered 503 (the node is full) or 429 (its address has too many).
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from prometheus_client import Counter, Gauge
+
+RETRY_AFTER_S: Final = 5
+
+SOCKETS: Final = Gauge("onebook_sockets", "Open sockets of clients, HTTP and WebSocket.")
+REFUSED: Final = Counter("onebook_sockets_refused", "Sockets closed when accepted.", ["reason"])
+
+# A counter without a sample is absent, and `increase` cannot see the first one.
+for _reason in ("full", "address"):
+    REFUSED.labels(_reason)
+
+log = logging.getLogger("onebook.http")
+
+
+class SocketSlot(Protocol):
+    """The place of one open socket."""
+
+    def leave(self) -> None:
+        """The socket is closed."""
+
+
+class AddressCounter(Protocol):
+    """Counts the open sockets of addresses."""
+
+    def enter(self, address: str) -> SocketSlot | None:
+        """Count an open socket of an address; None where it has as many as it may."""
+
+    def trusts(self, peer: str) -> bool:
+        """Whether a peer is on this machine or a trusted proxy."""
+
+    def socket_headers(self, retry_after_s: int) -> dict[str, str]:
+        """The header fields of an answer to an address with too many sockets."""
+
+
+class CountedSocket:
+    """One open socket of the node, and of its address; `leave` gives both back, once."""
+
+    __slots__ = ("_counted", "_seat")
+
+    def __init__(self, counted: "Sockets", seat: SocketSlot | None) -> None:
+        self._counted: Sockets | None = counted
+        self._seat = seat
+
+    def leave(self) -> None:
+        """The socket is closed."""
+        counted, self._counted = self._counted, None
+        if counted is None:
+            return
+        counted.left()
+        if self._seat is not None:
+            self._seat.leave()
+
+
+class Sockets:
+    """How many sockets clients have open.
+
+    Args:
+        sockets_max: Returns how many sockets all clients may have; called each time.
+        probes_max: Beside these, for trusted peers: health checks of a full node.
+    """
+
+    def __init__(
+        self, address_limiter: AddressCounter, *, sockets_max: Callable[[], int], probes_max: int
+    ) -> None:
+        self.count = 0
+        self._address_limiter = address_limiter
+        self._sockets_max = sockets_max
+        self._probes_max = probes_max
+        self._full = False
+
+    def enter(self, peer: str) -> CountedSocket | int:
+        """Take a place for a socket, or the HTTP status with which it is refused."""
+        trusted = self._address_limiter.trusts(peer)
+        if self.count >= self._sockets_max() + (self._probes_max if trusted else 0):
+            REFUSED.labels("full").inc()
+            if not self._full:
+                log.warning("The node is full: %d sockets; more are refused with 503.", self.count)
+            self._full = True
+            return 503
+        seat = None
+        if not trusted:
+            seat = self._address_limiter.enter(peer)
+            if seat is None:
+                REFUSED.labels("address").inc()
+                return 429
+        self.count += 1
+        SOCKETS.set(self.count)
+        return CountedSocket(self, seat)
+
+    def headers(self, status: int) -> dict[str, str]:
+        """The header fields that tell a client when to try again, and its limit."""
+        if status not in (429, 503):
+            return {}
+        limit = self._address_limiter.socket_headers(RETRY_AFTER_S) if status == 429 else {}
+        return {"Retry-After": str(RETRY_AFTER_S), **limit}
+
+    def left(self) -> None:
+        """A socket is closed; its `CountedSocket` says so."""
+        self.count -= 1
+        SOCKETS.set(self.count)
+        if self._full and self.count < self._sockets_max():
+            log.info("The node is below its socket limit again: %d sockets.", self.count)
+            self._full = False

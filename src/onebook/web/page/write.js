@@ -1,0 +1,23 @@
+// What changes with every update, written only where it differs from what is there.
+
+/**
+ * Give an element one text; true if it changed. The text node stays: a new one would make the browser
+ * compute styles again, a changed one costs only the layout of its line.
+ */
+export function write(element, text) {
+  const wanted = String(text);
+  const node = element.firstChild;
+  if (!node) element.append(wanted);
+  else if (node.data === wanted) return false;
+  else node.data = wanted;
+  return true;
+}
+
+/** Set an attribute that selectors may name, only where it changes. */
+export function mark(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
+export function hide(element, hidden) {
+  if (element.hidden !== hidden) element.hidden = hidden;
+}

@@ -1,0 +1,112 @@
+"""Half-finished requests, answers that are never read: each wait ends at its deadline."""
+
+import asyncio
+
+import pytest
+import uvloop
+
+from steady import PATIENCE_S, own_s
+
+from .rig import BIG, measured, peer_of, problem, served
+
+HALVES = {
+    "no byte": (b"", "headers", b""),
+    "half a request line": (b"GET /sma", "headers", b""),
+    "half of the headers": (b"GET / HTTP/1.1\r\nHost: x\r\nX-A: b\r\n", "headers", b""),
+    "headers without the body": (
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
+        "body",
+        b"",
+    ),
+    "a slow body": (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\n", "body", b"x"),
+    "slow headers": (b"GET / HTTP/1.1\r\nHost: x\r\n", "headers", b"X-A: b\r\n"),
+}
+
+
+async def drip(peer, piece):
+    while piece:
+        await peer.send(piece)
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("kind", HALVES)
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_half_a_request_is_answered_408_and_closed_in_time(run, kind):
+    begin, wait, piece = HALVES[kind]
+
+    async def talk():
+        async with served() as port, peer_of(port) as peer:
+            before = measured("onebook_http_expired_total", wait=wait)
+            await peer.send(begin)
+            dripping = asyncio.create_task(drip(peer, piece))
+            answer = await peer.rest()
+            dripping.cancel()
+            await asyncio.gather(dripping, return_exceptions=True)
+            # A body that still comes may reset the connection before its answer was read.
+            assert answer.startswith(b"HTTP/1.1 408 ") or (piece and not answer)
+            assert not answer or problem(answer)["error"] == "request_timeout"
+            assert measured("onebook_http_expired_total", wait=wait) == before + 1
+
+    run(talk())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_an_answer_that_is_never_read_is_cut_off(run):
+    async def talk():
+        async with served() as port, peer_of(port, limit=1_024) as peer:
+            before = measured("onebook_http_expired_total", wait="write")
+            peer.writer.transport.pause_reading()
+            await peer.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(PATIENCE_S):
+                while measured("onebook_http_expired_total", wait="write") == before:
+                    await asyncio.sleep(0.05)
+            peer.writer.transport.resume_reading()
+            assert len(await peer.rest()) < len(BIG)
+
+    run(talk())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_an_answer_that_the_application_gave_up_is_cut_off_though_nothing_reads_it(run):
+    """uvicorn closes such a connection, which waits for its buffer: the deadline aborts it."""
+
+    async def talk():
+        async with served() as port, peer_of(port, limit=1_024) as peer:
+            before = measured("onebook_http_expired_total", wait="write")
+            peer.writer.transport.pause_reading()
+            await peer.send(b"GET /left HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(PATIENCE_S):
+                while not measured("onebook_sockets"):
+                    await asyncio.sleep(0.01)
+            began_s = own_s()
+            async with asyncio.timeout(PATIENCE_S):
+                while measured("onebook_sockets"):
+                    await asyncio.sleep(0.05)
+            assert own_s() - began_s < 3
+            assert measured("onebook_http_expired_total", wait="write") == before + 1
+
+    run(talk())
+
+
+async def test_an_answer_that_is_read_slowly_is_not_cut_off():
+    async with served(write_timeout_s=1.0) as port, peer_of(port, limit=65_536) as peer:
+        await peer.send(b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        size = 0
+        async with asyncio.timeout(PATIENCE_S):
+            for _ in range(30):  # for longer than the deadline, with steps shorter than it
+                size += len(await peer.reader.read(50_000))
+                await asyncio.sleep(0.1)
+            while data := await peer.reader.read(1_000_000):
+                size += len(data)
+    assert size > len(BIG)
+
+
+async def test_requests_one_after_the_other_have_their_own_deadlines():
+    waits = {"header_timeout_s": 2.0, "keep_alive_timeout_s": 2}
+    async with served(**waits) as port, peer_of(port) as peer:
+        for _ in range(4):
+            await asyncio.sleep(0.6)
+            await peer.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab")
+            async with asyncio.timeout(PATIENCE_S):
+                assert (await peer.reader.readuntil(b"\r\n\r\n2")).startswith(b"HTTP/1.1 200")
+        assert await peer.rest() == b""  # no request follows: keep-alive

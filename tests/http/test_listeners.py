@@ -1,0 +1,89 @@
+"""Listening sockets: ports in use, ports that are shared, and no file left to accept with."""
+
+import resource
+import socket
+
+import pytest
+
+from in_process import in_process
+from onebook import http
+from onebook.config import ServerSettings
+from onebook.errors import ConfigError
+from steady import PATIENCE_S
+
+
+def test_a_port_in_use_is_one_clear_sentence():
+    with http.listening("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with (
+            pytest.raises(ConfigError, match=rf"Cannot listen on 127.0.0.1 port {port}: "),
+            http.listening("127.0.0.1", port),
+        ):
+            pass
+
+
+def test_a_port_is_free_again_afterwards():
+    with http.listening("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+    with http.listening("127.0.0.1", port) as again:
+        assert again.getsockname()[1] == port
+
+
+def test_a_shared_port_is_shared_with_those_that_share_it_and_refused_to_others():
+    with http.sharing("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with http.sharing("127.0.0.1", port) as second:
+            second.listen()
+            assert second.getsockname()[1] == port
+            with (
+                pytest.raises(ConfigError, match=f"port {port}"),
+                http.listening("127.0.0.1", port),
+            ):
+                pass
+
+
+def test_a_shared_port_takes_no_client_before_the_server_starts():
+    with http.sharing("127.0.0.1", 0) as bound, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(bound.getsockname(), timeout=PATIENCE_S)
+
+
+def test_files_are_reserved_for_all_sockets_probes_and_a_reserve(monkeypatch):
+    asked = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (0, 1 << 20))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    settings = ServerSettings(
+        http_connections_max=100, probe_connections_max=10, files_reserve=1_000
+    )
+    http.reserve_files(settings, 5_000)
+    assert asked == [(6_110, 1 << 20)]
+
+
+def test_a_process_without_files_says_that_it_accepts_nothing_and_when_it_does_again():
+    done = in_process("""
+        import logging, os, resource, socket, sys
+        from onebook.http.listeners import ACCEPT_FAILING, AcceptWatch
+        logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level="INFO")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            watch = AcceptWatch(listener)
+            watch.look()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+            held = []
+            try:
+                while True:
+                    held.append(os.dup(0))
+            except OSError:
+                pass
+            watch.look()
+            watch.look()
+            print(ACCEPT_FAILING._value.get())
+            for each in held:
+                os.close(each)
+            watch.look()
+            print(ACCEPT_FAILING._value.get())
+    """)
+    assert done.stdout.splitlines() == [
+        "ERROR Cannot accept connections: the process is out of file descriptors.",
+        "1.0",
+        "INFO Connections can be accepted again.",
+        "0.0",
+    ], done.stderr
