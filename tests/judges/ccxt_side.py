@@ -36,6 +36,7 @@ class Judge(NamedTuple):
         markets: Its method that loads the simulated list of instruments; where empty, the markets
             are set by hand, as ccxt asks for more than the one list that we read.
         levels: How many of the best levels are compared: what its subscription covers.
+        step_s: While the clients join, the market moves on after so long without a message.
         same: Whether it follows the channel that we follow.
         because: Why not in the way, or not as deeply, as we read the exchange.
     """
@@ -47,6 +48,7 @@ class Judge(NamedTuple):
     keys: Mapping[str, str] = MappingProxyType({})
     markets: str = ""
     levels: int = 50
+    step_s: float = 0.01
     same: bool = True
     because: str = ""
 

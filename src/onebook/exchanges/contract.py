@@ -308,6 +308,7 @@ class FrameForm(Enum):
 
     PLAIN = auto()  # what the connector reads
     COMPRESSED = auto()  # the same in gzip or zlib; inflated up to `feeds.frame_bytes_max`
+    DEFLATED = auto()  # plain, or by RFC 7692: permessage-deflate is offered in the handshake
 
 
 class Heartbeat(Struct, frozen=True):

@@ -27,9 +27,10 @@ streams in one request and 400 on one socket were served.
 
 Unconfirmed on spot: the two errors, which were recorded on futures; whether a request with one
 unknown pair is refused as a whole (it is taken for that: the others are asked for again, which
-changes nothing where they were accepted); what is said to too many requests. The page requires
-`permessage-deflate` offered; feeds do not offer it. A client reports that servers which do not
-grant it fall behind; others are served without.
+changes nothing where they were accepted); what is said to too many requests.
+
+The pages require that `permessage-deflate` is offered in the handshake, so it is. A client reports
+that servers which do not grant it fall behind.
 """
 
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ from onebook.exchanges.channel import (
 from onebook.exchanges.contract import (
     Exchange,
     Fetch,
+    FrameForm,
     Heartbeat,
     Ignored,
     Output,
@@ -194,6 +196,7 @@ EXCHANGE: Final = Exchange(
         fetches=(Limit(10, 1.0, Scope.ADDRESS),),
     ),
     heartbeat=Heartbeat(b"ping", 15.0),
+    frames=FrameForm.DEFLATED,
     silence_max_s=30.0,
     snapshot_s=60.0,  # the books of a full socket are 20 s of the REST budget
 )

@@ -17,6 +17,7 @@ from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
 from onebook.feeds.actions import End, Request, SendPing, Transmit
+from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
 from onebook.feeds.inflate import TooLong, Uninflatable, inflated
 from onebook.feeds.listener import DATA, Listener
 from onebook.feeds.ports import FrameRecorder
@@ -62,8 +63,8 @@ class ExchangeConnection(Listener):
         self.session = session
         self.clock = clock
         self._take = session.received if recorder is None else self._recorded
-        plain = exchange.frames is FrameForm.PLAIN
-        self.received = self._take if plain else self._inflated
+        compressed = exchange.frames is FrameForm.COMPRESSED
+        self.received = self._inflated if compressed else self._take
         self.joining = False
         self.bytes_max = settings.frame_bytes_max
         self.budget = self._frames_max = settings.frames_per_tick_max
@@ -76,6 +77,8 @@ class ExchangeConnection(Listener):
         self._recorder = recorder
         self._url = exchange.ws_url
         self._parts = bytearray()
+        self._deflated = False  # whether the message that is joined is compressed by RFC 7692
+        self._inflater: MessageInflater | None = None
         self._transport: WSTransport | None = None
         self._timer: asyncio.TimerHandle
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -96,6 +99,12 @@ class ExchangeConnection(Listener):
         connection: socket.socket = transport.underlying_transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_bytes_max)
         now = self.clock()
+        if self._exchange.frames is FrameForm.DEFLATED:
+            try:
+                self._inflater = agreed(transport.response.headers.get("Sec-WebSocket-Extensions"))
+            except NotAgreed as error:
+                self._refuse(WSCloseCode.MANDATORY_EXTENSION, str(error))
+                return
         if self._recorder is not None:
             self._recorder.opened(self._url, now)
         self.session.opened(now)
@@ -106,7 +115,7 @@ class ExchangeConnection(Listener):
         if self.session.ended is not None:
             return  # what was read before the socket closes
         kind = frame.msg_type
-        if frame.rsv1 or frame.rsv2 or frame.rsv3:
+        if frame.rsv2 or frame.rsv3 or (frame.rsv1 and not self._may_be_deflated(kind)):
             self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
         elif frame.payload_size > self.bytes_max:
             # picows ends such a connection only after a while, and delivers the frame if that is
@@ -122,6 +131,10 @@ class ExchangeConnection(Listener):
                 transport.send_pong(frame.get_payload_as_bytes())
                 self.session.ponged(self.clock())
             self._heard()
+
+    def _may_be_deflated(self, kind: WSMsgType) -> bool:
+        """Whether a first frame has rsv1 for a compressed message (RFC 7692 section 6)."""
+        return self._inflater is not None and kind in DATA
 
     def pause(self, transport: WSTransport) -> None:
         """Pause reading until the next tick, so that other feeds are read."""
@@ -254,6 +267,8 @@ class ExchangeConnection(Listener):
         if (frame.msg_type == WSMsgType.CONTINUATION) != self.joining:
             self._refuse(WSCloseCode.PROTOCOL_ERROR, BAD_FRAME)
             return
+        if not self.joining:
+            self._deflated = frame.rsv1
         self._parts += frame.get_payload_as_memoryview()
         if len(self._parts) > self.bytes_max:
             self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
@@ -263,9 +278,27 @@ class ExchangeConnection(Listener):
             self._heard()
         else:
             message, self._parts = bytes(self._parts), bytearray()
-            now = self.clock()
-            self.received(message, now)
-            self.carry_out(now)
+            if self._deflated:
+                self._take_deflated(message)
+            else:
+                self._take_joined(message)
+
+    def _take_joined(self, message: bytes) -> None:
+        now = self.clock()
+        self.received(message, now)
+        self.carry_out(now)
+
+    def _take_deflated(self, message: bytes) -> None:
+        """Inflate a message by RFC 7692; a damaged one ends the connection and its window."""
+        assert self._inflater is not None
+        try:
+            plain = self._inflater.inflated(message, self.bytes_max)
+        except TooLong:
+            self._refuse(WSCloseCode.MESSAGE_TOO_BIG, TOO_LONG)
+        except Uninflatable as error:
+            self._refuse(WSCloseCode.INVALID_TEXT, str(error))
+        else:
+            self._take_joined(plain)
 
     def _refuse(self, code: WSCloseCode, reason: str) -> None:
         assert self._transport is not None

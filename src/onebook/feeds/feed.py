@@ -22,8 +22,9 @@ from picows import (
 from onebook.books import Books
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
-from onebook.exchanges.contract import Exchange, ProtocolError
+from onebook.exchanges.contract import Exchange, FrameForm, ProtocolError
 from onebook.exchanges.limits import Quotas
+from onebook.feeds import deflate
 from onebook.feeds.connection import ExchangeConnection
 from onebook.feeds.liveness import Cadences
 from onebook.feeds.pace import Backoff
@@ -47,6 +48,7 @@ REASONS: Final = {
     OFFLINE: Reason.UNREACHABLE,
 }
 READ_BUFFER_BYTES: Final = 64 << 10
+DEFLATE: Final = (("Sec-WebSocket-Extensions", deflate.OFFER),)
 
 
 class Feed:
@@ -219,6 +221,7 @@ class Feed:
     async def _handshake(self, connection: Link, url: str) -> None:
         assert isinstance(connection, ExchangeConnection)
         settings = self.settings
+        deflated = self.exchange.frames is FrameForm.DEFLATED
         # Cancelling does not close a socket in the middle of the upgrade; picows' own timeout
         # does, so it is the shorter one.
         async with asyncio.timeout(settings.connect_timeout_s):
@@ -232,6 +235,7 @@ class Feed:
                 max_frame_size=settings.frame_bytes_max,
                 max_redirects=0,
                 read_buffer_init_size=READ_BUFFER_BYTES,
+                extra_headers=DEFLATE if deflated else None,
             )
         if not connection.connected:
             raise ConnectionResetError("closed during the handshake")

@@ -66,6 +66,7 @@ class ExchangeRules(NamedTuple):
     status: Callable[[str], str] | None = None  # writes the state of its trading engine, if it does
     posted: tuple[str, ...] = ()  # paths that are asked for by POST, their query as JSON
     gzip: bool = False  # whether each of its messages is a binary one in gzip
+    deflate: bool = False  # whether it grants permessage-deflate (RFC 7692) to who offers it
     checksum_field: str = "checksum"  # the member of its frames, where they have one
 
 

@@ -63,6 +63,7 @@ class Front:
         self.clients: list[LoopbackClient] = []
         self.silent = False
         self.ping_s = dialect.rules.ping_s
+        self.deflate = dialect.rules.deflate
         # How often clients went beyond a limit: of connects, messages, requests.
         self.breaches: Counter[str] = Counter()
         self.connects = Windows(dialect.rules.connects, breaches=self.breaches, kind="connects")

@@ -41,6 +41,7 @@ class Talk(Protocol):
     """What an exchange sends; the loopback transports it."""
 
     ping_s: float | None
+    deflate: bool
 
     def admits(self) -> bool:
         """Whether another connection may be opened now."""
@@ -167,7 +168,7 @@ class Loopback:
             HOST,
             self._port,
             process_request=self._request,
-            compression=None,
+            compression="deflate" if self._talk.deflate else None,
             create_connection=Connection,
             ping_interval=self._talk.ping_s,
             ping_timeout=PONG_MAX_S,

@@ -48,6 +48,7 @@ class Xt:
         spelling=Spelling(price_places=None, amount_places=None),
         silence_max_s=60.0,
         traffic_counts=False,
+        deflate=True,
     )
 
     def __init__(self, board: ExchangeBoard) -> None:
