@@ -11,12 +11,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from onebook.accounts.beat import every
 from onebook.accounts.cache import CACHE_TTL_MS
 from onebook.accounts.keycache import KeyCache
 from onebook.accounts.keys import Key, digest, key_of, require_enabled, status_at, well_formed
 from onebook.accounts.limits import AttemptLimits, RateLimiter
 from onebook.accounts.pepper import require_same_pepper
+from onebook.accounts.periodic import every
 from onebook.accounts.periods import period_at
 from onebook.accounts.sessions import REMEMBERED_MS, RestSession, Sessions, is_over
 from onebook.accounts.spill import UsageFile

@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from onebook.accounts.beat import every
 from onebook.accounts.keys import Key
+from onebook.accounts.periodic import every
 from onebook.accounts.periods import Period, period_at
 from onebook.accounts.spill import Batch, UsageFile
 from onebook.accounts.usage_report import UsageMark, UsageReport, mark_of, usage_report
@@ -46,14 +46,14 @@ class _Count:
     The previous period is kept: a clock that ran ahead may be set back into it.
     """
 
-    __slots__ = ("_former", "cell", "end_ms", "key", "told", "used_bytes")
+    __slots__ = ("_former", "cell", "end_ms", "key", "reported", "used_bytes")
 
     def __init__(self, key: Key, period: Period) -> None:
         self.key = key
         self.cell: UsageCell
         self.end_ms: int
         self.used_bytes: int
-        self.told: UsageMark
+        self.reported: UsageMark
         self._former: tuple[UsageCell, int, int, UsageMark] | None = None
         self._begin(period)
 
@@ -64,9 +64,9 @@ class _Count:
     def turn(self, period: Period) -> None:
         """Make another period the current one."""
         former = self._former
-        self._former = (self.cell, self.end_ms, self.used_bytes, self.told)
+        self._former = (self.cell, self.end_ms, self.used_bytes, self.reported)
         if former is not None and former[0].period_start_ms == period.start_ms:
-            self.cell, self.end_ms, self.used_bytes, self.told = former
+            self.cell, self.end_ms, self.used_bytes, self.reported = former
         else:
             self._begin(period)
 
@@ -74,7 +74,7 @@ class _Count:
         self.cell = UsageCell(self.key.key_id, period.start_ms)
         self.end_ms = period.end_ms
         self.used_bytes = 0
-        self.told = UsageMark.WITHIN
+        self.reported = UsageMark.WITHIN
 
 
 class Meter:
@@ -138,13 +138,13 @@ class Meter:
         count = self._counts.get(key.key_id)
         if count is not None:
             count.key = key
-            count.told = min(count.told, self._mark(count))
+            count.reported = min(count.reported, self._mark(count))
 
     def change_allowance(self, allowance_bytes: int) -> None:
         """Set the allowance of keys without one of their own."""
         self.allowance_bytes = allowance_bytes
         for count in self._counts.values():
-            count.told = min(count.told, self._mark(count))
+            count.reported = min(count.reported, self._mark(count))
 
     def _mark(self, count: _Count) -> UsageMark:
         return mark_of(count.used_bytes, count.key.allowance_of(self.allowance_bytes))
@@ -153,7 +153,7 @@ class Meter:
         if self._counts.setdefault(count.key.key_id, count) is count:
             # A key that was over, or warned, before it was loaded is not warned again.
             count.used_bytes = used_bytes
-            count.told = self._mark(count)
+            count.reported = self._mark(count)
 
     def add(self, key_id: str, count_bytes: int) -> None:
         """Count bytes handed to an open key."""
@@ -213,7 +213,7 @@ class Meter:
         Before any write: limits apply while the store is unavailable.
         """
         self.collect()
-        self._tell(list(self._pending))
+        self._report_marks(list(self._pending))
 
     def _next_batch(self) -> Batch | None:
         if not self._pending:
@@ -242,15 +242,15 @@ class Meter:
             count = self._counts[cell.key_id]
             if count.cell == cell:
                 count.used_bytes = total + self._pending.get(cell, 0)
-        self._tell(batch.deltas)
+        self._report_marks(batch.deltas)
 
-    def _tell(self, cells: Iterable[UsageCell]) -> None:
+    def _report_marks(self, cells: Iterable[UsageCell]) -> None:
         for cell in cells:
             count = self._counts[cell.key_id]
             mark = self._mark(count)
-            if mark <= count.told:
+            if mark <= count.reported:
                 continue
-            count.told = mark
+            count.reported = mark
             ALLOWANCE_MARKS.labels(mark.name.lower()).inc()
             if mark is UsageMark.OVER:
                 self.on_over(cell.key_id)

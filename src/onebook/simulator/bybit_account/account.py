@@ -1,4 +1,5 @@
-"""An account's history of years, generated: deterministic, and true to the identities Bybit keeps.
+"""Generates the history of an account: deterministic, with the balance identities of Bybit.
+
 
 What holds by construction, and what a reader can therefore prove: per coin every ledger balance is
 the one before plus the change; `change = cashFlow + funding - fee` less taxes; the fills of an
@@ -68,7 +69,7 @@ class Account(AccountTables):
     # What tests change -----------------------------------------------------------------
 
     def insert_execution(self, category: str, at_ms: int) -> str:
-        """Let a fill appear in the past, as late bookings do; the ledger does not know it."""
+        """Insert a fill in the past, as late bookings do; the ledger has no line for it."""
         seq = self._timeline.number()
         market = next(market for market in MARKETS if market.category == category)
         fill = ExecutionRow(
@@ -80,7 +81,7 @@ class Account(AccountTables):
         return fill.execution_id
 
     def pend_deposit(self, at_ms: int) -> Deposit:
-        """Let a deposit appear that is not credited yet."""
+        """Insert a deposit that is not credited yet."""
         seq = self._timeline.number()
         deposit = Deposit("USDT", UNIT, at_ms, hash_of(seq), internal=False)
         self.deposits.insert(at_ms, seq, deposit)

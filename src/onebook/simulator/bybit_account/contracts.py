@@ -1,4 +1,4 @@
-"""What happens to contracts without an order: funding, daily settlement, expiry and delivery."""
+"""Events of contracts without an order: funding, daily settlement, expiry and delivery."""
 
 from functools import partial
 from typing import Final
