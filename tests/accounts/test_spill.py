@@ -208,16 +208,22 @@ class Slow(Away):
         return await self._store.apply_usage(*details)  # type: ignore[arg-type]
 
 
-async def test_usage_that_was_collected_during_a_slow_write_stays_in_the_file_after_it(
-    rig: Rig, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 0.01)
+async def writing_slowly(rig: Rig, key: Key, folder: Path) -> tuple[Meter, Slow, UsageFile]:
+    """A meter whose write of 10 bytes takes longer than it waits."""
     slow = Slow(rig.store)
-    file = UsageFile.create(tmp_path, NAME, "epoch")
+    file = UsageFile.create(folder, NAME, "epoch")
     meter = Meter(slow, rig.clock, file=file)  # type: ignore[arg-type]
     await meter.open(key)
     meter.add(key.key_id, 10)
     await meter.round()
+    return meter, slow, file
+
+
+async def test_usage_that_was_collected_during_a_slow_write_stays_in_the_file_after_it(
+    rig: Rig, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 0.01)
+    meter, slow, file = await writing_slowly(rig, key, tmp_path)
     meter.add(key.key_id, 7)
     await meter.round()
     slow.go_on.set()
@@ -233,12 +239,7 @@ async def test_the_file_is_empty_again_after_a_fast_write_though_usage_goes_on(
     rig: Rig, key: Key, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onebook.accounts.usage.SLOW_WRITE_S", 0.01)
-    slow = Slow(rig.store)
-    file = UsageFile.create(tmp_path, NAME, "epoch")
-    meter = Meter(slow, rig.clock, file=file)  # type: ignore[arg-type]
-    await meter.open(key)
-    meter.add(key.key_id, 10)
-    await meter.round()
+    meter, slow, file = await writing_slowly(rig, key, tmp_path)
     assert file.holds_usage
     slow.go_on.set()
     assert meter._writing is not None

@@ -16,6 +16,7 @@ from onebook.simulator.bybit_account.books import UID, AccountBooks
 from onebook.simulator.bybit_account.contracts import ContractHistory
 from onebook.simulator.bybit_account.facts import Deposit, ExecutionRow
 from onebook.simulator.bybit_account.funds import FundHistory
+from onebook.simulator.bybit_account.generator import HistoryParts
 from onebook.simulator.bybit_account.history import History
 from onebook.simulator.bybit_account.markets import MARKETS
 from onebook.simulator.bybit_account.modes import CONTRACT, UNIFIED, USDC, Modes
@@ -50,10 +51,8 @@ class Account(AccountTables):
     def _generate(self) -> Counter[str]:
         """Fill the tables and books; what the funding wallet holds in the end."""
         history, timeline, books, modes = self.history, self._timeline, self.books, self.modes
-        positions = Positions()
-        funds = FundHistory(history, timeline, self, books, modes)
-        contracts = ContractHistory(history, timeline, self, books, positions)
-        orders = OrderHistory(history, timeline, self, books, modes, positions)
+        parts = HistoryParts(history, timeline, self, books, modes, Positions())
+        funds, contracts, orders = FundHistory(parts), ContractHistory(parts), OrderHistory(parts)
         funds.schedule_funds()
         contracts.schedule()
         funds.schedule_odds()
