@@ -44,8 +44,9 @@ test: $(BIN)/.installed-dev ## the whole test suite
 		PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
 			--last-failed --last-failed-no-failures=none; }
 
-coverage: $(BIN)/.installed-dev ## the suite with the coverage of every file (three times the CPU)
-	PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=term
+coverage: $(BIN)/.installed-dev ## the suite with the coverage of every file by its own tests (three times the CPU)
+	PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=term --cov-context=test
+	$(BIN)/python tests/house/coverage_by_file.py .coverage
 
 check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import uvloop
 
-from e2e.house import pointed_at, settings_in
+from e2e.service import pointed_at, settings_in
 from onebook import app
 
 

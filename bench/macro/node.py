@@ -59,6 +59,18 @@ def still_exchanges() -> Iterator[dict[str, config.ExchangeSettings]]:
         process.stdout.close()
 
 
+def files_in(folder: Path) -> dict[str, dict[str, object]]:
+    """Tables of settings that keep a node's files in a folder, on a free port."""
+    return {
+        "server": {"port": 0},
+        "store": {
+            "url": f"sqlite+aiosqlite:///{folder / 'onebook.db'}",
+            "pepper_file": str(folder / "pepper"),
+        },
+        "transactions": {"master_key_file": str(folder / "master_key")},
+    }
+
+
 @asynccontextmanager
 async def running(
     clients: int,
@@ -79,12 +91,7 @@ async def running(
         folder = Path(name)
         settings = config.load(
             overrides={
-                "server": {"port": 0},
-                "store": {
-                    "url": f"sqlite+aiosqlite:///{folder / 'onebook.db'}",
-                    "pepper_file": str(folder / "pepper"),
-                },
-                "transactions": {"master_key_file": str(folder / "master_key")},
+                **files_in(folder),
                 "gateway": {
                     "connections_max": clients + 100,
                     "connects_per_minute": 0,

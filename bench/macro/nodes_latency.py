@@ -61,12 +61,7 @@ def settings_of(folder: Path, role: str, port: int) -> config.Settings:
     """The settings of one node."""
     return config.load(
         overrides={
-            "server": {"port": 0},
-            "store": {
-                "url": f"sqlite+aiosqlite:///{folder / 'onebook.db'}",
-                "pepper_file": str(folder / "pepper"),
-            },
-            "transactions": {"master_key_file": str(folder / "master_key")},
+            **product.files_in(folder),
             "gateway": {"drain_s": 0, "close_timeout_s": 0, "connects_per_minute": 0},
             "node": {"role": role},
             "nats": {"servers": (f"nats://127.0.0.1:{port}",)},

@@ -1,10 +1,10 @@
-"""Every live book and its health: a connector's outputs go in, what may be shown comes out.
+"""Order books and their health: applies a connector's outputs, and reports which books are live.
 
-The first principle is enforced here: a book is live or it is not shown. A snapshot makes it live; a
-gap, a wrong checksum, a level that cannot be trusted, a crossing or silence ends that at once, and
-only a fresh snapshot brings it back. No I/O, no clock (`now` is monotonic seconds) and no await:
-this is the middle of the data path (ARCHITECTURE.md). Asking the exchange again is the feed's work,
-merging and publishing is the work of `streams`.
+Enforces the first principle: a book is live or it is not shown. A snapshot makes it live; a gap, a
+wrong checksum, an implausible level, a crossed book or silence makes it stale at once, and only a
+fresh snapshot makes it live again. No I/O, no clock (`now` is monotonic seconds) and no await: this
+is the middle of the data path (ARCHITECTURE.md). Feeds do the resyncs, `streams` the merging and
+publishing.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -39,8 +39,8 @@ class Event(Enum):
     REFUSED = "refused"
 
 
-# The transition table. An offline book ignores all until its feed starts it again, so that a late
-# frame of a halted instrument cannot bring it back.
+# The transition table. An offline book ignores all events until its feed starts it again, so that a
+# late frame of a halted instrument cannot make it live.
 MOVES: Final[dict[tuple[Health, Event], Health]] = {
     (Health.SYNCING, Event.RESTARTED): Health.SYNCING,
     (Health.SYNCING, Event.FILLED): Health.LIVE,
@@ -69,7 +69,7 @@ ASKED: Final = {
 
 
 class IdentityMark(NamedTuple):
-    """What the identity guard holds against a live book; `detail` is for people."""
+    """Why the identity guard marked a live book; `detail` is for people."""
 
     reason: Reason
     detail: str
@@ -80,10 +80,10 @@ class LiveBook:
 
     `updated_at` is when data last arrived and `changed_at` when the health last moved, both in
     monotonic seconds. `reason` is the code of why the book is not live, None while it is, and
-    `detail` has the details. `frozen_top` is the checksum of the best levels that
-    the exchange went silent with: until `frozen_until` the same levels once more prove nothing.
-    `window` is how many levels a side the exchange keeps in sync, 0 for all. `mark` and since when
-    the book has agreed with the others, `agreed_at`, are the identity guard's (`streams.identity`).
+    `detail` has the details. `frozen_top` is the checksum of the best levels that the exchange went
+    silent with: until `frozen_until` a resync with the same levels does not make it live. `window`
+    is how many levels a side the exchange keeps in sync, 0 for all. `mark` and since when the book
+    has agreed with the others, `agreed_at`, are the identity guard's (`streams.identity`).
     """
 
     __slots__ = (
@@ -124,7 +124,7 @@ P = ParamSpec("P")
 
 
 def ignore(*_: object, **__: object) -> None:
-    """Stand in for a callback that was not given."""
+    """Default for a callback that was not given."""
 
 
 def chain(first: Callable[P, None], then: Callable[P, None]) -> Callable[P, None]:
@@ -158,7 +158,7 @@ class Books:
         on_changed: Callable[[LiveBook], None] | None = None,
         on_health: Callable[[LiveBook, Health], None] | None = None,
     ) -> None:
-        """Call these too, from now on, in the order of subscription."""
+        """Subscribe to changes; callbacks are called in order of subscription."""
         if on_changed is not None:
             self._on_changed = chain(self._on_changed, on_changed)
         if on_health is not None:
@@ -175,7 +175,7 @@ class Books:
         return book
 
     def close(self, instrument: Instrument) -> None:
-        """Forget a book; its subscribers are notified that it is offline."""
+        """Close a book; its subscribers are notified that it is offline."""
         self.set_health(instrument, Health.OFFLINE, Reason.NOT_WANTED, 0.0)
         if self._books.pop(instrument, None) is None:
             return
@@ -202,8 +202,8 @@ class Books:
     def __len__(self) -> int:
         return len(self._books)
 
-    # `change`, `fill` and `verify` return None where all is well; otherwise why the book has just
-    # become stale, and the feed must ask the exchange again. What is not open is ignored.
+    # `change`, `fill` and `verify` return None, or the reason why the book has just become stale,
+    # so that the feed resyncs it. Events of books that are not open are ignored.
 
     def change(self, delta: Delta, now: float) -> Reason | None:
         """Apply changed levels to a live book (the hot path)."""
@@ -224,7 +224,7 @@ class Books:
         return None
 
     def _thaw(self, book: LiveBook) -> Reason | None:
-        """A change of a book that is held back because it came back as it was: it moves again."""
+        """A change of a frozen book, whose resync brought the same levels: it moves again."""
         if book.frozen_top is None or book.health is not Health.STALE:
             return None
         book.frozen_top = None
@@ -245,7 +245,7 @@ class Books:
             self._move(book, ASKED[health], reason, now, detail)
 
     def remember_top(self, book: LiveBook, until: float) -> None:
-        """Do not accept what a book shows now a second time before `until`."""
+        """Until `until`, do not accept a snapshot with the levels that a book has now."""
         if book.health is LIVE:
             book.frozen_top = book.core.crc(FROZEN_TOP)
             book.frozen_until = until

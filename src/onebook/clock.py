@@ -1,4 +1,4 @@
-"""The time of this machine, for what takes a clock as an argument."""
+"""System clock, for code that takes a clock as an argument."""
 
 import asyncio
 import time

@@ -1,7 +1,7 @@
-"""Errors in our own words: a code for machines, a sentence for people, a status for HTTP.
+"""Errors: a code for programs, a sentence for people, an HTTP status.
 
-Foreign exceptions are mapped to these where they enter. No message ever holds a key, a token or
-an exchange secret.
+Exceptions of libraries are mapped to these where they are caught. No message ever holds a key, a
+token or an exchange secret.
 """
 
 from collections.abc import Mapping

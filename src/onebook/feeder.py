@@ -1,7 +1,7 @@
 """Builds the part of a node that connects to exchanges, and a node of the role feeds around it.
 
 A feeds node has no clients, accounts or database: one HTTP port answers `/livez`, `/readyz` and
-`/metrics`. SIGTERM hands its books over to other feeds nodes before it stops.
+`/metrics`. At SIGTERM other feeds nodes take its books over before it stops.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ STOP_S = 2
 
 @dataclass(frozen=True)
 class Feeding:
-    """What connects to exchanges: those in use, their lists and their connections."""
+    """The parts that connect to exchanges: catalogue, supervisor and REST client."""
 
     exchanges: Mapping[str, Exchange]
     catalogue: feeds.Catalogue
@@ -54,7 +54,7 @@ class Feeder:
     node: FeedsNode
     bus: NatsBus
     address: tuple[str, int]
-    lost_bytes: int = 0  # it delivers nothing that is billed
+    lost_bytes: int = 0  # a feeds node meters nothing
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, text for people, and never a key or a token in either."""
+"""Log formatting: JSON or text, with keys and tokens masked."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ def escaped(text: str) -> str:
 
 
 def redact(text: str) -> str:
-    """Replace whatever looks like one of our keys or tokens: a second net, not the first."""
+    """Mask everything that looks like an API key or token, as a second safeguard."""
     return _SECRET.sub(r"\1...", text)
 
 
@@ -102,7 +102,7 @@ def configure(level: str, style: str, stream: TextIO | None = None, *, access: b
 
 
 def capture() -> None:
-    """Log what Python would write to standard error: warnings, and exceptions without a caller."""
+    """Log what Python would write to standard error: warnings and unraisable exceptions."""
     logging.captureWarnings(True)
     sys.unraisablehook = _unraisable
     threading.excepthook = _in_thread

@@ -1,4 +1,4 @@
-"""The nouns that every layer shares: values without behaviour, and nothing that does I/O."""
+"""Value types shared by all layers; no I/O."""
 
 from enum import StrEnum
 

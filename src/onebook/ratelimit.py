@@ -17,10 +17,10 @@ MINUTE_NS: Final = 60 * SECOND_NS
 
 
 class TokenBucket:
-    """Tokens that come back evenly, up to a capacity.
+    """Tokens that are refilled evenly, up to a capacity.
 
-    `grant` takes a token if there is one. `take` always takes and returns how long the taker must
-    wait for it, so that takers are served in the order in which they came.
+    `grant` takes a token if there is one. `take` always takes and returns how long the caller must
+    wait for it, so that callers are served in order.
 
     Args:
         step_ns: In which one token comes back.
@@ -64,7 +64,7 @@ class TokenBucket:
 
     def wait_s(self, tokens: float, now_s: float) -> float:
         """How long a taker would wait."""
-        # More than the bucket ever holds: a full bucket suffices, the debt is paid afterwards.
+        # More than the capacity: a full bucket suffices, and the balance becomes negative.
         return self.until_s(min(tokens, self.capacity), now_s)
 
     def until_s(self, tokens: float, now_s: float) -> float:
@@ -86,11 +86,11 @@ class TokenBucket:
         return True
 
     def give_back(self, tokens: float) -> None:
-        """Put back what was taken and not used."""
+        """Return unused tokens."""
         self._full_at_ns -= round(tokens * self._step_ns)
 
     def hold(self, until_s: float) -> None:
-        """Serve none before a time, and then one after the other."""
+        """Grant nothing before a time, then one token after the other."""
         one_by_one_ns = _ns(until_s) + round((self.capacity - 1) * self._step_ns)
         self._full_at_ns = max(self._full_at_ns, one_by_one_ns)
 

@@ -1,8 +1,8 @@
 """Which settings change while a node runs, and how they are changed.
 
-A node has a copy of its settings to itself, and its parts read a limit where they apply it. So a
-reload writes new values into the sections that the parts already have; `LIVE` names the settings
-that take effect this way, all others need a restart.
+Each node has its own copy of the settings, and its parts read a limit each time they apply it. So a
+reload writes new values into the sections in use; `LIVE` names the settings that take effect this
+way, all others need a restart.
 """
 
 from collections.abc import Iterator

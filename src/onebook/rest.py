@@ -1,7 +1,7 @@
 """Outgoing HTTP to exchanges: budgets, timeouts, retries and one clear error.
 
-Knows hosts, not exchanges: it neither builds paths nor reads bodies. A host that asks for patience
-(429, 418, 503 with Retry-After, RFC 9110 section 10.2.3) gets it from all requests at once.
+Knows hosts, not exchanges: it neither builds paths nor parses bodies. When a host answers 429, 418
+or 503 with Retry-After (RFC 9110 section 10.2.3), all requests to it wait.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ RETRY_BASE_S: Final = 0.5
 RETRY_MAX_S: Final = 10.0
 BODY_BYTES_MAX: Final = 32 << 20  # the longest instrument list known is about half of this
 UNSTATED: Final = (Limit(600, 60.0, Scope.ADDRESS),)  # of a host without stated limits, in weight
-HOLD_S: Final = {418: 120.0, 429: 10.0, 503: 0.0}  # patience where the host names none
+HOLD_S: Final = {418: 120.0, 429: 10.0, 503: 0.0}  # pause by status, without a Retry-After
 HOLD_MAX_S: Final = 3_600.0  # a Retry-After beyond this is cut to it
 RETRIED: Final = frozenset((418, 429, 500, 502, 503, 504))
 CONNECTIONS_MAX: Final = 64
-SPARE_SHARE: Final = 0.5  # of a burst, left alone by requests that can be put off
+SPARE_SHARE: Final = 0.5  # of a burst, reserved: deferrable requests do not use it
 RELEASE_S: Final = 5.0  # a cancelled request closes its connection within this
 JSON: Final = {"Content-Type": "application/json"}
 SAFE_METHODS: Final = frozenset(("GET", "HEAD"))  # nothing else is sent twice
@@ -175,7 +175,7 @@ async def ended(task: asyncio.Task[Answer], timeout_s: float) -> None:
 
 
 class Host:
-    """The budget and the patience of one host.
+    """Rate limit and pauses of one host.
 
     Half of a window's budget may go at once and the other half comes back evenly: no window,
     wherever it starts, ever holds more than the budget.
@@ -258,7 +258,7 @@ class Rest:
             self._hosts[name] = Host(limits, HOLD_S | dict(holds or {}))
 
     def spares(self, url: str, weight: float) -> bool:
-        """Whether the host of `url` has budget for a request that can be put off."""
+        """Whether the host of `url` has budget for a deferrable request."""
         name = authority(httpx.URL(url))
         host = self._hosts.setdefault(name, Host(UNSTATED))
         return host.spares(weight, self._clock())
@@ -359,7 +359,7 @@ class Rest:
         try:
             while wait_s > 0:
                 await self._sleep(wait_s)
-                # The host may have asked for patience in the meantime.
+                # The host may have sent a Retry-After meanwhile.
                 wait_s = host.held_until - self._clock()
                 if self._clock() + wait_s > deadline:
                     raise ExchangeFailed(
@@ -405,7 +405,7 @@ def data_of(answer: Answer, url: str) -> bytes:
 
 
 def authority(url: httpx.URL) -> str:
-    """Return whose budget a URL counts against: a host with its port, for some share a host."""
+    """Return the budget's key of a URL: host and port, because services may share a host."""
     return url.netloc.decode("ascii")
 
 
@@ -426,6 +426,6 @@ def retry_after_s(text: str | None, now_s: float) -> float | None:
 
 
 def plain(error: Exception) -> str:
-    """Name a foreign error without what it may quote: its kind, in words."""
+    """Describe a library's exception by its class: its text may quote secrets."""
     name = type(error).__name__
     return "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()

@@ -1,4 +1,4 @@
-"""Signals: callbacks that any number of subscribers may have, called in order of subscription."""
+"""Signals: events with any number of callbacks, called in order of subscription."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec
@@ -15,10 +15,10 @@ class Signal(Generic[P]):
         self._subscribers: tuple[Callable[P, object], ...] = ()
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> None:
-        """The event happened."""
+        """Call every subscriber."""
         for subscriber in self._subscribers:
             subscriber(*arguments, **named)
 
     def subscribe(self, subscriber: Callable[P, object]) -> None:
-        """Call this too, from now on."""
+        """Add a callback."""
         self._subscribers = (*self._subscribers, subscriber)

@@ -1,4 +1,4 @@
-"""What asyncio does not report of sockets: unacknowledged bytes, and the open-file limit."""
+"""Socket facts that asyncio lacks: unacknowledged bytes, and the open-file limit."""
 
 import errno
 import fcntl

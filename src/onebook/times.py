@@ -42,7 +42,7 @@ def ms_of_iso(text: str) -> int:
 
 @lru_cache(maxsize=8)
 def _whole_second(seconds: int) -> str:
-    """The text of a second; kept, because a thousand updates share it."""
+    """The text of a second, cached, because a thousand updates share it."""
     try:
         return (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
     except OverflowError:

@@ -26,7 +26,7 @@ class Clock:
 
 
 @dataclass
-class House:
+class Rig:
     """Accounts over a fresh store, the operator's side, and one key."""
 
     store: Store
@@ -72,10 +72,10 @@ def statements(store: Store) -> list[str]:
 
 
 @pytest.fixture
-async def house(store: Store, clock: Clock) -> House:
+async def rig(store: Store, clock: Clock) -> Rig:
     admin = Admin(store, PEPPER)
     made = AuditedChange(clock.now_ms, "operator", "test")
     await admin.create_account("alice", made)
     key = await admin.create_key("alice", Tier.BASIC, made)
     accounts = Accounts(store, PEPPER, clock_ms=clock)
-    return House(store, accounts, admin, clock, key.row.key_id, key.text)
+    return Rig(store, accounts, admin, clock, key.row.key_id, key.text)

@@ -6,7 +6,7 @@ make it live for ever or end for good. Rates and retries go on.
 
 import pytest
 
-from accounts.conftest import START_MS, Clock, House
+from accounts.conftest import START_MS, Clock, Rig
 from accounts.test_usage import Faults
 from onebook.accounts import Accounts, Meter
 from onebook.accounts.keys import Key, key_of
@@ -31,19 +31,19 @@ ALLOWANCE_BYTES = 1_000
 
 
 @pytest.fixture
-async def key(house: House) -> Key:
-    row = await house.store.key(house.key_id)
+async def key(rig: Rig) -> Key:
+    row = await rig.store.key(rig.key_id)
     assert row is not None
     return key_of(row)
 
 
-async def billed(house: House, key: Key) -> dict[int, int]:
+async def billed(rig: Rig, key: Key) -> dict[int, int]:
     """What the store has of a key, by the start of the period, around the present."""
     near = {
-        period_at(key.created_at_ms, house.clock() + days * DAY_MS).start_ms
+        period_at(key.created_at_ms, rig.clock() + days * DAY_MS).start_ms
         for days in range(-62, 63, 10)
     }
-    cells = await house.store.usage_of({UsageCell(key.key_id, each) for each in near})
+    cells = await rig.store.usage_of({UsageCell(key.key_id, each) for each in near})
     return {cell.period_start_ms: count for cell, count in cells.items() if count}
 
 
@@ -60,81 +60,79 @@ async def usable(accounts: Accounts, header: str, now_ms: int) -> bool:
 
 @STEPS
 async def test_bytes_are_billed_once_whichever_way_the_clock_is_set(
-    house: House, key: Key, step_ms: int
+    rig: Rig, key: Key, step_ms: int
 ) -> None:
-    meter = Meter(house.store, house.clock)
+    meter = Meter(rig.store, rig.clock)
     await meter.open(key)
     meter.add(key.key_id, 100)
     await meter.flush()
     meter.add(key.key_id, 10)
-    house.clock.now_ms += step_ms
+    rig.clock.now_ms += step_ms
     meter.add(key.key_id, 1)
     await meter.flush()
-    house.clock.now_ms -= step_ms
+    rig.clock.now_ms -= step_ms
     meter.add(key.key_id, 1_000)
     await meter.flush()
-    assert sum((await billed(house, key)).values()) == 1_111
+    assert sum((await billed(rig, key)).values()) == 1_111
     assert await meter.close() == 0
-    assert sum((await billed(house, key)).values()) == 1_111
+    assert sum((await billed(rig, key)).values()) == 1_111
 
 
 @STEPS
 async def test_a_batch_in_doubt_is_billed_once_also_when_old_numbers_were_pruned(
-    house: House, key: Key, step_ms: int
+    rig: Rig, key: Key, step_ms: int
 ) -> None:
-    faults = Faults(house.store)
-    meter = Meter(faults, house.clock)  # type: ignore[arg-type]
+    faults = Faults(rig.store)
+    meter = Meter(faults, rig.clock)  # type: ignore[arg-type]
     await meter.open(key)
     meter.add(key.key_id, 7)
     faults.after = 1  # it is written, and the answer is lost
     with pytest.raises(ServiceUnavailable):
         await meter.flush()
-    house.clock.now_ms += step_ms
+    rig.clock.now_ms += step_ms
     for _ in range(2):
-        await house.accounts.poll(house.clock())  # prunes what is more than a day old
-        house.clock.now_ms += HOUR_MS
+        await rig.accounts.poll(rig.clock())  # prunes what is more than a day old
+        rig.clock.now_ms += HOUR_MS
     await meter.flush()
-    assert sum((await billed(house, key)).values()) == 7
+    assert sum((await billed(rig, key)).values()) == 7
 
 
-async def test_a_step_over_the_end_of_a_month_and_back_lifts_no_limit(
-    house: House, key: Key
-) -> None:
-    meter = Meter(house.store, house.clock, allowance_bytes=ALLOWANCE_BYTES)
+async def test_a_step_over_the_end_of_a_month_and_back_lifts_no_limit(rig: Rig, key: Key) -> None:
+    meter = Meter(rig.store, rig.clock, allowance_bytes=ALLOWANCE_BYTES)
     await meter.open(key)
-    period = period_at(key.created_at_ms, house.clock())
+    period = period_at(key.created_at_ms, rig.clock())
     meter.add(key.key_id, ALLOWANCE_BYTES + 1)
     await meter.flush()
     assert meter.over(key.key_id)
-    house.clock.now_ms = period.end_ms + HOUR_MS
+    rig.clock.now_ms = period.end_ms + HOUR_MS
     meter.add(key.key_id, 5)
     await meter.flush()
     assert not meter.over(key.key_id), "it is another month as far as anyone knows"
-    house.clock.now_ms = START_MS + SECOND_MS
+    rig.clock.now_ms = START_MS + SECOND_MS
     meter.add(key.key_id, 1)
     assert meter.over(key.key_id), "without waiting for what the store has"
     await meter.flush()
     assert meter.over(key.key_id)
-    assert await billed(house, key) == {period.start_ms: ALLOWANCE_BYTES + 2, period.end_ms: 5}
+    assert await billed(rig, key) == {period.start_ms: ALLOWANCE_BYTES + 2, period.end_ms: 5}
 
 
 async def test_after_a_step_back_the_report_and_the_bill_are_of_the_same_month(
-    house: House, key: Key
+    rig: Rig, key: Key
 ) -> None:
-    accounts = house.accounts
-    await accounts.verify_key(house.text, house.clock())
-    period = period_at(key.created_at_ms, house.clock())
+    accounts = rig.accounts
+    await accounts.verify_key(rig.text, rig.clock())
+    period = period_at(key.created_at_ms, rig.clock())
     accounts.meter.add(key.key_id, 100)
     await accounts.meter.flush()
-    house.clock.now_ms = period.end_ms
+    rig.clock.now_ms = period.end_ms
     accounts.meter.add(key.key_id, 40)
     await accounts.meter.flush()
-    house.clock.now_ms = START_MS
-    report = await accounts.report(key, house.clock())
+    rig.clock.now_ms = START_MS
+    report = await accounts.report(key, rig.clock())
     assert report.data_usage.bytes_used == 100
     accounts.meter.add(key.key_id, 1)
     await accounts.meter.flush()
-    report = await accounts.report(key, house.clock())
+    report = await accounts.report(key, rig.clock())
     assert report.data_usage.bytes_used == 101
 
 
@@ -142,71 +140,69 @@ async def test_after_a_step_back_the_report_and_the_bill_are_of_the_same_month(
 
 
 @STEPS
-async def test_a_session_is_neither_immortal_nor_dead_for_good(house: House, step_ms: int) -> None:
-    header = await house.authenticate()
+async def test_a_session_is_neither_immortal_nor_dead_for_good(rig: Rig, step_ms: int) -> None:
+    header = await rig.authenticate()
     stepped = START_MS + step_ms
-    await house.accounts.poll(stepped)
-    assert await usable(house.accounts, header, stepped) is (step_ms < DAY_MS)
-    await house.accounts.poll(START_MS + SECOND_MS)
-    assert await usable(house.accounts, header, START_MS + SECOND_MS), "the clock is right again"
-    await house.accounts.poll(START_MS + DAY_MS)
-    assert not await usable(house.accounts, header, START_MS + DAY_MS)
+    await rig.accounts.poll(stepped)
+    assert await usable(rig.accounts, header, stepped) is (step_ms < DAY_MS)
+    await rig.accounts.poll(START_MS + SECOND_MS)
+    assert await usable(rig.accounts, header, START_MS + SECOND_MS), "the clock is right again"
+    await rig.accounts.poll(START_MS + DAY_MS)
+    assert not await usable(rig.accounts, header, START_MS + DAY_MS)
 
 
 @STEPS
 async def test_a_session_made_while_the_clock_was_wrong_lives_for_a_day_of_it(
-    house: House, clock: Clock, step_ms: int
+    rig: Rig, clock: Clock, step_ms: int
 ) -> None:
     clock.now_ms = made_ms = START_MS + step_ms
-    header = await house.authenticate()
-    assert await usable(house.accounts, header, made_ms)
+    header = await rig.authenticate()
+    assert await usable(rig.accounts, header, made_ms)
     for now_ms in (START_MS, made_ms + DAY_MS):
-        await house.accounts.poll(now_ms)
+        await rig.accounts.poll(now_ms)
         expected = now_ms < made_ms + DAY_MS
-        assert await usable(house.accounts, header, now_ms) is expected
+        assert await usable(rig.accounts, header, now_ms) is expected
 
 
 async def test_a_key_that_expires_after_the_clock_was_ahead_is_told_when_it_does(
-    house: House,
+    rig: Rig,
 ) -> None:
-    made = await house.admin.create_key(
-        "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + HOUR_MS
+    made = await rig.admin.create_key(
+        "alice", Tier.BASIC, rig.change(), expires_at_ms=START_MS + HOUR_MS
     )
     notified: list[str] = []
-    house.accounts.on_disabled.subscribe(notified.append)
-    await house.accounts.poll(START_MS)
-    await house.accounts.verify_key(made.text, START_MS)
-    await house.accounts.poll(START_MS + DAY_MS)  # its connections are closed: it seems expired
+    rig.accounts.on_disabled.subscribe(notified.append)
+    await rig.accounts.poll(START_MS)
+    await rig.accounts.verify_key(made.text, START_MS)
+    await rig.accounts.poll(START_MS + DAY_MS)  # its connections are closed: it seems expired
     assert notified == [made.row.key_id]
-    await house.accounts.poll(START_MS + SECOND_MS)
-    await house.accounts.verify_key(made.text, START_MS + SECOND_MS)  # and it is back
-    await house.accounts.poll(START_MS + HOUR_MS)
+    await rig.accounts.poll(START_MS + SECOND_MS)
+    await rig.accounts.verify_key(made.text, START_MS + SECOND_MS)  # and it is back
+    await rig.accounts.poll(START_MS + HOUR_MS)
     assert notified == [made.row.key_id] * 2
 
 
-async def test_after_a_step_back_a_suspension_is_heard_of_and_uses_are_noted(house: House) -> None:
-    await house.accounts.poll(START_MS + DAY_MS)
-    await house.accounts.poll(START_MS)
-    header = await house.authenticate()
-    await house.accounts.session(header, START_MS)
-    await house.accounts.poll(START_MS + MINUTE_MS)
-    row = await house.store.key(house.key_id)
+async def test_after_a_step_back_a_suspension_is_heard_of_and_uses_are_noted(rig: Rig) -> None:
+    await rig.accounts.poll(START_MS + DAY_MS)
+    await rig.accounts.poll(START_MS)
+    header = await rig.authenticate()
+    await rig.accounts.session(header, START_MS)
+    await rig.accounts.poll(START_MS + MINUTE_MS)
+    row = await rig.store.key(rig.key_id)
     assert row is not None
     assert row.last_used_at_ms == START_MS
-    await house.admin.move_key(house.key_id, "suspend", house.change())
-    await house.accounts.poll(START_MS + MINUTE_MS + SECOND_MS)
+    await rig.admin.move_key(rig.key_id, "suspend", rig.change())
+    await rig.accounts.poll(START_MS + MINUTE_MS + SECOND_MS)
     with pytest.raises(OnebookError):
-        await house.accounts.session(header, START_MS + MINUTE_MS + SECOND_MS)
+        await rig.accounts.session(header, START_MS + MINUTE_MS + SECOND_MS)
 
 
 @STEPS
-async def test_a_store_that_does_not_answer_is_noticed_after_a_step(
-    house: House, step_ms: int
-) -> None:
-    await house.accounts.poll(START_MS)
-    await house.accounts.poll(START_MS + step_ms)
-    assert house.accounts.reachable(START_MS + step_ms + 4_999)
-    assert not house.accounts.reachable(START_MS + step_ms + 5_000)
+async def test_a_store_that_does_not_answer_is_noticed_after_a_step(rig: Rig, step_ms: int) -> None:
+    await rig.accounts.poll(START_MS)
+    await rig.accounts.poll(START_MS + step_ms)
+    assert rig.accounts.reachable(START_MS + step_ms + 4_999)
+    assert not rig.accounts.reachable(START_MS + step_ms + 5_000)
 
 
 # Rates

@@ -9,7 +9,7 @@ from onebook.accounts.keycache import KeyCache
 from onebook.accounts.keys import Key, digest, key_of
 from onebook.model import KeyStatus, Tier
 
-from .conftest import PEPPER, START_MS, House
+from .conftest import PEPPER, START_MS, Rig
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def read() -> list[str]:
 
 
 @pytest.fixture
-def keys(house: House, read: list[str]) -> KeyCache:
-    return KeyCache(house.store, house.clock, on_read=noting(read))
+def keys(rig: Rig, read: list[str]) -> KeyCache:
+    return KeyCache(rig.store, rig.clock, on_read=noting(read))
 
 
 def noting(read: list[str]) -> Callable[..., Awaitable[None]]:
@@ -30,64 +30,64 @@ def noting(read: list[str]) -> Callable[..., Awaitable[None]]:
     return note
 
 
-async def changed(house: House, keys: KeyCache) -> None:
+async def changed(rig: Rig, keys: KeyCache) -> None:
     """What the watch does with all that was changed."""
-    rows, _ = await house.store.changed_keys(0)
-    keys.change({row.key_id: key_of(row) for row in rows}, house.clock.now_ms)
+    rows, _ = await rig.store.changed_keys(0)
+    keys.change({row.key_id: key_of(row) for row in rows}, rig.clock.now_ms)
 
 
 async def test_a_key_that_its_text_opened_is_known_by_its_id_too(
-    house: House, keys: KeyCache, read: list[str]
+    rig: Rig, keys: KeyCache, read: list[str]
 ) -> None:
-    key = await keys.opened_by(digest(PEPPER, house.text), START_MS)
+    key = await keys.opened_by(digest(PEPPER, rig.text), START_MS)
     assert key is not None
-    assert key.key_id == house.key_id
-    assert await keys.by_id(house.key_id, START_MS) is key
-    assert read == [house.key_id]
+    assert key.key_id == rig.key_id
+    assert await keys.by_id(rig.key_id, START_MS) is key
+    assert read == [rig.key_id]
     assert await keys.opened_by(b"another digest", START_MS) is None
 
 
 async def test_a_change_replaces_the_key_and_its_texts_are_read_again(
-    house: House, keys: KeyCache, read: list[str]
+    rig: Rig, keys: KeyCache, read: list[str]
 ) -> None:
-    text = digest(PEPPER, house.text)
+    text = digest(PEPPER, rig.text)
     assert await keys.opened_by(text, START_MS)
-    await house.admin.move_key(house.key_id, "suspend", house.change())
-    await changed(house, keys)
-    assert (await keys.by_id(house.key_id, START_MS)).status is KeyStatus.SUSPENDED
-    assert read == [house.key_id], "the watch brought it"
-    await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=0)
-    await changed(house, keys)
+    await rig.admin.move_key(rig.key_id, "suspend", rig.change())
+    await changed(rig, keys)
+    assert (await keys.by_id(rig.key_id, START_MS)).status is KeyStatus.SUSPENDED
+    assert read == [rig.key_id], "the watch brought it"
+    await rig.admin.rotate_key(rig.key_id, rig.change(), overlap_ms=0)
+    await changed(rig, keys)
     assert await keys.opened_by(text, START_MS) is None
 
 
-async def test_a_text_opens_until_it_retires(house: House, keys: KeyCache) -> None:
-    await house.admin.rotate_key(house.key_id, house.change(), overlap_ms=1_000)
-    text = digest(PEPPER, house.text)
+async def test_a_text_opens_until_it_retires(rig: Rig, keys: KeyCache) -> None:
+    await rig.admin.rotate_key(rig.key_id, rig.change(), overlap_ms=1_000)
+    text = digest(PEPPER, rig.text)
     assert await keys.opened_by(text, START_MS + 999)
     assert await keys.opened_by(text, START_MS + 1_000) is None
 
 
 async def test_keys_stay_fresh_while_the_watch_works(
-    house: House, keys: KeyCache, read: list[str]
+    rig: Rig, keys: KeyCache, read: list[str]
 ) -> None:
-    await keys.by_id(house.key_id, START_MS)
+    await keys.by_id(rig.key_id, START_MS)
     for _ in range(5):
-        house.clock.now_ms += CACHE_TTL_MS - 1
-        keys.polled(house.clock.now_ms)
-        await keys.by_id(house.key_id, house.clock.now_ms)
-    assert keys.polled_at_ms == house.clock.now_ms
+        rig.clock.now_ms += CACHE_TTL_MS - 1
+        keys.polled(rig.clock.now_ms)
+        await keys.by_id(rig.key_id, rig.clock.now_ms)
+    assert keys.polled_at_ms == rig.clock.now_ms
     assert len(read) == 1
-    house.clock.now_ms += CACHE_TTL_MS
-    await keys.by_id(house.key_id, house.clock.now_ms)
+    rig.clock.now_ms += CACHE_TTL_MS
+    await keys.by_id(rig.key_id, rig.clock.now_ms)
     assert len(read) == 2
 
 
 async def test_a_key_expires_once_and_again_where_the_clock_was_set_back(
-    house: House, keys: KeyCache
+    rig: Rig, keys: KeyCache
 ) -> None:
-    made = await house.admin.create_key(
-        "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + 1_000
+    made = await rig.admin.create_key(
+        "alice", Tier.BASIC, rig.change(), expires_at_ms=START_MS + 1_000
     )
     await keys.by_id(made.row.key_id, START_MS)
     keys.polled(START_MS)
@@ -101,11 +101,11 @@ async def test_a_key_expires_once_and_again_where_the_clock_was_set_back(
     assert keys.expired(START_MS + 1_000) == [made.row.key_id]
 
 
-async def test_a_key_that_was_ended_otherwise_does_not_expire(house: House, keys: KeyCache) -> None:
-    made = await house.admin.create_key(
-        "alice", Tier.BASIC, house.change(), expires_at_ms=START_MS + 1_000
+async def test_a_key_that_was_ended_otherwise_does_not_expire(rig: Rig, keys: KeyCache) -> None:
+    made = await rig.admin.create_key(
+        "alice", Tier.BASIC, rig.change(), expires_at_ms=START_MS + 1_000
     )
     await keys.by_id(made.row.key_id, START_MS)
-    await house.admin.move_key(made.row.key_id, "suspend", house.change())
-    await changed(house, keys)
+    await rig.admin.move_key(made.row.key_id, "suspend", rig.change())
+    await changed(rig, keys)
     assert keys.expired(START_MS + 1_000) == []

@@ -17,7 +17,7 @@ from onebook.model import Tier
 from onebook.store import Store, UsageCell
 from steady import PATIENCE_S
 
-from .conftest import START_MS, House
+from .conftest import START_MS, Rig
 
 ALLOWANCE_BYTES = AccountsSettings().allowance_bytes
 
@@ -49,15 +49,15 @@ class Faults:
 
 
 @pytest.fixture
-async def key(house: House) -> Key:
-    row = await house.store.key(house.key_id)
+async def key(rig: Rig) -> Key:
+    row = await rig.store.key(rig.key_id)
     assert row is not None
     return key_of(row)
 
 
 @pytest.fixture
-async def meter(house: House, key: Key) -> Meter:
-    meter = Meter(house.store, house.clock, allowance_bytes=1_000)
+async def meter(rig: Rig, key: Key) -> Meter:
+    meter = Meter(rig.store, rig.clock, allowance_bytes=1_000)
     await meter.open(key)
     return meter
 
@@ -67,43 +67,43 @@ def test_the_allowance_is_50_gib_for_every_tier() -> None:
 
 
 async def test_bytes_are_counted_at_once_and_written_with_a_flush(
-    meter: Meter, house: House, key: Key
+    meter: Meter, rig: Rig, key: Key
 ) -> None:
     meter.add(key.key_id, 300)
     meter.add(key.key_id, 7)
-    assert meter.used(key.key_id, house.clock()) == meter.pending_bytes() == 307
-    assert await stored_usage(house.store, key, house.clock()) == 0
+    assert meter.used(key.key_id, rig.clock()) == meter.pending_bytes() == 307
+    assert await stored_usage(rig.store, key, rig.clock()) == 0
     await meter.flush()
     assert meter.pending_bytes() == 0
-    assert meter.used(key.key_id, house.clock()) == 307
-    assert await stored_usage(house.store, key, house.clock()) == 307
+    assert meter.used(key.key_id, rig.clock()) == 307
+    assert await stored_usage(rig.store, key, rig.clock()) == 307
 
 
 async def test_a_meter_that_opens_a_key_knows_what_was_used_before(
-    meter: Meter, house: House, key: Key
+    meter: Meter, rig: Rig, key: Key
 ) -> None:
     meter.add(key.key_id, 300)
     await meter.flush()
-    again = Meter(house.store, house.clock)
+    again = Meter(rig.store, rig.clock)
     await again.open(key)
-    assert again.used(key.key_id, house.clock()) == 300
+    assert again.used(key.key_id, rig.clock()) == 300
 
 
-async def test_a_key_opened_twice_at_once_is_counted_once(house: House, key: Key) -> None:
-    meter = Meter(house.store, house.clock)
+async def test_a_key_opened_twice_at_once_is_counted_once(rig: Rig, key: Key) -> None:
+    meter = Meter(rig.store, rig.clock)
     await asyncio.gather(meter.open(key), meter.open(key))
     meter.add(key.key_id, 5)
     await meter.open(replace(key, tier=Tier.ENTERPRISE))
-    assert meter.used(key.key_id, house.clock()) == 5
-    assert meter.report(key.key_id, house.clock()).billing_tier == "enterprise"
+    assert meter.used(key.key_id, rig.clock()) == 5
+    assert meter.report(key.key_id, rig.clock()).billing_tier == "enterprise"
 
 
 async def test_many_keys_are_opened_with_one_read_and_the_open_ones_keep_their_count(
-    meter: Meter, house: House, key: Key, statements: list[str]
+    meter: Meter, rig: Rig, key: Key, statements: list[str]
 ) -> None:
-    made = [await house.admin.create_key("alice", Tier.BASIC, house.change()) for _ in range(3)]
+    made = [await rig.admin.create_key("alice", Tier.BASIC, rig.change()) for _ in range(3)]
     others = [key_of(each.row) for each in made]
-    node = Meter(house.store, house.clock)
+    node = Meter(rig.store, rig.clock)
     await node.open(others[0])
     node.add(others[0].key_id, 200)
     await node.flush()
@@ -111,37 +111,37 @@ async def test_many_keys_are_opened_with_one_read_and_the_open_ones_keep_their_c
     statements.clear()
     await meter.open(key, *others, others[0])
     assert len(statements) == 1
-    assert [meter.used(each.key_id, house.clock()) for each in (key, *others)] == [5, 200, 0, 0]
+    assert [meter.used(each.key_id, rig.clock()) for each in (key, *others)] == [5, 200, 0, 0]
     await meter.open(key, *others)
     await meter.open()
     assert len(statements) == 1, "they are all open"
 
 
-async def test_two_nodes_add_up(house: House, key: Key) -> None:
-    nodes = [Meter(house.store, house.clock) for _ in range(2)]
+async def test_two_nodes_add_up(rig: Rig, key: Key) -> None:
+    nodes = [Meter(rig.store, rig.clock) for _ in range(2)]
     for node in nodes:
         await node.open(key)
         node.add(key.key_id, 100)
     for node in nodes:
         await node.flush()
-    assert await stored_usage(house.store, key, house.clock()) == 200
+    assert await stored_usage(rig.store, key, rig.clock()) == 200
     nodes[0].add(key.key_id, 1)
     await nodes[0].flush()
-    assert nodes[0].used(key.key_id, house.clock()) == 201, "the other node's bytes are heard of"
+    assert nodes[0].used(key.key_id, rig.clock()) == 201, "the other node's bytes are heard of"
 
 
 async def test_a_reset_exactly_at_the_boundary_loses_and_doubles_no_byte(
-    meter: Meter, house: House, key: Key
+    meter: Meter, rig: Rig, key: Key
 ) -> None:
-    first = period_at(key.created_at_ms, house.clock())
-    house.clock.now_ms = first.end_ms - 1
+    first = period_at(key.created_at_ms, rig.clock())
+    rig.clock.now_ms = first.end_ms - 1
     meter.add(key.key_id, 900)
-    house.clock.now_ms = first.end_ms
-    assert meter.used(key.key_id, house.clock()) == 0
+    rig.clock.now_ms = first.end_ms
+    assert meter.used(key.key_id, rig.clock()) == 0
     meter.add(key.key_id, 5)
     await meter.flush()
-    assert await house.store.usage(UsageCell(key.key_id, first.start_ms)) == 900
-    assert await house.store.usage(UsageCell(key.key_id, first.end_ms)) == 5
+    assert await rig.store.usage(UsageCell(key.key_id, first.start_ms)) == 900
+    assert await rig.store.usage(UsageCell(key.key_id, first.end_ms)) == 5
 
 
 async def test_over_the_limit_on_over_is_called_once(meter: Meter, key: Key) -> None:
@@ -159,7 +159,7 @@ async def test_over_the_limit_on_over_is_called_once(meter: Meter, key: Key) -> 
 
 
 async def test_on_warning_is_called_once_per_period_with_the_report(
-    meter: Meter, house: House, key: Key
+    meter: Meter, rig: Rig, key: Key
 ) -> None:
     told: list[tuple[str, UsageReport]] = []
     meter.on_warning.subscribe(lambda key_id, report: told.append((key_id, report)))
@@ -172,27 +172,27 @@ async def test_on_warning_is_called_once_per_period_with_the_report(
     assert [(key_id, report.data_usage.bytes_used) for key_id, report in told] == [
         (key.key_id, 800)
     ]
-    house.clock.now_ms = period_at(key.created_at_ms, house.clock()).end_ms
+    rig.clock.now_ms = period_at(key.created_at_ms, rig.clock()).end_ms
     meter.add(key.key_id, 800)
     await meter.flush()
     assert len(told) == 2
 
 
-async def test_a_reset_lets_a_key_in_again(meter: Meter, house: House, key: Key) -> None:
+async def test_a_reset_lets_a_key_in_again(meter: Meter, rig: Rig, key: Key) -> None:
     meter.add(key.key_id, 1_001)
     assert meter.over(key.key_id)
-    house.clock.now_ms = period_at(key.created_at_ms, house.clock()).end_ms
+    rig.clock.now_ms = period_at(key.created_at_ms, rig.clock()).end_ms
     assert not meter.over(key.key_id)
 
 
-async def test_after_a_restart_nobody_is_told_again(meter: Meter, house: House, key: Key) -> None:
-    warned = key_of((await house.admin.create_key("alice", Tier.BASIC, house.change())).row)
+async def test_after_a_restart_nobody_is_told_again(meter: Meter, rig: Rig, key: Key) -> None:
+    warned = key_of((await rig.admin.create_key("alice", Tier.BASIC, rig.change())).row)
     await meter.open(warned)
     meter.add(key.key_id, 1_001)
     meter.add(warned.key_id, 800)
     await meter.flush()
     told: list[str] = []
-    again = Meter(house.store, house.clock, allowance_bytes=1_000)
+    again = Meter(rig.store, rig.clock, allowance_bytes=1_000)
     again.on_over.subscribe(told.append)
     again.on_warning.subscribe(lambda key_id, report: told.append(key_id))
     await again.open(key, warned)
@@ -202,9 +202,9 @@ async def test_after_a_restart_nobody_is_told_again(meter: Meter, house: House, 
     assert (again.over(key.key_id), again.over(warned.key_id), told) == (True, False, [])
 
 
-async def test_the_limit_holds_while_the_store_is_away(house: House, key: Key) -> None:
-    faults = Faults(house.store)
-    meter = Meter(faults, house.clock, allowance_bytes=1_000)  # type: ignore[arg-type]
+async def test_the_limit_holds_while_the_store_is_away(rig: Rig, key: Key) -> None:
+    faults = Faults(rig.store)
+    meter = Meter(faults, rig.clock, allowance_bytes=1_000)  # type: ignore[arg-type]
     told: list[str] = []
     meter.on_over.subscribe(told.append)
     await meter.open(key)
@@ -218,10 +218,10 @@ async def test_the_limit_holds_while_the_store_is_away(house: House, key: Key) -
 
 @pytest.mark.parametrize("where", ["before", "after"])
 async def test_a_doubtful_answer_is_asked_again_and_counts_once(
-    house: House, key: Key, where: str
+    rig: Rig, key: Key, where: str
 ) -> None:
-    faults = Faults(house.store)
-    meter = Meter(faults, house.clock)  # type: ignore[arg-type]
+    faults = Faults(rig.store)
+    meter = Meter(faults, rig.clock)  # type: ignore[arg-type]
     await meter.open(key)
     meter.add(key.key_id, 10)
     setattr(faults, where, 2)
@@ -230,12 +230,12 @@ async def test_a_doubtful_answer_is_asked_again_and_counts_once(
             await meter.flush()
         meter.add(key.key_id, 1)
     await meter.flush()
-    assert await stored_usage(house.store, key, house.clock()) == 12
-    assert meter.used(key.key_id, house.clock()) == 12
+    assert await stored_usage(rig.store, key, rig.clock()) == 12
+    assert meter.used(key.key_id, rig.clock()) == 12
 
 
-async def test_a_flush_that_is_cancelled_counts_once(house: House, key: Key) -> None:
-    meter = Meter(house.store, house.clock)
+async def test_a_flush_that_is_cancelled_counts_once(rig: Rig, key: Key) -> None:
+    meter = Meter(rig.store, rig.clock)
     await meter.open(key)
     for turns in range(1, 40):
         meter.add(key.key_id, 1)
@@ -245,24 +245,24 @@ async def test_a_flush_that_is_cancelled_counts_once(house: House, key: Key) -> 
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     await meter.close()
-    assert await stored_usage(house.store, key, house.clock()) == 39
+    assert await stored_usage(rig.store, key, rig.clock()) == 39
 
 
-async def test_a_clean_stop_loses_nothing(house: House, key: Key) -> None:
-    faults = Faults(house.store)
-    meter = Meter(faults, house.clock)  # type: ignore[arg-type]
+async def test_a_clean_stop_loses_nothing(rig: Rig, key: Key) -> None:
+    faults = Faults(rig.store)
+    meter = Meter(faults, rig.clock)  # type: ignore[arg-type]
     await meter.open(key)
     meter.add(key.key_id, 10)
     faults.before = faults.after = 1
     await meter.close()
-    assert await stored_usage(house.store, key, house.clock()) == 10
+    assert await stored_usage(rig.store, key, rig.clock()) == 10
 
 
 async def test_a_stop_that_cannot_write_says_what_is_lost(
-    house: House, key: Key, caplog: pytest.LogCaptureFixture
+    rig: Rig, key: Key, caplog: pytest.LogCaptureFixture
 ) -> None:
-    faults = Faults(house.store)
-    meter = Meter(faults, house.clock)  # type: ignore[arg-type]
+    faults = Faults(rig.store)
+    meter = Meter(faults, rig.clock)  # type: ignore[arg-type]
     await meter.open(key)
     meter.add(key.key_id, 10)
     faults.before = 1_000
@@ -271,9 +271,9 @@ async def test_a_stop_that_cannot_write_says_what_is_lost(
     assert caplog.messages == ["10 bytes of usage could not be written and are lost."]
 
 
-async def test_usage_is_flushed_at_least_every_second(house: House, key: Key) -> None:
+async def test_usage_is_flushed_at_least_every_second(rig: Rig, key: Key) -> None:
     assert AccountsSettings().flush_interval_s <= 0.5
-    meter = Meter(house.store, house.clock)
+    meter = Meter(rig.store, rig.clock)
     await meter.open(key)
     meter.add(key.key_id, 10)
     running = asyncio.create_task(meter.run(0.001))
@@ -282,41 +282,39 @@ async def test_usage_is_flushed_at_least_every_second(house: House, key: Key) ->
             await asyncio.sleep(0.001)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert await stored_usage(house.store, key, house.clock()) == 10
+    assert await stored_usage(rig.store, key, rig.clock()) == 10
 
 
-async def test_a_key_with_its_own_allowance_is_over_by_that(house: House, meter: Meter) -> None:
+async def test_a_key_with_its_own_allowance_is_over_by_that(rig: Rig, meter: Meter) -> None:
     over: list[str] = []
     meter.on_over = over.append
-    meter.add(house.key_id, 1_500)
+    meter.add(rig.key_id, 1_500)
     await meter.flush()
-    assert over == [house.key_id]
-    change = house.change()
-    row = await house.admin.change_key(house.key_id, change, allowance_bytes=2_000)
+    assert over == [rig.key_id]
+    change = rig.change()
+    row = await rig.admin.change_key(rig.key_id, change, allowance_bytes=2_000)
     meter.change(key_of(row))
-    assert not meter.over(house.key_id)
-    assert meter.report(house.key_id, START_MS).data_usage.bytes_limit == 2_000
-    meter.add(house.key_id, 501)
+    assert not meter.over(rig.key_id)
+    assert meter.report(rig.key_id, START_MS).data_usage.bytes_limit == 2_000
+    meter.add(rig.key_id, 501)
     await meter.flush()
-    assert over == [house.key_id] * 2  # it is told again
+    assert over == [rig.key_id] * 2  # it is told again
 
 
-async def test_another_allowance_of_the_settings_counts_at_once(house: House, meter: Meter) -> None:
-    meter.add(house.key_id, 1_500)
+async def test_another_allowance_of_the_settings_counts_at_once(rig: Rig, meter: Meter) -> None:
+    meter.add(rig.key_id, 1_500)
     await meter.flush()
-    assert meter.over(house.key_id)
+    assert meter.over(rig.key_id)
     meter.change_allowance(10_000)
-    assert not meter.over(house.key_id)
+    assert not meter.over(rig.key_id)
     meter.change_allowance(1_000)
-    assert meter.over(house.key_id)
+    assert meter.over(rig.key_id)
 
 
-async def test_a_change_of_a_key_reaches_the_meter_by_the_watch(house: House) -> None:
-    await house.authenticate()
-    house.clock.now_ms += 1_000
-    await house.admin.change_key(
-        house.key_id, house.change(), tier=Tier.ENTERPRISE, allowance_bytes=77
-    )
-    await house.accounts.poll(house.clock.now_ms)
-    report = house.accounts.meter.report(house.key_id, house.clock.now_ms)
+async def test_a_change_of_a_key_reaches_the_meter_by_the_watch(rig: Rig) -> None:
+    await rig.authenticate()
+    rig.clock.now_ms += 1_000
+    await rig.admin.change_key(rig.key_id, rig.change(), tier=Tier.ENTERPRISE, allowance_bytes=77)
+    await rig.accounts.poll(rig.clock.now_ms)
+    report = rig.accounts.meter.report(rig.key_id, rig.clock.now_ms)
     assert (report.billing_tier, report.data_usage.bytes_limit) == ("enterprise", 77)

@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from e2e.house import client_of, key_of, node_on, settings_in
+from e2e.service import client_of, key_of, node_on, settings_in
 from e2e.test_outage import HOLDER
 from e2e.test_process import listening, process, read_until
 from gateway.attack import frame, raw

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from e2e.house import settings_in
+from e2e.service import settings_in
 from onebook import app
 from onebook.cli.main import app as commands
 from onebook.cli.scrape import Between, Scrape

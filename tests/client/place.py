@@ -4,7 +4,7 @@ import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from e2e.house import key_of, node_on
+from e2e.service import key_of, node_on
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper
 from onebook.model import DAY_MS

@@ -11,7 +11,7 @@ import pytest
 
 from client.place import place
 from client.test_js import MODULE, NODE
-from e2e.house import ws_url
+from e2e.service import ws_url
 from library.test_examples import NAMES, Run
 from onebook import exchanges
 from onebook.config import GatewaySettings
@@ -50,11 +50,11 @@ async def first_line(*words, **environment):
 async def test_clients_run(tmp_path, kind, count):
     settings = {"reference_compatible": kind == "quantcite", "reference_welcome_delay_s": 3.0}
     assert len(of(kind)) == count
-    async with place(tmp_path, gateway=settings) as house:
+    async with place(tmp_path, gateway=settings) as rig:
         given = {
-            "ONEBOOK_URL": house.url,
-            "ONEBOOK_WS_URL": ws_url(house.node),
-            "ONEBOOK_KEY": house.key,
+            "ONEBOOK_URL": rig.url,
+            "ONEBOOK_WS_URL": ws_url(rig.node),
+            "ONEBOOK_KEY": rig.key,
         }
         for text in of(kind):
             line = await first_line(sys.executable, "-u", "-c", text, **given)

@@ -107,9 +107,9 @@ async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
     with socket.socket() as unused:
         unused.bind((HOST, 0))
         dead = f"http://{HOST}:{unused.getsockname()[1]}"
-        async with place(tmp_path) as house:
+        async with place(tmp_path) as rig:
             source = (Path(__file__).parent / "use.js").read_text()
-            seen = await run(source, ONEBOOK_URL=house.url, ONEBOOK_KEY=house.key, DEAD_URL=dead)
+            seen = await run(source, ONEBOOK_URL=rig.url, ONEBOOK_KEY=rig.key, DEAD_URL=dead)
     assert seen["problems"] == []
     assert 0 < len(seen["view"]["bids"]) <= 5
     assert [each["exchanges"] for each in seen["book"]["bids"]] == [["okx"]] * 3
@@ -253,12 +253,12 @@ async def test_the_subscriptions_of_a_session_change_and_outlive_its_connection(
 
 @needs_chromium
 async def test_in_chromium_it_follows_deltas_of_the_node_that_serves_it(tmp_path):
-    async with place(tmp_path) as house, browser(tmp_path / "profile") as page:
-        await page.open(f"{house.url}/docs")
+    async with place(tmp_path) as rig, browser(tmp_path / "profile") as page:
+        await page.open(f"{rig.url}/docs")
         seen = await page.run(
             f"""(async () => {{
               const {{ Onebook }} = await import("/web/client/onebook.js");
-              const client = new Onebook(location.origin, "{house.key}");
+              const client = new Onebook(location.origin, "{rig.key}");
               let count = 0;
               const options = {{ depth: 5, mode: "delta", interval_ms: 10 }};
               for await (const view of client.watch("BTC/USDT", options)) {{

@@ -20,18 +20,18 @@ ALL_TYPES = ["deposits", "withdrawals", "trades", "transfers"]
 
 
 @pytest.fixture
-async def house(tmp_path):
+async def rig(tmp_path):
     async with asyncio.timeout(PATIENCE_S * 3), place(tmp_path) as found:
         yield found
 
 
 @pytest.fixture
-async def client(house):
-    async with AsyncOnebook(house.url, house.key) as client:
+async def client(rig):
+    async with AsyncOnebook(rig.url, rig.key) as client:
         yield client
 
 
-async def test_books_are_watched_and_asked_for_once(house, client):
+async def test_books_are_watched_and_asked_for_once(rig, client):
     async with aclosing(client.watch("BTC/USDT", depth=5, mode="delta")) as views:
         async for view in views:
             if view.live and len(view.market_stats) and not view.stale_exchanges:
@@ -50,7 +50,7 @@ async def test_exchanges_and_pairs(client):
     assert "BTC/USDT" in (await client.pairs())["exchanges"]["kraken"]
 
 
-async def test_usage_counts_what_was_delivered(house, client):
+async def test_usage_counts_what_was_delivered(rig, client):
     before = await client.usage()
     assert (before.tier, before.active, before.exceeded) == ("premium", True, False)
     assert before.resets_at > datetime.now(UTC)
@@ -61,7 +61,7 @@ async def test_usage_counts_what_was_delivered(house, client):
     assert after.used_bytes + after.remaining_bytes == after.limit_bytes
 
 
-async def test_transactions_come_over_as_many_pages_as_needed(house, client):
+async def test_transactions_come_over_as_many_pages_as_needed(rig, client):
     start = datetime.now(UTC) - timedelta(days=20)
     whole = [page async for page in client.transaction_pages("bybit", ALL_TYPES, start=start)]
     assert len(whole) == 1
@@ -78,8 +78,8 @@ async def test_transactions_come_over_as_many_pages_as_needed(house, client):
     )
 
 
-async def test_records_that_could_not_be_read_are_no_silent_end(house, client):
-    house.bybit.faults.queue("/v5/asset/withdraw/query-record", *["404"] * 100)
+async def test_records_that_could_not_be_read_are_no_silent_end(rig, client):
+    rig.bybit.faults.queue("/v5/asset/withdraw/query-record", *["404"] * 100)
     found = []
 
     async def read_all():
@@ -96,17 +96,17 @@ async def test_records_that_could_not_be_read_are_no_silent_end(house, client):
     assert len([record async for record in allowed]) == count
 
 
-async def test_a_session_that_ended_is_renewed(house, client):
+async def test_a_session_that_ended_is_renewed(rig, client):
     assert (await client.validate_credentials("bybit"))["success"] is True
-    await house.move_key("suspend")
+    await rig.move_key("suspend")
     with pytest.raises(Refused) as refused:
         await client.validate_credentials("bybit")
     assert refused.value.code == "api_key_disabled"
-    await house.move_key("resume")
+    await rig.move_key("resume")
     assert (await client.validate_credentials("bybit"))["success"] is True
 
 
-async def test_every_service_error_has_its_code(house, client):
+async def test_every_service_error_has_its_code(rig, client):
     with pytest.raises(Refused) as refused:
         await anext(client.transactions("kraken"))
     assert refused.value.code == "invalid_exchange"
@@ -120,7 +120,7 @@ async def test_every_service_error_has_its_code(house, client):
     with pytest.raises(Refused) as refused:
         await anext(client.watch("BTC/USDT", depth=0))
     assert refused.value.code == "invalid_parameters"
-    async with AsyncOnebook(house.url, "ob_live_wrong") as stranger:
+    async with AsyncOnebook(rig.url, "ob_live_wrong") as stranger:
         for asking in (stranger.exchanges, stranger.usage, stranger.validate_credentials):
             with pytest.raises(Refused) as refused:
                 await asking(*(["bybit"] if asking == stranger.validate_credentials else []))
@@ -149,32 +149,32 @@ async def test_the_cause_is_logged_before_the_second_attempt(caplog):
     assert record.message.startswith(f"Nothing listens at 127.0.0.1:{port}. Next attempt in ")
 
 
-async def test_a_wrong_address_is_said(house):
+async def test_a_wrong_address_is_said(rig):
     with pytest.raises(Refused) as refused:
         AsyncOnebook("books.example", "key")
     assert refused.value.code == "invalid_url"
-    async with AsyncOnebook(house.url + "/wrong", "key") as client:
+    async with AsyncOnebook(rig.url + "/wrong", "key") as client:
         with pytest.raises(Refused) as refused:
             await client.health()
         assert refused.value.code in ("not_found", "http_404")
 
 
-async def test_the_key_is_in_no_log_and_no_error(house, caplog):
+async def test_the_key_is_in_no_log_and_no_error(rig, caplog):
     ours = ("httpx", "httpcore", "websockets", "onebook.client")
     for name in ours:
         caplog.set_level(logging.DEBUG, logger=name)
-    async with AsyncOnebook(house.url, house.key) as client:
+    async with AsyncOnebook(rig.url, rig.key) as client:
         await client.usage()
         await client.validate_credentials("bybit")
         await client.exchanges()
     written = [each.getMessage() for each in caplog.records if each.name.startswith(ours)]
     assert any("validate-credentials" in line for line in written)
-    assert not [line for line in written if house.key[-8:] in line]
+    assert not [line for line in written if rig.key[-8:] in line]
 
 
-async def test_without_asyncio_the_same(house):
+async def test_without_asyncio_the_same(rig):
     def use():
-        with Onebook(house.url, house.key) as client:
+        with Onebook(rig.url, rig.key) as client:
             with closing(client.watch(["BTC/USDT"], depth=5)) as views:
                 first = next(view for view in views if view.live)
                 time.sleep(0.3)  # a caller that is busy: it gets the newest, not the next

@@ -216,8 +216,8 @@ def test_errors_that_name_no_instrument_touch_no_live_book(name: str) -> None:
     assert world.requests == []
 
 
-@with_others
-def test_an_unnamed_error_to_a_request_leaves_the_live_books_alone(name: str) -> None:
+def unanswered(name: str) -> tuple[World, Instrument]:
+    """A busy connection with one more instrument, whose request the exchange has not answered."""
     world = busy(name, 10.0)
     if not world.venue.acknowledges():
         pytest.skip("no request waits for an answer")
@@ -226,6 +226,12 @@ def test_an_unnamed_error_to_a_request_leaves_the_live_books_alone(name: str) ->
     world.mute = True
     world.session.add([third], world.now)
     world._act()
+    return world, third
+
+
+@with_others
+def test_an_unnamed_error_to_a_request_leaves_the_live_books_alone(name: str) -> None:
+    world, third = unanswered(name)
     for _ in range(3):
         world.say(world.venue.unnamed_error())
         world.run(0.2)
@@ -238,14 +244,7 @@ def test_an_unnamed_error_to_a_request_leaves_the_live_books_alone(name: str) ->
 
 @with_others
 def test_a_rate_limit_is_waited_for(name: str) -> None:
-    world = busy(name, 10.0)
-    if not world.venue.acknowledges():
-        pytest.skip("no request waits for an answer")
-    third = world.venue.instruments[2]
-    world.books.open(third)
-    world.mute = True
-    world.session.add([third], world.now)
-    world._act()
+    world, third = unanswered(name)
     world.instruments = [*world.instruments, third]
     world.say(world.venue.rate_limit_error())
     book = world.books.get(third)

@@ -31,8 +31,8 @@ def test_every_block_is_run_here(page, expected):
 async def test_keep_50_gb(tmp_path):
     frugal, forecast = blocks("guides/keep-50-gb.md", "python", "client")
     (warned,) = blocks("guides/keep-50-gb.md", "python", "warned")
-    async with place(tmp_path, accounts={"allowance_bytes": 200_000}) as house:
-        given = environment(house.url, house.key)
+    async with place(tmp_path, accounts={"allowance_bytes": 200_000}) as rig:
+        given = environment(rig.url, rig.key)
         shown = await printed(*PYTHON, frugal, pattern=r"\d+ [0-9.]+ [0-9.]+\n", **given)
         assert "not live" not in shown
         status, out, errors = await finished(*PYTHON, forecast, **given)
@@ -48,8 +48,8 @@ async def test_keep_50_gb(tmp_path):
 
 async def test_follow_deltas(tmp_path):
     (program,) = blocks("guides/follow-deltas.md", "python", "client")
-    async with place(tmp_path) as house:
-        given = environment(house.url, house.key)
+    async with place(tmp_path) as rig:
+        given = environment(rig.url, rig.key)
         shown = await printed(*PYTHON, program, pattern=r"(?m)(^\d+ \[\('.*\n){20}", **given)
     numbers = [int(line.split()[0]) for line in shown.splitlines()]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "no resync was needed"
@@ -80,9 +80,9 @@ def test_the_book_of_the_deltas_guide_refuses_a_gap_and_a_wrong_checksum():
 
 async def test_a_year_of_transactions(tmp_path):
     page = "guides/year-of-transactions.md"
-    async with place(tmp_path) as house:
-        store, accounts = house.node.settings.store, house.node.settings.transactions
-        given = environment(house.url, house.key) | {
+    async with place(tmp_path) as rig:
+        store, accounts = rig.node.settings.store, rig.node.settings.transactions
+        given = environment(rig.url, rig.key) | {
             "ONEBOOK_STORE__URL": store.url,
             "ONEBOOK_STORE__PEPPER_FILE": str(store.pepper_file),
             "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": str(accounts.master_key_file),
@@ -103,7 +103,7 @@ async def test_a_year_of_transactions(tmp_path):
         assert len({json.loads(line)["transactionId"] for line in lines}) == len(lines) > 0
         (curl,) = blocks(page, "sh", "curl")
         status, out, errors = await finished(
-            "bash", "-ec", addressed(curl, house.url, house.key), **given
+            "bash", "-ec", addressed(curl, rig.url, rig.key), **given
         )
         assert status == 0, errors
         assert json.loads(out.splitlines()[-1])["type"] == "summary"

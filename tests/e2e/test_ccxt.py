@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from e2e.house import client_of, key_of, merged, pointed_at, settings_in, shown
+from e2e.service import client_of, key_of, merged, pointed_at, settings_in, shown
 from longtail import without_connector
 from onebook import app
 from onebook.config import CcxtSettings, FeedSettings

@@ -22,7 +22,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 import crashing
-from e2e.house import PATIENCE_S, Client
+from e2e.service import PATIENCE_S, Client
 from onebook.accounts import Admin
 from onebook.accounts.keys import key_of
 from onebook.accounts.pepper import load_pepper

@@ -2,7 +2,7 @@
 
 import httpx
 
-from e2e.house import client_of, key_of, merged, node_on, shown
+from e2e.service import client_of, key_of, merged, node_on, shown
 
 SYMBOL = "BTC/USDT"
 OTHERS = ["binance", "bybit", "coinbase", "kraken", "poloniex"]

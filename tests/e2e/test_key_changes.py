@@ -2,7 +2,7 @@
 
 import time
 
-from e2e.house import client_of, key_of, settings_in
+from e2e.service import client_of, key_of, settings_in
 from onebook import app
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper

@@ -5,7 +5,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from e2e.house import client_of, key_of, settings_in
+from e2e.service import client_of, key_of, settings_in
 from onebook import app, preflight
 
 

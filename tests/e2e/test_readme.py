@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from .house import key_of, node_on, ws_url
+from .service import key_of, node_on, ws_url
 from .test_process import PATIENCE_S, ended, process, read_until
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

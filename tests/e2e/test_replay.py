@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from e2e.house import client_of, key_of, merged, node_on, shown
+from e2e.service import client_of, key_of, merged, node_on, shown
 from onebook.simulator.replay import Replay
 
 DEPTH = 100

@@ -6,7 +6,7 @@ from decimal import Decimal
 import httpx
 import pytest
 
-from e2e.house import client_of, key_of, merged, node_on, shown
+from e2e.service import client_of, key_of, merged, node_on, shown
 from onebook import core
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import LossDetection

@@ -262,9 +262,10 @@ async def test_lists_are_read_again_and_an_empty_one_changes_nothing(caplog):
     async with rest(lists) as client:
         catalogue = Catalogue({"toy": TOY}, rest=client, settings=FeedSettings(), sleep=clock.sleep)
         async with catalogue:
-            await clock.next()
-            assert catalogue.pairs("toy") == ["BTC/USD"]
-            await clock.next()
+            assert await catalogue.first_read()
+            for _ in ("the empty list", "no list"):
+                await clock.next()
+                assert catalogue.pairs("toy") == ["BTC/USD"]
             await clock.next()
             assert catalogue.pairs("toy") == ["BTC/USD", "ETH/USD"]
     assert caplog.messages == [

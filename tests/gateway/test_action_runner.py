@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from client.place import place
-from e2e.house import client_of
+from e2e.service import client_of
 from onebook.gateway import action_replies
 from steady import PATIENCE_S
 
@@ -19,10 +19,10 @@ SUBSCRIBE = {"action": "subscribe_transactions", "exchange": "bybit", "transacti
 async def connected(folder, **gateway):
     async with (
         asyncio.timeout(PATIENCE_S * 3),
-        place(folder, gateway=gateway) as house,
-        client_of(house.node, house.key, max_size=None) as client,
+        place(folder, gateway=gateway) as rig,
+        client_of(rig.node, rig.key, max_size=None) as client,
     ):
-        client.house = house
+        client.rig = rig
         yield client
 
 
@@ -85,7 +85,7 @@ async def test_pages_go_on_with_the_cursor(tmp_path):
 
 async def test_what_is_sent_is_counted(tmp_path):
     async with connected(tmp_path) as client:
-        connections = client.house.node.gateway.connections
+        connections = client.rig.node.gateway.connections
         await client.say(**SUBSCRIBE)
         await client.kind("transaction_complete")
         async with asyncio.timeout(PATIENCE_S):
@@ -119,8 +119,8 @@ async def test_every_refusal_has_its_code(tmp_path):
 
 async def test_an_exchange_that_fails_is_exchange_error(tmp_path):
     async with connected(tmp_path) as client:
-        client.house.bybit.faults.queue("/v5/user/query-api", *["403"] * 50)
-        client.house.bybit.faults.queue("/v5/account/info", *["403"] * 50)
+        client.rig.bybit.faults.queue("/v5/user/query-api", *["403"] * 50)
+        client.rig.bybit.faults.queue("/v5/account/info", *["403"] * 50)
         await client.say(action="validate_credentials", exchange="bybit")
         error = await client.kind("error")
     assert (error["error"], error["code"]) == ("exchange_error", 4004)
@@ -137,9 +137,9 @@ async def test_too_many_at_one_time_are_refused_and_leave_the_others(tmp_path):
 
 async def test_it_can_be_stopped_and_a_lost_connection_stops_it(tmp_path):
     async with connected(tmp_path) as client:
-        service = client.house.node.transactions
-        client.house.bybit.faults.slow_s = 2.0  # the simulated exchange ends when it has answered
-        client.house.bybit.faults.queue("/v5/execution/list", *["slow"] * 50)
+        service = client.rig.node.transactions
+        client.rig.bybit.faults.slow_s = 2.0  # the simulated exchange ends when it has answered
+        client.rig.bybit.faults.queue("/v5/execution/list", *["slow"] * 50)
         await client.say(**SUBSCRIBE)
         await waited(lambda: service.running == 1)
         await client.say(action="unsubscribe_transactions", exchange="bybit", id="u")
@@ -159,12 +159,12 @@ async def waited(condition):
 
 
 async def test_before_authentication_nothing_is_done(tmp_path):
-    async with place(tmp_path) as house, asyncio.timeout(PATIENCE_S):
+    async with place(tmp_path) as rig, asyncio.timeout(PATIENCE_S):
         from websockets.asyncio.client import connect
 
-        from e2e.house import ws_url
+        from e2e.service import ws_url
 
-        async with connect(ws_url(house.node)) as socket:
+        async with connect(ws_url(rig.node)) as socket:
             await socket.recv()
             await socket.send(json.dumps({"action": "get_exchanges"}))
             error = json.loads(await socket.recv())

@@ -1,6 +1,7 @@
 """Half-finished requests, answers that are never read: each wait ends at its deadline."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 import uvloop
@@ -21,6 +22,16 @@ HALVES = {
     "a slow body": (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\n", "body", b"x"),
     "slow headers": (b"GET / HTTP/1.1\r\nHost: x\r\n", "headers", b"X-A: b\r\n"),
 }
+
+
+@asynccontextmanager
+async def unread_answer(path):
+    """A peer that has sent a request and reads nothing; and how many writes had expired before."""
+    async with served() as port, peer_of(port, limit=1_024) as peer:
+        before = measured("onebook_http_expired_total", wait="write")
+        peer.writer.transport.pause_reading()
+        await peer.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        yield peer, before
 
 
 async def drip(peer, piece):
@@ -53,10 +64,7 @@ def test_half_a_request_is_answered_408_and_closed_in_time(run, kind):
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def test_an_answer_that_is_never_read_is_cut_off(run):
     async def talk():
-        async with served() as port, peer_of(port, limit=1_024) as peer:
-            before = measured("onebook_http_expired_total", wait="write")
-            peer.writer.transport.pause_reading()
-            await peer.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with unread_answer("/big") as (peer, before):
             async with asyncio.timeout(PATIENCE_S):
                 while measured("onebook_http_expired_total", wait="write") == before:
                     await asyncio.sleep(0.05)
@@ -71,10 +79,7 @@ def test_an_answer_that_the_application_gave_up_is_cut_off_though_nothing_reads_
     """uvicorn closes such a connection, which waits for its buffer: the deadline aborts it."""
 
     async def talk():
-        async with served() as port, peer_of(port, limit=1_024) as peer:
-            before = measured("onebook_http_expired_total", wait="write")
-            peer.writer.transport.pause_reading()
-            await peer.send(b"GET /left HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with unread_answer("/left") as (_, before):
             async with asyncio.timeout(PATIENCE_S):
                 while not measured("onebook_sockets"):
                     await asyncio.sleep(0.01)

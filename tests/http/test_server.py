@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 
-from e2e.house import client_of, key_of, settings_in
+from e2e.service import client_of, key_of, settings_in
 from onebook import app
 from steady import PATIENCE_S
 

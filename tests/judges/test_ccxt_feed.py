@@ -35,7 +35,7 @@ THROUGH = CcxtSettings(depth=DEPTH, interval_s=0.01, connects_per_minute=1_000, 
 Levels = list[tuple[Decimal, Decimal]]
 
 
-class House:
+class Rig:
     """Feeds of some exchanges of a simulated market; `names` may be native or through ccxt."""
 
     def __init__(self, simulated: SimulatedExchanges, settings: FeedSettings) -> None:
@@ -51,7 +51,7 @@ class House:
         )
         self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> "House":
+    async def __aenter__(self) -> "Rig":
         enter, settings = self._stack.enter_async_context, self.settings
         rest = await enter(Rest())
         through = any(each.via for each in self.known.values())
@@ -133,7 +133,7 @@ async def market(
     name: str,
     *others: str,
     quiet_max_s: float = CcxtSettings().quiet_max_s,
-) -> AsyncIterator[tuple[House, House]]:
+) -> AsyncIterator[tuple[Rig, Rig]]:
     """One simulated exchange, read by our connector and, as if we had none, through ccxt."""
     async with SimulatedExchanges([name, *others], seed=11, rate_hz=0) as simulated:
         simulated[name].admit_all()
@@ -150,9 +150,9 @@ async def market(
                 "ccxt": THROUGH.model_copy(update=limits),
             }
         )
-        own = House(simulated, native)
+        own = Rig(simulated, native)
         with without_connector(name):
-            tail = House(simulated, through)
+            tail = Rig(simulated, through)
         async with own, tail:
             yield own, tail
         async with asyncio.timeout(WAIT_S):

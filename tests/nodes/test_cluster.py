@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from e2e.house import key_of, pointed_at, settings_in, ws_url
+from e2e.service import key_of, pointed_at, settings_in, ws_url
 from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
 from onebook import app, feeder

@@ -5,7 +5,7 @@ import json
 
 from typer.testing import CliRunner
 
-from e2e.house import pointed_at, settings_in
+from e2e.service import pointed_at, settings_in
 from nodes.servers import nats_server
 from onebook import feeder
 from onebook.cli.main import app

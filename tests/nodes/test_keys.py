@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from databases import database
-from e2e.house import client_of, settings_in, ws_url
+from e2e.service import client_of, settings_in, ws_url
 from nodes.servers import nats_server
 from onebook import app
 from onebook.accounts.admin import Admin

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from databases import DatabaseProxy, database
-from e2e.house import pointed_at, settings_in, ws_url
+from e2e.service import pointed_at, settings_in, ws_url
 from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
 from onebook import app, feeder

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from client.place import place
-from e2e.house import ws_url
+from e2e.service import ws_url
 from reference_clients.samples import JAVASCRIPT, PYTHON
 from steady import PATIENCE_S
 
@@ -35,8 +35,8 @@ async def output(*words, **environment):
 
 
 async def test_every_sample_runs(tmp_path):
-    async with place(tmp_path, gateway=GATEWAY) as house:
-        given = {"URL": ws_url(house.node), "REST": f"{house.url}/api/v1", "KEY": house.key}
+    async with place(tmp_path, gateway=GATEWAY) as rig:
+        given = {"URL": ws_url(rig.node), "REST": f"{rig.url}/api/v1", "KEY": rig.key}
         runs = [(sys.executable, "-W", "ignore", "-c", text) for text, _ in PYTHON.values()]
         expected = [pattern for _, pattern in PYTHON.values()]
         if NODE is not None:
@@ -50,7 +50,7 @@ async def test_every_sample_runs(tmp_path):
 
 @pytest.mark.parametrize("name", ["examples/python", "authentication"])
 async def test_without_the_setting_the_specification_holds(tmp_path, name):
-    async with place(tmp_path) as house:
-        given = {"URL": ws_url(house.node), "KEY": house.key}
+    async with place(tmp_path) as rig:
+        given = {"URL": ws_url(rig.node), "KEY": rig.key}
         with pytest.raises(AssertionError, match=r"authentication failed|user_id"):
             await output(sys.executable, "-W", "ignore", "-c", PYTHON[name][0], **given)

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from e2e.house import key_of, node_on
+from e2e.service import key_of, node_on
 from onebook.app import Node
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.account.serving import serving

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from e2e.house import client_of, ws_url
+from e2e.service import client_of, ws_url
 from onebook.app.web_application import web_application
 from onebook.clock import SystemClock
 from onebook.errors import ExchangeFailed

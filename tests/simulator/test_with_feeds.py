@@ -32,7 +32,7 @@ VISIBLE = {
 }
 
 
-class House:
+class Rig:
     """Simulated exchanges, feeds and books; every wait is for an event of the books."""
 
     def __init__(self, sim: SimulatedExchanges, name: str) -> None:
@@ -76,12 +76,12 @@ class House:
 
 
 @pytest.fixture(params=DIALECTS)
-async def house(request: pytest.FixtureRequest) -> AsyncIterator[tuple[House, str]]:
+async def rig(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Rig, str]]:
     name = str(request.param)
     settings = FeedSettings()
     async with SimulatedExchanges([name], seed=21, rate_hz=0) as sim:
         sim[name].admit_all()
-        house = House(sim, name)
+        rig = Rig(sim, name)
         # A test has no minute to wait for its turn; only binance's limit of frames is enforced.
         exchange = limited(sim.exchanges()[name], connects=(Limit(6_000, 60.0, Scope.ADDRESS),))
         if name != "binance":
@@ -92,7 +92,7 @@ async def house(request: pytest.FixtureRequest) -> AsyncIterator[tuple[House, st
             Catalogue(exchanges, rest=rest, settings=settings) as catalogue,
             Supervisor(
                 exchanges,
-                books=house.books,
+                books=rig.books,
                 rest=rest,
                 catalogue=catalogue,
                 settings=settings,
@@ -103,14 +103,14 @@ async def house(request: pytest.FixtureRequest) -> AsyncIterator[tuple[House, st
             instrument = catalogue.instrument(name, main_pair(name))
             assert instrument is not None
             supervisor.want(instrument)
-            await house.until(lambda: house.true(name))
-            yield house, name
+            await rig.until(lambda: rig.true(name))
+            yield rig, name
 
 
 async def test_after_every_fault_the_book_is_doubted_and_then_true_again(
-    house: tuple[House, str],
+    rig: tuple[Rig, str],
 ) -> None:
-    home, name = house
+    home, name = rig
     for fault in VISIBLE[name]:
         await home.stepped(name)
         home.healths.clear()
@@ -122,9 +122,9 @@ async def test_after_every_fault_the_book_is_doubted_and_then_true_again(
 
 
 async def test_a_killed_exchange_takes_its_book_along_and_brings_it_back(
-    house: tuple[House, str],
+    rig: tuple[Rig, str],
 ) -> None:
-    home, name = house
+    home, name = rig
     await home.sim[name].stop()
     await home.until(lambda: not home.true(name))
     assert (name, Health.STALE) in home.healths

@@ -6,7 +6,7 @@ from onebook.streams import StreamKey
 from onebook.streams.fair import FairQueue
 from onebook.streams.streams import PUBLISHES_PER_TICK_MAX
 
-from .test_streams import SYMBOL, House
+from .test_streams import SYMBOL, Rig
 
 
 def drained(queue):
@@ -57,20 +57,20 @@ def test_items_that_are_not_wanted_any_more_are_dropped_and_the_others_keep_thei
 def test_a_key_with_many_views_does_not_delay_the_views_of_others():
     many = [f"M{number}/USDT" for number in range(4 * PUBLISHES_PER_TICK_MAX)]
     few = [f"F{number}/USDT" for number in range(5)]
-    house = House(("okx",), [*many, *few, SYMBOL])
+    rig = Rig(("okx",), [*many, *few, SYMBOL])
     for owner, symbols in (("many", many), ("few", few)):
         for symbol in symbols:
-            house.streams.open(StreamKey(symbol, ("okx",)), owner)
+            rig.streams.open(StreamKey(symbol, ("okx",)), owner)
     for owner in ("many", "other"):  # a view of several keys has turns of its own
-        house.streams.open(StreamKey(SYMBOL, ("okx",)), owner)
+        rig.streams.open(StreamKey(SYMBOL, ("okx",)), owner)
     for symbol in (*many, *few, SYMBOL):
-        house.snapshot("okx", [("100", "1")], [], symbol)
-    house.streams.tick(house.time.now)
-    first = [stream.key.symbol for _, stream, *_ in house.heard.updates]
+        rig.snapshot("okx", [("100", "1")], [], symbol)
+    rig.streams.tick(rig.time.now)
+    first = [stream.key.symbol for _, stream, *_ in rig.heard.updates]
     assert len(first) == PUBLISHES_PER_TICK_MAX
     assert {*few, SYMBOL} <= set(first[:15])
-    assert house.streams.saturated_total == 1
-    assert house.streams.backlog == len(many) + len(few) + 1 - PUBLISHES_PER_TICK_MAX
-    house.time.run(1)
-    assert house.streams.backlog == 0
-    assert len(house.heard.updates) == len(many) + len(few) + 1
+    assert rig.streams.saturated_total == 1
+    assert rig.streams.backlog == len(many) + len(few) + 1 - PUBLISHES_PER_TICK_MAX
+    rig.time.run(1)
+    assert rig.streams.backlog == 0
+    assert len(rig.heard.updates) == len(many) + len(few) + 1

@@ -13,7 +13,7 @@ from onebook import core as default
 from onebook.streams import StreamKey, fill
 from onebook.streams.fill import FILL_LEVELS_MAX, FILL_SIZES_MAX, BookEnds, fill_sizes, fills
 
-from .test_streams import BOOK, House, parse
+from .test_streams import BOOK, Rig, parse
 
 NAMES = ("kraken", "okx", "xt")
 PRICE = st.integers(1, 40).map(lambda n: str(Decimal(n) / 4))
@@ -162,11 +162,11 @@ SIZES = fill_sizes(["2"], [])
 
 
 def test_an_update_carries_fills_over_whole_books_whatever_its_depth_and_step():
-    house = House()
+    rig = Rig()
     deep = ([("100", "1"), ("99", "2")], [("101", "1"), ("102", "2")])
-    house.opened(key("okx", depth=1, group="50", fill=SIZES), okx=deep)
-    house.time.run(1)
-    data = house.heard.updates[-1][2]["data"]
+    rig.opened(key("okx", depth=1, group="50", fill=SIZES), okx=deep)
+    rig.time.run(1)
+    data = rig.heard.updates[-1][2]["data"]
     assert len(data["asks"]) == 1
     (bought,), (sold,) = data["fill"]["buy"], data["fill"]["sell"]
     assert bought == {
@@ -185,45 +185,45 @@ def test_an_update_carries_fills_over_whole_books_whatever_its_depth_and_step():
 
 
 def test_a_change_beyond_the_depth_is_an_update_only_where_it_changes_a_fill():
-    house = House()
+    rig = Rig()
     deep = [("101", "1"), ("102", "2"), ("103", "4")]
-    house.opened(key("okx", depth=1, levels="array", fill=SIZES), okx=([("100", "1")], deep))
-    house.time.run(1)
-    seen = len(house.heard.updates)
-    house.delta("okx", [], [("103", "5")])
-    house.time.run(1)
-    assert len(house.heard.updates) == seen
-    house.delta("okx", [], [("102", "0")])
-    house.time.run(1)
-    assert len(house.heard.updates) == seen + 1
-    assert house.heard.updates[-1][2]["data"]["fill"]["buy"][0]["worst"] == 103
+    rig.opened(key("okx", depth=1, levels="array", fill=SIZES), okx=([("100", "1")], deep))
+    rig.time.run(1)
+    seen = len(rig.heard.updates)
+    rig.delta("okx", [], [("103", "5")])
+    rig.time.run(1)
+    assert len(rig.heard.updates) == seen
+    rig.delta("okx", [], [("102", "0")])
+    rig.time.run(1)
+    assert len(rig.heard.updates) == seen + 1
+    assert rig.heard.updates[-1][2]["data"]["fill"]["buy"][0]["worst"] == 103
 
 
 def test_an_exchange_that_is_not_live_is_in_no_fill_and_an_empty_side_gives_null():
-    house = House()
-    house.opened(key("kraken", "okx", mode="delta", fill=SIZES), okx=BOOK, kraken=BOOK)
-    house.time.run(1)
-    house.lose("kraken")
-    house.time.run(1)
-    fill_now = house.heard.updates[-1][2]["data"]["fill"]
+    rig = Rig()
+    rig.opened(key("kraken", "okx", mode="delta", fill=SIZES), okx=BOOK, kraken=BOOK)
+    rig.time.run(1)
+    rig.lose("kraken")
+    rig.time.run(1)
+    fill_now = rig.heard.updates[-1][2]["data"]["fill"]
     assert {each["exchange"] for each in fill_now["buy"][0]["split"]} == {"okx"}
-    house.lose("okx")
-    house.time.run(1)
-    bought = house.heard.updates[-1][2]["data"]["fill"]["buy"][0]
+    rig.lose("okx")
+    rig.time.run(1)
+    bought = rig.heard.updates[-1][2]["data"]["fill"]["buy"][0]
     assert (bought["average"], bought["worst"], bought["complete"]) == (None, None, False)
     assert (bought["amount"], bought["split"]) == (0, [])
 
 
 def test_a_look_carries_fills_and_a_view_without_them_makes_none(monkeypatch):
-    house = House()
-    house.opened(key("okx"), okx=BOOK)
+    rig = Rig()
+    rig.opened(key("okx"), okx=BOOK)
     answers = []
-    house.streams.look(key("okx", fill=SIZES), answers.append)
+    rig.streams.look(key("okx", fill=SIZES), answers.append)
     assert parse(answers[0])["data"]["fill"]["buy"][0]["size"] == 2
     monkeypatch.setattr(fill.FillView, "merge", None)
-    house.delta("okx", [("100", "9")], [])
-    house.time.run(1)
-    assert "fill" not in house.heard.updates[-1][2]["data"]
+    rig.delta("okx", [("100", "9")], [])
+    rig.time.run(1)
+    assert "fill" not in rig.heard.updates[-1][2]["data"]
 
 
 def test_sizes_make_another_stream():

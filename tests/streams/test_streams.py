@@ -113,7 +113,7 @@ def parse(payload):
     return json.loads(payload, parse_float=Decimal, parse_int=Decimal)
 
 
-class House:
+class Rig:
     """Real books and streams under virtual time."""
 
     def __init__(self, exchanges=("binance", "kraken", "okx"), symbols=(SYMBOL,)):
@@ -201,36 +201,36 @@ def test_every_option_makes_another_stream(other):
 
 
 def test_the_same_key_is_one_stream_and_one_set_of_wants():
-    house = House()
-    first = house.streams.open(key("okx", "kraken"))
-    second = house.streams.open(key("okx", "kraken"))
-    assert first is second is house.streams.find(key("okx", "kraken"))
-    assert len(house.streams) == 1
-    assert sorted(house.feeds.wanted.values()) == [1, 1]
-    house.streams.close(first)
-    assert sorted(house.feeds.wanted.values()) == [1, 1]
-    house.streams.close(second)
-    assert sorted(house.feeds.wanted.values()) == [0, 0]
-    assert len(house.streams) == 0
+    rig = Rig()
+    first = rig.streams.open(key("okx", "kraken"))
+    second = rig.streams.open(key("okx", "kraken"))
+    assert first is second is rig.streams.find(key("okx", "kraken"))
+    assert len(rig.streams) == 1
+    assert sorted(rig.feeds.wanted.values()) == [1, 1]
+    rig.streams.close(first)
+    assert sorted(rig.feeds.wanted.values()) == [1, 1]
+    rig.streams.close(second)
+    assert sorted(rig.feeds.wanted.values()) == [0, 0]
+    assert len(rig.streams) == 0
 
 
 def test_a_closed_stream_is_never_published():
-    house = House()
-    stream = house.opened(key("okx"), okx=BOOK)
-    house.delta("okx", [("100", "5")], [])
-    house.streams.close(stream)
-    house.time.run(60)
-    house.delta("okx", [("100", "6")], [])
-    house.lose("okx")
-    house.time.run(60)
-    assert len(house.heard.updates) == 1
-    assert house.heard.statuses == []
+    rig = Rig()
+    stream = rig.opened(key("okx"), okx=BOOK)
+    rig.delta("okx", [("100", "5")], [])
+    rig.streams.close(stream)
+    rig.time.run(60)
+    rig.delta("okx", [("100", "6")], [])
+    rig.lose("okx")
+    rig.time.run(60)
+    assert len(rig.heard.updates) == 1
+    assert rig.heard.statuses == []
 
 
 def test_the_first_update_comes_at_once_if_every_book_is_live():
-    house = House()
-    stream = house.opened(key("okx"), okx=BOOK)
-    ((at, published, message, full),) = house.heard.updates
+    rig = Rig()
+    stream = rig.opened(key("okx"), okx=BOOK)
+    ((at, published, message, full),) = rig.heard.updates
     assert (at, published) == (1_000.0, stream)
     assert message == full
     assert message["type"] == "aggregated_orderbook_update"
@@ -245,91 +245,91 @@ def test_the_first_update_comes_at_once_if_every_book_is_live():
 
 @pytest.mark.parametrize("others", [0.4, 0.999])
 def test_the_first_update_of_a_cold_symbol_waits_for_the_last_book(others):
-    house = House()
-    house.streams.open(key("okx", "kraken", "binance", interval_ms=60_000))
-    house.time.run(0.5)
-    house.snapshot("okx", *BOOK)
-    house.time.run(others)
-    house.snapshot("kraken", *BOOK)
-    assert house.heard.updates == []
-    house.snapshot("binance", *BOOK)
-    house.time.run()
-    ((at, _, message, _),) = house.heard.updates
+    rig = Rig()
+    rig.streams.open(key("okx", "kraken", "binance", interval_ms=60_000))
+    rig.time.run(0.5)
+    rig.snapshot("okx", *BOOK)
+    rig.time.run(others)
+    rig.snapshot("kraken", *BOOK)
+    assert rig.heard.updates == []
+    rig.snapshot("binance", *BOOK)
+    rig.time.run()
+    ((at, _, message, _),) = rig.heard.updates
     assert at == pytest.approx(1_000.5 + others)
     assert message["data"]["market_stats"]["participating_exchanges"] == 3
 
 
 @pytest.mark.parametrize("warm", [True, False])
 def test_the_first_update_comes_one_second_after_the_first_live_book(warm):
-    house = House()
+    rig = Rig()
     if warm:  # another client has it already
-        house.opened(key("okx"), okx=BOOK)
-        house.heard.updates.clear()
-    house.streams.open(key("okx", "kraken"))
+        rig.opened(key("okx"), okx=BOOK)
+        rig.heard.updates.clear()
+    rig.streams.open(key("okx", "kraken"))
     if not warm:
-        house.time.run(2.5)
-        house.snapshot("okx", *BOOK)
-    begun = house.time.now
-    house.time.run(60)
-    at, _, message, _ = house.heard.updates[0]
+        rig.time.run(2.5)
+        rig.snapshot("okx", *BOOK)
+    begun = rig.time.now
+    rig.time.run(60)
+    at, _, message, _ = rig.heard.updates[0]
     assert at == begun + FIRST_LIVE_S
     assert message["data"]["stale_exchanges"] == ["kraken"]
 
 
 @pytest.mark.parametrize("health", [Health.OFFLINE, Health.STALE])
 def test_the_first_update_waits_for_no_exchange_that_has_failed(health):
-    house = House()
-    house.streams.open(key("okx", "kraken"))
-    house.lose("kraken", health, "refused")
-    house.time.run(0.2)
-    house.snapshot("okx", *BOOK)
-    house.time.run()
-    assert [update[0] for update in house.heard.updates] == [1_000.2]
+    rig = Rig()
+    rig.streams.open(key("okx", "kraken"))
+    rig.lose("kraken", health, "refused")
+    rig.time.run(0.2)
+    rig.snapshot("okx", *BOOK)
+    rig.time.run()
+    assert [update[0] for update in rig.heard.updates] == [1_000.2]
 
 
 def test_a_book_that_is_lost_before_the_first_update_starts_the_wait_anew():
-    house = House()
-    house.streams.open(key("okx", "kraken"))
-    house.snapshot("okx", *BOOK)
-    house.time.run(0.5)
-    house.lose("okx")
-    house.time.run(1.5)
-    assert house.heard.updates == []
-    house.snapshot("okx", *BOOK)
-    house.time.run(60)
-    ((at, _, message, _),) = house.heard.updates
+    rig = Rig()
+    rig.streams.open(key("okx", "kraken"))
+    rig.snapshot("okx", *BOOK)
+    rig.time.run(0.5)
+    rig.lose("okx")
+    rig.time.run(1.5)
+    assert rig.heard.updates == []
+    rig.snapshot("okx", *BOOK)
+    rig.time.run(60)
+    ((at, _, message, _),) = rig.heard.updates
     assert at == 1_002.0 + FIRST_LIVE_S
     assert message["data"]["stale_exchanges"] == ["kraken"]
 
 
 def test_members_that_come_in_the_first_seconds_do_not_wait_for_the_interval():
-    house = House()
-    house.streams.open(key("okx", "kraken", "binance", interval_ms=60_000))
-    house.snapshot("okx", *BOOK)
-    house.time.run(1.2)
-    house.snapshot("kraken", *BOOK)
-    house.time.run(3)
-    house.snapshot("binance", *BOOK)
-    house.time.run(5)
-    assert [update[0] for update in house.heard.updates] == [
+    rig = Rig()
+    rig.streams.open(key("okx", "kraken", "binance", interval_ms=60_000))
+    rig.snapshot("okx", *BOOK)
+    rig.time.run(1.2)
+    rig.snapshot("kraken", *BOOK)
+    rig.time.run(3)
+    rig.snapshot("binance", *BOOK)
+    rig.time.run(5)
+    assert [update[0] for update in rig.heard.updates] == [
         1_000.0 + FIRST_LIVE_S,
         1_000.0 + FIRST_LIVE_S + JOIN_PACE_S,
         1_004.2,
     ]
-    house.delta("okx", [("100", "5")], [])
-    house.time.run(20)
-    assert len(house.heard.updates) == 3, "levels wait for it"
-    house.lose("kraken", Health.SYNCING)
-    house.snapshot("kraken", *BOOK)
-    house.time.run(1)
-    assert len(house.heard.updates) == 4, "kraken left, and its return waits for the interval"
+    rig.delta("okx", [("100", "5")], [])
+    rig.time.run(20)
+    assert len(rig.heard.updates) == 3, "levels wait for it"
+    rig.lose("kraken", Health.SYNCING)
+    rig.snapshot("kraken", *BOOK)
+    rig.time.run(1)
+    assert len(rig.heard.updates) == 4, "kraken left, and its return waits for the interval"
 
 
 def test_the_first_update_comes_in_time_even_if_nothing_is_live():
-    house = House()
-    house.streams.open(key("okx", "kraken"))
-    house.time.run(60)
-    ((at, _, message, _),) = house.heard.updates
+    rig = Rig()
+    rig.streams.open(key("okx", "kraken"))
+    rig.time.run(60)
+    ((at, _, message, _),) = rig.heard.updates
     assert at == 1_000.0 + FIRST_UPDATE_S
     assert message["data"]["bids"] == message["data"]["asks"] == []
     assert message["data"]["market_stats"]["best_bid"] is None
@@ -337,80 +337,80 @@ def test_the_first_update_comes_in_time_even_if_nothing_is_live():
 
 
 def test_an_exchange_that_lost_the_symbol_is_stale():
-    house = House()
-    house.opened(key("okx", "gone"), okx=BOOK)
-    assert house.heard.updates[0][2]["data"]["stale_exchanges"] == ["gone"]
+    rig = Rig()
+    rig.opened(key("okx", "gone"), okx=BOOK)
+    assert rig.heard.updates[0][2]["data"]["stale_exchanges"] == ["gone"]
 
 
 def test_a_first_update_can_be_asked_for():
-    house = House()
-    stream = house.streams.open(key("okx"))
-    house.streams.publish_now(stream)
-    house.streams.publish_now(stream)
-    assert [update[2]["update_number"] for update in house.heard.updates] == [1]
-    house.time.run(60)
-    assert len(house.heard.updates) == 1
+    rig = Rig()
+    stream = rig.streams.open(key("okx"))
+    rig.streams.publish_now(stream)
+    rig.streams.publish_now(stream)
+    assert [update[2]["update_number"] for update in rig.heard.updates] == [1]
+    rig.time.run(60)
+    assert len(rig.heard.updates) == 1
 
 
 def test_a_present_book_can_be_asked_for_within_the_interval_and_goes_to_everyone():
-    house = House()
-    stream = house.opened(key("okx", interval_ms=60_000, mode="delta"), okx=BOOK)
-    house.time.run(5)
-    house.delta("okx", [("100", "7")], [])
-    house.streams.publish_now(stream)
-    numbers = [update[2]["update_number"] for update in house.heard.updates]
+    rig = Rig()
+    stream = rig.opened(key("okx", interval_ms=60_000, mode="delta"), okx=BOOK)
+    rig.time.run(5)
+    rig.delta("okx", [("100", "7")], [])
+    rig.streams.publish_now(stream)
+    numbers = [update[2]["update_number"] for update in rig.heard.updates]
     assert numbers == [1, 2]
-    assert house.heard.updates[-1][2]["previous_update_number"] == 1
+    assert rig.heard.updates[-1][2]["previous_update_number"] == 1
     answer = parse(stream.full_for("r1"))
     assert (answer["update_number"], answer["data"]["bids"][0]["amount"]) == (2, 7)
     assert answer["timestamp"] == "2025-11-20T10:00:05.000000Z"
-    house.delta("okx", [("100", "8")], [])
-    house.time.run(60)
-    assert house.heard.updates[-1][2]["previous_update_number"] == 2
+    rig.delta("okx", [("100", "8")], [])
+    rig.time.run(60)
+    assert rig.heard.updates[-1][2]["previous_update_number"] == 2
 
 
 def test_a_present_book_and_its_stale_exchanges_are_of_the_same_instant():
-    house = House()
+    rig = Rig()
     books = {"okx": BOOK, "kraken": ([("99.5", "1")], [("101.5", "1")])}
-    stream = house.opened(key("okx", "kraken", interval_ms=60_000, split=True), **books)
-    house.lose("okx")
-    house.streams.publish_now(stream)
+    stream = rig.opened(key("okx", "kraken", interval_ms=60_000, split=True), **books)
+    rig.lose("okx")
+    rig.streams.publish_now(stream)
     answer = parse(stream.full_for(1))
     assert answer["data"]["stale_exchanges"] == ["okx"]
     assert [level["exchanges"] for level in answer["data"]["bids"]] == [["kraken"]]
-    house.time.run()
-    assert len(house.heard.updates) == 2, "once for both reasons"
+    rig.time.run()
+    assert len(rig.heard.updates) == 2, "once for both reasons"
 
 
 # Ages
 
 
 def test_an_update_can_say_how_old_the_data_of_each_exchange_is():
-    house = House()
-    house.opened(key("okx", "kraken"), okx=BOOK, kraken=BOOK)
-    house.time.run(2)
-    house.delta("kraken", [("99", "9")], [])
-    house.time.run(0.25)
-    stream = house.streams.open(key("okx", "kraken", "binance", ages=True, interval_ms=60_000))
-    house.time.run(1)
-    data = house.heard.updates[-1][2]["data"]
+    rig = Rig()
+    rig.opened(key("okx", "kraken"), okx=BOOK, kraken=BOOK)
+    rig.time.run(2)
+    rig.delta("kraken", [("99", "9")], [])
+    rig.time.run(0.25)
+    stream = rig.streams.open(key("okx", "kraken", "binance", ages=True, interval_ms=60_000))
+    rig.time.run(1)
+    data = rig.heard.updates[-1][2]["data"]
     assert (data["ages"], data["stale_exchanges"]) == ({"kraken": 1_250, "okx": 3_250}, ["binance"])
-    house.time.run(1)
-    house.streams.publish_now(stream)
+    rig.time.run(1)
+    rig.streams.publish_now(stream)
     assert parse(stream.full_for(1))["data"]["ages"] == {"kraken": 2_250, "okx": 4_250}
 
 
 def test_ages_are_in_deltas_and_looks_and_only_where_they_are_asked_for():
-    house = House()
-    house.opened(key("okx", mode="delta", ages=True), okx=BOOK)
-    house.time.run(1)
-    house.delta("okx", [("100", "7")], [])
-    house.time.run(1)
-    delta = house.heard.updates[-1][2]
+    rig = Rig()
+    rig.opened(key("okx", mode="delta", ages=True), okx=BOOK)
+    rig.time.run(1)
+    rig.delta("okx", [("100", "7")], [])
+    rig.time.run(1)
+    delta = rig.heard.updates[-1][2]
     assert (delta["type"], delta["data"]["ages"]) == ("aggregated_orderbook_delta", {"okx": 0})
     answers = []
-    house.streams.look(key("okx", ages=True), answers.append)
-    house.streams.look(key("okx"), answers.append)
+    rig.streams.look(key("okx", ages=True), answers.append)
+    rig.streams.look(key("okx"), answers.append)
     assert [parse(each)["data"].get("ages") for each in answers] == [{"okx": 1_000}, None]
 
 
@@ -436,17 +436,17 @@ AMOUNT = st.integers(0, 3).map(str)
 def test_nothing_of_an_exchange_is_shown_beyond_the_coverage_that_is_reported(
     bids, asks, asked, more_bids, more_asks
 ):
-    house = House()
-    instrument = house.feeds.instrument("okx", SYMBOL)
+    rig = Rig()
+    instrument = rig.feeds.instrument("okx", SYMBOL)
     for name in ("okx", "kraken"):
-        house.books.open(house.feeds.instrument(name, SYMBOL))
-    house.snapshot("kraken", [], [])
+        rig.books.open(rig.feeds.instrument(name, SYMBOL))
+    rig.snapshot("kraken", [], [])
     snapshot = Snapshot(instrument, levels(bids), levels(asks), levels_asked=asked)
-    assert house.books.fill(snapshot, house.time.now) is None
-    stream = house.streams.open(key("okx", "kraken", coverage=True, interval_ms=10))
-    house.time.run()
-    house.delta("okx", more_bids, more_asks)
-    house.streams.publish_now(stream)
+    assert rig.books.fill(snapshot, rig.time.now) is None
+    stream = rig.streams.open(key("okx", "kraken", coverage=True, interval_ms=10))
+    rig.time.run()
+    rig.delta("okx", more_bids, more_asks)
+    rig.streams.publish_now(stream)
     data = parse(stream.full_for(1))["data"]
     prices = [[int(price) for price, _ in side] for side in (bids, asks)]
     bounded = [0 < asked <= len(side) for side in prices]
@@ -459,36 +459,36 @@ def test_nothing_of_an_exchange_is_shown_beyond_the_coverage_that_is_reported(
 
 
 def test_coverage_ends_where_a_full_window_of_the_exchange_ends():
-    house = House()
+    rig = Rig()
     for name, window in (("okx", 2), ("kraken", 3)):
-        house.books.open(house.feeds.instrument(name, SYMBOL), window=window)
-        house.snapshot(name, [("100.50", "1"), ("99.25", "2")], [("101", "3")])
-    house.streams.open(key("okx", "kraken", "binance", coverage=True))
-    house.time.run(FIRST_UPDATE_S)
-    assert house.heard.updates[-1][2]["data"]["coverage"] == {
+        rig.books.open(rig.feeds.instrument(name, SYMBOL), window=window)
+        rig.snapshot(name, [("100.50", "1"), ("99.25", "2")], [("101", "3")])
+    rig.streams.open(key("okx", "kraken", "binance", coverage=True))
+    rig.time.run(FIRST_UPDATE_S)
+    assert rig.heard.updates[-1][2]["data"]["coverage"] == {
         "kraken": {"bids": None, "asks": None},
         "okx": {"bids": Decimal("99.25"), "asks": None},
     }
 
 
 def test_coverage_is_of_live_exchanges_in_deltas_and_looks_and_only_where_it_is_asked_for():
-    house = House()
+    rig = Rig()
     for name in ("kraken", "okx"):
-        house.books.open(house.feeds.instrument(name, SYMBOL), window=2)
-    house.opened(key("okx", "kraken", mode="delta", coverage=True), okx=BOOK, kraken=BOOK)
-    house.time.run(1)
-    house.delta("okx", [("99", "0"), ("98", "7")], [])
-    house.time.run(1)
-    delta = house.heard.updates[-1][2]
+        rig.books.open(rig.feeds.instrument(name, SYMBOL), window=2)
+    rig.opened(key("okx", "kraken", mode="delta", coverage=True), okx=BOOK, kraken=BOOK)
+    rig.time.run(1)
+    rig.delta("okx", [("99", "0"), ("98", "7")], [])
+    rig.time.run(1)
+    delta = rig.heard.updates[-1][2]
     ends = {"bids": 99, "asks": 102}
     assert delta["type"] == "aggregated_orderbook_delta"
     assert delta["data"]["coverage"] == {"kraken": ends, "okx": {"bids": 98, "asks": 102}}
-    house.lose("kraken")
-    house.time.run(1)
-    assert list(house.heard.updates[-1][2]["data"]["coverage"]) == ["okx"]
+    rig.lose("kraken")
+    rig.time.run(1)
+    assert list(rig.heard.updates[-1][2]["data"]["coverage"]) == ["okx"]
     answers = []
-    house.streams.look(key("okx", coverage=True, ages=True), answers.append)
-    house.streams.look(key("okx"), answers.append)
+    rig.streams.look(key("okx", coverage=True, ages=True), answers.append)
+    rig.streams.look(key("okx"), answers.append)
     found = [parse(each)["data"] for each in answers]
     assert found[0]["coverage"] == {"okx": {"bids": 98, "asks": 102}}
     assert found[0]["ages"] == {"okx": 2_000}
@@ -499,114 +499,114 @@ def test_coverage_is_of_live_exchanges_in_deltas_and_looks_and_only_where_it_is_
 
 
 def test_streams_that_end_before_they_are_due_leave_nothing_behind():
-    house = House()
-    house.opened(key("okx"), okx=BOOK)
+    rig = Rig()
+    rig.opened(key("okx"), okx=BOOK)
     for interval_ms in range(10, 1_010):
         for exchanges in (["okx"], ["okx", "kraken"]):  # due now, due in a second
-            stream = house.streams.open(key(*exchanges, depth=500, interval_ms=interval_ms))
+            stream = rig.streams.open(key(*exchanges, depth=500, interval_ms=interval_ms))
             assert stream.view is None
-            house.streams.close(stream)
-    assert len(house.streams._ready) + len(house.streams._later) < 200
-    house.time.run(10)
-    assert len(house.heard.updates) == 1
+            rig.streams.close(stream)
+    assert len(rig.streams._ready) + len(rig.streams._later) < 200
+    rig.time.run(10)
+    assert len(rig.heard.updates) == 1
 
 
 # Pace
 
 
 def test_at_most_one_update_in_the_interval_and_the_last_state_arrives():
-    house = House()
-    house.opened(key("okx", interval_ms=500), okx=BOOK)
+    rig = Rig()
+    rig.opened(key("okx", interval_ms=500), okx=BOOK)
     for amount in range(2, 10):
-        house.delta("okx", [("100", str(amount))], [])
-        house.time.run(0.05)
-    assert len(house.heard.updates) == 1
-    house.time.run(10)
-    assert [update[0] for update in house.heard.updates] == [1_000.0, 1_000.5]
-    assert house.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 9
+        rig.delta("okx", [("100", str(amount))], [])
+        rig.time.run(0.05)
+    assert len(rig.heard.updates) == 1
+    rig.time.run(10)
+    assert [update[0] for update in rig.heard.updates] == [1_000.0, 1_000.5]
+    assert rig.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 9
 
 
 def test_what_a_view_costs_in_30_days_is_reported_from_its_live_rate():
-    house = House()
-    assert house.streams.expected_gb(key("okx")) is None
-    stream = house.opened(key("okx", interval_ms=100), okx=BOOK)
-    assert house.streams.expected_gb(stream.key) is None  # too young to estimate
+    rig = Rig()
+    assert rig.streams.expected_gb(key("okx")) is None
+    stream = rig.opened(key("okx", interval_ms=100), okx=BOOK)
+    assert rig.streams.expected_gb(stream.key) is None  # too young to estimate
     for amount in range(2, 102):
-        house.delta("okx", [("100", str(amount))], [])
-        house.time.run(0.1)
-    sent = sum(len(json.dumps(update[2], default=float)) for update in house.heard.updates)
+        rig.delta("okx", [("100", str(amount))], [])
+        rig.time.run(0.1)
+    sent = sum(len(json.dumps(update[2], default=float)) for update in rig.heard.updates)
     per_30_days = sent / 10 * 30 * 86_400 / 2**30
-    assert house.streams.expected_gb(stream.key) == pytest.approx(per_30_days, rel=0.2)
+    assert rig.streams.expected_gb(stream.key) == pytest.approx(per_30_days, rel=0.2)
 
 
 def test_a_change_after_the_interval_is_published_at_once():
-    house = House()
-    house.opened(key("okx", interval_ms=100), okx=BOOK)
-    house.time.run(5)
-    house.delta("okx", [("100", "7")], [])
-    house.time.run()
-    assert house.heard.updates[-1][0] == 1_005.0
+    rig = Rig()
+    rig.opened(key("okx", interval_ms=100), okx=BOOK)
+    rig.time.run(5)
+    rig.delta("okx", [("100", "7")], [])
+    rig.time.run()
+    assert rig.heard.updates[-1][0] == 1_005.0
 
 
 def test_a_change_that_is_not_shown_is_not_published_and_costs_no_interval():
-    house = House()
-    house.opened(key("okx", depth=1, interval_ms=10_000), okx=BOOK)
-    house.time.run(20)
-    house.delta("okx", [("99", "9")], [])
-    house.time.run()
-    house.delta("okx", [("100", "9")], [])
-    house.time.run(MERGE_PACE_S)
-    assert [update[0] for update in house.heard.updates] == [1_000.0, 1_020.0 + MERGE_PACE_S]
+    rig = Rig()
+    rig.opened(key("okx", depth=1, interval_ms=10_000), okx=BOOK)
+    rig.time.run(20)
+    rig.delta("okx", [("99", "9")], [])
+    rig.time.run()
+    rig.delta("okx", [("100", "9")], [])
+    rig.time.run(MERGE_PACE_S)
+    assert [update[0] for update in rig.heard.updates] == [1_000.0, 1_020.0 + MERGE_PACE_S]
 
 
 def test_a_frame_costs_one_look_up_while_its_streams_wait():
-    house = House()
-    streams = [house.opened(key("okx", interval_ms=100 + n), okx=BOOK) for n in range(3)]
-    house.delta("okx", [("100", "5")], [])
+    rig = Rig()
+    streams = [rig.opened(key("okx", interval_ms=100 + n), okx=BOOK) for n in range(3)]
+    rig.delta("okx", [("100", "5")], [])
     for amount in range(100):
-        house.delta("okx", [("100", str(amount + 6))], [])
-    house.time.run(1)
+        rig.delta("okx", [("100", str(amount + 6))], [])
+    rig.time.run(1)
     numbers = {stream.id: stream.update_number for stream in streams}
     assert set(numbers.values()) == {2}
-    assert house.time.waiting == 0
+    assert rig.time.waiting == 0
 
 
 def test_a_long_queue_lets_the_loop_have_its_turn():
     symbols = [f"C{n}/USDT" for n in range(PUBLISHES_PER_TICK_MAX + 10)]
-    house = House(("okx",), symbols)
+    rig = Rig(("okx",), symbols)
     for symbol in symbols:
-        house.streams.open(StreamKey(symbol, ("okx",)))
-        house.snapshot("okx", *BOOK, symbol=symbol)
-    assert house.streams.tick(house.time.now) == house.time.now
-    assert len(house.heard.updates) == PUBLISHES_PER_TICK_MAX
-    assert house.streams.tick(house.time.now) == 1_000.0 + FIRST_UPDATE_S
-    assert len(house.heard.updates) == len(symbols)
-    assert house.heard.flushes == 2
+        rig.streams.open(StreamKey(symbol, ("okx",)))
+        rig.snapshot("okx", *BOOK, symbol=symbol)
+    assert rig.streams.tick(rig.time.now) == rig.time.now
+    assert len(rig.heard.updates) == PUBLISHES_PER_TICK_MAX
+    assert rig.streams.tick(rig.time.now) == 1_000.0 + FIRST_UPDATE_S
+    assert len(rig.heard.updates) == len(symbols)
+    assert rig.heard.flushes == 2
 
 
 def test_an_earlier_due_replaces_the_callback():
-    house = House()
-    house.opened(key("okx", interval_ms=60_000), okx=BOOK)
-    house.opened(key("okx", interval_ms=1_000), okx=BOOK)
-    house.delta("okx", [("100", "5")], [])
-    assert house.time.waiting == 1
-    house.time.run(1.0)
-    assert house.heard.updates[-1][0] == 1_001.0
-    house.streams.stop()
-    assert house.time.waiting == 0
-    house.streams.stop()
+    rig = Rig()
+    rig.opened(key("okx", interval_ms=60_000), okx=BOOK)
+    rig.opened(key("okx", interval_ms=1_000), okx=BOOK)
+    rig.delta("okx", [("100", "5")], [])
+    assert rig.time.waiting == 1
+    rig.time.run(1.0)
+    assert rig.heard.updates[-1][0] == 1_001.0
+    rig.streams.stop()
+    assert rig.time.waiting == 0
+    rig.streams.stop()
 
 
 # The honesty rule
 
 
 def test_a_book_that_leaves_live_leaves_the_view_at_once():
-    house = House()
-    house.opened(key("okx", "kraken", interval_ms=60_000), okx=BOOK, kraken=BOOK)
-    house.time.run(0.001)
-    house.lose("okx", reason="gap")
-    house.time.run(0.1)
-    at, _, message, _ = house.heard.updates[-1]
+    rig = Rig()
+    rig.opened(key("okx", "kraken", interval_ms=60_000), okx=BOOK, kraken=BOOK)
+    rig.time.run(0.001)
+    rig.lose("okx", reason="gap")
+    rig.time.run(0.1)
+    at, _, message, _ = rig.heard.updates[-1]
     assert at <= 1_000.001 + 0.1
     assert message["data"]["stale_exchanges"] == ["okx"]
     assert message["data"]["bids"][0]["exchanges"] == ["kraken"]
@@ -614,43 +614,43 @@ def test_a_book_that_leaves_live_leaves_the_view_at_once():
 
 
 def test_every_book_that_leaves_leaves_an_empty_view():
-    house = House()
-    house.opened(key("okx"), okx=BOOK)
-    house.lose("okx", Health.OFFLINE, "maintenance")
-    house.time.run()
-    data = house.heard.updates[-1][2]["data"]
+    rig = Rig()
+    rig.opened(key("okx"), okx=BOOK)
+    rig.lose("okx", Health.OFFLINE, "maintenance")
+    rig.time.run()
+    data = rig.heard.updates[-1][2]["data"]
     assert data["bids"] == data["asks"] == []
     assert data["stale_exchanges"] == ["okx"]
     assert data["market_stats"]["participating_exchanges"] == 0
 
 
 def test_a_book_comes_back_only_with_its_snapshot_and_at_the_streams_pace():
-    house = House()
-    house.opened(key("okx", "kraken", interval_ms=1_000), okx=BOOK, kraken=BOOK)
-    house.time.run(5)
-    house.lose("okx")
-    house.time.run(0.2)
-    house.lose("okx", Health.SYNCING, "")
-    house.delta("okx", [("100", "50")], [])
-    house.time.run(0.2)
-    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
-    house.snapshot("okx", [("100", "8")], [("101", "1")])
-    house.time.run(10)
-    at, _, message, _ = house.heard.updates[-1]
+    rig = Rig()
+    rig.opened(key("okx", "kraken", interval_ms=1_000), okx=BOOK, kraken=BOOK)
+    rig.time.run(5)
+    rig.lose("okx")
+    rig.time.run(0.2)
+    rig.lose("okx", Health.SYNCING, "")
+    rig.delta("okx", [("100", "50")], [])
+    rig.time.run(0.2)
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
+    rig.snapshot("okx", [("100", "8")], [("101", "1")])
+    rig.time.run(10)
+    at, _, message, _ = rig.heard.updates[-1]
     assert at == 1_006.0
     assert message["data"]["stale_exchanges"] == []
     assert message["data"]["bids"][0]["amount"] == 9
 
 
 def test_exchange_status_goes_to_every_stream_of_the_book():
-    house = House()
-    both = house.opened(key("okx", "kraken"), okx=BOOK, kraken=BOOK)
-    one = house.opened(key("okx"), okx=BOOK)
-    house.opened(key("kraken"), kraken=BOOK)
-    house.heard.statuses.clear()
-    house.lose("okx", reason="checksum")
-    assert {stream for _, stream, _ in house.heard.statuses} == {both, one}
-    assert house.heard.statuses[0][2] == {
+    rig = Rig()
+    both = rig.opened(key("okx", "kraken"), okx=BOOK, kraken=BOOK)
+    one = rig.opened(key("okx"), okx=BOOK)
+    rig.opened(key("kraken"), kraken=BOOK)
+    rig.heard.statuses.clear()
+    rig.lose("okx", reason="checksum")
+    assert {stream for _, stream, _ in rig.heard.statuses} == {both, one}
+    assert rig.heard.statuses[0][2] == {
         "type": "exchange_status",
         "symbol": SYMBOL,
         "exchange": "okx",
@@ -659,60 +659,60 @@ def test_exchange_status_goes_to_every_stream_of_the_book():
         "detail": "",
         "timestamp": "2025-11-20T10:00:00.000000Z",
     }
-    house.lose("okx", Health.SYNCING, "")
-    house.snapshot("okx", *BOOK)
-    states = [message["state"] for _, stream, message in house.heard.statuses if stream is one]
+    rig.lose("okx", Health.SYNCING, "")
+    rig.snapshot("okx", *BOOK)
+    states = [message["state"] for _, stream, message in rig.heard.statuses if stream is one]
     assert states == ["stale", "syncing", "live"]
 
 
 def test_a_change_between_two_states_of_doubt_publishes_nothing():
-    house = House()
-    house.opened(key("okx", "kraken"), kraken=BOOK)
-    house.lose("okx", Health.OFFLINE, "maintenance")
-    house.time.run(10)
-    assert len(house.heard.statuses) == 1
-    assert len(house.heard.updates) == 1
+    rig = Rig()
+    rig.opened(key("okx", "kraken"), kraken=BOOK)
+    rig.lose("okx", Health.OFFLINE, "maintenance")
+    rig.time.run(10)
+    assert len(rig.heard.statuses) == 1
+    assert len(rig.heard.updates) == 1
 
 
 def test_the_newest_data_of_a_view_is_known():
-    house = House()
-    stream = house.opened(key("okx", "kraken"), okx=BOOK, kraken=BOOK)
-    house.time.run(3)
-    house.delta("okx", [("100", "7")], [])
+    rig = Rig()
+    stream = rig.opened(key("okx", "kraken"), okx=BOOK, kraken=BOOK)
+    rig.time.run(3)
+    rig.delta("okx", [("100", "7")], [])
     assert stream.newest_at == 1_003.0
-    house.lose("okx")
-    house.lose("kraken")
+    rig.lose("okx")
+    rig.lose("kraken")
     assert stream.newest_at == stream.published_at
 
 
 def test_a_stream_that_cannot_be_published_does_not_stop_the_others(caplog):
-    house = House(("okx",), (SYMBOL, "ETH/USDT"))
-    bad = house.streams.open(StreamKey(SYMBOL, ("okx",)))
-    house.streams.open(StreamKey("ETH/USDT", ("okx",)))
+    rig = Rig(("okx",), (SYMBOL, "ETH/USDT"))
+    bad = rig.streams.open(StreamKey(SYMBOL, ("okx",)))
+    rig.streams.open(StreamKey("ETH/USDT", ("okx",)))
     head, bad._head_full = bad._head_full, None
     for symbol in (SYMBOL, "ETH/USDT"):
-        house.snapshot("okx", *BOOK, symbol=symbol)
-    house.time.run(1)
-    house.delta("okx", [("100", "2")], [])
-    house.time.run(1)
-    assert [update[2]["symbol"] for update in house.heard.updates] == ["ETH/USDT"]
+        rig.snapshot("okx", *BOOK, symbol=symbol)
+    rig.time.run(1)
+    rig.delta("okx", [("100", "2")], [])
+    rig.time.run(1)
+    assert [update[2]["symbol"] for update in rig.heard.updates] == ["ETH/USDT"]
     assert caplog.text.count("could not be published") == 1
     bad._head_full = head
-    house.delta("okx", [("100", "3")], [])
-    house.time.run(1)
-    assert house.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 3
+    rig.delta("okx", [("100", "3")], [])
+    rig.time.run(1)
+    assert rig.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 3
 
 
 # Delta mode
 
 
 def test_delta_mode_begins_with_an_update_and_goes_on_with_changes():
-    house = House()
-    house.opened(key("okx", mode="delta"), okx=BOOK)
-    house.time.run(1)
-    house.delta("okx", [("100", "0"), ("98", "5")], [("101", "9")])
-    house.time.run(1)
-    first, second = (update[2] for update in house.heard.updates)
+    rig = Rig()
+    rig.opened(key("okx", mode="delta"), okx=BOOK)
+    rig.time.run(1)
+    rig.delta("okx", [("100", "0"), ("98", "5")], [("101", "9")])
+    rig.time.run(1)
+    first, second = (update[2] for update in rig.heard.updates)
     assert first["type"] == "aggregated_orderbook_update"
     assert second["type"] == "aggregated_orderbook_delta"
     assert (second["previous_update_number"], second["update_number"]) == (1, 2)
@@ -725,11 +725,11 @@ def test_delta_mode_begins_with_an_update_and_goes_on_with_changes():
 
 
 def test_a_full_book_can_be_had_between_deltas_with_an_id():
-    house = House()
-    stream = house.opened(key("okx", mode="delta", levels="array"), okx=BOOK)
-    house.time.run(1)
-    house.delta("okx", [("100", "6")], [])
-    house.time.run(1)
+    rig = Rig()
+    stream = rig.opened(key("okx", mode="delta", levels="array"), okx=BOOK)
+    rig.time.run(1)
+    rig.delta("okx", [("100", "6")], [])
+    rig.time.run(1)
     assert stream.full() is stream.full()
     message = parse(stream.full_for("r7"))
     assert message["type"] == "aggregated_orderbook_update"
@@ -741,61 +741,61 @@ def test_a_full_book_can_be_had_between_deltas_with_an_id():
 
 
 def test_a_look_is_answered_at_once_if_no_book_is_on_its_way():
-    house = House()
-    house.opened(key("okx"), okx=BOOK)
-    house.books.open(house.feeds.instrument("kraken", SYMBOL))
-    house.lose("kraken", Health.OFFLINE, "refused")
+    rig = Rig()
+    rig.opened(key("okx"), okx=BOOK)
+    rig.books.open(rig.feeds.instrument("kraken", SYMBOL))
+    rig.lose("kraken", Health.OFFLINE, "refused")
     answers = []
-    house.streams.look(key("okx", "kraken", depth=1), answers.append, message_id=7)
+    rig.streams.look(key("okx", "kraken", depth=1), answers.append, message_id=7)
     message = parse(answers[0])
     assert message["type"] == "aggregated_orderbook_data"
     assert (message["symbol"], message["id"]) == (SYMBOL, 7)
     assert "update_number" not in message
     assert len(message["data"]["bids"]) == 1
     assert message["data"]["stale_exchanges"] == ["kraken"]
-    assert house.feeds.wanted[house.feeds.instrument("kraken", SYMBOL)] == 0
+    assert rig.feeds.wanted[rig.feeds.instrument("kraken", SYMBOL)] == 0
 
 
 def test_a_cold_look_is_answered_with_the_last_book_or_a_second_after_the_first():
     for kraken_comes in (True, False):
-        house = House()
+        rig = Rig()
         answers = []
-        house.streams.look(key("okx", "kraken"), answers.append)
-        house.time.run(1)
-        house.snapshot("okx", *BOOK)
-        house.time.run(FIRST_LIVE_S / 2)
+        rig.streams.look(key("okx", "kraken"), answers.append)
+        rig.time.run(1)
+        rig.snapshot("okx", *BOOK)
+        rig.time.run(FIRST_LIVE_S / 2)
         assert answers == []
         if kraken_comes:
-            house.snapshot("kraken", *BOOK)
-        house.time.run(0 if kraken_comes else FIRST_LIVE_S / 2)
+            rig.snapshot("kraken", *BOOK)
+        rig.time.run(0 if kraken_comes else FIRST_LIVE_S / 2)
         stale = [] if kraken_comes else ["kraken"]
         assert parse(answers[0])["data"]["stale_exchanges"] == stale
-        house.time.run(60)
-        house.lose("okx", Health.SYNCING)
-        house.snapshot("okx", *BOOK)
+        rig.time.run(60)
+        rig.lose("okx", Health.SYNCING)
+        rig.snapshot("okx", *BOOK)
         assert len(answers) == 1
-        assert set(house.feeds.wanted.values()) == {0}
+        assert set(rig.feeds.wanted.values()) == {0}
 
 
 def test_a_look_is_answered_in_time_with_what_is_live():
-    house = House()
+    rig = Rig()
     answers = []
-    house.streams.look(key("okx", "kraken"), answers.append)
-    house.time.run(FIRST_UPDATE_S)
+    rig.streams.look(key("okx", "kraken"), answers.append)
+    rig.time.run(FIRST_UPDATE_S)
     assert parse(answers[0])["data"]["stale_exchanges"] == ["kraken", "okx"]
-    assert set(house.feeds.wanted.values()) == {0}
+    assert set(rig.feeds.wanted.values()) == {0}
 
 
 def test_a_request_that_no_client_waits_for_is_dropped():
-    house = House()
+    rig = Rig()
     answers = []
-    forget = house.streams.look(key("okx"), answers.append)
+    forget = rig.streams.look(key("okx"), answers.append)
     forget()
     forget()
-    house.snapshot("okx", *BOOK)
-    house.time.run(60)
+    rig.snapshot("okx", *BOOK)
+    rig.time.run(60)
     assert answers == []
-    assert set(house.feeds.wanted.values()) == {0}
+    assert set(rig.feeds.wanted.values()) == {0}
 
 
 def test_timestamps_have_microseconds_and_z():
@@ -878,36 +878,36 @@ def normal(amount):
     depth=st.integers(1, 6),
 )
 def test_delta_client_equals_full_client_equals_the_brute_force_merge(script, interval_ms, depth):
-    house, oracle, client = House(EXCHANGES), Oracle(), DeltaClient()
-    stream = house.streams.open(
+    rig, oracle, client = Rig(EXCHANGES), Oracle(), DeltaClient()
+    stream = rig.streams.open(
         key(*EXCHANGES, interval_ms=interval_ms, depth=depth, mode="delta", levels="array")
     )
     urgent = set()
     for action, what, changes in script:
         if action == "wait":
-            house.time.run(what / 1_000)
+            rig.time.run(what / 1_000)
         elif action == "fill" and what not in oracle.books:
-            house.snapshot(what, [], [])
+            rig.snapshot(what, [], [])
             oracle.books[what] = {"bid": {}, "ask": {}}
         elif action == "lose" and oracle.books.pop(what, None) is not None:
-            house.lose(what)
-            urgent.add(house.time.now)
-            house.time.run()
-            if house.heard.updates:
-                assert what in house.heard.updates[-1][2]["data"]["stale_exchanges"]
+            rig.lose(what)
+            urgent.add(rig.time.now)
+            rig.time.run()
+            if rig.heard.updates:
+                assert what in rig.heard.updates[-1][2]["data"]["stale_exchanges"]
         elif action == "resync":
-            house.streams.publish_now(stream)
-            urgent.add(house.time.now)
+            rig.streams.publish_now(stream)
+            urgent.add(rig.time.now)
             answer = parse(stream.full_for("r"))
             sides = [[*map(tuple, answer["data"][side])] for side in ("bids", "asks")]
             assert sides == oracle.merged(depth)
-            assert answer["update_number"] == house.heard.updates[-1][2]["update_number"]
+            assert answer["update_number"] == rig.heard.updates[-1][2]["update_number"]
             assert answer["data"]["stale_exchanges"] == sorted(set(EXCHANGES) - set(oracle.books))
         elif action == "change" and what in oracle.books:
-            _change(house, oracle.books[what], what, changes)
-    house.time.run(FIRST_UPDATE_S + interval_ms / 1_000)
+            _change(rig, oracle.books[what], what, changes)
+    rig.time.run(FIRST_UPDATE_S + interval_ms / 1_000)
     previous = float("-inf")
-    for number, (at, _, message, full) in enumerate(house.heard.updates, start=1):
+    for number, (at, _, message, full) in enumerate(rig.heard.updates, start=1):
         client.take(message)
         assert message["update_number"] == full["update_number"] == number
         assert client.book(depth) == [[*map(tuple, full["data"][s])] for s in ("bids", "asks")]
@@ -916,11 +916,11 @@ def test_delta_client_equals_full_client_equals_the_brute_force_merge(script, in
     # The last state arrives, and it is the truth.
     assert client.book(depth) == oracle.merged(depth)
     stale = sorted(set(EXCHANGES) - set(oracle.books))
-    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == stale
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == stale
     assert stream.due is None
 
 
-def _change(house, book, exchange, changes):
+def _change(rig, book, exchange, changes):
     """Change a book, but never so that it crosses within the exchange."""
     sides = {"bid": dict(book["bid"]), "ask": dict(book["ask"])}
     for side, price, amount in changes:
@@ -932,37 +932,37 @@ def _change(house, book, exchange, changes):
         return
     book.update(sides)
     rows = {side: [(p, a) for s, p, a in changes if s == side] for side in ("bid", "ask")}
-    house.delta(exchange, rows["bid"], rows["ask"])
+    rig.delta(exchange, rows["bid"], rows["ask"])
 
 
 @pytest.mark.parametrize("step_s", [-86_400, -3_600, 3_600, 86_400])
 def test_a_wall_clock_that_is_set_changes_timestamps_and_not_the_pace(step_s):
-    house = House(exchanges=("okx",))
-    house.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=100, mode="delta", ages=True))
-    house.snapshot("okx", [("100", "1")], [("101", "1")])
-    house.time.run(1)
+    rig = Rig(exchanges=("okx",))
+    rig.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=100, mode="delta", ages=True))
+    rig.snapshot("okx", [("100", "1")], [("101", "1")])
+    rig.time.run(1)
     for amount in range(2, 7):
         if amount == 4:
-            house.time.wall_ahead_us = step_s * 1_000_000
-        house.delta("okx", [("100", str(amount))], [])
-        house.time.run(0.1)
-    messages = [message for _, _, message, _ in house.heard.updates]
+            rig.time.wall_ahead_us = step_s * 1_000_000
+        rig.delta("okx", [("100", str(amount))], [])
+        rig.time.run(0.1)
+    messages = [message for _, _, message, _ in rig.heard.updates]
     assert [message["update_number"] for message in messages] == [1, 2, 3, 4, 5, 6]
-    times = [at for at, *_ in house.heard.updates]
+    times = [at for at, *_ in rig.heard.updates]
     gaps = [later - earlier for earlier, later in pairwise(times[1:])]
     assert gaps == pytest.approx([0.1] * 4)
     assert all(0 <= message["data"]["ages"]["okx"] <= 100 for message in messages)
-    assert messages[-1]["timestamp"][:19] == iso_us(house.time.wall_us() - 100_000)[:19]
+    assert messages[-1]["timestamp"][:19] == iso_us(rig.time.wall_us() - 100_000)[:19]
 
 
 def test_a_client_that_catches_up_gets_the_levels_and_the_names_of_one_update():
-    house = House(exchanges=("okx",))
-    stream = house.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=60_000))
-    house.snapshot("okx", [("100", "1")], [("101", "1")])
-    house.time.run(1)
-    house.lose("okx")
-    house.time.run(0.001)
-    house.snapshot("okx", [("100", "2")], [("101", "2")])
+    rig = Rig(exchanges=("okx",))
+    stream = rig.streams.open(StreamKey(SYMBOL, ("okx",), interval_ms=60_000))
+    rig.snapshot("okx", [("100", "1")], [("101", "1")])
+    rig.time.run(1)
+    rig.lose("okx")
+    rig.time.run(0.001)
+    rig.snapshot("okx", [("100", "2")], [("101", "2")])
     late = parse(stream.full())["data"]
     assert (late["bids"], late["asks"], late["stale_exchanges"]) == ([], [], ["okx"])
 
@@ -976,108 +976,108 @@ def book_at(price):
     return [(str(price), "1")], [(str(price + 1), "1")]
 
 
-def statuses(house, exchange, start=0):
+def statuses(rig, exchange, start=0):
     return [
         (each["state"], each["reason"])
-        for _, _, each in house.heard.statuses[start:]
+        for _, _, each in rig.heard.statuses[start:]
         if each["exchange"] == exchange
     ]
 
 
 def test_a_book_of_another_coin_is_never_merged():
-    house = House(FOUR)
-    stream = house.opened(key(*FOUR), binance=book_at(100), bybit=book_at(100), okx=book_at(101))
-    house.time.run(FIRST_UPDATE_S)
-    house.snapshot("kraken", *book_at(5_000))
-    house.time.run(60)
-    assert statuses(house, "kraken")[-1] == ("stale", "identity_conflict")
-    for _, _, message, _ in house.heard.updates:
+    rig = Rig(FOUR)
+    stream = rig.opened(key(*FOUR), binance=book_at(100), bybit=book_at(100), okx=book_at(101))
+    rig.time.run(FIRST_UPDATE_S)
+    rig.snapshot("kraken", *book_at(5_000))
+    rig.time.run(60)
+    assert statuses(rig, "kraken")[-1] == ("stale", "identity_conflict")
+    for _, _, message, _ in rig.heard.updates:
         assert message["data"]["stale_exchanges"] == ["kraken"]
         assert message["data"]["market_stats"]["best_ask"] == 101
-    assert parse(house.streams.marks(stream)[0])["detail"] == (
+    assert parse(rig.streams.marks(stream)[0])["detail"] == (
         "mid 5000.5, median of the other 3 100.5"
     )
 
 
 def test_a_book_that_moves_away_leaves_within_a_second_and_returns_after_it_agrees_for_a_while():
-    house = House(FOUR)
-    house.opened(key(*FOUR), **{each: book_at(100) for each in FOUR})
-    house.delta("okx", [("100", "0"), ("50", "1")], [])
-    house.delta("okx", [], [("101", "0"), ("51", "1")])
-    house.time.run(CHECK_S)
-    assert statuses(house, "okx", start=-1) == [("stale", "identity_conflict")]
-    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
-    assert house.heard.updates[-1][2]["data"]["market_stats"]["best_ask"] == 101
-    house.delta("okx", [("50", "0")], [("51", "0"), ("101", "1")])
-    house.delta("okx", [("100", "1")], [])
+    rig = Rig(FOUR)
+    rig.opened(key(*FOUR), **{each: book_at(100) for each in FOUR})
+    rig.delta("okx", [("100", "0"), ("50", "1")], [])
+    rig.delta("okx", [], [("101", "0"), ("51", "1")])
+    rig.time.run(CHECK_S)
+    assert statuses(rig, "okx", start=-1) == [("stale", "identity_conflict")]
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
+    assert rig.heard.updates[-1][2]["data"]["market_stats"]["best_ask"] == 101
+    rig.delta("okx", [("50", "0")], [("51", "0"), ("101", "1")])
+    rig.delta("okx", [("100", "1")], [])
     recovery_s = StreamSettings().identity_recovery_s
-    house.time.run(recovery_s)
-    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
-    house.time.run(2 * CHECK_S)
-    assert statuses(house, "okx", start=-1) == [("live", "")]
-    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == []
+    rig.time.run(recovery_s)
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
+    rig.time.run(2 * CHECK_S)
+    assert statuses(rig, "okx", start=-1) == [("live", "")]
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == []
 
 
 def test_a_view_of_one_exchange_shows_its_book_with_the_mark():
-    house = House(FOUR)
-    own = house.opened(key("okx"), **{each: book_at(100) for each in FOUR[:3]})
-    house.snapshot("okx", *book_at(7))
-    house.time.run(1)
-    assert statuses(house, "okx") == [("live", "identity_conflict")]
-    assert house.heard.updates[-1][1] is own
-    assert house.heard.updates[-1][2]["data"]["market_stats"]["best_bid"] == 7
-    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == []
+    rig = Rig(FOUR)
+    own = rig.opened(key("okx"), **{each: book_at(100) for each in FOUR[:3]})
+    rig.snapshot("okx", *book_at(7))
+    rig.time.run(1)
+    assert statuses(rig, "okx") == [("live", "identity_conflict")]
+    assert rig.heard.updates[-1][1] is own
+    assert rig.heard.updates[-1][2]["data"]["market_stats"]["best_bid"] == 7
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == []
 
 
 def test_two_that_disagree_are_shown_with_their_marks():
-    house = House(FOUR)
-    stream = house.opened(key("kraken", "okx"), kraken=book_at(100))
-    house.snapshot("okx", *book_at(7))
-    house.time.run(FIRST_UPDATE_S)
-    assert statuses(house, "okx") == [("live", "unconfirmed_identity")]
-    assert statuses(house, "kraken") == [("live", "unconfirmed_identity")]
-    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == []
-    names = [parse(each)["exchange"] for each in house.streams.marks(stream)]
+    rig = Rig(FOUR)
+    stream = rig.opened(key("kraken", "okx"), kraken=book_at(100))
+    rig.snapshot("okx", *book_at(7))
+    rig.time.run(FIRST_UPDATE_S)
+    assert statuses(rig, "okx") == [("live", "unconfirmed_identity")]
+    assert statuses(rig, "kraken") == [("live", "unconfirmed_identity")]
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == []
+    names = [parse(each)["exchange"] for each in rig.streams.marks(stream)]
     assert names == ["kraken", "okx"]
 
 
 def test_one_that_leaves_does_not_wait_for_one_that_returns():
-    house = House(FOUR)
+    rig = Rig(FOUR)
     books = {"binance": book_at(50), **{each: book_at(100) for each in FOUR[1:]}}
-    house.opened(key(*FOUR, interval_ms=60_000), **books)
-    house.time.run(100)
-    house.delta("okx", [("100", "2")], [])  # published: the next is due in a minute
-    house.snapshot("binance", *book_at(100))
-    house.time.run(StreamSettings().identity_recovery_s + CHECK_S / 2)
-    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == ["binance"]
-    house.snapshot("okx", *book_at(50))
-    house.time.run(CHECK_S)
-    changed_at = house.heard.statuses[-1][0]
-    assert statuses(house, "binance", start=-2) == [("live", "")]
-    assert statuses(house, "okx", start=-2) == [("stale", "identity_conflict")]
-    assert house.heard.updates[-1][0] == changed_at
-    assert house.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
+    rig.opened(key(*FOUR, interval_ms=60_000), **books)
+    rig.time.run(100)
+    rig.delta("okx", [("100", "2")], [])  # published: the next is due in a minute
+    rig.snapshot("binance", *book_at(100))
+    rig.time.run(StreamSettings().identity_recovery_s + CHECK_S / 2)
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == ["binance"]
+    rig.snapshot("okx", *book_at(50))
+    rig.time.run(CHECK_S)
+    changed_at = rig.heard.statuses[-1][0]
+    assert statuses(rig, "binance", start=-2) == [("live", "")]
+    assert statuses(rig, "okx", start=-2) == [("stale", "identity_conflict")]
+    assert rig.heard.updates[-1][0] == changed_at
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == ["okx"]
 
 
 def test_checks_are_called_back_only_for_symbols_of_several_books_and_a_few_at_a_time():
     symbols = [f"C{n}/USDT" for n in range(3 * SYMBOLS_PER_TURN_MAX)]
-    house = House(("kraken", "okx"), symbols)
+    rig = Rig(("kraken", "okx"), symbols)
     for symbol in symbols:
-        house.streams.open(StreamKey(symbol, ("kraken", "okx")))
-        house.snapshot("okx", *BOOK, symbol=symbol)
-    house.time.run(FIRST_UPDATE_S)
-    assert house.time.waiting == 1
+        rig.streams.open(StreamKey(symbol, ("kraken", "okx")))
+        rig.snapshot("okx", *BOOK, symbol=symbol)
+    rig.time.run(FIRST_UPDATE_S)
+    assert rig.time.waiting == 1
     for symbol in symbols:
-        house.snapshot("kraken", *BOOK, symbol=symbol)
-    house.time.run(CHECK_S / 2)
+        rig.snapshot("kraken", *BOOK, symbol=symbol)
+    rig.time.run(CHECK_S / 2)
     for symbol in symbols:  # unseen by the check at entry: it was before
-        house.delta("kraken", [("100", "0"), ("99", "0"), ("50", "1")], [], symbol=symbol)
-        house.delta("kraken", [], [("101", "0"), ("102", "0"), ("51", "1")], symbol=symbol)
-    start = len(house.heard.statuses)
-    house.time.run(CHECK_S)
-    times = [at for at, _, _ in house.heard.statuses[start:]]
+        rig.delta("kraken", [("100", "0"), ("99", "0"), ("50", "1")], [], symbol=symbol)
+        rig.delta("kraken", [], [("101", "0"), ("102", "0"), ("51", "1")], symbol=symbol)
+    start = len(rig.heard.statuses)
+    rig.time.run(CHECK_S)
+    times = [at for at, _, _ in rig.heard.statuses[start:]]
     assert [times.count(at) for at in sorted(set(times))] == [2 * SYMBOLS_PER_TURN_MAX] * 3
-    for instrument in tuple(house.feeds.listed.values()):
-        house.books.close(instrument)
-    house.time.run(2 * CHECK_S)
-    assert house.time.waiting == 0
+    for instrument in tuple(rig.feeds.listed.values()):
+        rig.books.close(instrument)
+    rig.time.run(2 * CHECK_S)
+    assert rig.time.waiting == 0

@@ -11,12 +11,12 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from onebook.accounts.beat import every
 from onebook.accounts.cache import CACHE_TTL_MS
 from onebook.accounts.keycache import KeyCache
 from onebook.accounts.keys import Key, digest, key_of, require_enabled, status_at, well_formed
 from onebook.accounts.limits import AttemptLimits, RateLimiter
 from onebook.accounts.pepper import require_same_pepper
+from onebook.accounts.periodic import every
 from onebook.accounts.periods import period_at
 from onebook.accounts.sessions import REMEMBERED_MS, RestSession, Sessions, is_over
 from onebook.accounts.spill import UsageFile
@@ -109,15 +109,15 @@ class Accounts:
         await self._keys.close()
         await self._sessions.close()
         self.lost_bytes = await self.meter.close(self.settings.final_flush_timeout_s)
-        with suppress(OnebookError):  # when a key was used last is worth no delay of a stop
+        with suppress(OnebookError):  # only times of last use are lost
             await self._touch()
 
     async def verify_key(self, text: str, now_ms: int, *, address: str | None = None) -> Key:
-        """Find the key that a text is, ready to be used.
+        """Look up the key with this text and require that it may be used.
 
-        With an address, unknown keys count against it, and too many of them are refused. The
-        limit is asked before the look-up and again before the verdict: attempts that were all
-        looked up at one time get no more verdicts than the same attempts one by one.
+        With an address, unknown keys count against its limit. The limit is checked before the
+        look-up and again before the result is returned, so that concurrent attempts get no more
+        results than sequential ones.
 
         Raises:
             InvalidApiKey: It is no key of ours.
@@ -140,14 +140,14 @@ class Accounts:
         except InvalidApiKey:
             self._attempts.failed(address, now_s)
             raise
-        except ApiKeyDisabled:  # its owner guesses nothing
+        except ApiKeyDisabled:  # a known key: no guessing
             self._attempts.require_verdict(address, now_s)
             raise
         self._attempts.require_verdict(address, now_s)
         return key
 
     async def authenticate(self, text: str | None, *, address: str, now_ms: int) -> RestSession:
-        """Make a session for a key; the oldest beyond the limit of a key goes.
+        """Create a session for a key; beyond the key's limit the oldest one ends.
 
         Raises:
             MissingApiKey: There is no key.
@@ -162,7 +162,7 @@ class Accounts:
         return await self._sessions.create(key, self.fingerprint(text), now_ms)
 
     async def session(self, authorization_header: str | None, now_ms: int) -> RestSession:
-        """Find the session that an Authorization header names.
+        """Look up the session named by an Authorization header.
 
         Raises:
             MissingAuthorization: There is no header.
@@ -180,7 +180,7 @@ class Accounts:
         return RestSession(key, row.session_id, "", row.created_at_ms, row.expires_at_ms)
 
     async def usage_report(self, key_text: str, *, address: str, now_ms: int) -> UsageReport:
-        """Report what a key has used; counted against nothing.
+        """Report the usage of a key; the request counts against no rate limit.
 
         Raises:
             ApiKeyNotFound: It is no key of ours.
@@ -209,7 +209,7 @@ class Accounts:
         return period_at(key.created_at_ms, now_ms).end_ms
 
     def limits_changed(self) -> None:
-        """Take over limits after the settings were changed in place."""
+        """Apply limits after the settings were changed in place."""
         self._attempts.failures.per_minute = self.settings.failures_per_minute
         self._attempts.unknown_keys.per_minute = self.settings.unknown_keys_per_minute
         self.meter.change_allowance(self.settings.allowance_bytes)
@@ -223,7 +223,7 @@ class Accounts:
         return self.meter.flush_age_s() < self.settings.flush_age_max_s
 
     async def watch(self) -> None:
-        """Ask the store each second what was changed, until cancelled."""
+        """Poll the store for changes every second, until cancelled."""
         await every(
             self.settings.poll_interval_s,
             lambda: self.poll(self._clock_ms()),
@@ -240,7 +240,7 @@ class Accounts:
         self._keys.polled(now_ms)
         for key_id in self._keys.expired(now_ms):
             self.on_disabled(key_id)
-        # A wall clock that was set back must not put these off.
+        # A wall clock that is set back must not delay these.
         self._touched_at_ms = min(self._touched_at_ms, now_ms)
         self._pruned_at_ms = min(self._pruned_at_ms, now_ms)
         if now_ms - self._touched_at_ms >= TOUCH_INTERVAL_MS:
@@ -283,5 +283,5 @@ class Accounts:
         return await self._keys.opened_by(self.fingerprint(text), now_ms)
 
     def fingerprint(self, text: str) -> bytes:
-        """A fingerprint of a key's text; it authenticates nothing."""
+        """Fingerprint of a key's text; it cannot be used to authenticate."""
         return digest(self._pepper, text)

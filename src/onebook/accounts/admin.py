@@ -1,6 +1,6 @@
-"""What an operator does: accounts and keys made, suspended, resumed, expired and rotated.
+"""Operator commands: create, suspend, resume, expire and rotate accounts and keys.
 
-Works on the store alone, in a process of its own; a running node sees it by polling the store.
+They change the store only; a running node sees the change by polling it.
 """
 
 import secrets
@@ -217,14 +217,14 @@ class Admin:
             raise InvalidRequest("It is expired; create a new key.")
         text = new_key()
         secret = (text[:SHOWN_LENGTH], digest(self._pepper, text))
-        # Not `now`: a node whose clock is slow would accept the old text for a while longer.
+        # Not `now`: a node with a slow clock would accept the old text for longer.
         retires_at_ms = change.now_ms + overlap_ms if overlap_ms else 0
         await self._store.rotate_key(row.key_id, secret, change, retires_at_ms=retires_at_ms)
         return NewKey(await self.key(row.key_id, change.now_ms), text)
 
 
 def _shown(id_or_text: str) -> str:
-    """A name that may be repeated: of a key no more than lists show."""
+    """The name of a key as messages may show it: no more than its prefix."""
     if id_or_text.startswith(PREFIX):
         return id_or_text[:SHOWN_LENGTH] + "..."
     return id_or_text

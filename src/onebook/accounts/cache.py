@@ -1,8 +1,8 @@
 """Values of the store by name: concurrent look-ups share one read, values are kept while fresh.
 
-A change may land while a read of the same row is under way. What was read is then from before the
-change, and nothing would correct it later: it must neither be kept nor be used. So changes count
-generations, and a read is good only in the generation in which it began.
+A row may change while it is being read. The read then returns the old value, which nothing would
+correct later, so it must be neither cached nor used. Each change starts a new generation, and a
+read is valid only in the generation in which it began.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
@@ -28,7 +28,7 @@ class ReadStart(NamedTuple):
 
 
 class _Read(NamedTuple, Generic[V]):
-    """What a read found under one name, None where there is nothing; and when it began."""
+    """The value read for one name (None where there is none), and when the read began."""
 
     value: V | None
     start: ReadStart
@@ -40,9 +40,10 @@ class _Kept(NamedTuple, Generic[V]):
 
 
 def fresh_since(at_ms: int, now_ms: int) -> bool:
-    """Whether what was true at one time still counts at another.
+    """Whether a value read at one time is still fresh at another.
 
-    Absolute, because a waiter asks with the time of its question, which may be before the read.
+    Absolute times, because a waiter asks with the time of its question, which may be before the
+    read.
     """
     return abs(now_ms - at_ms) < CACHE_TTL_MS
 
@@ -112,7 +113,7 @@ class ReadCache(Generic[N, V]):
             self._put(name, value, start.at_ms)
 
     def change(self, values: Mapping[N, V], now_ms: int) -> None:
-        """Take over changed values: those that are kept are replaced, the others are not kept."""
+        """Replace the cached values among these; the others are not cached."""
         self._generation += 1
         for name in values.keys() & self._kept.keys():
             self._put(name, values[name], now_ms)

@@ -15,7 +15,7 @@ from onebook.store import Store
 
 
 class _Secret(NamedTuple):
-    """One text of a key, and until when it opens the key."""
+    """One text of a key, and until when it is valid."""
 
     key_id: str
     retires_at_ms: int | None
@@ -60,7 +60,7 @@ class KeyCache:
         return self._polled_at_ms
 
     async def opened_by(self, text_digest: bytes, now_ms: int) -> Key | None:
-        """Find the key that a text opens now, whatever its status."""
+        """Look up the key of a text that is valid now, whatever the key's status."""
         secret = await self._secrets.get(text_digest, now_ms)
         if secret is None or secret.retired(now_ms):
             return None
@@ -73,7 +73,7 @@ class KeyCache:
         return key
 
     def change(self, changed: Mapping[str, Key], now_ms: int) -> None:
-        """Take over keys that were changed; their texts are read again."""
+        """Apply changed keys; their texts are read again."""
         self._secrets.drop(lambda secret: secret.key_id in changed)
         self._keys.change(changed, now_ms)
         for key in changed.values():
@@ -81,7 +81,7 @@ class KeyCache:
 
     def polled(self, now_ms: int) -> None:
         """Note that the store answered the watch, and that every change was taken over."""
-        if now_ms < self._polled_at_ms:  # the wall clock was set back: dates come again
+        if now_ms < self._polled_at_ms:  # the wall clock was set back
             for key in self._keys.values():
                 self._await_expiry(key, now_ms)
         self._polled_at_ms = now_ms

@@ -27,7 +27,7 @@ SHOWN_LENGTH: Final = 12  # of a key in lists and replies: the prefix and four c
 ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SHAPE = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{SECRET_LENGTH + CHECKSUM_LENGTH}}}", re.ASCII)
 
-# What an operator may do to a key in a state, and the state that follows. Expired is final.
+# Transitions of a key's status by an operator's action. Expired is final.
 KEY_MOVES: Final = {
     (KeyStatus.ACTIVE, "suspend"): KeyStatus.SUSPENDED,
     (KeyStatus.SUSPENDED, "resume"): KeyStatus.ACTIVE,
@@ -76,7 +76,7 @@ def base62(number: int, length: int) -> str:
 
 
 def new_key() -> str:
-    """Make a key; the only time its text exists on our side."""
+    """Create a key. Its text is never stored."""
     body = PREFIX + base62(secrets.randbits(SECRET_BITS), SECRET_LENGTH)
     return body + checksum(body)
 
@@ -96,8 +96,8 @@ def well_formed(text: str) -> bool:
 def digest(pepper: bytes, text: str) -> bytes:
     """What is stored in place of a key or a token.
 
-    HMAC-SHA-256 and no slow hash: 256 random bits cannot be guessed, and a slow hash would let
-    anyone keep our processors busy by reconnecting.
+    HMAC-SHA-256 instead of a slow hash: 256 random bits cannot be guessed, and a slow hash would
+    let any client exhaust the CPU by reconnecting.
     """
     return hmac.digest(pepper, text.encode(), "sha256")
 

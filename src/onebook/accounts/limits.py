@@ -1,8 +1,8 @@
-"""Request rates of keys and addresses, and what is answered about them.
+"""Rate limits of keys and client addresses (token buckets), and their response headers.
 
 A bucket holds one minute's worth of requests and refills evenly. Header fields follow
-draft-ietf-httpapi-ratelimit-headers-10 and, beside them, the older X-RateLimit-* form. Time comes
-in as seconds of any clock.
+draft-ietf-httpapi-ratelimit-headers-10 and, beside them, the older X-RateLimit-* form. Times are
+arguments, in seconds of any clock.
 """
 
 import ipaddress
@@ -59,8 +59,7 @@ class Decision(Struct, frozen=True):
     def require(self, what: str) -> None:
         """Refuse the request if the bucket does.
 
-        Raises:
-            RateLimitExceeded: It does; `what` names what there was too much of.
+        Raises: RateLimitExceeded: It does; `what` names the thing that is limited.
         """
         if not self.allowed:
             raise RateLimitExceeded(
@@ -97,7 +96,7 @@ class Buckets:
     def _bucket(self, name: str, now_s: float, per_minute: int) -> TokenBucket:
         full_at_ns = self._full_at_ns.get(name, 0)
         if full_at_ns > round(now_s * SECOND_NS) + MINUTE_NS:
-            # Only possible when the clock was set back: earlier use means nothing now.
+            # Only possible when the clock was set back: forget earlier use.
             full_at_ns = self._full_at_ns[name] = 0
         return TokenBucket.of_minute(per_minute, full_at_ns=full_at_ns)
 
@@ -168,7 +167,7 @@ class AttemptLimits:
         self._authentications = RateLimiter(settings.tiers)
 
     def require_verdict(self, address: str, now_s: float) -> None:
-        """Refuse to say whether a key is good to an address that failed too often.
+        """Refuse to verify keys for an address that failed too often.
 
         Raises:
             RateLimitExceeded: It did.

@@ -1,7 +1,7 @@
 """The pepper: the secret under which keys and tokens are digested, in a file beside the database.
 
-It is made at the first start. Losing it makes every key unusable, so a database remembers which
-pepper it belongs to, and a wrong one is refused instead of quietly refusing every client.
+Created at the first start. Without it every key is unusable, so the database stores which pepper it
+belongs to: a node with the wrong one does not start, instead of refusing every client.
 """
 
 import hmac
@@ -33,7 +33,7 @@ def load_pepper(path: Path) -> bytes:
 
 
 def _create(path: Path) -> None:
-    """Make the file whole or not at all, also when two nodes do so at once."""
+    """Create the file atomically, also when two nodes do so at once."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

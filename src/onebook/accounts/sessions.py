@@ -1,4 +1,4 @@
-"""REST sessions: made for a key, found by their token, ended with their key.
+"""REST sessions: created for a key, looked up by token, ended with the key.
 
 A token is `obs_` and 43 base62 characters that hold 256 random bits; only its digest is stored.
 Bearer credentials follow RFC 6750 section 2.1, their scheme RFC 9110 section 11.1.
@@ -21,7 +21,7 @@ from onebook.store import SessionRow, Store
 TOKEN_PREFIX: Final = "obs_"  # noqa: S105 (what every token begins with is no secret)
 LIFETIME_MS: Final = DAY_MS
 CACHED_MS: Final = 1_500  # so that a session that ended is over on every node within 2 s
-# An expired session is distinguished from an unknown one while it is remembered.
+# Rows of expired sessions are kept so long: clients learn that the session expired.
 REMEMBERED_MS: Final = 7 * DAY_MS
 
 _TOKEN = re.compile(rf"{TOKEN_PREFIX}[0-9A-Za-z]{{{SECRET_LENGTH}}}", re.ASCII)
@@ -45,7 +45,7 @@ class RestSession(Struct, frozen=True):
 
 
 class Sessions:
-    """The sessions of the database, and those that this node was asked for lately.
+    """Sessions in the database, with a cache of those used lately.
 
     Cached for `CACHED_MS` whatever the watch reports: it does not report which sessions another
     node ended because a key had too many.
@@ -135,5 +135,5 @@ def token_of(header: str | None) -> str:
 
 
 def invalid_session() -> InvalidSession:
-    """The one answer to every token that is not a session."""
+    """The same error for every token that is not a session."""
     return InvalidSession(_UNKNOWN)

@@ -1,8 +1,8 @@
 """Request coalescing: concurrent look-ups share one read of the store.
 
-When thousands of clients come back at once, they must not make as many reads: the last of them
-would wait longer than they are given. What is asked for while a read is under way gathers and is
-read by the next one, so that a lone name is read at once and many names cost few reads.
+When thousands of clients reconnect at once, one read per client would exceed their timeouts. Names
+requested while a read is under way are collected and read by the next one: a single name is read at
+once, and many names cost few reads.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class SharedReads(Generic[N, V]):
         return (await asyncio.shield(task)).get(name)
 
     async def close(self) -> None:
-        """Cancel what is under way and what waits for its turn."""
+        """Cancel running and queued reads."""
         tasks = set(self._tasks.values())
         self._gathering = []
         for task in tasks:
@@ -63,8 +63,8 @@ class SharedReads(Generic[N, V]):
                     self._gathering = []
                 return await self._read_all(names)
         finally:
-            # Here and not when the task is known to be done, which is a turn of the loop later:
-            # a look-up in between would join a read that has ended.
+            # Here and not in a done callback, which runs one loop iteration later: a look-up in
+            # between would join a read that has ended.
             for name in names:
                 del self._tasks[name]
 

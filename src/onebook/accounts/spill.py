@@ -1,9 +1,9 @@
-"""Usage that the database did not take, in a file beside it until a start takes it in.
+"""Usage that could not be written to the database, in a file that the next start applies.
 
-Each node has a file of its own, `<name>.usage-<epoch>`, locked while the node lives. It has its
-full size from the start, so that it can be written on a disk that is full, and two slots that are
-written in turn: a write that is cut off leaves the slot before. Batches keep the numbers under
-which the database would have taken them, so that none is counted twice.
+Each node has a file of its own, `<name>.usage-<epoch>`, locked while the node lives. The file is
+preallocated, so that it can be written when the disk is full, and has two slots that are written
+alternately, so that an interrupted write leaves the previous one intact. Batches keep the numbers
+under which the database would have taken them, so that none is counted twice.
 """
 
 import fcntl
@@ -79,7 +79,7 @@ class UsageFile:
                 os.close(descriptor)
                 path.unlink(missing_ok=True)
                 raise
-            os.close(descriptor)  # a start that took it for a dead node's has removed it
+            os.close(descriptor)  # another node's start removed it before it was locked
 
     def put(self, batches: Sequence[Batch]) -> None:
         """Replace what the file holds.
@@ -112,8 +112,8 @@ class UsageFile:
 async def take_in(folder: Path, name: str, store: Store, now_ms: int) -> int:
     """Apply the files of ended nodes; return how many bytes were new.
 
-    A file that belongs to a living node is left alone. One that names keys which this database
-    does not have stays where it is.
+    A file that belongs to a living node is left alone. One with keys that are not in this database
+    is kept.
 
     Raises:
         DatabaseUnavailable: The database did not take them; they stay.
@@ -130,7 +130,7 @@ async def take_in(folder: Path, name: str, store: Store, now_ms: int) -> int:
             if _is_at(path, descriptor):
                 total += await _take_in(path, descriptor, store, now_ms)
         except BlockingIOError:
-            continue  # its node lives
+            continue  # its node is running
         finally:
             os.close(descriptor)
     return total

@@ -1,10 +1,10 @@
 """The meter: bytes delivered to each key, counted in memory and flushed in idempotent batches.
 
-A batch has a number that the store takes once, so that trying again after a doubtful answer never
-counts twice. A flush begins every `flush_interval_s` by collecting what connections were given; a
-crash loses what was delivered since the last flush that is on disk. While the store is slow or
-away each round writes to the usage file instead, so that no crash loses more. The meter does not
-close sockets: it calls `on_over` and `on_warning`.
+Each batch has a number that the store accepts once, so that a retry after a timeout never counts
+twice. Every `flush_interval_s` the delivered bytes are collected from the connections and flushed;
+a crash loses what was delivered since the last flush. While the store is slow or unavailable, each
+round writes to the usage file instead. The meter does not close sockets: it calls `on_over` and
+`on_warning`.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from onebook.accounts.beat import every
 from onebook.accounts.keys import Key
+from onebook.accounts.periodic import every
 from onebook.accounts.periods import Period, period_at
 from onebook.accounts.spill import Batch, UsageFile
 from onebook.accounts.usage_report import UsageMark, UsageReport, mark_of, usage_report
@@ -32,28 +32,28 @@ from onebook.signals import Signal
 from onebook.store import Store, UsageCell
 
 CLOSE_PAUSE_S: Final = 0.2
-# A write that takes longer is put into the usage file as well: a crash loses the interval of
-# flushes, this and the time of one write to that file.
+# A batch whose write takes longer goes into the usage file as well: a crash loses at most the flush
+# interval, this and the time of one write to that file.
 SLOW_WRITE_S: Final = 0.25
-PROBE_S: Final = 2.0  # an idle meter writes so often, to know whether the store takes writes
+PROBE_S: Final = 2.0  # an idle meter writes this often to check that the store is writable
 
 log = logging.getLogger("onebook.accounts")
 
 
 class _Count:
-    """What one key has used in its current period, and how far it has been told.
+    """Usage of one key in its current period, and the last mark that was reported.
 
-    The period before is kept as it was left: a clock that ran ahead may be set back into it.
+    The previous period is kept: a clock that ran ahead may be set back into it.
     """
 
-    __slots__ = ("_former", "cell", "end_ms", "key", "told", "used_bytes")
+    __slots__ = ("_former", "cell", "end_ms", "key", "reported", "used_bytes")
 
     def __init__(self, key: Key, period: Period) -> None:
         self.key = key
         self.cell: UsageCell
         self.end_ms: int
         self.used_bytes: int
-        self.told: UsageMark
+        self.reported: UsageMark
         self._former: tuple[UsageCell, int, int, UsageMark] | None = None
         self._begin(period)
 
@@ -64,9 +64,9 @@ class _Count:
     def turn(self, period: Period) -> None:
         """Make another period the current one."""
         former = self._former
-        self._former = (self.cell, self.end_ms, self.used_bytes, self.told)
+        self._former = (self.cell, self.end_ms, self.used_bytes, self.reported)
         if former is not None and former[0].period_start_ms == period.start_ms:
-            self.cell, self.end_ms, self.used_bytes, self.told = former
+            self.cell, self.end_ms, self.used_bytes, self.reported = former
         else:
             self._begin(period)
 
@@ -74,7 +74,7 @@ class _Count:
         self.cell = UsageCell(self.key.key_id, period.start_ms)
         self.end_ms = period.end_ms
         self.used_bytes = 0
-        self.told = UsageMark.WITHIN
+        self.reported = UsageMark.WITHIN
 
 
 class Meter:
@@ -122,7 +122,7 @@ class Meter:
         self._writing: asyncio.Task[None] | None = None
 
     async def open(self, *keys: Key) -> None:
-        """Load what keys have used; once a key is open, its bytes can be added."""
+        """Load the usage of keys; afterwards bytes can be added to them."""
         now_ms = self._clock_ms()
         unknown = (key for key in keys if key.key_id not in self._counts)
         new = [_Count(key, period_at(key.created_at_ms, now_ms)) for key in unknown]
@@ -134,17 +134,17 @@ class Meter:
             self.change(key)
 
     def change(self, key: Key) -> None:
-        """Take over the facts of a key that was changed; one that is not open is passed over."""
+        """Apply a change of a key; ignored where the key is not open."""
         count = self._counts.get(key.key_id)
         if count is not None:
             count.key = key
-            count.told = min(count.told, self._mark(count))
+            count.reported = min(count.reported, self._mark(count))
 
     def change_allowance(self, allowance_bytes: int) -> None:
         """Set the allowance of keys without one of their own."""
         self.allowance_bytes = allowance_bytes
         for count in self._counts.values():
-            count.told = min(count.told, self._mark(count))
+            count.reported = min(count.reported, self._mark(count))
 
     def _mark(self, count: _Count) -> UsageMark:
         return mark_of(count.used_bytes, count.key.allowance_of(self.allowance_bytes))
@@ -153,7 +153,7 @@ class Meter:
         if self._counts.setdefault(count.key.key_id, count) is count:
             # A key that was over, or warned, before it was loaded is not warned again.
             count.used_bytes = used_bytes
-            count.told = self._mark(count)
+            count.reported = self._mark(count)
 
     def add(self, key_id: str, count_bytes: int) -> None:
         """Count bytes handed to an open key."""
@@ -204,16 +204,16 @@ class Meter:
             self._unconfirmed = self._next_batch()
             await self._deliver()
             if self._file is not None and self._file.holds_usage:
-                # What was counted during a fast write is as young as what is never in the file.
+                # Bytes counted during a fast write need not be in the file.
                 await self._keep(all_of_it=self._monotonic() - began_s >= SLOW_WRITE_S)
 
     def _settle(self) -> None:
-        """Collect from the connections, and return the keys that crossed a mark.
+        """Collect from the connections, and report the keys that crossed a mark.
 
-        Before any write, because a store that is away must not lift the limit.
+        Before any write: limits apply while the store is unavailable.
         """
         self.collect()
-        self._tell(list(self._pending))
+        self._report_marks(list(self._pending))
 
     def _next_batch(self) -> Batch | None:
         if not self._pending:
@@ -242,15 +242,15 @@ class Meter:
             count = self._counts[cell.key_id]
             if count.cell == cell:
                 count.used_bytes = total + self._pending.get(cell, 0)
-        self._tell(batch.deltas)
+        self._report_marks(batch.deltas)
 
-    def _tell(self, cells: Iterable[UsageCell]) -> None:
+    def _report_marks(self, cells: Iterable[UsageCell]) -> None:
         for cell in cells:
             count = self._counts[cell.key_id]
             mark = self._mark(count)
-            if mark <= count.told:
+            if mark <= count.reported:
                 continue
-            count.told = mark
+            count.reported = mark
             ALLOWANCE_MARKS.labels(mark.name.lower()).inc()
             if mark is UsageMark.OVER:
                 self.on_over(cell.key_id)
@@ -262,7 +262,7 @@ class Meter:
         await every(interval_s, self.round, what="Writing usage to the database")
 
     async def round(self) -> None:
-        """Flush; what the store does not take, or not in `SLOW_WRITE_S`, goes into the file.
+        """Flush; what cannot be written within `SLOW_WRITE_S` goes into the file.
 
         Raises:
             ServiceUnavailable: The store does not answer.
@@ -288,11 +288,11 @@ class Meter:
             self._flushed_s = self._monotonic()
 
     async def _keep(self, *, all_of_it: bool = True) -> bool:
-        """Make the file hold what the store has not confirmed, or nothing; whether it does."""
+        """Write unconfirmed usage to the file, or clear it; whether that succeeded."""
         if self._file is None:
             return False
         try:
-            # One after the other: what was counted later must not be overwritten by an older list.
+            # Serialized: an older list must not overwrite a newer one.
             async with self._keeping:
                 await asyncio.to_thread(self._file.put, self._unwritten() if all_of_it else [])
         except OSError as error:
@@ -307,7 +307,7 @@ class Meter:
         return True
 
     async def close(self, timeout_s: float = AccountsSettings().final_flush_timeout_s) -> int:
-        """Flush what is left; what the store does not take for a while goes into the file.
+        """Flush until `timeout_s`; what cannot be written goes into the file.
 
         Returns:
             How many bytes of usage are lost because neither could be written.
@@ -347,5 +347,5 @@ class Meter:
 
 
 def new_epoch() -> str:
-    """A name that no other node, and no other run of this one, has."""
+    """A random name for this run of the node."""
     return secrets.token_hex(16)

@@ -1,4 +1,4 @@
-"""What a key has used of its allowance: the report that clients get, and the marks of a meter."""
+"""Usage of a key against its allowance: the report for clients, and the marks of the meter."""
 
 from enum import IntEnum
 from typing import Final
@@ -56,7 +56,7 @@ class UsageReport(Struct, frozen=True):
 
 
 class UsageMark(IntEnum):
-    """How far a key is in its allowance."""
+    """Share of the allowance that a key has used."""
 
     WITHIN = 0
     WARNING = 1
@@ -64,7 +64,7 @@ class UsageMark(IntEnum):
 
 
 def mark_of(used_bytes: int, allowance_bytes: int) -> UsageMark:
-    """How far a number of bytes is in an allowance."""
+    """The mark of a number of bytes in an allowance."""
     if used_bytes > allowance_bytes:
         return UsageMark.OVER
     if used_bytes * 100 >= allowance_bytes * WARNING_PERCENT:

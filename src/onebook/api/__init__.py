@@ -1,7 +1,6 @@
 """The REST API: routes, bodies, errors and the documents that describe them.
 
-It knows HTTP and nothing of exchanges, books or the database; what it needs of them is named in
-`services.py`.
+It has no access to exchanges, books or the database; `services.py` names what it needs of them.
 """
 
 from onebook.api.app import create_app

@@ -70,7 +70,7 @@ class Cors(CORSMiddleware):
         self._now_ms = services.now_ms
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """Answer a browser's question whether it may ask."""
+        """Answer a CORS preflight request."""
         answer = super().preflight_response(request_headers)
         if answer.status_code < HTTPStatus.BAD_REQUEST:
             return answer
@@ -98,7 +98,7 @@ def _ours(request: Request, error: Any) -> Response:
 
 
 def _frameworks(request: Request, error: Any) -> Response:
-    """What Starlette and FastAPI raise by themselves, in our words."""
+    """Map exceptions of Starlette and FastAPI to our error bodies."""
     found = from_status(getattr(error, "status_code", 400))
     headers = dict(getattr(error, "headers", None) or {})
     if headers.get("Allow") == "GET":

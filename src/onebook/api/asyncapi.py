@@ -106,7 +106,7 @@ def asyncapi_document(
 
 
 def advice(code: int) -> str:
-    """What a client should do about a close code; the first two digits say it."""
+    """What a client should do after a close code, by its first two digits."""
     return _ADVICE.get(code // 100, "Mend the client, then return.")
 
 
@@ -198,7 +198,7 @@ def details(body: type[Struct]) -> str:
 
 
 def _schemas(bodies: Iterable[type[Struct]]) -> dict[str, Any]:
-    """JSON Schemas of the bodies, and of what they hold ready encoded (`Annotated[Raw, T]`)."""
+    """JSON Schemas of the bodies and of their pre-encoded members (`Annotated[Raw, T]`)."""
     kinds = list(dict.fromkeys(bodies))
     held = {(body, name): parts for body in kinds for name, parts in _encoded_fields(body)}
     inner = [part for parts in held.values() for part in parts]

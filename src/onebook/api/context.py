@@ -1,6 +1,6 @@
-"""What a route needs of its request: authentication, authorization and the body.
+"""Request dependencies of routes: authentication, rate limit and body.
 
-The order is fixed: session, rate limit, body. A request that is refused costs no parsing.
+They run in this order, so that a refused request is not parsed.
 """
 
 from typing import Annotated, TypeVar
@@ -31,7 +31,7 @@ async def services(request: Request) -> Services:
 
 
 Parts = Annotated[Services, Depends(services)]
-# Puts the lock into the OpenAPI document; the header itself is read by `accounts.session`.
+# Declares bearer authentication in OpenAPI; `accounts.session` reads the header.
 Documented = Annotated[HTTPAuthorizationCredentials | None, Security(_scheme)]
 
 
@@ -63,7 +63,7 @@ ByAddress = Depends(counted_by_address)
 
 
 def identify(request: Request, key_id: str) -> None:
-    """Name the key of a request in the access log."""
+    """Add the key of a request to the access log."""
     exchange: RequestRecord = request.scope[EXCHANGE]
     exchange.key_id = key_id
 

@@ -86,7 +86,7 @@ def _openapi(app: FastAPI, services: Services) -> dict[str, Any]:
 
 
 def _tidy(responses: dict[str, Any]) -> None:
-    """Correct what FastAPI cannot know: there is no 422 here, and which answers carry headers."""
+    """Correct the generated document: no route answers 422, and some answers have headers."""
     responses.pop("422", None)
     for response in responses.values():
         codes = response.pop(CODES, None)

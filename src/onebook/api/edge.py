@@ -1,7 +1,7 @@
 """The outermost layer of every HTTP answer: size limit, security headers, metrics, access log.
 
-It sees the whole exchange of one request and is the only place that catches what nothing else
-did. It writes the route's template everywhere, never the path: the path of endpoint 3 is a key.
+The outermost ASGI middleware, and the only place that catches unhandled exceptions. It logs the
+route's template, never the path: the path of endpoint 3 holds a key.
 """
 
 import logging
@@ -50,7 +50,7 @@ log = logging.getLogger("onebook.api")
 
 @dataclass
 class RequestRecord:
-    """State of one request: for its log line, metrics and charge."""
+    """State of one request, for its log line, its metrics and its metered bytes."""
 
     started_s: float
     scope: Scope
@@ -99,7 +99,7 @@ class Edge:
         except Exception:
             log.exception("Unhandled exception in %s", template(scope))
             if exchange.status:
-                raise  # the answer has begun; all that is left is to break the connection
+                raise  # the response has begun: the connection can only be aborted
             await self._problem(from_status(500), scope, receive, sender)
 
     def _answered_here(self, scope: Scope) -> bool:
@@ -180,7 +180,7 @@ def template(scope: Scope) -> str:
 
 
 def _without_slash(scope: Scope) -> Scope:
-    """A path that ends in one slash is the path without it, everywhere; two are no path of ours."""
+    """Remove one trailing slash; a path that ends in two is not found."""
     path: str = scope["path"]
     if not path.endswith("/") or path.endswith("//") or path in WITH_SLASH:
         return scope

@@ -1,8 +1,7 @@
-"""Errors as HTTP answers: one body for all of them, and never a trace, a key or a token in it.
+"""HTTP error responses: one body for all errors, without traces, keys or tokens.
 
-Everything that can go wrong is first put into our own words (`onebook.errors`), then written
-here: `error`, `message`, `timestamp`, the error's own details, and the headers its status asks
-for.
+Every failure is an error of `onebook.errors` first; its body has `error`, `message`, `timestamp`
+and its own details, and the response has the headers of its status.
 """
 
 from collections.abc import Mapping
@@ -60,7 +59,7 @@ class FailureRoute(APIRoute):
 
 
 def error_fields(scope: Scope) -> Mapping[str, Any]:
-    """What the route of a request adds to its error bodies, also where it was not routed yet."""
+    """Fields that a route adds to its error bodies, also before routing."""
     route = scope.get("route") or _route_of(scope)
     return getattr(route, "error_fields", {})
 
@@ -81,7 +80,7 @@ def problem(
     body: dict[str, Any] = dict(fields)
     body |= {"error": error.code, "message": error.message, "timestamp": iso_ms(now_ms)}
     body |= error.details
-    # Messages name what was wrong in the client's own words, which may have been a key.
+    # Messages quote the client's input, which may be a key.
     content = redact(json.encode(body).decode())
     headers = _headers(error) | (headers or {})
     return Response(content, error.status, headers, media_type="application/json")
@@ -93,18 +92,18 @@ def _headers(error: OnebookError) -> dict[str, str]:
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, ceil(error.retry_after_s)))
     elif error.status == HTTPStatus.TOO_MANY_REQUESTS:
-        headers["Retry-After"] = "60"  # RFC 6585 leaves it out; our clients may count on it
+        headers["Retry-After"] = "60"  # optional in RFC 6585; ours always has it
     return headers
 
 
 def from_status(status: int) -> OnebookError:
-    """An error that the framework raised, in our words."""
+    """Convert an error that the framework raised."""
     kind, message = _FOREIGN.get(status, (InternalError, ""))
     return kind(message or "Something went wrong on our side; it has been logged.")
 
 
 def from_validation(error: ValidationError) -> InvalidRequest:
-    """A body that does not fit its model; names the first field at fault, never its value."""
+    """Convert a validation error; it names the first invalid field, never its value."""
     return InvalidRequest(_sentence(error.errors(include_input=False, include_url=False)[0]))
 
 

@@ -1,7 +1,4 @@
-"""What the REST API needs of the other parts; `app` fills it, tests fill it with less.
-
-Nothing here acts: it names the facts and the callables that the routes use.
-"""
+"""Dependencies of the REST API's routes, as values and callables; `app` fills them in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -65,7 +65,7 @@ async def authenticate(request: Request, parts: Parts) -> Authenticated:
 
 
 async def _api_key(request: Request) -> str | None:
-    """The key in the body; whatever holds none, even what is not JSON, is a missing key."""
+    """The key in the body; a body without one, even one that is not JSON, is a missing key."""
     try:
         body = AuthenticateRequest.model_validate_json(await request.body(), strict=True)
     except ValidationError:

@@ -117,17 +117,17 @@ def websocket_url(base: str) -> str:
 
 
 def base_url(request: Request, parts: Services) -> str:
-    """The address that this service is reached at: the operator's word, else the request's."""
+    """Public URL of this service: as configured, else from the request's Host header."""
     if parts.settings.public_url:
         return parts.settings.public_url.rstrip("/")
     host = request.headers.get("host", "")
-    # A Host header is the client's word: it comes back only if it looks like one.
+    # The Host header comes from the client: repeated only where it is well-formed.
     return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else 'localhost'}"
 
 
 @router.get("/api/v1/ws", include_in_schema=False)
 async def websocket() -> None:
-    """Refuse a request that asks for no upgrade; upgrades never come here."""
+    """Refuse a plain HTTP request; the server handles upgrades before routing."""
     raise UpgradeRequired(
         "This is the address of the WebSocket: connect to it with a WebSocket client.",
         headers=UPGRADE_HEADERS,
@@ -136,13 +136,13 @@ async def websocket() -> None:
 
 @machines.get("/livez")
 async def livez() -> JSONResponse:
-    """Say that the event loop turns."""
+    """Liveness probe: the event loop runs."""
     return JSONResponse({"live": True})
 
 
 @machines.get("/readyz")
 async def readyz(parts: Parts) -> JSONResponse:
-    """Say whether to send clients here: 503 while starting, broken or draining."""
+    """Readiness probe: 503 while starting, unhealthy or draining."""
     facts, _ = await facts_of(parts)
     ready = facts.ready and not facts.draining
     problems = [*facts.problems, *(["The node is draining."] if facts.draining else [])]

@@ -1,8 +1,8 @@
-"""Endpoints 6 and 10: are the operator's credentials good, and the transactions themselves.
+"""Endpoints 6 and 10: validation of the operator's credentials, and transactions.
 
-The service holds the credentials; a request that brings some is refused before anything is asked
-of an exchange. Bodies of endpoint 10 are counted in the key's meter. When the client leaves,
-everything that was being asked for it stops.
+The service holds the credentials; a request that has some is refused before any call to an
+exchange. Bodies of endpoint 10 count against the key's allowance. When the client disconnects, its
+run is cancelled.
 """
 
 import asyncio
@@ -149,7 +149,7 @@ _VALIDATED: Final = {
     openapi_extra=body_schema(ValidateRequest),
 )
 async def validate_credentials(request: Request, parts: Parts, session: Caller) -> JSONResponse:
-    """Ask the exchange whether it accepts the credentials that the service holds."""
+    """Check with the exchange that it accepts the credentials held by the service."""
     asked = await read_body(request, ValidateRequest)
     found = await until_gone(
         request.receive,
@@ -178,7 +178,7 @@ async def validate_credentials(request: Request, parts: Parts, session: Caller) 
     openapi_extra=body_schema(TransactionsRequest),
 )
 async def transactions(request: Request, parts: Parts, session: Caller) -> Response:
-    """Answer transactions in one exact form, newest first, and say what is covered.
+    """Transactions in one exact form, newest first, with what is covered.
 
     With `Accept: application/x-ndjson` they come as a stream, however many there are.
     """
@@ -243,7 +243,7 @@ def _quality(parameters: list[str]) -> float:
 
 
 async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work, unless the client leaves first: then the work is stopped.
+    """Await work; cancel it if the client disconnects first.
 
     Raises:
         ClientDisconnect: The client left.
@@ -262,16 +262,16 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _disconnect(receive: Receive) -> None:
-    """Come back when the client has left; the body has been read before."""
+    """Return when the client has disconnected; the body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class Lines(Response):
-    """A body of lines, sent as they come and counted in the meter.
+    """Streamed NDJSON body, counted in the meter.
 
-    A client that reads nothing for `unread_s` is taken to have left: what is made for it would
-    otherwise hold one of the places for runs.
+    A client that reads nothing for `unread_s` is disconnected, because its run counts against the
+    limit of concurrent runs.
     """
 
     media_type = NDJSON

@@ -1,4 +1,4 @@
-"""A node: built from its parts, run as a process, changed by SIGHUP. The one place that wires."""
+"""Dependency wiring of a node, its process and its reload by SIGHUP."""
 
 from onebook.app.node import Node
 from onebook.app.process import serve

@@ -1,4 +1,4 @@
-"""A running node: its parts, where it listens, and its drain."""
+"""A running node: its parts, its addresses, and its drain."""
 
 import ssl
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Node:
 
     @property
     def url(self) -> str:
-        """Where people reach it."""
+        """Base URL of its public port."""
         scheme = "https" if self.settings.server.tls_cert_file else "http"
         host, port = self.address
         shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
@@ -42,5 +42,5 @@ class Node:
         return self.accounts.lost_bytes
 
     async def drain(self) -> None:
-        """Send the clients away."""
+        """Drain the clients."""
         await self.gateway.drain()

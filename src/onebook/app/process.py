@@ -26,7 +26,7 @@ async def serve(
     on_listening: Callable[[], None] | None = None,
     reread: Callable[[], Settings] | None = None,
 ) -> int:
-    """Run a node until SIGTERM or SIGINT, then send the clients away and stop.
+    """Run a node until SIGTERM or SIGINT, then drain its clients and stop.
 
     Args:
         settings: The operator's.

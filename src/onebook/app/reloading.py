@@ -20,7 +20,7 @@ def reload_node(
     reread: Callable[[], Settings] | None,
     overrides: Mapping[str, ExchangeSettings] | None,
 ) -> None:
-    """Take over what can change while the node runs, or nothing where there is a fault."""
+    """Apply what can change while the node runs, or nothing if there is an error."""
     settings = node.settings
     tls = node.tls if isinstance(node, Node) else None
     try:

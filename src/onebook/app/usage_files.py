@@ -1,4 +1,4 @@
-"""Usage files of a node: those of earlier runs are read at the start, then this run has its own."""
+"""Usage files of a node: those of earlier runs are applied at the start, then a new one is made."""
 
 import logging
 from pathlib import Path
@@ -13,7 +13,7 @@ log = logging.getLogger("onebook.app")
 
 
 async def usage_file(settings: Settings, store: Store, now_ms: int) -> UsageFile | None:
-    """Take in the usage that earlier runs could not write, and make this run's file for it.
+    """Apply the usage files of earlier runs, and create the file of this run.
 
     Raises:
         ConfigError: The database does not take it.

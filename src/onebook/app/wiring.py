@@ -1,7 +1,7 @@
 """Builds a node with clients from its parts, in the order in which they start.
 
-Parts are entered from the bottom up and left from the top down. The node listens at once and reads
-the lists of exchanges meanwhile.
+Parts are stopped in reverse order. The node listens at once and reads the instrument lists
+meanwhile.
 """
 
 import gc
@@ -63,7 +63,7 @@ async def running(
         if server.metrics_port is not None:
             metrics = stack.enter_context(http.listening(server.metrics_host, server.metrics_port))
         store = await stack.enter_async_context(Store(settings.store.url))
-        # A pepper without its database means that the database was deleted, or is elsewhere.
+        # A pepper without a database: the database was deleted or moved.
         await store.upgrade(create=not settings.store.pepper_file.exists())
         pepper = load_pepper(settings.store.pepper_file)
         kept_usage = await usage_file(settings, store, clock.wall_ms())

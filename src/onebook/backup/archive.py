@@ -1,7 +1,7 @@
 """The archive: a tar file with a manifest that names every member and its SHA-256.
 
-It holds secrets, so it is made for its owner only. It appears under its name when it is complete
-and on disk, never before.
+It holds secrets, so only its owner can read it. It is written under a temporary name and renamed
+when it is complete and on disk.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_archive(path: Path, manifest: Manifest, members: Mapping[str, Path]) -> None:
-    """Make an archive of files; all or nothing.
+    """Write an archive of files, atomically.
 
     Raises:
         ConfigError: It cannot be written.

@@ -83,9 +83,9 @@ async def back_up(
 
 
 async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Backup:
-    """Put an archive where the settings say that database, pepper and master key are.
+    """Restore an archive to the paths of database, pepper and master key in the settings.
 
-    Nothing that exists is written over. The result is checked: the pepper must be that of the
+    Existing files are never overwritten. The result is checked: the pepper must be that of the
     database, and the master key must open its credentials.
 
     Raises:
@@ -103,7 +103,7 @@ async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Bac
             await _require_empty(settings)
         targets = _targets(settings)
         placed = [name for name in (PEPPER, MASTER_KEY, DATABASE) if name in targets]
-        with ExitStack() as undo:  # a restore that fails leaves the place as it was
+        with ExitStack() as undo:  # a failed restore leaves everything as it was
             for name in placed:
                 if name in members:
                     _place(members[name], targets[name])
@@ -193,7 +193,7 @@ async def _require_empty(settings: Settings) -> None:
 
 
 def _place(source: Path, target: Path) -> None:
-    """Copy a file to where it belongs: whole and on disk, or not at all."""
+    """Copy a file into place atomically, and sync it to disk."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = target.with_name(f"{target.name}.restoring")
     try:
@@ -217,12 +217,12 @@ def _remove(path: Path) -> None:
 
 
 def _with_companions(path: Path) -> tuple[Path, ...]:
-    """A file and, of a SQLite database, what SQLite keeps beside it."""
+    """A file and, of a SQLite database, its -wal and -shm files."""
     return (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
 
 
 async def _check(settings: Settings) -> None:
-    """Open what was restored as a node would."""
+    """Check the restored files as a node would at its start."""
     try:
         async with Store(settings.store.url) as store:
             await store.upgrade(create=False)

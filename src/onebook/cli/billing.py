@@ -88,7 +88,7 @@ def _print(lines: list[BillingLine], form: Format) -> None:
 
 
 def _print_table(lines: list[BillingLine]) -> None:
-    """What fits a screen: without the account's id, and moments as days."""
+    """A table for the terminal: without account ids, and times as dates."""
     columns = [name for name in BillingLine.__struct_fields__ if name != "user_id"]
     print_table(columns, ([_cell(line, name) for name in columns] for line in lines))
 

@@ -1,4 +1,4 @@
-"""What every command shares: where it prints, how it runs a coroutine, how it fails."""
+"""Helpers of all commands: consoles, the event loop, error exits, tables."""
 
 import functools
 import sys

@@ -48,7 +48,7 @@ async def safe(file: Path | None) -> AsyncIterator[Safe]:
 
 def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
     """The transaction service as the operator uses it: without HTTP, without cursors."""
-    # No other key asks through this process: nothing is kept free.
+    # The only user of this process: no share of the limits is reserved.
     settings = opened.settings.model_copy(update={"reserve_share": 0.0})
     return Transactions(
         adapters_of(settings), opened.vault, cursor_secret=cursor_secret, settings=settings

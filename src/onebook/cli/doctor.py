@@ -1,4 +1,4 @@
-"""`onebook doctor`: is this installation well, and what to do where it is not."""
+"""`onebook doctor`: diagnose an installation, with an advice for each finding."""
 
 from pathlib import Path
 from typing import Annotated, Final

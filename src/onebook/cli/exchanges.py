@@ -1,4 +1,4 @@
-"""`onebook exchanges`: what can be connected to, and whether it answers."""
+"""`onebook exchanges`: list the exchanges, show their facts, check that they answer."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`onebook`: every command, from one place."""
+"""`onebook`: entry point of the command line."""
 
 import sys
 

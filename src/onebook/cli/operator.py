@@ -1,5 +1,5 @@
-"""What the operator's commands share: opening the store, the operator's name, dates and spans,
-tables.
+"""Helpers of operator commands: opening the store, the operator's name, dates and spans, tables.
+
 
 Imported by the commands only; the rules themselves are in `onebook.accounts`.
 """

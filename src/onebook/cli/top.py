@@ -73,7 +73,7 @@ def _print(node: "_Node", looks: int, interval_s: float) -> None:
 
 
 def _follow(node: "_Node", interval_s: float) -> None:
-    """Look until the person ends it; a node that is away for a while is waited for."""
+    """Refresh until Ctrl-C; a node that does not answer is retried."""
     before: Scrape | None = node.look()
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:

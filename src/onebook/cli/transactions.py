@@ -38,7 +38,7 @@ transactions_app = typer.Typer(
 
 
 class FetchOutcome:
-    """What a fetch came to."""
+    """Result of a fetch."""
 
     def __init__(self, run: Run, *, rows: int) -> None:
         self.count = run.totals.count
@@ -113,7 +113,7 @@ async def _fetch(
         service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
         try:
             if request.start_time is None:
-                # A minute later: what an exchange keeps begins later and later while we ask.
+                # A minute later: the start of what an exchange keeps moves forward while we read.
                 start_ms = service.reach_ms(request) + MINUTE_MS
                 request = request.model_copy(update={"start_time": start_ms})
             query = service.plan(request, key_id=OPERATOR, streamed=True)
@@ -207,7 +207,7 @@ def _minute(at_ms: int) -> str:
 
 
 def _proof(found: Verification | None) -> list[str]:
-    """What holds, what is broken and by how much, what is left open and what was not checked."""
+    """Print the proof: what holds, what differs and by how much, and what was not checked."""
     if found is None:
         return []
     sentences = [_sentence(check) for check in found.checks]

@@ -1,4 +1,4 @@
-"""The addresses of a service: one URL in, those of REST and of the WebSocket out."""
+"""REST and WebSocket URLs of a service, derived from one URL."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""One question over a WebSocket of its own: authenticate, ask, read the reply, close."""
+"""One request over its own WebSocket: authenticate, send, read the reply, close."""
 
 import asyncio
 import json

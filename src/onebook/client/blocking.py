@@ -1,7 +1,7 @@
 """`Onebook`: the same client for programs without asyncio.
 
-An event loop in a thread of its own reads and answers pings while the caller computes; the caller
-takes the newest view.
+An event loop in a background thread reads and answers pings while the caller computes; the caller
+gets the newest view.
 """
 
 import asyncio
@@ -148,7 +148,7 @@ class Onebook:
         )
 
     def _iterated(self, start: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
-        """Take the values of an asynchronous generator one by one; leaving the loop closes it."""
+        """Iterate over an asynchronous generator; leaving the loop closes it."""
         values = start()
         end = object()
 

@@ -1,4 +1,4 @@
-"""Transactions of an exchange account, page after page: nothing is skipped in silence."""
+"""Pagination of transactions; pages report what could not be read."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -9,8 +9,8 @@ from typing import Any
 from onebook.client.failures import NO_CLOSE_FRAME, Refused, Unavailable, pause_s
 
 PAGE_RECORDS = 1_000
-IDLE_PAGES_MAX = 5  # pages in a row that come no further
-OLDER_NOT_KEPT = "older_not_kept"  # the exchange shows no more: not an error of this answer
+IDLE_PAGES_MAX = 5  # pages in a row without progress
+OLDER_NOT_KEPT = "older_not_kept"  # the exchange keeps no more: not an error
 
 Time = datetime | int
 Post = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
@@ -65,7 +65,7 @@ async def pages(post: Post, request: Mapping[str, Any]) -> AsyncGenerator[Transa
 
     Raises:
         Refused: The service refuses the request.
-        Unavailable: Pages come, but come no further.
+        Unavailable: Further pages make no progress.
     """
     cursor: str | None = None
     before: TransactionPage | None = None

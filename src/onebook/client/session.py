@@ -1,4 +1,4 @@
-"""One WebSocket connection of the client: authenticate, subscribe, apply what comes, resync."""
+"""One WebSocket connection of the client: authenticate, subscribe, apply updates, resync."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ CLOSE_TIMEOUT_S = 1.0
 RESYNC_PAUSE_S = 1.0  # between two requests for the full book of one symbol
 SILENCE_MAX_S = 10.0
 
-# At the level of debugging the library logs messages, and with the first one the key.
+# At level DEBUG the library logs messages, and the first one holds the key.
 _library_log = logging.getLogger("onebook.client.websockets")
 _library_log.setLevel(logging.WARNING)
 
@@ -132,7 +132,7 @@ class ViewSession:
         return True
 
     async def _failed(self, kind: str, message: dict[str, Any]) -> list[BookView]:
-        """Handle an error message; the views that it takes down are returned."""
+        """Handle an error message; returns the views that are not live because of it."""
         retry_s = float(message.get("retry_after", 0))
         problem = ViewProblem(message.get("error", kind), message["message"], retry_s)
         view = self.held.get(str(message.get("id", message.get("symbol"))))
@@ -166,7 +166,7 @@ class ViewSession:
         return min([*due, *filter(None, [self._closed_by_s])], default=None)
 
     async def _act_on_time(self) -> None:
-        """Subscribe again what the service asked to try later, and give up what is overdue."""
+        """Repeat subscriptions that were put off by the service; fail overdue ones."""
         now_s = self._now_s()
         if self.cause and self._closed_by_s is not None and self._closed_by_s <= now_s:
             raise Refused(self.cause.code, self.cause.message)
@@ -191,7 +191,7 @@ class ViewSession:
 
 
 def _due(waits: dict[str, float], now_s: float) -> list[str]:
-    """Take what is due out of a table of times."""
+    """Remove and return the due entries of a table of times."""
     due = [symbol for symbol, at_s in waits.items() if at_s <= now_s]
     for symbol in due:
         del waits[symbol]

@@ -1,4 +1,5 @@
-"""A client's copy of one view: full updates replace it, deltas change it, a checksum proves it.
+"""A client's copy of one view: applies full updates and deltas, verifies the checksum.
+
 
 Pure: messages in, books out. Numbers are `Decimal`, exactly as the service printed them.
 """
@@ -68,7 +69,7 @@ class BookView:
         return True
 
     def lose(self, problem: ViewProblem) -> None:
-        """Empty the view until the next full update, because of a problem."""
+        """Invalidate the view until the next full update, because of a problem."""
         self.live = False
         self.problem = problem
         self.bids, self.asks = [], []

@@ -102,13 +102,13 @@ class _Newest:
         self.changed.set()
 
     def take(self) -> BookView:
-        """A copy, because updates go on while the caller works with it."""
+        """Returns a copy, because updates continue while the caller uses it."""
         view = self.views.pop(next(iter(self.views)))
         return replace(view, states=dict(view.states))
 
 
 class _Link:
-    """Holds one connection after the other, and puts what changes into `newest`."""
+    """Runs one connection after the other, and puts changed views into `newest`."""
 
     def __init__(
         self,

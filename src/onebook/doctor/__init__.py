@@ -1,8 +1,8 @@
-"""Examines an installation before a start or beside a running node: one advice per finding.
+"""Diagnoses an installation before a start or beside a running node: one advice per finding.
 
-No file is made and no schema upgraded; one row of the database is written, the time of its last
-write. `local` checks this machine, `database` the store and the secrets that belong to it,
-`network` at what is reached over it.
+Creates no files and upgrades no schema; one row of the database is written, the time of its last
+write. `local` checks this machine, `database` the store and its secrets, `network` the port and the
+exchanges.
 """
 
 from onebook.doctor.database import database_findings

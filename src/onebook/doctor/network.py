@@ -1,4 +1,4 @@
-"""Checks of the network: the service's port, the way to the exchanges, and their clocks."""
+"""Checks of the network: the service's port, connections to exchanges, and clock skew."""
 
 import asyncio
 import socket
@@ -165,7 +165,7 @@ def _reached(answers: Mapping[str, ExchangeAnswer]) -> Iterator[Finding]:
 
 
 def _clock(skews_s: list[float]) -> list[Finding]:
-    """The median of the exchanges is right, whatever one of them answers."""
+    """Compare with the median of the exchanges: one of them may be wrong."""
     if not skews_s:
         advice = "Check it by hand: timedatectl, chronyc tracking."
         return [warning("clock", "No exchange returned its time.", advice)]

@@ -1,7 +1,8 @@
-"""Live connections to exchanges: which to have, how to keep them, what their frames do to books.
+"""Live connections to exchanges: opened, kept up, and their frames applied to books.
 
-`catalogue` knows what can be asked for, `supervisor` decides which feeds exist, `feed` owns one
-socket, and `session` is the thinking of one connection without I/O. `ccxt` is the long tail.
+`catalogue` holds the instruments, `supervisor` decides which feeds exist, `feed` owns one socket,
+and `session` is the sans-I/O state machine of one connection. `ccxt` connects the exchanges without
+a connector of ours.
 """
 
 from onebook.feeds.catalogue import Catalogue

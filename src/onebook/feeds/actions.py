@@ -13,7 +13,7 @@ class Transmit(NamedTuple):
 
 
 class SendPing(NamedTuple):
-    """Send a protocol-level ping: nothing has come for a while."""
+    """Send a WebSocket ping: nothing was received for a while."""
 
 
 class Request(NamedTuple):
@@ -25,7 +25,7 @@ class Request(NamedTuple):
 class End(NamedTuple):
     """Close the connection.
 
-    `at_once` where the next may follow without a wait, `abrupt` where nothing more may be read.
+    `at_once`: reconnect without a wait; `abrupt`: read nothing more.
     """
 
     reason: Reason

@@ -1,7 +1,8 @@
-"""What can be asked for: the instruments of every exchange, read from the start on and every hour.
+"""Catalogue of the instruments of every exchange, read at the start and then hourly.
 
-One exchange that fails stops no other. An instrument stays the same object for as long as the
-exchange names it, because feeds, books and streams know it by identity; its facts follow the list.
+A failing exchange does not affect the others. An instrument stays the same object for as long as
+the exchange lists it, because feeds, books and streams compare it by identity; its fields are
+updated in place.
 """
 
 import asyncio
@@ -28,11 +29,11 @@ from onebook.signals import Signal
 
 log = logging.getLogger("onebook.feeds")
 
-START_S: Final = 20.0  # `first_read` waits so long for the first lists; late ones come later
-SPREAD: Final = 0.1  # reloads are so much of their period apart
+START_S: Final = 20.0  # how long `first_read` waits for the first lists
+SPREAD: Final = 0.1  # random part of the reload period
 CANDIDATES_MAX: Final = 100  # symbols that a suggestion is chosen from
-SYMBOL_CHARACTERS_MAX: Final = 40  # of what a client asked for, more is no symbol
-NAMED_MAX: Final = 5  # instruments that a log line names
+SYMBOL_CHARACTERS_MAX: Final = 40  # longer input of a client is not a symbol
+NAMED_MAX: Final = 5  # instruments named in a log line
 SIMILAR: Final = 0.5  # least similarity of a suggestion
 QUOTES: Final = ("USDT", "USDC", "FDUSD", "USD", "EUR", "BTC", "ETH", "GBP", "TRY", "BNB")
 
@@ -76,7 +77,9 @@ class Catalogue:
         self._tried = {name: asyncio.Event() for name in exchanges}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
-        self._parsing = asyncio.Lock()  # reading a list takes several times its memory
+        self._parsing = (
+            asyncio.Lock()
+        )  # one list at a time: parsing takes several times its size in memory
         for exchange in exchanges.values():
             self._budget(exchange)
 
@@ -97,14 +100,14 @@ class Catalogue:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def add(self, exchange: Exchange) -> None:
-        """Use one more exchange, whose list is read from now on."""
+        """Add an exchange; its list is read from now on."""
         self._exchanges[exchange.name] = exchange
         self._tried[exchange.name] = asyncio.Event()
         self._budget(exchange)
         self._begin(exchange)
 
     def drop(self, name: str) -> None:
-        """Use an exchange no longer: none of its instruments is traded here from now on."""
+        """Remove an exchange and all of its instruments."""
         task = self._tasks.pop(name)
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
@@ -166,7 +169,7 @@ class Catalogue:
         return not self.unread()
 
     def suggest(self, symbol: str, n: int = 3) -> list[str]:
-        """Return up to `n` traded symbols that may have been meant."""
+        """Return up to `n` traded symbols that resemble the one given."""
         wanted = normalised(symbol)
         base, _, quote = wanted.partition("/")
         reverse = f"{quote}/{base}"
@@ -179,7 +182,7 @@ class Catalogue:
     def take(self, name: str, instruments: Iterable[Instrument]) -> list[Instrument]:
         """Replace the instruments of the exchange `name`; report removed and relisted ones.
 
-        Two natives may have one symbol: the one that is traded counts, else the first.
+        Where two natives have one symbol, the traded one is used, else the first.
 
         Returns:
             Those that were left out for it.
@@ -235,7 +238,7 @@ class Catalogue:
         return True
 
     def _report(self, name: str, refused: int, left_out: list[Instrument]) -> None:
-        """Count rows that are no instrument of ours, and log each cause once for each exchange."""
+        """Count rows that were left out, and log each cause once per exchange."""
         metrics.LIST_ROWS_REFUSED.labels(name).set(refused + len(left_out))
         if refused and name not in self._unsound:
             self._unsound.add(name)
@@ -293,7 +296,9 @@ class Catalogue:
         return -len(self._trading[symbol]), symbol
 
     def _similar(self, base: str) -> list[str]:
-        """Return a bounded choice of symbols whose base begins alike: clients call this."""
+        """Return a bounded choice of symbols whose base begins alike; bounded because clients call
+        this.
+        """
         near = [
             other for other in self._by_letter.get(base[:1], ()) if abs(len(other) - len(base)) <= 1
         ]
@@ -307,17 +312,17 @@ def traded(instrument: Instrument) -> bool:
 
 
 def follow(instrument: Instrument, new: Instrument) -> None:
-    """Bring the facts of `instrument` up to `new`.
+    """Copy the fields of `new` to `instrument`.
 
-    The one place that changes a frozen value: its holders need the instrument, not its facts of
-    an hour ago, and it is known by identity.
+    The only place that changes a frozen value: its holders compare it by identity and need its
+    current fields.
     """
     for field in ("tick", "lot", "status", "scales"):
         force_setattr(instrument, field, getattr(new, field))
 
 
 def normalised(symbol: str) -> str:
-    """Write a symbol the way we do, from the ways people write it: `btc-usdt`, `ETHUSD`."""
+    """Normalise a symbol from common spellings: `btc-usdt`, `ETHUSD`."""
     text = symbol[:SYMBOL_CHARACTERS_MAX].strip().upper()
     for separator in "-_: ":
         text = text.replace(separator, "/")

@@ -28,8 +28,8 @@ from onebook.rest import Rest
 
 log = logging.getLogger("onebook.feeds")
 
-TICK_S: Final = 0.1  # how often time passes for a session; its frames leave at this grain
-CLOSE_S: Final = 2.0  # how long the other side may take to agree that a connection is closed
+TICK_S: Final = 0.1  # interval between ticks of a session; queued frames are sent on ticks
+CLOSE_S: Final = 2.0  # time limit of the close handshake
 BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
 TOO_LONG: Final = "a message over the size limit"
 CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
@@ -87,7 +87,7 @@ class ExchangeConnection(Listener):
 
     @property
     def connected(self) -> bool:
-        """Return whether the handshake came to its end, whatever happened since."""
+        """Return whether the handshake was completed, also after the connection has closed."""
         return self._transport is not None
 
     def on_ws_connected(self, transport: WSTransport) -> None:
@@ -111,7 +111,7 @@ class ExchangeConnection(Listener):
         self.carry_out(now)
 
     def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
-        """Join a part, answer a control frame, or refuse what RFC 6455 or we do not allow."""
+        """Join a fragment, answer a control frame, or refuse a frame that is not allowed."""
         if self.session.ended is not None:
             return  # what was read before the socket closes
         kind = frame.msg_type
@@ -147,14 +147,14 @@ class ExchangeConnection(Listener):
             self._transport.underlying_transport.resume_reading()
 
     def _heard(self) -> None:
-        """Count a frame without data; too many of them end the connection."""
+        """Count a frame without data; too many end the connection."""
         now = self.clock()
         self.session.heard(now)
         if self.session.ended is not None:
             self.carry_out(now)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """The socket is closed: its books are stale from here."""
+        """The socket is closed: mark its books as stale."""
         self.session.closed(self.clock())
         self.gone.set()
         self._finish()
@@ -199,8 +199,8 @@ class ExchangeConnection(Listener):
         if not self.gone.is_set():
             await self._part_ways()
 
-    # A callback and not a task that wakes: many quiet feeds tick some hundred times a second.
-    # On the whole tenths of a second, so that all of them wake the loop together.
+    # A callback instead of a sleeping task: many idle feeds tick some hundred times a second. On
+    # whole tenths of a second, so that all of them wake the loop together.
     def _tick_later(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at((round(loop.time() / TICK_S) + 1) * TICK_S, self._tick)
@@ -238,7 +238,7 @@ class ExchangeConnection(Listener):
                 log.debug("A connection to %s ended with %r.", self._url, error)
 
     async def _part_ways(self) -> None:
-        """Wait for the close handshake, with a limit: a dead peer sends none."""
+        """Wait for the close handshake, at most `CLOSE_S`: a dead peer does not answer."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self.gone.wait()
@@ -311,7 +311,7 @@ class ExchangeConnection(Listener):
         self._transport.disconnect()
 
     def _spares(self, fetch: Fetch) -> bool:
-        """Whether a request that can be put off takes nothing from one that cannot."""
+        """Whether a deferrable request would delay none that is not."""
         if len(self._tasks) >= self._settings.fetches_max:
             return False
         return self._rest.spares(self._exchange.rest_url + fetch.path, fetch.weight)

@@ -1,7 +1,4 @@
-"""Dispatches the outputs of a connector: one table from the type of an output to its handler.
-
-Books, recovery, pulse and outbox do the work; nothing else distinguishes outputs.
-"""
+"""Dispatches a connector's outputs by type: one table from the type to its handler."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -102,7 +99,7 @@ class Dispatch:
         self._unknown = False  # whether an unknown message was logged
 
     def run(self, outputs: Callable[[], Iterable[Output]], now: float) -> None:
-        """Execute outputs as they are made, and then what they left to repair."""
+        """Execute outputs as they are produced, then resync the books they invalidated."""
         table = self.table
         try:
             for output in outputs():
@@ -113,7 +110,7 @@ class Dispatch:
             self._recovery.repair(now)
 
     def failed(self, error: Exception, now: float) -> None:
-        """Act on an error while a frame was read or executed."""
+        """Handle an exception raised while a frame was parsed or applied."""
         if isinstance(error, ProtocolError):
             self.misunderstood(error.instrument, Reason.PROTOCOL_ERROR, error.reason, now)
             return
@@ -136,12 +133,12 @@ class Dispatch:
                 self._recovery.doubt(each, reason, now, detail=detail)
 
     def noise(self, now: float) -> None:
-        """End a connection that floods the node with frames without data."""
+        """Count a frame without data; a flood of them ends the connection."""
         if self._noise.take(1, now) > 0:
             self._end(Reason.FLOOD, now, NOISE, abrupt=True)
 
     def sample_next(self) -> None:
-        """Note the latency of the data that comes next, and of no more."""
+        """Measure the latency of the next data message only."""
         self.change = self._sampled
 
     def _sampled(self, delta: Delta, now: float) -> Reason | None:
@@ -165,7 +162,7 @@ class Dispatch:
     def _fill(self, output: Snapshot, now: float) -> None:
         recovery = self._recovery
         if recovery.over or recovery.halted is not None:
-            return  # what follows the end of the connection or of trading revives nothing
+            return  # data after the end of the connection or of trading makes no book live
         before = recovery.watches.get(output.instrument)
         if (before is not None and before.phase is not Phase.LIVE) or self.change == self._sampled:
             self._sample(output, now)

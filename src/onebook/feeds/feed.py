@@ -35,13 +35,13 @@ from onebook.model import Health, Instrument, Reason
 from onebook.rest import Rest, retry_after_s
 
 log = logging.getLogger("onebook.feeds")
-# picows logs every step of every socket; what matters is logged here, once, in our words.
+# picows logs every step of every socket; what matters is logged here, once.
 socket_log = logging.getLogger("onebook.feeds.socket")
 socket_log.setLevel(logging.CRITICAL)
 
-ADDRESS_BYTES_MAX: Final = 65_536  # of the answer that gives a connection its address
+ADDRESS_BYTES_MAX: Final = 65_536  # size limit of the response with a connection's address
 TROUBLES: Final = {503: MAINTENANCE, 418: LIMITED, 429: LIMITED}
-# What clients read of an exchange that refuses or cannot be reached.
+# State words for clients of an exchange that refuses or cannot be reached.
 REASONS: Final = {
     MAINTENANCE: Reason.MAINTENANCE,
     LIMITED: Reason.RATE_LIMITED,
@@ -144,7 +144,7 @@ class Feed:
             await self._sleep(wait_s)
 
     async def _connect(self) -> float:
-        """Live one connection and return how long to wait before the next."""
+        """Run one connection and return how long to wait before the next."""
         try:
             exchange = await self._addressed()
         except ExchangeFailed as error:
@@ -252,7 +252,7 @@ class Feed:
         return self.clock()
 
     def _catch_up(self, connection: Link, known: Sequence[Instrument]) -> None:
-        """Subscribe and unsubscribe what changed during the handshake."""
+        """Apply subscriptions that changed during the handshake."""
         now = self.clock()
         added = [each for each in self._instruments if each not in known]
         removed = [each for each in known if each not in self._instruments]
@@ -277,7 +277,7 @@ class Feed:
         return self._backoff.next_s()
 
     def _put_off(self, response: WSUpgradeResponse | None) -> float:
-        """Obey an exchange that answers the handshake by asking for patience."""
+        """Wait as an exchange asks for in its answer to the handshake (429, Retry-After)."""
         assert response is not None
         status = int(response.status)
         holds = self.exchange.holds
@@ -288,7 +288,7 @@ class Feed:
         asked_s = retry_after_s(response.headers.get("Retry-After"), self._wall())
         if asked_s is None:
             asked_s = holds.get(status, self.settings.maintenance_s) * (1.0 + self._jitter())
-        # All feeds of the exchange wait, and come back one after the other.
+        # All feeds of the exchange wait, then reconnect one after the other.
         self._quotas.connects.hold(self.clock() + asked_s)
         return max(wait_s, asked_s)
 

@@ -1,4 +1,4 @@
-"""Frames that an exchange compresses itself (not RFC 7692): inflated, and never beyond a bound."""
+"""Decompression of frames that an exchange compresses itself (not RFC 7692), with a size limit."""
 
 import zlib
 from typing import Final
@@ -7,7 +7,7 @@ GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32  # by the header of the frame
 
 
 class Uninflatable(Exception):
-    """The frame is no compressed one, or not whole."""
+    """The frame is not compressed, or truncated."""
 
 
 class TooLong(Exception):

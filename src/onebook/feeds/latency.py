@@ -1,8 +1,8 @@
-"""How old the data of one exchange is when it arrives, by the exchange's own clock.
+"""Latency of one exchange's data: its age on arrival, by the exchange's clock.
 
 Sampled: of each connection one message in `session.WATCH_S`, and each snapshot that makes a book
-live. No clock: samples are taken with monotonic time, and `publish` brings the difference to Unix
-time, once a second.
+live. No clock: samples have monotonic times, and `publish` gets the offset to Unix time once a
+second.
 """
 
 import logging
@@ -14,11 +14,11 @@ from onebook import metrics
 log = logging.getLogger("onebook.feeds")
 
 SAMPLES_MAX: Final = 1_000  # between two publications; beyond it the oldest are dropped
-SKEW_S: Final = 1.0  # a message from so far in the future is logged: one of the clocks is wrong
+SKEW_S: Final = 1.0  # a message this far in the future is logged: one of the clocks is wrong
 
 
 class Latency:
-    """Samples of one exchange on their way to the metrics; `newest_s` is the last published one."""
+    """Latency samples of one exchange until they are published; `newest_s` is the last one."""
 
     def __init__(self, name: str) -> None:
         self.newest_s: float | None = None
@@ -34,7 +34,7 @@ class Latency:
             self._samples.append(now - at_ms / 1_000)
 
     def publish(self, *, wall_offset_s: float, old_s: float) -> None:
-        """Bring the samples to the metrics, and log the first old and the first future one."""
+        """Publish the samples as metrics, and log the first old and the first future one."""
         while self._samples:
             latency_s = self.newest_s = self._samples.popleft() + wall_offset_s
             self._observe(latency_s)

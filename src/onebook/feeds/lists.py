@@ -14,7 +14,9 @@ from onebook.exchanges.frames import sound
 from onebook.feeds.ccxt.library import Library
 from onebook.rest import TOTAL_S, Rest
 
-LIST_WEIGHT: Final = 20  # what a list costs at the dearest exchange (binance exchangeInfo)
+LIST_WEIGHT: Final = (
+    20  # request weight of a list at the most expensive exchange (binance exchangeInfo)
+)
 
 
 async def read_list(
@@ -57,7 +59,7 @@ async def read_list(
             )
         bodies.append(body)
         bytes_left -= len(body)
-        # Megabytes of JSON: not in the loop that also carries the books.
+        # Megabytes of JSON: parsed in a thread, not in the loop of the books.
         async with parsing or nullcontext():
             page = await asyncio.to_thread(
                 exchange.parse_instruments, body, rows_max=settings.list_rows_max
@@ -78,7 +80,7 @@ async def read_list(
 
 
 def _rename(page: Instruments, name: str, settings: FeedSettings) -> None:
-    """Give instruments the symbols that the operator's currency codes make."""
+    """Rename instruments by the operator's currency codes."""
     override = settings.overrides.get(name)
     own = override.currencies if override is not None else {}
     if not own:

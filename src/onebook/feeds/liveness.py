@@ -1,9 +1,9 @@
-"""Whether an instrument or a connection still delivers data, by its own cadence.
+"""Liveness of instruments and connections, measured by their usual gaps between data.
 
-Exchanges promise little: most send a book only when it changes, so that silence alone proves
-nothing, and a pong proves a socket and no data. What an exchange promises is among its facts
-(`heartbeat_max_s`, `quiet_max_s`); beyond that an instrument is judged by its own gaps: one that
-was never silent for longer than a second over many gaps is overdue after a few of them.
+Most exchanges send a book only when it changes, so that silence alone proves nothing, and a pong
+proves a working socket but not data. What an exchange promises is among its facts
+(`heartbeat_max_s`, `quiet_max_s`); beyond that an instrument is compared with its own gaps: one
+that was never silent for longer than a second over many gaps is overdue after a few seconds.
 
 No clock and no work per frame: `observe` is called a few times a second with the time of the last
 data, which bounds each gap from above to the time between two calls.
@@ -35,7 +35,7 @@ class Cadence:
         self._observed_s = 0.0
 
     def restart(self, data_at: float) -> None:
-        """Count gaps from here: what lies before is no gap of the exchange."""
+        """Count gaps from here: the time before is not a gap of the exchange."""
         self._last_at = data_at
 
     def observe(self, data_at: float) -> None:
@@ -47,7 +47,7 @@ class Cadence:
     def learn(self, gap_s: float, now: float) -> None:
         """Count a gap."""
         if now >= self._until:
-            # After a pause of whole windows the older gaps mean nothing.
+            # After a pause of whole windows the older gaps do not count.
             stale = now >= self._until + self._window
             self._older_s = 0.0 if stale else self._longest_s
             self._longest_s = 0.0

@@ -37,7 +37,7 @@ class Outbox:
         self._urgent: list[Action] = []
         self._fetches: list[Fetch] = []
         self._messages, self._requests = quotas.of_connection()
-        self.held_until = 0.0  # no frame leaves before: the exchange asked for fewer
+        self.held_until = 0.0  # no frame is sent before: the exchange asked for a slower pace
 
     @property
     def waiting(self) -> bool:
@@ -56,12 +56,12 @@ class Outbox:
         return True
 
     def urge(self, action: Action) -> None:
-        """Let something leave ahead of everything that is queued, whatever the limits say."""
+        """Send something ahead of the queue, regardless of the limits."""
         self._urgent.append(action)
         self._wake()
 
     def sent(self, now: float) -> None:
-        """Count a message that left by itself: a pong."""
+        """Count a message that was sent outside of the queue: a pong."""
         self._messages.take(1, now)
 
     def request(self, fetch: Fetch) -> None:
@@ -75,7 +75,7 @@ class Outbox:
         self._frames.clear()
 
     def wait_s(self, now: float) -> float:
-        """Return how long it takes until what is last in the queue has left.
+        """Return the time until the whole queue is sent.
 
         Frames of other connections that share a limit are not counted.
         """
@@ -90,7 +90,7 @@ class Outbox:
         """Return what must be done now; frames beyond the limits wait for the next call."""
         actions: list[Action] = []
         if self._urgent:
-            # They go at once and are paid for by what waits: exchanges count pings as frames.
+            # They are sent at once and delay the queue: exchanges count pings as frames.
             self._messages.take(len(self._urgent), now)
             actions, self._urgent = self._urgent, []
         while self._frames and self._may_send(now):

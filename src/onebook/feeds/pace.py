@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-DOUBLINGS_MAX: Final = 30  # beyond this every wait is at its maximum anyway
+DOUBLINGS_MAX: Final = 30  # beyond this every wait is at its maximum
 
 
 def full_jitter_s(attempt: int, base_s: float, max_s: float, *, random: float) -> float:
@@ -38,7 +38,7 @@ class Backoff:
 
 
 class Tally:
-    """Whether something happened too often in the last minute."""
+    """Counts faults in a sliding window; whether there were too many."""
 
     __slots__ = ("_count_max", "_times", "_window_s")
 

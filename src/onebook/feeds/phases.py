@@ -1,6 +1,6 @@
-"""The way of one instrument to a live book, and back to one: a transition table.
+"""State machine of one instrument's subscription: the phases up to a live book, and its resyncs.
 
-Pure. What the table has no row for is an error; a test prints it.
+Pure: a transition table. A missing row is an error; a test prints the table.
 """
 
 from enum import Enum, auto
@@ -22,11 +22,11 @@ class Phase(Enum):
     POSTPONED = auto()  # the same, because the exchange asked for fewer requests
     OFFLINE = auto()  # refused or beyond repair; tried again at `at`
     HALTED = auto()  # the exchange matches no orders
-    ALONE = auto()  # its turn comes to be asked for alone
+    ALONE = auto()  # queued to be requested alone
 
 
 class Cause(Enum):
-    """What moves an instrument from one phase to another."""
+    """Cause of a transition between phases."""
 
     ASK = auto()  # it is asked for (again)
     ACKNOWLEDGE = auto()
@@ -99,7 +99,7 @@ RETRYING: Final = (P.BROKEN, P.POSTPONED, P.OFFLINE)
 
 
 class NoTransition(Exception):
-    """An instrument cannot move so: a fault of ours."""
+    """The table has no such transition: a defect of ours."""
 
 
 class Watch:

@@ -1,7 +1,7 @@
-"""Whether one connection still delivers: what it last brought, and what its silences mean.
+"""Liveness of one connection: when it last delivered, and whether its silence is a fault.
 
-Pure: times come in, verdicts go out. A pong proves a socket, a heartbeat of the exchange proves
-that it serves us, and only data proves the books that are always moving.
+Pure: times come in, verdicts go out. A pong proves that the socket works, a heartbeat that the
+exchange serves us, and only data that a busy book is up to date.
 """
 
 from collections.abc import Iterable
@@ -59,11 +59,11 @@ class Pulse:
         return heartbeat.frame
 
     def is_dead(self, now: float) -> bool:
-        """Return whether nothing at all came for too long."""
+        """Return whether nothing was received for too long."""
         return now - self.heard_at >= self._exchange.silence_max_s
 
     def wants_ping(self, now: float) -> bool:
-        """Return whether the socket should be asked, once in a silence."""
+        """Return whether to send a ping, once per silence."""
         silent_s = now - self.heard_at
         due = silent_s >= self._exchange.silence_max_s / 2 and self._pinged_at <= self.heard_at
         if due:
@@ -71,7 +71,7 @@ class Pulse:
         return due
 
     def judge(self, watches: Iterable[Watch], now: float) -> str | None:
-        """Check all books; why the connection delivers nothing, None if it does."""
+        """Check all books; returns why the connection counts as dead, None if it does not."""
         data_at = self._observed(watches)
         promised_s = self._exchange.heartbeat_max_s
         if promised_s is not None and now - max(data_at, self.alive_at) >= promised_s:
@@ -80,7 +80,7 @@ class Pulse:
         return NO_DATA if data_at and now - data_at >= limit_s else None
 
     def _observed(self, watches: Iterable[Watch]) -> float:
-        """Learn from what came; returns when a book that is live last changed, 0 without one."""
+        """Update the cadences; returns when a live book last changed, 0 without one."""
         data_at = 0.0
         for watch in watches:
             book = watch.book
@@ -97,7 +97,7 @@ class Pulse:
         return data_at
 
     def overdue(self, watches: Iterable[Watch], now: float) -> list[Watch]:
-        """List the instruments that were never silent for so long."""
+        """List the instruments that are silent for longer than ever observed."""
         settings = self._settings
         return [
             watch

@@ -1,4 +1,4 @@
-"""Recordings: what passed on a connection, one line each, to be read again or replayed.
+"""Recordings of connections: one line per frame, for replay.
 
 The format is that of cryptofeed's raw data files, so that recordings of others work too:
 
@@ -81,7 +81,7 @@ def parse(lines: Iterable[str], *, name: str = "recording") -> Iterator[Entry]:
         name: What errors call it, such as the file's name.
 
     Raises:
-        RecordingError: A line that is none of the format's.
+        RecordingError: A line that does not match the format.
     """
     body: Fetched | None = None  # a REST answer whose body may go on in the next lines
     for number, line in enumerate(lines, 1):
@@ -241,7 +241,7 @@ class Recorder:
             self._file.close()
 
     def _write(self, line: str) -> None:
-        """Keep whole lines only: a recording that is full ends at one."""
+        """Write whole lines only, so that a full recording ends with one."""
         if self._file.closed:
             return
         size = len(line.encode()) + 1

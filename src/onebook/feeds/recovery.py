@@ -1,7 +1,7 @@
-"""What is done about each instrument of a connection that is not live, by the table in `phases`.
+"""Resync of the instruments of a connection that are not live, by the table in `phases`.
 
-Pure: books change health here, requests go out through `resync`. A book that cannot be trusted is
-marked at once and asked for again alone, after the frame that broke it was read to its end.
+Pure: changes the health of books, and sends requests through `resync`. An invalid book is marked at
+once and requested again alone, after the frame that invalidated it was read to its end.
 """
 
 from collections import deque
@@ -37,7 +37,7 @@ class Ending(Protocol):
 
 
 class Recovery:
-    """The instruments of one connection that are not live, and what is done about each.
+    """Resyncs the instruments of one connection that are not live.
 
     Args:
         books: Their health is set here.
@@ -65,7 +65,7 @@ class Recovery:
         self.watches: dict[Instrument, Watch] = {}
         self.broken: list[Watch] = []  # to be asked for again after this frame
         self.halted: str | None = None  # why the exchange matches no orders
-        self.over = False  # the connection has ended: nothing is repaired any more
+        self.over = False  # the connection has ended: no resyncs
         self._books = books
         self._outbox = outbox
         self._settings = settings
@@ -103,7 +103,7 @@ class Recovery:
                 watch.at = due_at
 
     def finish(self, reason: Reason, detail: str, now: float) -> None:
-        """The connection ends, and with it the right to show its books."""
+        """The connection has ended: its books are not live any more."""
         self.over = True
         for watch in self._all():
             if watch.book.health is Health.LIVE:
@@ -111,7 +111,7 @@ class Recovery:
             self._books.set_health(watch.instrument, Health.STALE, reason, now, detail=detail)
 
     def drop(self, instrument: Instrument, now: float) -> None:
-        """Watch an instrument no longer."""
+        """Stop watching an instrument."""
         watch = self.watches.pop(instrument, None)
         if watch is not None:
             self._settled(watch, now)
@@ -173,7 +173,7 @@ class Recovery:
         self._ask_next(now)
 
     def slow_down(self, words: str, now: float) -> None:
-        """Pause requests, then repeat those that were not acknowledged."""
+        """Pause requests, then repeat the unacknowledged ones."""
         settings = self._settings
         pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**self._slowed)
         self._slowed = min(self._slowed + 1, DOUBLINGS_MAX)
@@ -189,7 +189,7 @@ class Recovery:
                 )
 
     def trading(self, words: str, now: float, *, is_open: bool) -> None:
-        """Show no book while the exchange matches no orders, then start all again."""
+        """Invalidate all books while the exchange matches no orders, then request them again."""
         if not is_open:
             self.halted = words
             self._forget_turns()
@@ -204,7 +204,7 @@ class Recovery:
                     self.broken.append(watch)
 
     def halt(self, watch: Watch, now: float) -> None:
-        """Show a book no longer, because the exchange matches no orders."""
+        """Invalidate a book, because the exchange matches no orders."""
         if watch.book.health is Health.LIVE:
             self._stats.invalidations[Reason.MAINTENANCE] += 1
         watch.move(Cause.HALT)
@@ -237,7 +237,7 @@ class Recovery:
             self._plan(watch, now)
 
     def leave(self, watch: Watch, reason: Reason, now: float, *, detail: str = "") -> None:
-        """Try an instrument again much later; the others of the connection go on."""
+        """Retry an instrument much later; the others of the connection are not affected."""
         self._books.set_health(watch.instrument, Health.OFFLINE, reason, now, detail=detail)
         watch.tries = watch.fetches = 0
         watch.move(Cause.REFUSE, now + self._settings.retry_offline_s)
@@ -263,7 +263,7 @@ class Recovery:
         )
 
     def look(self, watch: Watch, now: float) -> None:
-        """Let time pass for an instrument that is not live."""
+        """Check the deadlines of an instrument that is not live."""
         if now < watch.at:
             return
         if watch.phase in RETRYING:
@@ -275,7 +275,7 @@ class Recovery:
             self.doubt(watch.instrument, Reason.NO_SNAPSHOT, now)
 
     def repair(self, now: float) -> None:
-        """Ask again for what broke, after the frame that broke it was read to its end."""
+        """Request the invalidated books again, after their frame was read to its end."""
         broken, self.broken = self.broken, []
         if self.over:
             return
@@ -303,7 +303,7 @@ class Recovery:
             self.broken.append(watch)
 
     def _plan_thaw(self, watch: Watch, now: float) -> None:
-        """Ask again for a book that came back as it was: at once if it moves, else now and then."""
+        """Plan the next request for a book whose resync brought the same state."""
         if watch.book.frozen_top is None:
             watch.at = now
             self.broken.append(watch)
@@ -326,7 +326,7 @@ class Recovery:
                 self._ask([watch], now)
 
     def _settled(self, watch: Watch, now: float) -> None:
-        """Request the next one: this one is settled."""
+        """This request is answered: send the next one."""
         if watch is self._asking:
             self._asking = None
             self._ask_next(now)

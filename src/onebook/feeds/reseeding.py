@@ -1,4 +1,4 @@
-"""Executes what `reseeds` decides: bodies for live books, and leaving streams that are dead."""
+"""Executes the decisions of `reseeds`: REST bodies for live books, and the end of dead streams."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -58,13 +58,13 @@ class Reseeding:
         self._reseeds.forget(instrument)
 
     def look(self, watch: Watch, now: float) -> None:
-        """Do what a live book needs."""
+        """Check a live book, and request a body if it needs one."""
         instrument = watch.instrument
         verdict = self._reseeds.judge(watch.book, now)
         if verdict is ReseedNeed.RESEED:
             self._reseeds.asked(instrument, now)
             self._execute(lambda: self._connector.reseed(instrument), now)
-            if not watch.fetching:  # requested on the socket: nothing else shows that it failed
+            if not watch.fetching:  # requested on the socket: only its absence shows a failure
                 due_at = now + self._outbox.wait_s(now) + self._settings.reseed_total_s
                 self._reseeds.due(instrument, due_at)
         elif verdict is ReseedNeed.UNANSWERED:
@@ -101,7 +101,7 @@ class Reseeding:
         self._reseeds.put_off(watch.instrument, now)
 
     def _leave_dead(self, watch: Watch, now: float) -> None:
-        """Subscribing again did not help: blame the connection where it serves no other."""
+        """Resubscribing did not help: end the connection if it serves no other book."""
         if self._recovery.serves_others(watch):
             self._recovery.leave(watch, Reason.DEAD_STREAM, now)
         else:

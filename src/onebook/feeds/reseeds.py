@@ -1,8 +1,8 @@
 """When a live book needs another REST body: near its horizon, or on a silent stream.
 
-Pure: takes a book and what its connector knows of the stream, returns what to do. A body
-that is newer than what the stream has delivered must follow on the stream; where it does not come,
-the stream is dead, even if the socket is open.
+Pure: takes a book and what its connector knows of the stream, returns what to do. Changes in a body
+that is newer than the stream must follow on the stream; where they do not, the stream is dead, even
+if the socket is open.
 """
 
 from enum import Enum, auto

@@ -1,4 +1,4 @@
-"""What happened on the feeds of one exchange, in plain integers that cost nothing to count."""
+"""Counters of one exchange's feeds: plain integers, cheap to count, published as metrics."""
 
 from collections import Counter
 from contextlib import suppress
@@ -23,9 +23,8 @@ OTHERS: Final = (
 
 
 class ExchangeStats:
-    """Counters and the present state of one exchange; `publish` brings them to the metrics.
-
-    `trouble` is why no connection stands: one of the state words above, "" while there is none.
+    """Counters and the current state of one exchange; `publish` exports them as metrics. `trouble`
+    is why there is no connection: one of the state words above, "" without trouble.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,7 +54,7 @@ class ExchangeStats:
         return ACTIVE if self.connected or not self.trouble else self.trouble
 
     def forget(self) -> None:
-        """Drop the gauges of an exchange that is not used any more; its counters stay."""
+        """Remove the gauges of an exchange that is not in use any more; its counters stay."""
         for gauge in (
             metrics.EXCHANGE_UP,
             metrics.EXCHANGE_LAST_FRAME,
@@ -66,7 +65,7 @@ class ExchangeStats:
                 gauge.remove(self.name)
 
     def publish(self, *, wall_offset_s: float, old_s: float) -> None:
-        """Bring what changed to the metrics.
+        """Export changed counters as metrics.
 
         Args:
             wall_offset_s: Unix time minus monotonic time.

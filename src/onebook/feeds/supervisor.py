@@ -1,7 +1,6 @@
-"""Opens and closes connections: packs subscribed books into feeds, keeps idle ones a while.
+"""Opens and closes connections: packs subscribed books into feeds, and keeps idle ones a while.
 
-Owns every feed task. Streams subscribe to books; only this module opens connections. The health
-of books is reported by `Books` alone.
+Owns every feed task. Streams subscribe to books; only this module opens connections.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ log = logging.getLogger("onebook.feeds")
 
 CONNECTIONS: Final = "as many connections as the exchange takes from one address"
 MARKS: Final = (Reason.IDENTITY_CONFLICT, Reason.UNCONFIRMED_IDENTITY)
-SWEEP_S: Final = 1.0  # how often unwanted books are looked for and counters published
+SWEEP_S: Final = 1.0  # interval between checks for idle books; counters are published too
 
 
 class Running(NamedTuple):
@@ -52,7 +51,7 @@ class Running(NamedTuple):
 def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[str, Exchange]:
     """Return the exchanges an operator enabled, with other channels and addresses if configured.
 
-    Those through ccxt come last; their addresses are the library's to apply.
+    Those through ccxt come last; the library applies their addresses.
 
     Raises:
         ConfigError: A name that is not known, or that cannot be had through ccxt.
@@ -143,7 +142,7 @@ class Supervisor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        sweeper, self._sweeper = self._sweeper, None  # from here nothing is started any more
+        sweeper, self._sweeper = self._sweeper, None  # shutting down: nothing is started any more
         assert sweeper is not None
         for running in self._running.values():
             for each in running:
@@ -153,17 +152,17 @@ class Supervisor:
         await asyncio.gather(sweeper, *self._stopping, return_exceptions=True)
 
     def add(self, exchange: Exchange) -> None:
-        """Use one more exchange; the catalogue names its instruments later."""
+        """Add an exchange; the catalogue reports its instruments later."""
         name = exchange.name
         self._exchanges[name] = exchange
         self.stats[name] = ExchangeStats(name)
-        # Limits count by address, so one that comes back has used what it used before.
+        # Exchanges limit by address: one that is added again keeps its used quota.
         self._quotas.setdefault(name, Quotas(exchange.limits))
         self._surplus.setdefault(name, {})
         self._running.setdefault(name, [])
 
     def drop(self, name: str) -> None:
-        """Use an exchange no longer, once the catalogue has dropped its instruments."""
+        """Remove an exchange, after the catalogue has removed its instruments."""
         for running in self._running[name]:
             self._stop(running)
         self._running[name].clear()
@@ -189,7 +188,7 @@ class Supervisor:
             self._books.set_health(instrument, Health.OFFLINE, Reason.HALTED, self._clock())
 
     def unwant(self, instrument: Instrument) -> None:
-        """Count one less; the book of the last stays for `linger_s`."""
+        """Count one subscriber less; after the last one the book stays open for `linger_s`."""
         count = self._wanted[instrument] - 1
         if count:
             self._wanted[instrument] = count
@@ -202,7 +201,7 @@ class Supervisor:
         return self.stats.keys()
 
     def release(self, instrument: Instrument) -> None:
-        """Count one less; the book of the last is closed at once: another node serves it."""
+        """Count one subscriber less; close at once after the last: another node serves it."""
         self.unwant(instrument)
         if self._unwanted_at.pop(instrument, None) is not None:
             self._close(instrument)
@@ -256,7 +255,7 @@ class Supervisor:
         self._books.close(instrument)
 
     def _place(self, instrument: Instrument) -> None:
-        """Assign feeds after all current subscriptions are known: then they pack well."""
+        """Assign books to feeds once all current subscriptions are known: they pack better."""
         if not self._unplaced:
             asyncio.get_running_loop().call_soon(self._place_all)
         self._unplaced.setdefault(instrument.exchange, {})[instrument] = None
@@ -264,7 +263,7 @@ class Supervisor:
     def _place_all(self) -> None:
         unplaced, self._unplaced = self._unplaced, {}
         if self._sweeper is None:
-            return  # it was stopped in between
+            return  # stopped meanwhile
         for name, instruments in unplaced.items():
             waiting = list(instruments)
             for feed in self.feeds(name):
@@ -280,7 +279,7 @@ class Supervisor:
                     self._put_off(name, some)
 
     def _put_off(self, name: str, instruments: Sequence[Instrument]) -> None:
-        """Wait for a place: the exchange takes no more connections from one address."""
+        """Wait: the exchange accepts no more connections from one address."""
         self._surplus[name].update(dict.fromkeys(instruments))
         now = self._clock()
         for each in instruments:

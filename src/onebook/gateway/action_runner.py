@@ -74,7 +74,7 @@ class ActionRunner:
         one.task.add_done_callback(lambda _: self._ended(owner, one))
 
     def cancel(self, owner: Hashable) -> None:
-        """The connection ends: stop what it asked for."""
+        """The connection has ended: cancel its actions."""
         for one in self._running.get(owner, ()):
             one.task.cancel()
 

@@ -1,6 +1,6 @@
 """Messages of the transaction interface over the WebSocket: `action` instead of `type`.
 
-Pure: a message in, its fields or an error message out. `action_runner` carries actions out.
+Pure: a message in, its fields or an error message out. `action_runner` executes actions.
 """
 
 from typing import Annotated, Any, Final

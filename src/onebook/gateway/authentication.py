@@ -1,8 +1,8 @@
 """Authentication of connections: keys are verified, and the connections of a key are limited.
 
-Verifying asks the database, so it is a task; what follows is applied at once, between two
-messages. At a key's connection limit a dead connection is closed for the new one: one that does not
-answer a ping.
+Verifying queries the database, so it runs as a task; its result is applied at once, between two
+messages. At a key's connection limit a connection that does not answer a ping is closed in favour
+of the new one.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Candidate(Probed, Charged, Hashable, Protocol):
 
 
 class KeyPeers(Protocol):
-    """Knows how many connections the keys have on other gateways."""
+    """Counts the connections of keys on other gateways."""
 
     def elsewhere(self, key_id: str) -> int:
         """Connections of a key on the other gateways."""
@@ -74,7 +74,7 @@ class KeyPeers(Protocol):
 
 
 class AloneWithKeys:
-    """There is no other gateway."""
+    """Key peers of a single gateway: there are no others."""
 
     def elsewhere(self, key_id: str) -> int:
         """None."""
@@ -118,10 +118,10 @@ class Authenticator:
         self.tasks: set[asyncio.Task[None]] = set()
 
     def verify(self, connection: Candidate, command: VerifyKey) -> None:
-        """Verify a key; the connection gets the verdict later."""
+        """Start verifying a key; the connection gets the verdict later."""
         opened_by = self._accounts.fingerprint(command.api_key)
         if connection.processor.key is not None and connection.processor.opened_by == opened_by:
-            # A suspension or replacement would have ended the connection: nothing to look up.
+            # No look-up: a suspension or replacement would have closed the connection.
             known = KeyVerdict(command.message_id, connection.processor.key, opened_by)
             asyncio.get_running_loop().call_soon(connection.verdict_received, known)
             return
@@ -173,7 +173,7 @@ class Authenticator:
     # The connection limit of a key
 
     async def _replace_dead(self, connection: Candidate, key: Key) -> bool:
-        """At a key's connection limit, cut a dead connection; whether that took time."""
+        """At a key's connection limit, close a dead connection; whether that took a ping."""
         connections_max = self._connections_max(key)
 
         def full() -> bool:
@@ -202,7 +202,7 @@ class Authenticator:
 
     @property
     def waiting(self) -> int:
-        """How many keys wait for a dead connection to give way."""
+        """How many keys wait for a ping that finds a dead connection."""
         return len(self._pong_awaited)
 
     def answered(self) -> None:
@@ -211,7 +211,7 @@ class Authenticator:
             answer.set()
 
     def _replace(self, key_id: str, *, silent_since_s: float) -> bool:
-        """Cut the connection of a key that has been silent for longest, if one has."""
+        """Close the connection of a key that has been silent for longest, if there is one."""
         dead = liveness.dead(self._connections.of_key(key_id), silent_since_s)
         if dead is None:
             return False
@@ -242,7 +242,7 @@ class Authenticator:
         return None
 
     def trim(self, key_id: str) -> None:
-        """Close what is over the limit where connections were opened here and elsewhere at once."""
+        """Close connections over the limit after several gateways accepted some at once."""
         group = self._connections.of_key(key_id)
         key = group[0].processor.key if group else None
         if key is None:
@@ -254,7 +254,7 @@ class Authenticator:
             connection.carry_out(refusals.connection_limit(connections_max, now=self._now()))
 
     def welcome(self, connection: Candidate, verdict: KeyVerdict) -> Effects:
-        """The reply to an accepted key, and a warning or the end where its allowance is used."""
+        """The reply to an accepted key, with a warning or the close where its allowance is used."""
         assert verdict.key is not None
         processor = connection.processor
         session_id = processor.session_id or str(uuid.uuid4())
@@ -274,7 +274,7 @@ class Authenticator:
         return success_of(key, session_id, limits, report)
 
     def leave(self, connection: Candidate) -> None:
-        """A connection leaves its key: charge what it got with it."""
+        """Detach a connection from its key, and charge the bytes delivered with it."""
         self._charges.settle(connection)
         key = connection.processor.key
         if key is not None:

@@ -36,16 +36,16 @@ class Charges:
         self._clock = clock
 
     def settle(self, connection: Charged) -> None:
-        """Charge what one connection got since the last time; before it has a key it is free."""
+        """Charge the bytes delivered to one connection since the last call; free without a key."""
         self._charge((connection,))
 
     def settle_all(self) -> None:
-        """Charge what all connections got: once per key, however many it has."""
+        """Charge the bytes delivered to all connections, in one sum per key."""
         for group in self._connections.by_key.values():
             self._charge(group)
 
     def standing(self, key_id: str) -> Effects:
-        """What a connection is sent at once: a warning, or the close where nothing is left."""
+        """Messages for a new connection: a warning, or the close where the allowance is used up."""
         if self._meter.over(key_id):
             return self.used_up(key_id)
         report = self._meter.report(key_id, self._clock.wall_us() // 1_000)

@@ -1,4 +1,4 @@
-"""What a subscription names: which exchanges, and which stream that is."""
+"""Resolves the exchanges and options of a subscription to the key of a stream."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -22,7 +22,7 @@ LIST_RETRY_S: Final = 10  # a list that could not be read is read again within a
 def stream_key(
     directory: Directory, body: commands.Chosen
 ) -> tuple[StreamKey, list[replies.Rejected]]:
-    """What a client means: the stream, and the exchanges it cannot have."""
+    """The stream of a subscription, and the exchanges that were rejected."""
     group = _shortest(body.group)
     accepted, rejected = _choose(directory, body.symbol, body.exchanges)
     key = StreamKey(
@@ -44,7 +44,7 @@ def stream_key(
 def completed(
     body: commands.GetAggregatedOrderbook, subscribed: StreamKey | None
 ) -> commands.Chosen:
-    """Options of a one-time request: absent ones are the subscription's, else the default."""
+    """Options of a one-time request: absent ones come from the subscription, else the default."""
     chosen: dict[str, Any] = {}
     if subscribed is not None:
         chosen = subscribed._asdict()
@@ -72,7 +72,7 @@ class _Request(NamedTuple):
 def _choose(
     directory: Directory, symbol: str, requested: list[str] | str
 ) -> tuple[set[str], list[replies.Rejected]]:
-    """Which of the exchanges asked for trade the symbol, and why the others are left out."""
+    """The requested exchanges that trade the symbol, and why the others are rejected."""
     request = _read(directory, [ALL] if requested == ALL else requested)
     if not request.everything and not request.known:
         raise _none_known(directory, request)
@@ -113,7 +113,7 @@ def _read(directory: Directory, names: Iterable[str]) -> _Request:
 
 
 def _not_known_yet(symbol: str, unread: set[str]) -> CommandRefused:
-    """The symbol may be traded: the lists that would show it could not be read yet."""
+    """The symbol is unknown so far: some instrument lists could not be read yet."""
     names = sorted(unread)
     return CommandRefused(
         "exchange_unavailable",
@@ -187,8 +187,7 @@ def options_of(key: StreamKey) -> replies.Options:
 def _sizes(option: commands.FillOption | None) -> FillSizes | None:
     """Read the option `fill`.
 
-    Raises:
-        CommandRefused: It names no size, too many, or what is none.
+    Raises: CommandRefused: There is no size, there are too many, or one is invalid.
     """
     if option is None:
         return None

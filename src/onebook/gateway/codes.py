@@ -1,4 +1,4 @@
-"""Why the gateway refuses a message or ends a connection: every code, and when it comes."""
+"""Error codes and close codes of the gateway, and when each is sent."""
 
 from typing import Final, Literal
 
@@ -47,7 +47,7 @@ ERRORS: Final[dict[str, tuple[tuple[ErrorType, ...], str]]] = {
 
 
 class CloseCode:
-    """Why the server ends a connection, and what the client should do about it."""
+    """Close code of a connection; its first two digits say what the client should do."""
 
     GOING_AWAY = 1001
     PROTOCOL = 1002
@@ -64,7 +64,7 @@ class CloseCode:
     DRAINING = 4200
 
 
-# Close codes that no client which follows the protocol gets.
+# Close codes for protocol violations.
 OFFENCES: Final = frozenset(
     (
         CloseCode.PROTOCOL,
@@ -75,7 +75,7 @@ OFFENCES: Final = frozenset(
     )
 )
 
-# 40xx: do not return unchanged; 41xx: back off; 42xx: return at the time given.
+# 40xx: do not reconnect unchanged; 41xx: back off; 42xx: reconnect at the time given.
 CLOSE_CODES: Final[dict[int, str]] = {
     CloseCode.PROTOCOL: "The bytes are not RFC 6455.",
     CloseCode.NOT_TEXT: "A binary message; only text is understood.",

@@ -16,11 +16,11 @@ from onebook.ratelimit import TokenBucket
 from onebook.streams import iso_us
 
 RATE_WARNING_SHARE: Final = 0.9  # of a minute's messages
-RATE_CALM_SHARE: Final = 0.8  # below it, the next warning may come
+RATE_CALM_SHARE: Final = 0.8  # once usage is below it, the warning is armed again
 
 
 class CommandLimits:
-    """What a connection may still send.
+    """Rate limits of one connection's commands.
 
     Args:
         settings: Of floods, repeated authentications and changes of subscriptions.
@@ -86,10 +86,7 @@ class CommandLimits:
             )
 
     def flooded(self, now_s: float) -> bool:
-        """Count input that costs us and has no use; whether that is a flood.
-
-        `flood_burst` at once and `flood_per_s` sustained are none.
-        """
+        """Count useless input; whether it exceeds the flood limit."""
         return self._floods.take(1, now_s) > 0
 
     def change_wait_s(self, now_s: float) -> float:

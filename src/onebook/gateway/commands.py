@@ -20,7 +20,7 @@ SYMBOL_CHARACTERS_MAX: Final = 64
 
 
 def about(description: str, example: Any = UNSET, must_be: str = "", **limits: Any) -> Meta:
-    """Describe a field: its meaning, one example, its limits, and what errors call it."""
+    """Describe a field: its meaning, one example, its limits, and its name in errors."""
     return Meta(
         description=description,
         examples=None if example is UNSET else [example],
@@ -139,11 +139,11 @@ class Chosen(Struct, forbid_unknown_fields=True):
 
 
 class SubscribeAggregated(Chosen, tag="subscribe_aggregated"):
-    """Receive the aggregated order book of a symbol; again for a symbol replaces its options."""
+    """Subscribe to the aggregated order book of a symbol; repeating it replaces the options."""
 
 
 class GetAggregatedOrderbook(Struct, forbid_unknown_fields=True, tag="get_aggregated_orderbook"):
-    """Get the aggregated order book of a symbol once; of a subscription, what is absent is its."""
+    """Get the aggregated order book of a symbol once; absent options are the subscription's."""
 
     symbol: Symbol
     exchanges: Exchanges | UnsetType = UNSET

@@ -1,8 +1,8 @@
-"""One client connection: asyncio protocol in, prebuilt frames out, one state machine between.
+"""One client connection: an asyncio protocol around a state machine.
 
-uvicorn hands a WebSocket upgrade to what `Gateway.protocol` makes: it calls `connection_made`,
-passes the bytes of the upgrade request and from then on everything the peer sends. `lifecycle`
-has the states; what a client's messages mean is decided in `processor`.
+uvicorn passes a WebSocket upgrade to the protocol that `Gateway.protocol` creates: it calls
+`connection_made`, then `data_received` with the upgrade request and everything after it.
+`lifecycle` has the states; what a client's messages mean is decided in `processor`.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ access = logging.getLogger(logs.ACCESS)
 
 
 class Occupied(Protocol):
-    """A place that a socket takes."""
+    """A socket counted against a limit."""
 
     def leave(self) -> None:
         """The socket is closed."""
@@ -65,7 +65,7 @@ class Occupied(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConnectionParts:
-    """What all connections of a gateway share."""
+    """Dependencies shared by all connections of a gateway."""
 
     settings: GatewaySettings
     clock: Clock
@@ -114,7 +114,7 @@ class ClientConnection(FrameReader):
         self._parts = parts
         self._server_connections = server_state.connections
         self._handshake: Handshake | None = parts.upgrader.begin()
-        self._seats: tuple[Occupied, ...] = ()  # given back when the socket is closed
+        self._seats: tuple[Occupied, ...] = ()  # released when the socket is closed
         self._deadline_s = NEVER  # of the state
         self.address = ""
         self.code = ABNORMAL
@@ -139,7 +139,7 @@ class ClientConnection(FrameReader):
             seat.leave()
 
     def pause_writing(self) -> None:
-        """The peer is a slow consumer: reading from it stops too, so that no reply can pile up."""
+        """The peer is a slow consumer: stop reading from it too, so that no replies pile up."""
         self.behind = True
         now_s = self._clock.monotonic()
         self.keepalive.fell_behind(self.transport.get_write_buffer_size(), now_s)
@@ -147,7 +147,7 @@ class ClientConnection(FrameReader):
         self.pace_reading()
 
     def resume_writing(self) -> None:
-        """The peer reads again: it gets the newest of what it missed."""
+        """The peer reads again: send the newest book of each stream it missed."""
         self.behind = False
         self.keepalive.caught_up()
         self._parts.fanout.caught_up(self)
@@ -159,7 +159,7 @@ class ClientConnection(FrameReader):
             self._move(ConnectionEvent.STOPPED)
 
     def take_seat(self, seat: Occupied) -> None:
-        """Keep a place among the sockets of an address until this one is closed."""
+        """Hold this socket's slot in its address's limit until it is closed."""
         self._seats += (seat,)
 
     @property
@@ -256,7 +256,7 @@ class ClientConnection(FrameReader):
         access.info("WebSocket ended with %d", self.code, extra=fields)
 
     def on_time(self, now_s: float) -> float | None:
-        """Act on timers: the deadline of the state, slow reading, pings."""
+        """Handle timers: the deadline of the state, stalled reading, pings."""
         if now_s >= self._deadline_s:
             self._move(ConnectionEvent.DEADLINE_PASSED)
         if self.ended:
@@ -276,12 +276,12 @@ class ClientConnection(FrameReader):
         if not self.keepalive.stalled(self.transport.get_write_buffer_size(), now_s):
             return
         if self.state in BEFORE_OPEN:
-            self.abort()  # the peer reads no HTTP answer either
+            self.abort()  # the peer does not read the HTTP response either
         else:
             self.end(CloseCode.SLOW, "nothing was read")
 
     def _ping_or_end(self, now_s: float) -> None:
-        # A slow consumer answers late, and is watched by what it reads instead.
+        # A slow consumer's pong is late; its reading progress is checked instead.
         if self.behind:
             return
         if not self.keepalive.ping_at:
@@ -311,7 +311,7 @@ class ClientConnection(FrameReader):
     # Effects of commands
 
     def carry_out(self, effects: Effects) -> None:
-        """Do what the processor decided."""
+        """Execute an effect of the processor."""
         for effect in effects:
             EFFECTS[type(effect)](self, effect)
 
@@ -340,7 +340,7 @@ class ClientConnection(FrameReader):
         self._pace_changes()
 
     def _pace_changes(self) -> None:
-        """After a burst of changes of subscriptions the client has to wait."""
+        """Delay input after a burst of subscription changes."""
         wait_s = self.processor.limits.change_wait_s(self._clock.monotonic())
         if wait_s > 0 and not self._paused:
             self._pause(wait_s)
@@ -355,7 +355,7 @@ class ClientConnection(FrameReader):
         return True
 
     def useless_frame(self) -> None:
-        """Count a frame that brings nothing; too many are a flood."""
+        """Count a useless frame; too many are a flood."""
         if self.processor.limits.flooded(self._clock.monotonic()):
             self.end(CloseCode.FLOOD, "frame flood")
 

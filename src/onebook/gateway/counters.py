@@ -10,7 +10,7 @@ from onebook.model import Tier
 
 NO_TIER: Final = "none"  # not authenticated
 OTHER_CODE: Final = "other"
-# The codes of RFC 6455 that peers and we use, beside ours.
+# Close codes of RFC 6455 that are in use, beside our own.
 USUAL_CODES: Final = frozenset((1000, 1001, 1005, 1006, 1011, *CLOSE_CODES))
 
 CONNECTIONS: Final = Gauge("onebook_ws_connections", "Open connections by tier.", ["tier"])
@@ -43,7 +43,7 @@ for _tier in (*Tier, NO_TIER):
     SENT_BYTES.labels(_tier)
 
 
-# A counter without a sample is absent, and `increase` cannot see the first one.
+# Create every sample at 0: `increase` cannot see the first count of an absent one.
 for _code in USUAL_CODES:
     CLOSES.labels(str(_code))
 
@@ -67,7 +67,7 @@ class GatewayTotals:
 
 
 class Lagging(Protocol):
-    """A connection that may read slower than we write."""
+    """A connection that may be a slow consumer."""
 
     behind: bool
     ended: bool

@@ -1,15 +1,15 @@
-"""The last steps to the sockets: a frame before each listener, and one write per client and tick.
+"""Writes to client sockets: queue a frame for each client, one send per client and tick.
 
-A transport costs about as much as the system call below it, and an attribute of a Python object a
-tenth of it. So where it is compiled, what these steps touch of a client lies side by side in
-`Peer`, and `write_each` calls send(2) itself; it hands to the transport only what the socket did
-not take: then the transport buffers, its flow control reports that the client is slow, and it
-reports a broken socket. Where nothing is compiled, `Pure...` and `..._by_transport` do the same.
+A transport's write costs about as much as the system call below it, and an attribute of a Python
+object a tenth of that. So in the compiled version the fields in use are in one struct, `Peer`, and
+`write_each` calls send(2) itself. Only what the socket did not accept goes to the transport, which
+buffers it, reports a slow client by its flow control, and reports a broken socket. Without the
+compiled version, `Pure...` and `..._by_transport` do the same.
 
-Bytes never overtake each other. uvloop keeps what it is given until the end of the loop's
-iteration, so a send is legal only while the transport holds nothing: any code that writes to the
-transport sets `buffered`, and `get_write_buffer_size()`, which both loops know, takes it back.
-Only plain sockets have a `direct_fd`; it stays valid until `connection_lost`, which sets `ended`.
+Bytes stay in order: uvloop holds what it is given until the end of the loop's iteration, so a send
+is legal only while the transport holds nothing: any code that writes to the transport sets
+`buffered`, which is cleared when `get_write_buffer_size()` is 0. Only plain sockets have a
+`direct_fd`; it stays valid until `connection_lost`, which sets `ended`.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def spread_purely(
 ) -> list[P]:
     """Send a frame to each peer; return the slow ones that were skipped."""
     behind, full = [], []
-    # What a client had: the same with this frame, and whether it is full.
+    # Pending frames of a client: the same with this frame, and whether they reach the limit.
     longer: dict[tuple[bytes, ...], tuple[tuple[bytes, ...], bool]] = {}
     for peer in listeners:
         if peer.behind:
@@ -68,7 +68,7 @@ def spread_purely(
 
 
 def write_each_by_transport(peers: list[P]) -> None:
-    """Write to each peer what it has in `out`."""
+    """Write the pending frames (`out`) of each peer."""
     for peer in peers:
         frames, peer.out = peer.out, None
         if frames is not None and not peer.ended:

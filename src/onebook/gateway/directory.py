@@ -1,4 +1,4 @@
-"""Which exchanges and pairs there are, in the form of the WebSocket replies."""
+"""Exchanges and pairs, encoded for the WebSocket replies."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -10,9 +10,9 @@ from onebook import exchanges
 from onebook.gateway.replies import AllPairs, ExchangePairs, ExchangesList
 from onebook.streams import StreamKey
 
-KEPT_S: Final = 5.0  # lists are long and change hourly; encoded lists are kept so long
+KEPT_S: Final = 5.0  # how long encoded lists are cached: they are long and change hourly
 SUGGESTIONS_MAX: Final = 3
-SIMILAR_MAX: Final = 12  # candidates checked: not all are traded where the client asked
+SIMILAR_MAX: Final = 12  # candidates checked: not all are traded on the requested exchanges
 ACTIVE: Final = "active"
 
 # Base currencies by kind, for `categories` of one exchange's pairs.
@@ -88,7 +88,7 @@ class Directory:
         return tuple(sorted({*self._supervisor.in_use(), *self._via}))
 
     def resolve(self, name: str) -> str | None:
-        """Find the name of an exchange in use, from any name it goes or went by."""
+        """Look up an enabled exchange by its name, an alias or a former name."""
         plain = name.strip().lower()
         if plain in self._via:
             return plain

@@ -32,7 +32,7 @@ class Drained(Hashable, Protocol):
 
 
 class Drain:
-    """Closes every connection of the node, spread over the drain time; `begun` takes no more."""
+    """Closes every connection, spread over the drain time; no new ones after `begun`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Drain:
         self._charges.settle_all()
 
     def _announce(self, drain_s: float) -> list[tuple[float, Drained]]:
-        """Announce the reconnect times, spread evenly so that clients do not return together."""
+        """Announce reconnect times, spread evenly so that clients do not reconnect together."""
         timestamp = iso_us(self._clock.wall_us())
         connections = [each for each in self._connections if not each.ended]
         random.shuffle(connections)

@@ -1,4 +1,4 @@
-"""What follows from a client's command, as values: the connection executes them."""
+"""Effects of client commands, as values that the connection executes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +23,7 @@ class SendText(Struct, frozen=True):
 
 
 class VerifyKey(Struct, frozen=True):
-    """Verify an API key; no input is acted on until the verdict is applied."""
+    """Verify an API key; input is not processed until the verdict is applied."""
 
     api_key: str
     message_id: Id = None

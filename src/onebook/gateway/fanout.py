@@ -1,9 +1,9 @@
 """Fan-out of stream updates: one frame for all clients of a stream, one write each, no queue.
 
-Publishing is synchronous. A frame is built once for all plain and once for all compressing
-clients of a stream; per client it costs one attribute test and, at the end of the tick, one write.
-Slow consumers are conflated: they are skipped and get the newest book when they read again, so
-that no client waits for another.
+Publishing is synchronous. A frame is built once for all uncompressed and once for all compressed
+clients of a stream; each client costs one attribute test and, at the end of the tick, one write.
+Slow consumers are conflated: they are skipped and get the newest book when they read again, so that
+no client delays another.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class StreamSubscribers:
     __slots__ = ("_frames", "_number", "packed", "plain")
 
     def __init__(self) -> None:
-        # In the order of arrival, which is much as their sockets lie in the kernel's memory.
+        # In order of arrival, which is roughly the order of their sockets in kernel memory.
         self.plain: dict[Subscriber, None] = {}
         self.packed: dict[Subscriber, None] = {}
         self._number = 0
@@ -66,11 +66,11 @@ class Fanout:
         self._published.append(stream)
 
     def status(self, stream: Stream, payload: bytes) -> None:
-        """Send an exchange's status to a stream; slow consumers learn it from their next book."""
+        """Send an exchange's status to a stream; for slow consumers it is in their next book."""
         self._broadcast(self._subscribers[stream], None, payload)
 
     def flush(self) -> None:
-        """Write what this tick brought: one write per client, however many streams."""
+        """Write this tick's frames: one write per client, however many streams."""
         touched, self._touched = self._touched, []
         self._write_each(touched)
         if self._published:
@@ -130,11 +130,11 @@ class Fanout:
         return frozenset(self._missed.get(subscriber, ()))
 
     def forget(self, subscriber: Subscriber) -> None:
-        """A client gets nothing any more."""
+        """Drop the list of streams that a closed client missed."""
         self._missed.pop(subscriber, None)
 
     def caught_up(self, subscriber: Subscriber) -> None:
-        """A client reads again: the newest book of each stream it missed, while it keeps up."""
+        """Send a client that reads again the newest books it missed, while it keeps up."""
         missed = self._missed.get(subscriber)
         while missed and not subscriber.behind:
             stream = missed.pop()

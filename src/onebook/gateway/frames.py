@@ -1,8 +1,8 @@
 """WebSocket frames that the server sends, built once and written to many (RFC 6455, RFC 7692).
 
 A compressed frame holds one message without context takeover and needs a window of 4 KiB, so the
-same bytes suit every client that negotiated permessage-deflate with us. Incoming frames are read
-by the websockets library; here is only where one ends.
+same bytes suit every client that negotiated permessage-deflate with us. Incoming frames are parsed
+by the websockets library; this module only finds where one ends.
 """
 
 import struct

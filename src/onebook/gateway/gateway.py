@@ -1,4 +1,4 @@
-"""The gateway as one thing to start and stop: its parts are built here, each by constructor."""
+"""Builds the gateway from its parts, starts it and stops it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -173,7 +173,7 @@ class Gateway:
         await self.stop()
 
     async def stop(self) -> None:
-        """End what runs beside the connections: tasks of keys and actions, and streams."""
+        """Stop the tasks of keys and actions, and the streams."""
         await self.authenticator.stop()
         if self.actions is not None:
             await self.actions.stop()
@@ -185,5 +185,5 @@ class Gateway:
         self.address_limiter.limit(settings.connects_per_minute, settings.sockets_per_address_max)
 
     async def drain(self, drain_s: float | None = None) -> None:
-        """Close every connection within the settings' drain time, and take no more."""
+        """Stop accepting, and close every connection within the drain time."""
         await self.drainer.run(drain_s)

@@ -19,7 +19,7 @@ _DATA: Final = frozenset((Opcode.TEXT, Opcode.BINARY, Opcode.CONT))
 
 
 class Incoming(Enum):
-    """What a frame brought."""
+    """Result of parsing one frame."""
 
     TEXT = auto()  # a whole message
     BINARY = auto()
@@ -29,7 +29,7 @@ class Incoming(Enum):
 
 
 class Inbound:
-    """The parser of one connection, and what it has of a message that is not complete yet."""
+    """The parser of one connection, with the incomplete message."""
 
     __slots__ = ("_opcode", "_parser", "_payload", "begun")
 
@@ -49,7 +49,7 @@ class Inbound:
         return len(self._payload)
 
     def received(self, data: bytes) -> Iterator[tuple[Incoming, bytes]]:
-        """What a whole frame brings; a close frame and an error show in `close_code`."""
+        """Parse a complete frame; a close frame or an error sets `close_code`."""
         self._parser.receive_data(data)
         for event in self._parser.events_received():
             frame = cast(Frame, event)
@@ -61,7 +61,7 @@ class Inbound:
                 yield Incoming.PING, b""
 
     def to_send(self) -> list[bytes]:
-        """What RFC 6455 requires: pongs, and the close after a close or an error."""
+        """Frames that RFC 6455 requires in answer: pongs, the close after a close or an error."""
         return self._parser.data_to_send()
 
     @property

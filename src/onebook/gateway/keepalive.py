@@ -1,6 +1,6 @@
 """Keepalive of one connection: pings that must be answered, and the progress of a slow consumer.
 
-No I/O and no clock: the connection sends what is due and ends when this says so.
+No I/O and no clock: the connection sends the pings and closes when one is unanswered.
 """
 
 import random
@@ -61,7 +61,7 @@ class Keepalive:
         self._unread_bytes, self.progress_at = unread_bytes, now_s
 
     def caught_up(self) -> None:
-        """The client reads again, which shows that it lives, however late its pong is."""
+        """The client reads again, which proves liveness even while its pong is late."""
         self.ping_at = 0.0
 
     def stalled(self, unread_bytes: int, now_s: float) -> bool:
@@ -73,7 +73,7 @@ class Keepalive:
 
     @property
     def stalled_at_s(self) -> float:
-        """When a slow consumer that reads nothing more has stalled."""
+        """When a slow consumer counts as stalled if it reads nothing from now on."""
         return self.progress_at + self._settings.slow_timeout_s
 
 

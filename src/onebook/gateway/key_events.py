@@ -1,4 +1,4 @@
-"""What changes of a key do to its open connections: suspension, rotation, allowance."""
+"""Applies changes of a key to its open connections: suspension, rotation, allowance."""
 
 from collections.abc import Callable, Collection
 from typing import Protocol
@@ -41,8 +41,8 @@ class KeyEvents:
     def key_changed(self, key: Key, opened_by: Collection[bytes]) -> None:
         """A key was changed and may be used.
 
-        Connections end that are from before a suspension, though it is over, and those that were
-        opened with a text that the key no longer has. The others get its new tier.
+        Connections from before a suspension are closed, also when it has been lifted, and those
+        opened with a text that was replaced. The others get the new tier.
         """
         for connection in self._connections.of_key(key.key_id):
             known = connection.processor.key

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class ConnectionState(Enum):
-    """Where a connection stands; the value is the line of the reference page."""
+    """State of a connection; the value is its line in the reference page."""
 
     HANDSHAKE = "the upgrade request is read"
     DELAYED = "the upgrade request waits, because its address broke the protocol before"

@@ -1,4 +1,4 @@
-"""Which connection of a key is dead: one that does not answer gives way to a new one."""
+"""Finds a dead connection of a key: one that does not answer a ping is closed for a new one."""
 
 from collections.abc import Collection, Iterable
 from typing import Protocol, TypeVar
@@ -27,8 +27,8 @@ C = TypeVar("C", bound=Probed)
 def dead(connections: Iterable[C], silent_since_s: float) -> C | None:
     """The connection that has been silent for longest, and at least since then.
 
-    One that is closing is dead at once. A slow client is not pinged: it was last seen
-    of when it read something.
+    One that is closing counts as dead. A slow client is not pinged: what counts is when it last
+    read something.
     """
     found = None
     for each in connections:
@@ -41,7 +41,7 @@ def dead(connections: Iterable[C], silent_since_s: float) -> C | None:
 
 
 def probe(connections: Iterable[C], now_s: float) -> list[C]:
-    """Ping connections that have no ping to answer; the ones that may be dead."""
+    """Ping connections without an unanswered ping; returns those that may be dead."""
     probed = [each for each in connections if not each.ended and not each.behind]
     for each in probed:
         if not each.keepalive.ping_at:
@@ -50,5 +50,5 @@ def probe(connections: Iterable[C], now_s: float) -> list[C]:
 
 
 def unanswered(connections: Collection[Probed]) -> bool:
-    """Whether one of these connections has a ping to answer."""
+    """Whether one of these connections has an unanswered ping."""
     return any(each.keepalive.ping_at and not each.ended for each in connections)

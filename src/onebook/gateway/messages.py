@@ -1,7 +1,6 @@
 """Every message of `/api/v1/ws`, commands, replies and events, and how they are encoded.
 
-`MESSAGES` is the source of the generated AsyncAPI document and of the tests that hold the
-documents true.
+`MESSAGES` is the source of the AsyncAPI document and of the tests of the documentation.
 """
 
 from typing import Final, Literal

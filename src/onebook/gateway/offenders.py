@@ -1,9 +1,9 @@
-"""Addresses that broke the protocol without a key: how long their next handshakes wait.
+"""Delays handshakes of addresses that violated the protocol before authentication.
 
-A socket that is closed for a flood costs little more; the handshake of the one that takes its
-place costs the most of all that a client without a key can make the node do. So an address whose
-socket was closed for an offence before authentication gets one handshake per pause, and the pause
-doubles with each further offence.
+The handshake is the most expensive thing that a client without a key can make the node do, so
+closing a flooding socket does not help if the client reconnects at once. An address whose socket
+was closed for a violation before authentication gets one handshake per pause, and the pause doubles
+with each further violation.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from typing import Final
 from onebook.accounts.limits import network
 
 FORGOTTEN_S: Final = 60.0  # after the last handshake that had to wait
-ADDRESSES_MAX: Final = 10_000  # the one that offended first is forgotten
+ADDRESSES_MAX: Final = 10_000  # the oldest is dropped
 
 
 class _Offender:
@@ -51,7 +51,7 @@ class Offenders:
     def wait_s(self, address: str, now_s: float) -> float:
         """Seconds for which a handshake of an address waits; the next one waits longer.
 
-        At most twice the longest pause: those beyond go on together, and offend together.
+        At most twice the longest pause: handshakes beyond that are answered together.
         """
         if not self._found:
             return 0.0

@@ -1,7 +1,7 @@
-"""What is wrong with a client message, in a sentence for its sender: no words of Python.
+"""Validation errors of client messages as sentences for the client.
 
-What a field must be is read from the Structs that check it (`commands`), so that the sentence
-cannot differ from the check.
+What a field must be is read from the Structs that validate it (`commands`), so that message and
+validation cannot differ.
 """
 
 import re
@@ -31,7 +31,7 @@ def sentence(error: ValidationError, body: type[Struct]) -> str:
 
 
 def shown(text: str) -> str:
-    """A client's own text as a message quotes it, cut where it is long."""
+    """A client's text as messages quote it, truncated where it is long."""
     cut = text if len(text) <= NAME_SHOWN_MAX else text[:NAME_SHOWN_MAX] + "..."
     return f'"{cut}"'
 

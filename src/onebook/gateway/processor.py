@@ -1,7 +1,7 @@
 """Sans-I/O processor of client commands: text messages in, replies and effects out.
 
 No I/O, no clock. A message becomes values: `SendText` this, `VerifyKey` that, `OpenView` this
-stream, `EndConnection`. The connection carries them out. `HANDLERS` lists the commands, `KEYLESS`
+stream, `EndConnection`. The connection executes them. `HANDLERS` lists the commands, `KEYLESS`
 those that need no key.
 """
 
@@ -100,7 +100,7 @@ class CommandProcessor:
         return (WELCOME,) if self.greeting is None else ()
 
     def greeting_due(self) -> Effects:
-        """With `reference_compatible`: the first welcome has waited long enough."""
+        """With `reference_compatible`: send the first welcome, whose delay is over."""
         return () if self.greeting is None else tuple(map(SendText, self.greeting.due()))
 
     def received(self, text: str, *, now: MessageTime, latency_ms: float = 0.0) -> Effects:
@@ -140,7 +140,7 @@ class CommandProcessor:
         return (SendText(encode(welcome, message_id)),)
 
     def move_views(self, key: Key) -> None:
-        """Another key is used from now on: the views of the connection count for it."""
+        """Count the views of the connection for another key from now on."""
         for view in self.subscriptions.values():
             assert self.key is not None
             self.views.leave(self.key.key_id, view)
@@ -149,7 +149,7 @@ class CommandProcessor:
     # Before a handler
 
     def _count(self, head: commands.Head, now: MessageTime) -> Effects:
-        # A repeated authenticate has a limit of its own: some clients answer each welcome.
+        # A repeated authenticate has its own limit: some clients send one after each welcome.
         if self.key is None or head.type == AUTHENTICATE:
             return ()
         return self.limits.count_message(self.key, now)
@@ -343,7 +343,7 @@ class CommandProcessor:
         return key
 
 
-NONE_SUBSCRIBED: Final[dict[str, StreamKey]] = {}  # shared by all who have none; never written
+NONE_SUBSCRIBED: Final[dict[str, StreamKey]] = {}  # shared, never written
 WELCOME: Final = SendText(
     encode(replies.Welcome(message="Connected to Onebook; authenticate with your API key."))
 )

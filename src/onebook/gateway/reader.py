@@ -1,7 +1,7 @@
 """The incoming side of a client: bytes to frames to messages, paced and bounded.
 
-Input is acted on in turns of the event loop (`turns`). Where it waits, the socket is not read:
-what a client sends piles up in its own socket.
+Input is processed in turns of the event loop (`turns`). While it waits, the socket is not read, so
+that TCP flow control stops the client.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from onebook.gateway.subscriber import Subscriber
 from onebook.gateway.turns import Turns
 from onebook.streams import Clock
 
-# Bytes scanned after our close frame for the peer's: then the socket is not read
-# any more. A frame counts as so many bytes, because each costs time.
+# Bytes scanned for the peer's close frame after ours; then reading stops. Each frame counts as at
+# least so many bytes, because it costs time.
 CLOSING_BYTES_MAX: Final = 65_536
 CLOSING_FRAME_BYTES: Final = 1_024
 PIECES_MAX: Final = 16  # reads without a whole frame; after them a pause between two reads
@@ -87,7 +87,7 @@ class FrameReader(Subscriber, asyncio.Protocol):
 
     @abstractmethod
     def useless_frame(self) -> None:
-        """A ping, a pong that answers nothing or a fragment: it costs as much as a message."""
+        """A ping, an unsolicited pong or a fragment: it costs as much as a message."""
 
     @property
     def lost(self) -> bool:
@@ -103,7 +103,8 @@ class FrameReader(Subscriber, asyncio.Protocol):
             self._await_close(len(data))
             return
         if self._pieces >= PIECES_MAX and not self._paused:
-            # Bytes that complete no frame cost as much as one: let them gather in the kernel.
+            # A read without a complete frame costs as much as one with: let bytes gather in the
+            # kernel.
             self._pause(PIECE_PAUSE_S)
         self._pieces += 1
         self._turns.read(self)
@@ -115,7 +116,7 @@ class FrameReader(Subscriber, asyncio.Protocol):
     # Turns
 
     def read(self, ends_at: float) -> bool:
-        """Act on what came in, within the budget of one turn; whether there is more."""
+        """Process received input within the budget of one turn; whether there is more."""
         if self.state in BEFORE_OPEN:
             if not self._paused and self.state is ConnectionState.HANDSHAKE:
                 data, self._rest = self._rest, b""
@@ -161,7 +162,7 @@ class FrameReader(Subscriber, asyncio.Protocol):
             self._turns.read(self)
 
     def _pause(self, seconds: float) -> None:
-        """Act on nothing that the client sends, and read nothing of it, for a while."""
+        """Stop processing and reading the client's input for a while."""
         self._paused = True
         self.pace_reading()
         self._scheduler.after(seconds, self._unpause)
@@ -206,7 +207,7 @@ class FrameReader(Subscriber, asyncio.Protocol):
             self._half_close()
 
     def _await_close(self, came: int) -> None:
-        """After our close frame look for the peer's, and stop reading if it does not come soon."""
+        """Look for the peer's close frame after ours; end reading at `CLOSING_BYTES_MAX`."""
         if self.state is not ConnectionState.CLOSING:
             self._rest = b""
             return

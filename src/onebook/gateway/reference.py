@@ -8,7 +8,7 @@ again on each `welcome`. All of them work if
 - `authentication_success` follows, or comes first where the welcome was already sent;
 - a repeated `authenticate` is answered with `authentication_success` alone.
 
-Pure: which client was sent what is in `Greeting`.
+Pure: `Greeting` holds what a client has been sent.
 """
 
 from typing import Final, Literal
@@ -59,7 +59,7 @@ class AuthenticationSuccess(Struct, frozen=True, tag="authentication_success"):
 
 
 class Greeting:
-    """What a connection has been sent of its welcomes."""
+    """The welcomes that a connection has been sent."""
 
     __slots__ = ("_authenticated", "_welcomed")
 

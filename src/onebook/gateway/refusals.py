@@ -1,4 +1,4 @@
-"""Error replies, and the last messages before a close: pure functions of what went wrong."""
+"""Error replies and the last messages before a close. Pure functions."""
 
 from onebook.config import GatewaySettings
 from onebook.gateway.codes import CloseCode, ErrorType
@@ -16,7 +16,7 @@ def ending(code: int, reason: str, *payloads: bytes) -> Effects:
 
 
 def key_refused(error: str, message: str, *, now: MessageTime, message_id: Id = None) -> Effects:
-    """The key is not valid, or not any more."""
+    """The key is unknown, suspended or expired."""
     refusal = CommandRefused(error, message, code=CloseCode.AUTHENTICATION_TIMEOUT)
     payload = error_payload(refusal, message_id, now, kind="authentication_error")
     return ending(CloseCode.INVALID_KEY, error, payload)
@@ -34,7 +34,7 @@ def connection_limit(connections_max: int, *, now: MessageTime, message_id: Id =
 
 
 def keys_unavailable(*, now: MessageTime, message_id: Id = None) -> Effects:
-    """The database that knows the keys does not answer."""
+    """The key database does not answer."""
     refusal = CommandRefused(
         "service_unavailable", "Keys cannot be verified now; try again shortly."
     )
@@ -80,7 +80,7 @@ def error_payload(
 
 
 def masked(payload: bytes, message_id: Id) -> bytes:
-    """Give a message that quotes its client the id it answers; keys and tokens are masked."""
+    """Add the request's id to a message, and mask keys and tokens that it quotes."""
     return with_id(redact(payload.decode()).encode(), message_id)
 
 

@@ -1,4 +1,4 @@
-"""Registry of open connections: counts them and finds those of a key; decides nothing."""
+"""Registry of open connections: counts them and finds those of a key."""
 
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
@@ -20,7 +20,7 @@ class ConnectionRegistry(Generic[M]):
         return len(self._members)
 
     def __iter__(self) -> Iterator[M]:
-        """Over a copy: what is done to a connection may remove it."""
+        """Iterates over a copy: connections may be removed meanwhile."""
         return iter(tuple(self._members))
 
     def __contains__(self, member: M) -> bool:
@@ -28,7 +28,7 @@ class ConnectionRegistry(Generic[M]):
 
     @property
     def by_key(self) -> Mapping[str, set[M]]:
-        """The connections of each key that has some."""
+        """The open connections by key."""
         return self._by_key
 
     def of_key(self, key_id: str) -> tuple[M, ...]:

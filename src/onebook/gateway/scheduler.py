@@ -1,9 +1,8 @@
-"""Everything that happens to connections by the clock: one tick a second and short delays.
+"""Timers of connections: one tick a second for all, and short delays.
 
-Ten thousand idle clients need no task and no timer each. A connection returns when it next has
-something to do (a deadline, a ping, a slow-reader check); the scheduler calls it in the first
-tick after that and asks again. What cannot wait for a tick, such as pauses of milliseconds, is a
-callback of the event loop.
+Ten thousand idle clients need no task or timer each. A connection returns when it next has
+something to do (a deadline, a ping, a slow-reader check), and the scheduler calls it in the first
+tick after that. Shorter delays are callbacks of the event loop.
 """
 
 import asyncio
@@ -22,10 +21,10 @@ log = logging.getLogger("onebook.gateway")
 
 
 class Timed(Protocol):
-    """What is called by the clock."""
+    """A target of the scheduler."""
 
     def on_time(self, now_s: float) -> float | None:
-        """Do what is due; when to be called next, None for never."""
+        """Handle what is due; returns when to be called next, None for never."""
 
 
 class Scheduler:
@@ -95,7 +94,7 @@ class Scheduler:
         try:
             next_s = target.on_time(now_s)
         except Exception:
-            # A defect in one connection must not keep the others from their deadlines.
+            # An exception in one connection must not delay the deadlines of the others.
             log.exception("A timer of a connection failed.")
             next_s = now_s + TICK_S
         if next_s is not None:
@@ -114,5 +113,6 @@ class Scheduler:
             try:
                 self.tick()
             except Exception:
-                # A defect in one tick must not end the ticks: deadlines and bills depend on them.
+                # An exception in one tick must not stop the ticks: deadlines and metering need
+                # them.
                 log.exception("A tick of the gateway failed.")

@@ -1,4 +1,4 @@
-"""The outgoing side of a client: frames are written, and what it got is counted."""
+"""The outgoing side of a client: writes frames and counts the delivered bytes."""
 
 from collections.abc import Callable
 from typing import Final
@@ -48,7 +48,7 @@ class Subscriber(Peer):
         self.transport.write(data)
 
     def abort(self) -> None:
-        """Cut the connection; what the peer has not got by now is not charged."""
+        """Abort the connection; bytes that were not delivered are not charged."""
         if self._undelivered is None:
             self._undelivered = self.unacknowledged()
         self.transport.abort()
@@ -72,35 +72,35 @@ class Subscriber(Peer):
         return delivered
 
     def _tune_socket(self, settings: GatewaySettings) -> None:
-        """The connection is open: bound what its buffers hold, and send directly where allowed."""
+        """Set up an open socket: bound its buffers, and send directly where possible."""
         self.transport.set_write_buffer_limits(high=settings.write_buffer_bytes_max)
         sock = self.transport.get_extra_info("socket")
         if sock is None:
             return
         self._fd = sock.fileno()
-        # What the kernel has not sent yet is as stale as what we hold: keep it short.
+        # Unsent bytes in the kernel become stale as ours do: keep the buffer small.
         sock.setsockopt(IPPROTO_TCP, sockets.TCP_NOTSENT_LOWAT, settings.unsent_bytes_max)
         encrypted = self.transport.get_extra_info("sslcontext") is not None
         if settings.direct_send_allowed and not encrypted:
             self.direct_fd = self._fd
 
     def _write_ended(self, *, failed: bool) -> None:
-        """The socket is closed: fix what did not reach the peer."""
+        """The socket is closed: settle how many bytes did not reach the peer."""
         if self._undelivered is None:
-            # Where writing failed, what the transport held is no longer known.
+            # After a failed write the size of the transport's buffer is unknown.
             self._undelivered = self.sent if failed and self.buffered else self.unacknowledged()
 
     def _last_frame_written(self, last_bytes: int) -> None:
-        """A close frame was written: nothing else is."""
+        """A close frame was written: nothing may follow it."""
         self.ended = True
         self._last_bytes = last_bytes
         if self.out is not None:
-            # What this tick brought is not written after a close frame.
+            # Pending frames of this tick are not written after a close frame.
             self.sent -= min(self.sent, sum(map(frames.payload_length, self.out)))
             self.out = None
 
     def _half_close(self) -> None:
-        """Send no more, but read on until the peer closes, so that it can read our close frame."""
+        """Shut down sending, but read until the peer closes, so that it gets our close frame."""
         if self.transport.can_write_eof():
             self._last_bytes += 1  # the kernel counts the end of the stream
             self.transport.write_eof()

@@ -26,7 +26,7 @@ class SubscriptionManager:
         SUBSCRIPTION_EFFECTS[type(effect)](self, subscriber, effect)
 
     def open(self, subscriber: Subscriber, effect: OpenView) -> None:
-        """Subscribe a client to a stream, instead of the one it had for the symbol."""
+        """Subscribe a client to a stream; it replaces the one it had for the symbol."""
         key = subscriber.processor.key
         assert key is not None
         stream = self._streams.open(effect.key, key.key_id)
@@ -50,7 +50,7 @@ class SubscriptionManager:
         self._views.leave(owner.key_id, view)
 
     def fetch(self, subscriber: Subscriber, effect: FetchBook) -> None:
-        """Send a book once, when it is there."""
+        """Send a book once, when it is available."""
         waiting = subscriber.fetches = subscriber.fetches or set()
         processor = subscriber.processor
         processor.fetching += 1

@@ -1,9 +1,8 @@
-"""How much of what clients send is acted on in one turn of the event loop.
+"""Budget for client input in one turn of the event loop.
 
-Each connection may have a few frames acted on in a turn, and all of them together a few
-milliseconds; what is left waits for the next turns, in order, and its socket is not read
-meanwhile. So no client can keep the event loop from feeds, timers and other clients, and what it
-sends piles up in its own socket.
+In each turn a few frames of each connection are processed, for a few milliseconds in total. The
+rest waits for later turns, in order, and its socket is not read meanwhile. So no client can starve
+feeds, timers or other clients, and TCP flow control stops a client that sends too much.
 """
 
 from collections import deque
@@ -12,12 +11,12 @@ from typing import Any, Protocol
 
 
 class TurnReader(Protocol):
-    """A connection with input to act on."""
+    """A connection with unprocessed input."""
 
     queued: bool
 
     def read(self, ends_at: float) -> bool:
-        """Act on input, on some at least, until the turn ends; whether there is more."""
+        """Process input, at least some, until the turn ends; whether there is more."""
 
     def pace_reading(self) -> None:
         """Read from the socket, or pause, by the state of the connection."""
@@ -50,7 +49,7 @@ class Turns:
         return len(self._waiting)
 
     def read(self, reader: TurnReader) -> None:
-        """Act on a connection's input now, if this turn has time left; else in a later one."""
+        """Process a connection's input now if this turn has time left, else in a later one."""
         if reader.queued:
             return
         if not self._armed:
@@ -61,7 +60,7 @@ class Turns:
             reader.pace_reading()
 
     def spend(self) -> None:
-        """Something that costs as much as a turn was done: what is left waits for the next."""
+        """End this turn: work that costs as much was done."""
         self._ends_at = self._monotonic()
 
     def forget(self, reader: TurnReader) -> None:

@@ -148,13 +148,13 @@ class Upgrader:
         )
 
     def unreadable(self, data: bytes) -> UpgradeAnswer:
-        """The answer to bytes that the library could not read: a body, too many or long lines."""
+        """The answer to an unparsable request: a body, or too many or too long lines."""
         too_long = len(data.partition(b"\r\n")[0]) > REQUEST_LINE_BYTES_MAX
         status = HTTPStatus.REQUEST_URI_TOO_LONG if too_long else HTTPStatus.BAD_REQUEST
         return UpgradeAnswer(status, self._problem(status, *REFUSALS[status]).serialize())
 
     def _request_refusal(self, request: Request, path: str) -> Response | None:
-        """Why this request is not even tried; None if it is."""
+        """Why this request is refused before the handshake; None where it is not."""
         if path.removesuffix("/") != self._settings.path:  # as REST ignores one slash
             return self._problem(HTTPStatus.NOT_FOUND, "not_found", f"There is no {shown(path)}.")
         if _header(request.headers, "Sec-WebSocket-Version") != VERSION:
@@ -229,7 +229,7 @@ class Handshake:
 
     @property
     def broken(self) -> bool:
-        """Whether the bytes are no upgrade request."""
+        """Whether the bytes are not an upgrade request."""
         return self.protocol.handshake_exc is not None
 
 

@@ -1,6 +1,6 @@
 """One HTTP connection: uvicorn's h11 protocol with socket limits, deadlines and turns of input.
 
-A WebSocket upgrade takes the socket over; its place (`SocketSlot`) goes with it.
+A WebSocket upgrade takes over the socket and its slot (`SocketSlot`).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from onebook.http.socket_limits import CountedSocket, Sockets
 
 UNSENT_BYTES_MAX: Final = 131_072  # in the kernel, so that a slow client's progress is seen
 
-# What is refused before any route is known: reason phrase, error code, message.
+# Responses to requests that are refused before routing: reason phrase, error code, message.
 REFUSALS: Final = {
     400: ("Bad Request", "invalid_request", "This is not an HTTP/1.1 request of RFC 9112."),
     404: ("Not Found", "not_found", "Only /metrics is answered at this address."),
@@ -64,7 +64,7 @@ class HttpConnection(H11Protocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.wait: Wait | None = None
-        self.unread = 0  # at the last look at a client that reads its answer slowly
+        self.unread = 0  # at the last check of a client that reads its response slowly
         self.place: CountedSocket | None = None
         self.fd = -1
         self.queued = False  # there is input for a later turn of the event loop
@@ -95,7 +95,7 @@ class HttpConnection(H11Protocol):
             self.place.leave()
 
     def data_received(self, data: bytes) -> None:
-        """Act on what came in when it is this connection's turn, unless it was refused."""
+        """Process input when it is this connection's turn, unless it was refused."""
         if self.place is None or self.transport.is_closing():
             return
         if self.wait is Wait.NEXT:
@@ -104,7 +104,7 @@ class HttpConnection(H11Protocol):
         self.turns.read(self)
 
     def read(self, ends_at: float) -> bool:
-        """Act on what came in."""
+        """Process received input."""
         data, self._rest = self._rest, b""
         if not self.transport.is_closing():
             super().data_received(data)
@@ -121,7 +121,7 @@ class HttpConnection(H11Protocol):
             self.transport.resume_reading()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the socket to the WebSocket protocol, with the place that it has."""
+        """Pass the socket to the WebSocket protocol, with its slot."""
         self.deadlines.end(self)
         if self.server is not None and self.server[1] == self.metrics_port:
             self.refuse(404)
@@ -133,7 +133,7 @@ class HttpConnection(H11Protocol):
             self._heir.take_seat(place)
 
     def on_response_complete(self) -> None:
-        """An answer was written, though perhaps not yet read."""
+        """A response was written; the client may not have read it yet."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self.deadlines.begin(self, Wait.WRITE)
@@ -157,7 +157,7 @@ class HttpConnection(H11Protocol):
         return held + (sockets.unacknowledged(self.fd) if self.fd >= 0 else 0)
 
     def wait_again(self) -> None:
-        """The client has read what there was: find out what is waited for now."""
+        """The client has read everything: determine what to wait for next."""
         self.deadlines.end(self)
         self._look()
 
@@ -178,7 +178,7 @@ class HttpConnection(H11Protocol):
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """h11 cannot read what came in; uvicorn would answer with plain text."""
+        """h11 cannot parse the input. Overridden because uvicorn answers with plain text."""
         if self._answer_began():
             self.transport.abort()
         else:
@@ -197,7 +197,7 @@ class HttpConnection(H11Protocol):
         return self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
 
     def _look(self) -> None:
-        """Find out what the connection waits for; a wait that goes on keeps its deadline."""
+        """Determine what the connection waits for; an unchanged wait keeps its deadline."""
         if self.wait is Wait.WRITE or self.place is None or self.transport.is_closing():
             return
         theirs = self.conn.their_state

@@ -31,7 +31,7 @@ class TimedConnection(Protocol):
         """Bytes of answers that the client has not got."""
 
     def wait_again(self) -> None:
-        """The client has read what there was: find out what is waited for now."""
+        """The client has read everything: determine what to wait for next."""
 
     def expired(self, wait: Wait) -> None:
         """A deadline has passed."""
@@ -52,7 +52,7 @@ class Deadlines:
         self._loop = asyncio.get_running_loop()
 
     def begin(self, connection: TimedConnection, wait: Wait) -> None:
-        """A connection waits for something from now on."""
+        """Start the deadline of a connection's wait."""
         self.end(connection)
         connection.wait = wait
         if wait is Wait.WRITE:
@@ -61,7 +61,7 @@ class Deadlines:
             self._due[wait][connection] = self._loop.time() + self._timeouts_s[wait]
 
     def end(self, connection: TimedConnection) -> None:
-        """A connection waits no more."""
+        """Remove the deadline of a connection."""
         if connection.wait in self._due:
             self._due[connection.wait].pop(connection, None)
         connection.wait = None
@@ -81,7 +81,7 @@ class Deadlines:
         if wait is Wait.WRITE and not connection.transport.get_write_buffer_size():
             connection.wait_again()
         elif wait is Wait.WRITE and unread < connection.unread:
-            self.begin(connection, wait)  # slowly, but it reads
+            self.begin(connection, wait)  # it made progress
         else:
             self.end(connection)
             connection.expired(wait)

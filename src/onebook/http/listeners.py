@@ -23,7 +23,7 @@ log = logging.getLogger("onebook.http")
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket, bound before anything else starts: a port in use is the commonest mistake.
+    """Bind a socket before anything else starts: a port in use is the most common error.
 
     Raises:
         ConfigError: It cannot be had.
@@ -41,7 +41,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 def sharing(host: str, port: int) -> Iterator[socket.socket]:
     """A socket bound to a port that processes of this user share (SO_REUSEPORT).
 
-    It listens when the server starts, and no sooner: from then on the kernel sends clients here.
+    It listens only when the server starts: from then on the kernel sends clients here.
 
     Raises:
         ConfigError: The port is in use by a process that does not share it.
@@ -64,7 +64,7 @@ def _not_had(host: str, port: int, error: OSError) -> ConfigError:
 
 
 def reserve_files(settings: ServerSettings, connections_max: int) -> None:
-    """Let the process open as many files as these limits need.
+    """Raise the open-file limit to what these limits need.
 
     Raises:
         ConfigError: It may not.

@@ -103,7 +103,7 @@ async def serving(
         ws=websocket,  # type: ignore[arg-type]  # it calls it, as any factory
         lifespan="off",
         log_config=None,
-        access_log=False,  # it would show keys in paths
+        access_log=False,  # its log would show keys in paths
         server_header=False,
         proxy_headers=True,
         forwarded_allow_ips=list(forwarded_from),
@@ -136,5 +136,5 @@ async def _look(deadlines: Deadlines, watch: AcceptWatch) -> None:
             deadlines.look()
             watch.look()
         except Exception:
-            # A defect in one check must not end them: sockets would stay open.
+            # An exception in one check must not end the checks: sockets would stay open.
             log.exception("Checking the deadlines of HTTP connections failed.")

@@ -22,7 +22,7 @@ log = logging.getLogger("onebook.http")
 
 
 class SocketSlot(Protocol):
-    """The place of one open socket."""
+    """A counted open socket."""
 
     def leave(self) -> None:
         """The socket is closed."""
@@ -42,7 +42,7 @@ class AddressCounter(Protocol):
 
 
 class CountedSocket:
-    """One open socket of the node, and of its address; `leave` gives both back, once."""
+    """One open socket, counted for the node and for its address until `leave`."""
 
     __slots__ = ("_counted", "_seat")
 
@@ -78,7 +78,7 @@ class Sockets:
         self._full = False
 
     def enter(self, peer: str) -> CountedSocket | int:
-        """Take a place for a socket, or the HTTP status with which it is refused."""
+        """Count a socket, or return the HTTP status with which it is refused."""
         trusted = self._address_limiter.trusts(peer)
         if self.count >= self._sockets_max() + (self._probes_max if trusted else 0):
             REFUSED.labels("full").inc()

@@ -1,4 +1,4 @@
-"""Where accounts, keys, sessions, usage and exchange credentials live: SQLite or PostgreSQL."""
+"""Database of accounts, keys, sessions, usage and exchange credentials: SQLite or PostgreSQL."""
 
 from onebook.store.rows import (
     AccountRow,

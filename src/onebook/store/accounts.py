@@ -1,4 +1,4 @@
-"""Accounts, keys and their secrets, and the stamps by which nodes see that one was changed."""
+"""Accounts, keys and their secrets, with change stamps that nodes poll."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -15,7 +15,7 @@ from onebook.store.rows import AccountRow, AuditedChange, KeyRow, SecretRow
 from onebook.store.sessions import end_sessions
 from onebook.store.tables import accounts, key_secrets, keys, open_after, sessions
 
-# Serialises the rare writes that nodes watch for, so that their stamps appear in order.
+# Serializes the rare writes that nodes poll for, so that stamps are committed in order.
 CHANGES_LOCK: Final = 0x6368616E676573
 
 _KEYS = select(

@@ -1,9 +1,8 @@
-"""One database and its transactions: what the methods of every aggregate are made of.
+"""One database and its transactions, the base of every store.
 
-Every method is one transaction, and one that has begun is finished even if no caller waits for it
-any
-more: a driver that is cancelled in the middle may leave its transaction open, and with it SQLite's
-only write lock.
+Every method is one transaction, which runs to its end even if the caller is cancelled: a driver
+that is cancelled in the middle may leave its transaction open, and with it SQLite's only write
+lock.
 """
 
 import asyncio
@@ -60,7 +59,7 @@ class Database:
             None if self._on_postgres else DatabaseFile(Path(self._engine.url.database or ""))
         )
         self._outage = Outage()
-        # A read is one statement, and needs no transaction around it.
+        # A read is one statement and needs no transaction.
         alone = {"isolation_level": "AUTOCOMMIT"} if self._on_postgres else {BEGIN: AT_ONCE}
         self._reads = self._engine.execution_options(**alone)
         self._writes = self._engine.execution_options(**{BEGIN: WRITES})
@@ -119,8 +118,8 @@ class Database:
     async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         """One transaction, its errors mapped.
 
-        The file is checked before and after: what is committed to one that was deleted meanwhile
-        is lost, and what such a file makes SQLite say is not the cause.
+        The file is checked before and after: commits to a deleted file are lost, and SQLite's own
+        error would not name that cause.
         """
         async with database_errors(self._engine.url):
             self.check_file()
@@ -152,7 +151,7 @@ class Database:
             return (await connection.execute(statement)).first()
 
     async def upgrade(self, *, create: bool = True) -> None:
-        """Bring the schema to this release; several nodes may do so at once.
+        """Migrate the schema to this release; several nodes may do so at once.
 
         Args:
             create: Whether to make the file of a SQLite database if there is none.
@@ -184,7 +183,7 @@ class Database:
         """Switch the file to WAL, which SQLite remembers in it.
 
         SQLite does not wait for a lock here (the busy timeout does not cover a change of the
-        journal), so two nodes that start together take turns by trying again.
+        journal), so nodes that start together retry.
         """
         for _ in range(WAL_TRIES_MAX):
             async with database_errors(self._engine.url):
@@ -201,7 +200,7 @@ class Database:
 
     @whole
     async def fact(self, name: str, value: str) -> str:
-        """Keep a fact about the database if it is new, and return the one that is kept."""
+        """Store a fact about the database unless there is one; return the stored one."""
         new = self._insert(facts).values(name=name, value=value).on_conflict_do_nothing()
         async with self._begin(self._writes) as connection:
             await connection.execute(new)
@@ -210,7 +209,7 @@ class Database:
 
     @whole
     async def probe(self, now_ms: int) -> None:
-        """Write a fact, to learn whether the database takes writes."""
+        """Write a fact, to check that the database is writable."""
         new = self._insert(facts).values(name=WRITTEN_AT, value=str(now_ms))
         put = new.on_conflict_do_update(
             index_elements=[facts.c.name], set_={"value": new.excluded.value}

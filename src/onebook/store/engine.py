@@ -93,9 +93,9 @@ def _sqlite(url: URL) -> AsyncEngine:
 
 
 class DatabaseFile:
-    """The file of a SQLite database: made once, and the same file from then on.
+    """The file of a SQLite database; detects that it was deleted or replaced.
 
-    SQLite goes on with a file that was deleted or replaced, and what it commits is lost with it:
+    SQLite continues to use a deleted or replaced file, and its commits are lost:
     https://www.sqlite.org/howtocorrupt.html, section 2.4.
     """
 
@@ -147,9 +147,9 @@ def _existing_only(_dialect: Any, _record: Any, args: list[Any], options: dict[s
 
 
 async def _open(*args: Any, **options: Any) -> aiosqlite.Connection:
-    """Open a connection; one that cannot be opened has ended its thread when this returns.
+    """Open a connection; if that fails, wait for the end of its thread.
 
-    The driver leaves that thread to itself, which then fails, on stderr, if it outlives the loop.
+    The driver abandons that thread, which then fails, on stderr, if it outlives the loop.
     """
     connection = aiosqlite.connect(*args, **options)
     thread: Any = getattr(connection, "_thread", connection)  # before 0.22 it was the thread

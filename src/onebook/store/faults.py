@@ -1,4 +1,5 @@
-"""What is wrong with a database, in a sentence for the operator.
+"""Maps database exceptions to a sentence for the operator.
+
 
 Drivers raise their own exceptions, wrapped by SQLAlchemy or not: SQLite's have an error name
 (https://www.sqlite.org/rescode.html), PostgreSQL's an SQLSTATE
@@ -73,7 +74,7 @@ def reason_of(error: BaseException, url: URL) -> str:
 
 
 def _of_database(error: Exception) -> bool:
-    # What asyncpg raises while it connects is not wrapped; it has an SQLSTATE.
+    # asyncpg's exceptions while connecting are not wrapped; they have an SQLSTATE.
     return isinstance(error, SQLAlchemyError | OSError | TimeoutError) or hasattr(error, "sqlstate")
 
 

@@ -1,4 +1,5 @@
-"""Bring a database to the schema of this release, once, however many nodes start together.
+"""Schema migrations, safe when several nodes start together.
+
 
 Alembic is driven from here (https://alembic.sqlalchemy.org/en/latest/api/runtime.html); there is
 no alembic.ini and no env.py, because a node knows its connection and its only target.
@@ -16,7 +17,7 @@ from sqlalchemy import Connection, text
 from onebook.errors import ConfigError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-# Any number will do, as long as every release takes the same one.
+# An arbitrary number, the same in every release.
 ADVISORY_LOCK = 0x6F6E65626F6F6B
 
 

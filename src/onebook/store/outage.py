@@ -15,7 +15,8 @@ log = logging.getLogger("onebook.store")
 
 
 class Outage:
-    """Whether the database works, from the results of all that is asked of it.
+    """Whether the database is available, from the results of all operations.
+
 
     Reads may succeed while writes fail (a locked file, a full disk), so an outage ends when each
     kind of work that failed has succeeded again; a write that succeeds stands for reads as well.

@@ -1,8 +1,7 @@
 """The store: plain methods that take and return values, over SQLite or PostgreSQL.
 
-It keeps what it is given and decides nothing: which moves a status may make, when a session ends
-and what a key may use are the rules of `accounts`. One file for each aggregate; `database.py` has
-the transactions.
+The rules (status transitions, session lifetimes, allowances) are in `accounts`. One file for each
+aggregate; `database.py` has the transactions.
 """
 
 from onebook.store.accounts import AccountStore
@@ -14,7 +13,7 @@ from onebook.store.usage import UsageStore, forget_batches
 
 
 class Store(AccountStore, SessionStore, UsageStore, CredentialsStore, AuditStore):
-    """All that one database keeps.
+    """All aggregates of one database.
 
     A SQLite file is made by `upgrade` only: whatever else finds none, or another one than it began
     with, raises `DatabaseUnavailable`.

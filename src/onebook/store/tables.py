@@ -1,4 +1,5 @@
-"""The tables, as SQLAlchemy Core knows them; the migrations say how a database gets there.
+"""Tables in SQLAlchemy Core; migrations create them.
+
 
 Times are Unix milliseconds. Secrets are never here: keys and tokens as digests under a pepper
 that lives outside the database, exchange credentials as ciphertext.
@@ -65,7 +66,7 @@ keys = Table(
     Index(None, "changed_at_ms"),
 )
 
-# One key has two secrets while it is being rotated: its usage, limits and sessions stay one.
+# A key has two secrets during a rotation; usage, limits and sessions are shared.
 key_secrets = Table(
     "key_secrets",
     metadata,
@@ -97,7 +98,7 @@ usage = Table(
     Column("bytes", BigInteger, nullable=False),
 )
 
-# The ledger that makes a flush idempotent: a batch that is here has been counted.
+# Makes flushes idempotent: batches listed here were counted.
 usage_batches = Table(
     "usage_batches",
     metadata,

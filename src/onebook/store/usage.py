@@ -33,7 +33,7 @@ class UsageStore(Database):
             index_elements=[usage.c.key_id, usage.c.period_start_ms],
             set_={"bytes": usage.c.bytes + new.excluded.bytes},
         ).returning(usage.c.key_id, usage.c.period_start_ms, usage.c.bytes)
-        # In one order on every node, so that two nodes cannot wait for each other's rows.
+        # In one order on every node, to avoid deadlocks.
         rows = [
             {"key_id": cell.key_id, "period_start_ms": cell.period_start_ms, "bytes": count}
             for cell, count in sorted(deltas.items())
@@ -56,7 +56,7 @@ class UsageStore(Database):
 
     async def usage_of(self, cells: Collection[UsageCell]) -> dict[UsageCell, int]:
         """The bytes counted for keys in their periods; what has none is left out."""
-        # Both databases look up many keys and a range in the index, but not so many pairs.
+        # Both databases use the index for many keys and a range, but not for many pairs.
         oldest_ms = min((cell.period_start_ms for cell in cells), default=0)
         recent = usage.c.key_id.in_({cell.key_id for cell in cells})
         rows = await self._all(select(usage).where(recent, usage.c.period_start_ms >= oldest_ms))
@@ -67,8 +67,7 @@ class UsageStore(Database):
 def forget_batches(before_ms: int) -> Delete:
     """Delete the batches that were applied before a time.
 
-    The last batches of every node stay: a usage file from before a crash names them, and may
-    be taken in long after.
+    The last batches of every node stay: a usage file from before a crash may be applied long after.
     """
     same_node = usage_batches.alias()
     newest = select(func.max(same_node.c.seq)).where(

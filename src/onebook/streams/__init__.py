@@ -1,4 +1,4 @@
-"""At their own pace, the live books of a symbol become one encoded update for all clients."""
+"""Streams: live books of a symbol merged at their own pace, encoded once for all clients."""
 
 from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLookup, Publisher
 from onebook.streams.stream import ARRAY, DELTA, FULL, OBJECT, Stream, StreamKey

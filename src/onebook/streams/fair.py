@@ -1,4 +1,4 @@
-"""A queue that serves its owners in turn: one with much in it does not delay the others."""
+"""Fair queue: serves owners round-robin, so that one with many items does not delay the others."""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -11,7 +11,7 @@ class FairQueue(Generic[T]):
     """First in, first out for each owner; owners take turns, one item each."""
 
     def __init__(self) -> None:
-        # In the order of their turns; none is empty.
+        # In round-robin order; none is empty.
         self._lanes: OrderedDict[str, deque[T]] = OrderedDict()
         self._size = 0
 

@@ -1,8 +1,8 @@
 """The cost of buying or selling a size against merged levels: average, worst price and split.
 
-Sans-I/O and exact: levels come in as the core's integers, and everything but the average, which is
-a quotient, is sent unchanged. A level that is only partly needed is taken from the exchange with
-the largest amount first, by name where amounts are equal. Nothing here knows fees.
+Sans-I/O and exact: levels come in as the core's integers, and every figure but the average, which
+is a quotient, is exact. A level that is only partly needed is taken from the exchange with the
+largest amount first, by name where amounts are equal. Fees are not included.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ AMOUNT: Final = "amount"
 NOTIONAL: Final = "notional"
 
 _LEVEL: Final = Struct(LEVEL_FORM)
-_PART: Final = "q"  # PART_FORM in the machine's own order, which it is written in
+_PART: Final = "q"  # PART_FORM in native byte order
 _EXACT: Final = Context(prec=200, rounding=ROUND_DOWN)
 _AVERAGE: Final = Context(prec=AVERAGE_DIGITS, rounding=ROUND_HALF_EVEN)
 _ZERO: Final = Decimal(0)
@@ -231,7 +231,7 @@ class _Taken:
         self.notional += notional
         for member, part in sorted(parts, key=lambda each: (-each[1], each[0])):
             taken = min(part, amount)
-            # The last part takes what rounding left, so that parts add up to the whole.
+            # The last part gets the rounding difference, so that the parts add up.
             cost = notional if taken == amount else price * taken
             self.amounts[member] += taken
             self.notionals[member] += cost
@@ -241,7 +241,7 @@ class _Taken:
 
 
 class _Walk:
-    """Goes down one side from its best price, as far as the largest size needs."""
+    """Iterates over one side from its best price, as far as the largest size needs."""
 
     def __init__(
         self, levels: Levels, direction: Direction, names: Sequence[str], ends: Sequence[BookEnds]

@@ -1,7 +1,6 @@
-"""When the identity of coins is checked: as soon as a book becomes live, then once a second.
+"""Schedules identity checks: when a book becomes live, then once a second.
 
-Never per frame of an exchange. What is decided is in `identity`; time and the callback come in
-through the clock.
+Never per frame of an exchange. The decision is in `identity`; time and timers come from the clock.
 """
 
 import logging
@@ -17,8 +16,8 @@ from onebook.streams.identity import CONFLICT, IdentityLimits, review
 from onebook.streams.ports import Clock, Handle
 
 CHECK_S: Final = 1.0  # how often a symbol is checked
-SYMBOLS_PER_TURN_MAX: Final = 8  # then the event loop gets its turn ...
-TURN_S: Final = 0.005  # ... of so long
+SYMBOLS_PER_TURN_MAX: Final = 8  # then yield to the event loop ...
+TURN_S: Final = 0.005  # ... for so long
 
 log = logging.getLogger("onebook.streams")
 

@@ -1,10 +1,10 @@
-"""Identity of coins: do the books of one symbol show the price of one coin? Pure.
+"""Detects books of another coin under the same symbol, by comparing prices.
 
-The same letters are other coins on some exchanges, and no table of codes is complete
+Pure. Some exchanges use the same code for another coin, and no table of codes is complete
 (`exchanges.currencies`). A book whose mid is far from the median of at least three others is
-probably another coin's: it is quarantined, that is left out of merged views, until it agrees again
-for a while. Where exchanges disagree and no majority decides, the books are marked and
-merged as before. The reasons for each rule: docs/explanation/identity.md.
+probably of another coin: it is quarantined, that is left out of merged views, until it agrees again
+for a while. Where exchanges disagree and no majority decides, the books are marked and merged as
+before. The reasons for each rule: docs/explanation/identity.md.
 """
 
 from bisect import bisect_left
@@ -33,7 +33,7 @@ class PriceVerdict(Enum):
     OUTVOTED = auto()  # beyond the limit of at least three others, and most books are not
 
 
-# The whole machine: from None (trusted) or a mark, by a verdict, to None or a mark.
+# State machine: from None (trusted) or a mark, by a verdict, to None or a mark.
 MOVES: Final[dict[tuple[Reason | None, PriceVerdict], Reason | None]] = {
     (None, PriceVerdict.ALONE): None,
     (None, PriceVerdict.AGREES): None,
@@ -98,7 +98,7 @@ def judge(tops: Sequence[Top], deviation_max: Decimal) -> list[Judgement]:
     medians = [_median_without(mids, top.mid) for top in tops]
     far = [not top.within(deviation_max, median) for top, median in zip(tops, medians, strict=True)]
     if len(tops) == 2 and not all(far):
-        far = [False, False]  # neither of two is more credible: both contradict, or none does
+        far = [False, False]  # of two books either may be wrong: both contradict, or none does
     majority = len(tops) > OTHERS_MIN and 2 * sum(far) < len(tops)
     outside = PriceVerdict.OUTVOTED if majority else PriceVerdict.DISPUTED
     return [
@@ -125,7 +125,7 @@ def review(books: Iterable[LiveBook], limits: IdentityLimits, now: float) -> lis
     for book in books:
         top = top_of(book)
         if top is None:
-            book.agreed_at = None  # what is not live, or has one side, agrees with nothing
+            book.agreed_at = None  # a book that is not live, or has one side, is not compared
         else:
             judged.append((book, top))
     judgements = judge([top for _, top in judged], limits.deviation_max)

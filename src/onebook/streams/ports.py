@@ -1,4 +1,4 @@
-"""What streams need around them: time, instruments, connections and the publisher of updates."""
+"""Ports of streams: clock, instruments, subscriptions to books, and the publisher of updates."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -54,4 +54,4 @@ class Publisher(Protocol):
         """An exchange of the stream changed its health."""
 
     def flush(self) -> None:
-        """Everything of this tick was handed over: write."""
+        """All updates of this tick were passed: write them."""

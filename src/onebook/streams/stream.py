@@ -1,7 +1,6 @@
 """One stream: a view of the live books of one symbol, and its updates as JSON.
 
-Only books that are live and not quarantined are merged, and the names of those left out stand in
-every update.
+Only books that are live and not quarantined are merged, and every update names those left out.
 """
 
 import hashlib
@@ -57,7 +56,7 @@ class StreamKey(NamedTuple):
             self.fill,
             self.coverage,
             self.ages,
-        ):  # an id is what it was before there were these
+        ):  # absent options are left out: an id stays what it was before they existed
             if added:
                 break
             named = named[:-1]
@@ -75,7 +74,7 @@ class StreamMembers:
         self.books: list[LiveBook] = []
         self.cores: list[Book | None] = []
         self.live = False
-        self.awaited = False  # one of them has a first snapshot on its way
+        self.awaited = False  # the first snapshot of one of them is pending
         self.stale_json = b"[]"
 
     def refresh(self, books: Books) -> None:
@@ -126,7 +125,7 @@ class StreamMembers:
 
 
 class Opening:
-    """When a view is shown for the first time: whole if that is soon, but soon."""
+    """When a view is first published: with all books if they come soon, else without."""
 
     __slots__ = ("live_at", "opened_at")
 
@@ -184,12 +183,12 @@ class Stream:
         self._stamp = stamp or iso_us
         self.opening = Opening(opened_at)
         self._stale_json = b"[]"
-        self.owner = ""  # whose turn publishing it takes
+        self.owner = ""  # the owners whose turn it takes in the fair queue
         self.bytes_published = 0
         self.id = key.id
         self.interval_s = key.interval_ms / 1_000
         self.members = StreamMembers(key.exchanges, instruments)
-        self.view: View | None = None  # a stream that never becomes due costs no merged levels
+        self.view: View | None = None  # created when first due: idle streams have no merged levels
         self.fills: FillView | None = None
         self.users = 0
         self.update_number = 0
@@ -217,7 +216,7 @@ class Stream:
         return round(self.bytes_published / lasted_s * THIRTY_DAYS_S / GIB_BYTES, 3)
 
     def full(self) -> bytes:
-        """The whole book of the last update, built once however many ask."""
+        """The whole book of the last update, built once for all requests."""
         if self._full is None:
             self._full = self.full_for(None)
         return self._full
@@ -242,7 +241,7 @@ class Stream:
 
     def advance(self, wall_us: int, now: float) -> bytes:
         """Make the merged state the next update and encode it in the stream's mode."""
-        # A client that catches up later gets this update: levels and stale names belong together.
+        # Levels and stale names must match: a slow client may get this update later.
         self._stale_json = self.members.stale_json
         self._extras = self.members.extras(self.key, now, self.fills)
         self.update_number += 1
@@ -272,7 +271,7 @@ class Stream:
 
 
 class Question:
-    """A one-time view without a subscription, answered when a stream would begin."""
+    """A one-time request for a view, answered when a stream would publish first."""
 
     __slots__ = ("_stamp", "answer", "due", "key", "members", "message_id", "opening")
 

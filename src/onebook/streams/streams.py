@@ -1,13 +1,13 @@
-"""Streams: at their own pace, the live books of a symbol become one encoded update for all clients.
+"""Streams: live books of a symbol merged at their own pace, encoded once for all clients.
 
 A stream is one view of one symbol: exchanges, depth, interval and form. It is merged lazily, when
 it is due, and encoded once for all of its clients. Work per exchange frame is constant: the first
-change of a book moves the clean streams of that book to a queue, and later changes find nothing
-to move. One callback, asked for through the clock, empties the queue.
+change of a book moves the clean streams of that book to a queue, and later changes find nothing to
+move. One callback, asked for through the clock, empties the queue.
 
-The honesty rule lives here: only books that are live, and not quarantined by the identity guard,
-are merged, a book that stops being so makes its streams publish at once, whatever their interval,
-and the names of those left out stand in every update.
+Only books that are live, and not quarantined by the identity guard, are merged. A book that stops
+being so makes its streams publish at once, whatever their interval, and every update names those
+left out.
 
 No sockets and no event loop: time and the callback come in (`Clock`); the gateway's fan-out is the
 `Publisher` and knows the subscribers.
@@ -30,11 +30,13 @@ from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLooku
 from onebook.streams.stream import Question, Stream, StreamKey, StreamMembers
 from onebook.times import iso_us
 
-FIRST_SECONDS: Final = 10.0  # for so long a new stream takes in members without its interval ...
+FIRST_SECONDS: Final = (
+    10.0  # for so long a new stream adds members without waiting for its interval ...
+)
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
 QUEUE_SLACK: Final = 64  # queued entries of streams that are closed or due at another time
 MERGE_PACE_S: Final = 0.01  # after a merge that changed nothing visible, the next waits so long
-PUBLISHES_PER_TICK_MAX: Final = 256  # then the event loop gets its turn
+PUBLISHES_PER_TICK_MAX: Final = 256  # then yield to the event loop
 
 log = logging.getLogger("onebook.streams")
 _json = msgspec.json.encode
@@ -63,8 +65,8 @@ class Streams:
         self._catalogue = catalogue
         self._clock = clock
         self._open: dict[StreamKey, Stream] = {}
-        # Streams to tell of a change of this book: emptied by the first change, refilled by the
-        # publish, so that a burst of frames costs one look-up each.
+        # Clean streams by book: emptied by the first change, refilled by the publish, so that each
+        # frame of a burst costs one look-up.
         self._clean: dict[Instrument, set[Stream]] = {}
         self._of: dict[Instrument, set[Stream]] = {}
         self._questions: dict[Instrument, set[Question]] = {}
@@ -139,8 +141,8 @@ class Streams:
     ) -> Callable[[], None]:
         """Answer once with the book of a key, without a subscription.
 
-        When a stream would have its first update: see `Opening`. Returns what to call when
-        the request is cancelled.
+        The answer is sent when a stream would have its first update: see `Opening`. Returns what to
+        call when the request is cancelled.
         """
         now = self._clock.monotonic()
         members = StreamMembers(key.exchanges, self._instruments(key))
@@ -159,7 +161,7 @@ class Streams:
         """Merge a stream now; where that differs from its last update, publish it to all
         subscribers.
 
-        So its numbers have no gap for any client, and what `Stream.full` returns is the present.
+        So update numbers have no gap for any client, and `Stream.full` returns the current book.
         """
         stream.forced = stream.forced or stream.key.ages or stream.key.coverage
         self._publish(stream, self._clock.monotonic())
@@ -288,7 +290,7 @@ class Streams:
                 self._answer(waiting)
         while self._ready:
             stream = self._ready.take()
-            # It was published meanwhile, and perhaps it is due again later.
+            # Published meanwhile; it may be due again later.
             if stream.due is not None and stream.due <= now:
                 return stream
         return None
@@ -307,7 +309,7 @@ class Streams:
             self.publisher.publish(stream, payload, stream.full)
 
     def _try_publish(self, stream: Stream, now: float) -> None:
-        """Publish a stream; a defect that one view brings to light must not stop the others."""
+        """Publish a stream; an exception in one view must not stop the others."""
         try:
             self._publish(stream, now)
         except Exception:
@@ -320,7 +322,7 @@ class Streams:
             stream.broken = False
 
     def _reconsider(self, question: Question, now: float) -> None:
-        """Answer a question now or know when."""
+        """Answer a request now, or plan when."""
         question.members.refresh(self._books)
         due = question.opening.due(question.members, now)
         if due <= now:

@@ -1,4 +1,5 @@
-"""What an exchange must offer to the transaction service: facts, pages of records, a check.
+"""The adapter protocol of the transaction service: facts, pages of records, account check.
+
 
 An adapter is one package and its evidence. It knows paths, signatures, limits and rows; windows,
 paging, order, duplicates, limits, cursors and honesty are the service's (`walk`, `merge`,
@@ -18,7 +19,7 @@ from onebook.transactions.record import Record
 
 
 class Environment(StrEnum):
-    """Where an account lives; a key of one is unknown to the other."""
+    """Environment of an account; keys of one are invalid in the other."""
 
     MAINNET = "mainnet"
     TESTNET = "testnet"
@@ -179,7 +180,7 @@ class AccountInfo(Struct, frozen=True):
 
 
 class RequestVerdict(Struct, frozen=True):
-    """What became of the last signed request to an environment of an exchange.
+    """Result of the last signed request to an environment of an exchange.
 
     Args:
         at_ms: When, Unix ms.
@@ -230,7 +231,7 @@ class Adapter(Protocol):
 
     @property
     def waiting_s(self) -> float:
-        """How long it asks nothing because its limits are used up; 0 while anything is asked."""
+        """How long requests wait because limits are used up; 0 while one is under way."""
         ...
 
     def reader(
@@ -245,7 +246,7 @@ class Adapter(Protocol):
         ...
 
     def verdict(self, environment: Environment) -> RequestVerdict | None:
-        """What became of the last signed request; None before the first."""
+        """Result of the last signed request; None before the first."""
         ...
 
     async def close(self) -> None:

@@ -32,7 +32,7 @@ SINGULAR: Final = {
 
 
 class Coverage(Struct, frozen=True, rename={"from_ms": "from", "to_ms": "to"}):
-    """How much of the range an answer holds of one type.
+    """Coverage of the requested range by an answer, for one type.
 
     Args:
         from_ms: Everything from here on is in this answer or those before it; null: nothing is.
@@ -61,7 +61,7 @@ class ErrorEntry(Struct, frozen=True):
 
 
 class Totals:
-    """What the records of an answer add up to.
+    """Counts of the records of an answer.
 
     Args:
         singular: The documented singular names of the exchange's own types.
@@ -141,7 +141,7 @@ class SourcePart(Struct, frozen=True):
 def coverage_of(
     query: Query, parts: list[SourcePart], *, last: RecordKey, stopped: str, top_ms: int
 ) -> list[Coverage]:
-    """One entry for each type, as good as the worst of its sources."""
+    """One entry for each type: the worst of its sources counts."""
     found: dict[str, Coverage] = {}
     for part in parts:
         entry = _entry(query, part, last=last, stopped=stopped, top_ms=top_ms)
@@ -192,7 +192,7 @@ def _time_of(place: RecordKey, query: Query) -> int | None:
 def _worse(left: Coverage, right: Coverage) -> Coverage:
     if left.complete != right.complete:
         return right if left.complete else left
-    # Nothing covered is worse than anything covered.
+    # No coverage ranks below any coverage.
     reach = [entry.from_ms if entry.from_ms is not None else 1 << 62 for entry in (left, right)]
     return left if reach[0] >= reach[1] else right
 
@@ -200,7 +200,7 @@ def _worse(left: Coverage, right: Coverage) -> Coverage:
 def errors_of(
     parts: list[SourcePart], *, cut_off: bool = False, trouble: SourceFailed | None = None
 ) -> list[ErrorEntry]:
-    """What went wrong, once for each type and reason.
+    """The errors, once for each type and reason.
 
     Args:
         cut_off: Whether the deadline ended the answer.

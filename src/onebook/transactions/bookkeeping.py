@@ -1,4 +1,4 @@
-"""How an exchange names and books the events of an account: what a proof must know of it."""
+"""How an exchange names and books the events of an account, as the proof needs it."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,5 @@
-"""How much may be asked of an exchange, and when: limits, a circuit, retries.
+"""Rate limits, circuit breaker and retries of requests to an exchange.
+
 
 - `Limit`: so many requests in a rolling window, as exchanges count; follows what they say; keys
   take turns (`fairness`).
@@ -21,7 +22,7 @@ from onebook.transactions.failures import SourceFailed
 
 BACKOFF_S: Final = 0.25
 BACKOFF_S_MAX: Final = 8.0
-BLOCK_S_MAX: Final = 90.0  # an exchange's reset time is data, not an order
+BLOCK_S_MAX: Final = 90.0  # upper bound of a reset time that an exchange sends
 ATTEMPTS_MAX: Final = 6  # of one page
 RETRIES_START: Final = 30.0
 RETRIES_MAX: Final = 60.0
@@ -45,12 +46,13 @@ class Rate(Struct, frozen=True):
 
     @property
     def margin_s(self) -> float:
-        """Requests are counted where they arrive, and the way there is not always as long."""
+        """Exchanges count requests on arrival, and latency varies."""
         return 0.03 if self.period_s <= 5 else 0.5
 
 
 class SharedLimit:
-    """A rolling-window limit that is shared fairly: a caller waits for its turn.
+    """A rolling-window rate limit shared fairly between keys.
+
 
     Keys take turns. In a long window a key that was first could still use up all of it, so the
     last part (`reserve`) is only given to keys that had less than an even share of the window.
@@ -72,7 +74,7 @@ class SharedLimit:
         self._blocked_until_s = 0.0
 
     async def take(self, waits: "Waits | None" = None, *, key: str = "") -> None:
-        """Wait for the next turn; a wait that is cancelled uses nothing up.
+        """Wait for a request slot; a cancelled wait uses none.
 
         Args:
             key: Whose request it is.
@@ -80,7 +82,7 @@ class SharedLimit:
         """
         self._waiting[key] += 1
         try:
-            # Locks are first come, first served: in order within a key, in turn between keys.
+            # Locks are FIFO: in order within a key, round-robin between keys.
             async with self._lines[key]:
                 while not await self._taken(key, waits):
                     await self._wait(self._over_share_s(key), waits)
@@ -90,7 +92,7 @@ class SharedLimit:
                 del self._waiting[key], self._lines[key]
 
     async def _taken(self, key: str, waits: "Waits | None") -> bool:
-        """Take a turn as soon as the window has one, unless it is reserved for other keys."""
+        """Take a slot as soon as the window has one that is not reserved for other keys."""
         if self._over_share_s(key) > 0:
             return False
         async with self._turn:
@@ -107,14 +109,14 @@ class SharedLimit:
             await self._clock.sleep(wait_s)
 
     def _full_s(self) -> float:
-        """How long until the window has a turn for any key."""
+        """How long until the window has a slot for any key."""
         now_s = self._clock.now_s()
         self._forget(now_s)
         blocked_s = self._blocked_until_s - now_s
         return max(blocked_s, self._freed_s(len(self._given) - self._count, now_s))
 
     def _over_share_s(self, key: str) -> float:
-        """How long a key must leave what is left of the window to others; 0: it need not."""
+        """How long the rest of the window is reserved for other keys; 0 if it is not."""
         now_s = self._clock.now_s()
         self._forget(now_s)
         used = Counter(who for _, who in self._given)
@@ -125,7 +127,7 @@ class SharedLimit:
         return self._freed_s(len(self._given) - open_to_all, now_s)
 
     def _freed_s(self, index: int, now_s: float) -> float:
-        """How long until the turn at this place of the window no longer counts."""
+        """How long until this entry of the window expires."""
         return max(0.0, self._given[index][0] - now_s) if index >= 0 else 0.0
 
     def _forget(self, now_s: float) -> None:
@@ -139,7 +141,7 @@ class SharedLimit:
             self._count = min(count, self._rate.count)
 
     def block(self, wait_s: float) -> None:
-        """Ask nothing for a while."""
+        """Send nothing for a while."""
         until_s = self._clock.now_s() + min(max(wait_s, 0.0), BLOCK_S_MAX)
         self._blocked_until_s = max(self._blocked_until_s, until_s)
 
@@ -153,7 +155,7 @@ class Circuit:
         self._until_s = 0.0
 
     def trip(self) -> None:
-        """Stop everything from now on."""
+        """Open the circuit."""
         self._until_s = self._clock.now_s() + self._open_s
 
     def left_s(self) -> float:
@@ -162,7 +164,7 @@ class Circuit:
 
 
 class Retries:
-    """The retries of one request of ours, over all its pages.
+    """Retry budget of one request, over all its pages.
 
     Args:
         key: Whose request it is: budgets are shared fairly between keys.
@@ -197,7 +199,7 @@ class Retries:
 
 
 class Waits:
-    """Which requests wait for their turn, and whether any is under way meanwhile."""
+    """The requests that wait for a rate limit, and whether any is under way meanwhile."""
 
     def __init__(self, clock: ServiceClock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Books as the documentation page shows them: every example is written by the core itself."""
+"""Example books of the documentation page, encoded by the core."""
 
 import json
 import re

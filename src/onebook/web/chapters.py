@@ -1,4 +1,4 @@
-"""The pages of `docs/` as this node serves them: what there is, their contents, the search index.
+"""Serves the pages of `docs/`: table of contents, rendered pages, search index.
 
 They are shipped as package data (`content`, in the repository a link to `docs/`) and read once.
 """
@@ -90,7 +90,7 @@ class Chapters:
         return document(page.title, contents=groups, main=[page.html])
 
     def _hits(self, path: str) -> Iterator[Hit]:
-        """The sections of a page. Read by line: to parse every page would take a second."""
+        """The sections of a page. Read by line, because parsing every page would take a second."""
         url, title = url_of(path), self._titles[path]
         taken: set[str] = set()
         heading, anchor, lines, fenced = title, "", list[str](), False

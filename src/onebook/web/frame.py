@@ -1,4 +1,4 @@
-"""What every documentation page has around its text: head, header with search, contents."""
+"""HTML template of documentation pages: head, header with search, contents."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ HEAD = Html(
     '<script src="/web/page/theme.js"></script>'
     '<script src="/web/page/docs.js" type="module"></script>'
 )
-# Shown by the script that does the work: without scripts there is the browser's own search.
+# Shown by the script that implements it; without scripts the browser's search remains.
 SEARCH = Html(
     '<form class="search" role="search" hidden>'
     '<input type="search" aria-label="Search the documentation" placeholder="Search" '

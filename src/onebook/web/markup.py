@@ -1,4 +1,4 @@
-"""HTML from values: everything is escaped unless it is markup already."""
+"""HTML generation: everything is escaped unless it is an `Html`."""
 
 import re
 from html import escape
@@ -25,7 +25,7 @@ def tag(name: str, *content: Content, **attributes: str) -> Html:
 
 
 def join(*content: Content) -> Html:
-    """Several pieces after each other."""
+    """Concatenate pieces of markup."""
     return Html("".join(_written(piece) for piece in content if piece is not None))
 
 

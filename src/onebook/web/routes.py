@@ -1,7 +1,7 @@
-"""The routes of the pages, and the policy that keeps them to this host.
+"""Routes of the pages, and their Content-Security-Policy.
 
-The policy allows scripts and styles from our own files alone: nothing inline, nothing foreign.
-https://www.w3.org/TR/CSP3/ ('self' covers the WebSocket of the same host too.)
+The policy allows scripts and styles from our own files only: nothing inline, nothing from other
+hosts. https://www.w3.org/TR/CSP3/ ('self' covers the WebSocket of the same host too.)
 """
 
 import hashlib
@@ -87,7 +87,7 @@ def pages(site: Site) -> APIRouter:
         return asset_of(json.encode(chapters.search_index(site.openapi())), ".json")
 
     def addressed(page: str, url: str) -> Asset:
-        # Pages are written once: any client may name any host.
+        # Cached without the host: clients could fill a cache by Host with any names.
         page = page.replace(PLACEHOLDER_URL, escape(url))
         page = page.replace(PLACEHOLDER_WS_URL, escape("ws" + url.removeprefix("http")))
         return asset_of(page.encode(), ".html")
@@ -125,7 +125,7 @@ def pages(site: Site) -> APIRouter:
 
 
 def load_assets() -> dict[str, Asset]:
-    """Read every static file once; what is not in this table is not served."""
+    """Read every static file once; other files are not served."""
     files = [path for folder in FOLDERS for path in (HERE / folder).rglob("*") if path.is_file()]
     return {
         path.relative_to(HERE).as_posix(): asset_of(path.read_bytes(), path.suffix)
@@ -144,7 +144,7 @@ def tag_of(content: bytes) -> str:
 
 
 def answer(request: Request, asset: Asset) -> Response:
-    """Answer a file, or that it has not changed (RFC 9110 section 13.1.2)."""
+    """Answer a file, or 304 where it has not changed (RFC 9110 section 13.1.2)."""
     headers = {
         "ETag": asset.etag,
         "Cache-Control": "no-cache",

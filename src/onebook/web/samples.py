@@ -45,7 +45,7 @@ socket.onmessage = ({ data }) => {
   const message = JSON.parse(data);
   if (message.type === "aggregated_orderbook_update") console.log(message.data.bids[0]);
 };
-socket.onclose = ({ code }) => console.log("40xx stop, 41xx back off, 42xx return as told", code);
+socket.onclose = ({ code }) => console.log("40xx stop, 41xx back off, 42xx reconnect then", code);
 """
 
 SAMPLES = (

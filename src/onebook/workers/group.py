@@ -1,7 +1,7 @@
 """Starts the processes of `node.workers`, passes signals on to them and stops them in order.
 
-The order of a start: nats-server, the feeds process, one gateway, which may have to make the
-database, the others. A stop is the reverse: gateways drain while books still come.
+Start order: nats-server, the feeds process, one gateway, which creates the database if there is
+none, the other gateways. Stop order is the reverse: gateways drain while updates still arrive.
 """
 
 import asyncio
@@ -91,12 +91,12 @@ class WorkerGroup:
                 group.create_task(self._started(each, self._gateways))
 
     def send(self, number: signal.Signals) -> None:
-        """Pass a signal on to the nodes."""
+        """Forward a signal to the nodes."""
         for each in (*self._gateways, *self._feeds):
             each.send(number)
 
     async def stop(self) -> int:
-        """Drain gateways, then stop what served them; returns the exit code of the whole."""
+        """Drain the gateways, then stop the rest; returns the exit code of the group."""
         settings = self._settings
         node_s = settings.gateway.drain_s + settings.accounts.final_flush_timeout_s + STOP_MARGIN_S
         codes = await asyncio.gather(*(each.stop(node_s) for each in self._gateways))
@@ -168,7 +168,7 @@ async def _run(group: WorkerGroup, port: int) -> int:
 
     def signalled() -> None:
         if asked.is_set():
-            group.send(signal.SIGTERM)  # a second one: do not wait for clients
+            group.send(signal.SIGTERM)  # a second signal: do not wait for clients
         asked.set()
 
     actions = {
@@ -259,7 +259,7 @@ def _feeds_variables(settings: Settings) -> Variables:
 
 
 def _environment(variables: Variables) -> dict[str, str]:
-    """This process' environment with settings as variables, which go before the file."""
+    """This process's environment with settings as variables, which override the file."""
     ours = {variable_of(name): _text(value) for name, value in variables.items()}
     kept = {name: value for name, value in os.environ.items() if name.upper() not in ours}
     return {**kept, **ours}

@@ -1,4 +1,4 @@
-"""A child process that is started again when it ends, with exponential backoff."""
+"""A supervised child process: restarted with exponential backoff when it ends."""
 
 import asyncio
 import ctypes
@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 log = logging.getLogger("onebook.workers")
 
-START_S: Final = 120.0  # a process that does not work after so long is killed
+START_S: Final = 120.0  # start timeout: then the process is killed
 DELAY_S: Final = 0.1  # before the first restart; each further one waits twice as long
-STEADY_S: Final = 60.0  # a process that worked for so long begins with `DELAY_S` again
+STEADY_S: Final = 60.0  # after running this long, backoff starts again at `DELAY_S`
 PIPE_S: Final = 1.0  # for the end of the output of a process that has ended
 KILLED: Final = 1  # the exit code of a process that had to be killed: its last usage may be lost
 
@@ -25,7 +25,7 @@ _libc: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class StartFailed(Exception):
-    """A process ended, or did nothing for `START_S`, before it worked for the first time."""
+    """A process ended, or was not ready within `START_S`, at its first start."""
 
     def __init__(self, name: str, code: int) -> None:
         super().__init__(f"{name} could not start.")
@@ -35,7 +35,7 @@ class StartFailed(Exception):
 class Program(NamedTuple):
     """What a process runs.
 
-    `command` is given how often the process was started again; `working` returns once it works.
+    `command` gets the number of restarts; `working` returns once the process is ready.
     """
 
     name: str
@@ -67,7 +67,7 @@ class KeptProcess:
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        """Start the process and wait until it works.
+        """Start the process and wait until it is ready.
 
         Raises:
             StartFailed: It ended before, or took longer than `START_S`.
@@ -108,7 +108,7 @@ class KeptProcess:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=PIPE,
             env=program.environment,
-            start_new_session=True,  # Ctrl-C reaches this process alone, which stops all in order
+            start_new_session=True,  # Ctrl-C reaches only this process
             preexec_fn=_end_with_parent,
         )
         working = asyncio.ensure_future(program.working(process))
@@ -142,13 +142,13 @@ class KeptProcess:
         return code
 
     async def _keep(self) -> int:
-        """Start the process again whenever it ends; returns its exit code after `stop`."""
+        """Restart the process whenever it ends; returns its exit code after `stop`."""
         delay_s = DELAY_S
         began_s = time.monotonic()
         while True:
             pid, code = self.pid, await self._ended()
             if self._stopping.is_set():
-                return code if self._works else 0  # what never worked has no usage to lose
+                return code if self._works else 0  # never ready: no usage to lose
             if time.monotonic() - began_s >= STEADY_S:
                 delay_s = DELAY_S
             self._log_end(pid, code, delay_s)
@@ -164,7 +164,7 @@ class KeptProcess:
                     log.info("%s works again (process %s).", self._program.name, self.pid)
             except OSError as error:
                 log.error("%s cannot be started: %s.", self._program.name, error.strerror)
-            if self._stopping.is_set():  # `stop` may have come before there was a process
+            if self._stopping.is_set():  # `stop` may have been called before there was a process
                 self.send(signal.SIGTERM)
 
     def _log_end(self, pid: int | None, code: int, delay_s: float) -> None:

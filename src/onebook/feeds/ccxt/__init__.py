@@ -1,10 +1,10 @@
-"""The long tail: books of exchanges without a connector of ours, through ccxt.pro.
+"""Books of exchanges without a connector of ours, through ccxt.pro.
 
 Off unless `feeds.ccxt.exchanges` names some and the extra `onebook[ccxt]` is installed. ccxt runs
 in a thread with an event loop of its own (`worker`), because it parses lists of megabytes and
-leaves tasks behind: nothing of it delays or outlives the node. `client` owns one ccxt client and
-writes frames, `feed` hands them to the same sessions that sockets of ours have,
-`exchanges.through_ccxt` reads them.
+leaves tasks behind, which must not delay or outlive the node. `client` owns one ccxt client and
+writes frames, `feed` passes them to the same sessions that our sockets use, and
+`exchanges.through_ccxt` parses them.
 """
 
 from onebook.feeds.ccxt.feed import CcxtFeed

@@ -1,4 +1,4 @@
-"""The HTTP session that a ccxt client uses: bodies of bounded size. Imports aiohttp, ccxt's own."""
+"""HTTP session for a ccxt client with bodies of bounded size. Imports ccxt's aiohttp."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import aiohttp
 
 
 def session_of(bytes_max: int) -> Any:
-    """Make a session whose responses end with an error beyond so many bytes, inflated."""
+    """Make a session whose responses fail beyond so many decompressed bytes."""
 
     class Bounded(aiohttp.ClientResponse):
         async def read(self) -> bytes:

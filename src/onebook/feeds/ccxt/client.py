@@ -1,9 +1,8 @@
-"""One ccxt client in the worker's loop: it watches books and writes what it sees as frames.
+"""One ccxt client in the worker's loop: watches books and writes them as frames.
 
-Everything here runs in the worker's thread; frames leave by `emit`, commands come by `command`.
-What ccxt does with its sockets is its own; here is what it does not do: a message that it fails to
-read ends the client, because ccxt reads none after it, and all that it has begun is cancelled at
-the end.
+Everything here runs in the worker's thread; frames leave by `emit`, commands come by `command`. It
+adds what ccxt lacks: a message that ccxt fails to read ends the client, because ccxt reads none
+after it, and all tasks that it started are cancelled at the end.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from onebook.model import Reason
 log = logging.getLogger("onebook.feeds")
 
 OPENED: Final = b'{"type":"open"}'
-OPENING: Final = ""  # stands for a native name in frames that are of no book
+OPENING: Final = ""  # in place of a native name, in frames without a book
 NAMELESS: Final = "?"
 TOO_MANY_TASKS: Final = "ccxt started too many tasks"
 STOPPED: Final = End(Reason.DISCONNECTED, "stopped")
@@ -60,12 +59,13 @@ class CcxtHandle:
 
 
 class CcxtClient:
-    """A ccxt client from its making to its end.
+    """A ccxt client, from creation to close.
 
     Args:
         make: Makes it, in the worker's loop.
         emit: Called with each frame, in the worker's thread; it must not block.
-        ended: Called there with why it ends, before it closes what is open: that takes a while.
+        ended: Called there with the reason when it ends, before the connections are closed, which
+            takes a while.
         settings: Limits and waits.
     """
 
@@ -83,13 +83,13 @@ class CcxtClient:
         self._books: CcxtHandle | None = None
         self._over: asyncio.Future[End] | None = None
         self._context: contextvars.Context | None = None
-        self._early: list[bytes] = []  # commands from before it was made
+        self._early: list[bytes] = []  # commands received before it was created
         self._watchers: dict[str, Watcher] = {}
         self._heard = False
         self._refusal: BaseException | None = None  # the last one that was reported
 
     async def run(self) -> None:
-        """Watch what is commanded until the connection fails or `stop`, and close everything."""
+        """Watch books as commanded until the connection fails or `stop`, then close everything."""
         self._over = asyncio.get_running_loop().create_future()
         tasks = Tasks(self.settings.tasks_max, self._broken)
         tasks.own()
@@ -131,7 +131,7 @@ class CcxtClient:
             self._watch(native, self._books)
 
     def failed(self, native: str, error: BaseException) -> None:
-        """Act on an exception while a book was watched."""
+        """Handle an exception raised while watching a book."""
         extent = verdict_of(error).extent
         if extent is Extent.CONNECTION:
             self.end(self._end_of(error))
@@ -146,7 +146,7 @@ class CcxtClient:
         return watcher is not None and not watcher.delivered
 
     def _refused(self, native: str, error: BaseException) -> None:
-        """Report a refusal, once: ccxt gives one that names no book to every pending book."""
+        """Report a refusal once: ccxt raises one that names no book for every pending book."""
         if error is self._refusal:
             return
         self._refusal = error
@@ -182,7 +182,7 @@ class CcxtClient:
             self.begin(watcher.leave())
 
     def _received(self, handle: Callable[..., object], message: tuple[Any, ...]) -> None:
-        """Let ccxt read a message; where it fails, any book may lack what was in it."""
+        """Let ccxt handle a message; where it fails, any book may lack its content."""
         if not self._heard:
             self._heard = True
             self.emit(OPENING, OPENED)
@@ -197,7 +197,7 @@ class CcxtClient:
         return End(reason, words_of(error))
 
     def _broken(self, error: Exception | None) -> None:
-        """End it where ccxt reads no more, or starts tasks without end (None)."""
+        """End the client where ccxt stopped reading, or starts tasks without bound (None)."""
         if error is None:
             self.end(End(Reason.INTERNAL_ERROR, TOO_MANY_TASKS))
         else:
@@ -221,8 +221,8 @@ class CcxtClient:
 class Watcher:
     """One book that ccxt watches.
 
-    Each answer of ccxt is copied at once, because ccxt goes on changing the book that it gave; it
-    is written at most once in `interval_s`, and the last one always.
+    Each result is copied at once, because ccxt continues to change the returned book; it is written
+    at most once in `interval_s`, and the last one always.
     """
 
     def __init__(
@@ -258,10 +258,10 @@ class Watcher:
             self._client.failed(self._native, error)
 
     async def leave(self) -> None:
-        """Unsubscribe, where ccxt can; else the exchange goes on sending the book."""
+        """Unsubscribe where ccxt can; else the exchange continues to send the book."""
         if not self._ccxt.has.get("unWatchOrderBook"):
             return
-        with suppress(Exception):  # what it does not end, the end of the client does
+        with suppress(Exception):  # closing the client ends the rest
             async with asyncio.timeout(self._client.settings.stop_s):
                 await self._ccxt.un_watch_order_book(self._symbol)
 

@@ -1,7 +1,7 @@
-"""A feed whose connection is a ccxt client: the same sessions, books and waits as any other.
+"""A feed whose connection is a ccxt client, with the same sessions, books and backoff as others.
 
-Frames and commands of the `FeedSession` cross here between the node's loop and the worker's thread.
-A frame of a book that was not processed yet is replaced by a newer one.
+Passes frames and commands of the `FeedSession` between the node's loop and the worker's thread. An
+unprocessed frame of a book is replaced by a newer one.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ FAILED: Final = "the thread of ccxt failed"
 
 
 class Mailbox:
-    """The newest frame of each book, from the worker's thread to one loop.
+    """Thread-safe mailbox with the newest frame of each book, from the worker's thread to one loop.
 
     Bounded by the number of books: at most one frame of each, and one callback for all.
 
@@ -128,12 +128,12 @@ class CcxtConnection:
         self.carry_out(now)
 
     def _end_soon(self, end: End) -> None:
-        """Invalidate the books before the client has closed; called in the worker's thread."""
+        """Invalidate the books before the client is closed; called in the worker's thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._end, end)
 
     def _end(self, end: End) -> None:
-        """End the session, once: its books may be those of another one later."""
+        """End the session once: its books may belong to another one later."""
         if self.session.ended is None:
             self.session.closed(self._feed.clock(), end.reason, end.detail)
         self._heard.set()
@@ -172,7 +172,7 @@ class CcxtFeed(Feed):
         return max(super()._unreachable(trouble, problem), self._held(trouble))
 
     def _held(self, trouble: str) -> float:
-        """Keep all clients of the exchange away for a while where it asks for patience."""
+        """Pause all clients of the exchange for a while where it asks for a slower pace."""
         if trouble == OFFLINE:
             return 0.0
         wait_s = self.settings.maintenance_s * (1.0 + self._jitter())

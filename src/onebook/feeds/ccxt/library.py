@@ -129,7 +129,7 @@ class Library:
                 "asyncio_loop": asyncio.get_running_loop(),
             }
         )
-        ccxt.has["fetchCurrencies"] = False  # what it asks for beside the markets is not needed
+        ccxt.has["fetchCurrencies"] = False  # other requests of `load_markets` are not needed
         ccxt.options["defaultType"] = "spot"
         fetched = ccxt.options.get("fetchMarkets")
         if isinstance(fetched, dict) and "types" in fetched:
@@ -148,7 +148,7 @@ class Library:
 
 
 def redirected(urls: Any, to: ExchangeSettings) -> Any:
-    """Give every address in ccxt's tables the operator's scheme and host; its path stays.
+    """Replace scheme and host of every URL in ccxt's tables by the operator's; paths stay.
 
     Args:
         urls: A text, a list or a table, nested.

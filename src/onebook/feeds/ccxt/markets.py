@@ -1,7 +1,7 @@
-"""ccxt's markets: which of them are ours to show, and how the numbers of each are written.
+"""Selects ccxt's spot markets, and makes the number writers of each.
 
-Pure: market structures of ccxt (https://docs.ccxt.com/#/README?id=market-structure) come in, and
-of ccxt itself only the two functions that write numbers.
+Pure: market structures of ccxt (https://docs.ccxt.com/#/README?id=market-structure) come in, and of
+ccxt itself only the two functions that write numbers.
 """
 
 from collections.abc import Callable, Iterable, Mapping

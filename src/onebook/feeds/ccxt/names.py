@@ -1,4 +1,4 @@
-"""Which exchanges come through ccxt: the operator's list, checked against ccxt and our own."""
+"""Validates the operator's list of exchanges to connect through ccxt."""
 
 from collections.abc import Collection, Iterator
 from importlib import import_module

@@ -27,7 +27,7 @@ def rounding(round_to: Callable[[Number], str], plain: Write) -> Write:
 
 
 class Texts:
-    """Numbers of one column and their text; most of a book is as it was a moment ago."""
+    """Cache of number texts of one column: most of a book is unchanged between updates."""
 
     __slots__ = ("_texts", "_write")
 
@@ -78,5 +78,5 @@ class SideWriter:
 
 
 def best(side: Sequence[Sequence[Number]], depth: int) -> Rows:
-    """Copy the best levels of a side of ccxt's book, which ccxt goes on changing."""
+    """Copy the best levels of a side of ccxt's book, which ccxt continues to change."""
     return [(row[0], row[1]) for row in side[:depth]]

@@ -1,4 +1,4 @@
-"""What an exception of ccxt means for a book or a connection: a table by the names of its classes.
+"""Classifies ccxt's exceptions by the names of their classes.
 
 By name, because ccxt is imported only where it is used; an exception is classified by the first
 class of its own method resolution order that the table knows.
@@ -45,7 +45,7 @@ VERDICTS: Final[dict[str, ErrorVerdict]] = {
     "BadRequest": REFUSED,
     "OperationRejected": REFUSED,
     "NotSupported": REFUSED,
-    # ccxt cancels what waits for a connection that it gives up.
+    # ccxt cancels the tasks that wait for a connection it has closed.
     "CancelledError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
     "OSError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),
     "ClientError": ErrorVerdict(Extent.CONNECTION, Reason.DISCONNECTED),  # of aiohttp

@@ -1,8 +1,8 @@
-"""An event loop in a thread of its own, where a library runs that starts tasks of its own.
+"""An event loop in its own thread, for a library that starts background tasks.
 
-Every task that is made in the loop has an owner, also those that the library makes: `Tasks` gathers
-them through the loop's task factory, ends its owner where they are too many, and cancels what is
-left. Contexts are fresh, so that the library's decimal context is none of ours.
+Every task created in the loop has an owner, also those of the library: `Tasks` tracks them through
+the loop's task factory, ends their owner when there are too many, and cancels the rest. Contexts
+are fresh, so that the library has its own decimal context.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ class Worker:
             owner.failed(error)
 
     async def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine in the thread; cancelling this cancels it there."""
+        """Run a coroutine in the thread; cancellation is passed on to it."""
         return await asyncio.wrap_future(self._begin(make))
 
     def _begin(self, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:

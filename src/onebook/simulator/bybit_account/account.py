@@ -1,4 +1,5 @@
-"""An account's history of years, generated: deterministic, and true to the identities Bybit keeps.
+"""Generates the history of an account: deterministic, with the balance identities of Bybit.
+
 
 What holds by construction, and what a reader can therefore prove: per coin every ledger balance is
 the one before plus the change; `change = cashFlow + funding - fee` less taxes; the fills of an
@@ -15,6 +16,7 @@ from onebook.simulator.bybit_account.books import UID, AccountBooks
 from onebook.simulator.bybit_account.contracts import ContractHistory
 from onebook.simulator.bybit_account.facts import Deposit, ExecutionRow
 from onebook.simulator.bybit_account.funds import FundHistory
+from onebook.simulator.bybit_account.generator import HistoryParts
 from onebook.simulator.bybit_account.history import History
 from onebook.simulator.bybit_account.markets import MARKETS
 from onebook.simulator.bybit_account.modes import CONTRACT, UNIFIED, USDC, Modes
@@ -49,10 +51,8 @@ class Account(AccountTables):
     def _generate(self) -> Counter[str]:
         """Fill the tables and books; what the funding wallet holds in the end."""
         history, timeline, books, modes = self.history, self._timeline, self.books, self.modes
-        positions = Positions()
-        funds = FundHistory(history, timeline, self, books, modes)
-        contracts = ContractHistory(history, timeline, self, books, positions)
-        orders = OrderHistory(history, timeline, self, books, modes, positions)
+        parts = HistoryParts(history, timeline, self, books, modes, Positions())
+        funds, contracts, orders = FundHistory(parts), ContractHistory(parts), OrderHistory(parts)
         funds.schedule_funds()
         contracts.schedule()
         funds.schedule_odds()
@@ -68,7 +68,7 @@ class Account(AccountTables):
     # What tests change -----------------------------------------------------------------
 
     def insert_execution(self, category: str, at_ms: int) -> str:
-        """Let a fill appear in the past, as late bookings do; the ledger does not know it."""
+        """Insert a fill in the past, as late bookings do; the ledger has no line for it."""
         seq = self._timeline.number()
         market = next(market for market in MARKETS if market.category == category)
         fill = ExecutionRow(
@@ -80,7 +80,7 @@ class Account(AccountTables):
         return fill.execution_id
 
     def pend_deposit(self, at_ms: int) -> Deposit:
-        """Let a deposit appear that is not credited yet."""
+        """Insert a deposit that is not credited yet."""
         seq = self._timeline.number()
         deposit = Deposit("USDT", UNIT, at_ms, hash_of(seq), internal=False)
         self.deposits.insert(at_ms, seq, deposit)

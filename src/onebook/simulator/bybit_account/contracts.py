@@ -1,37 +1,22 @@
-"""What happens to contracts without an order: funding, daily settlement, expiry and delivery."""
+"""Events of contracts without an order: funding, daily settlement, expiry and delivery."""
 
 from functools import partial
 from typing import Final
 
 from onebook.model import DAY_MS
 from onebook.simulator.account.amounts import UNIT, product, quotient
-from onebook.simulator.bybit_account.books import UID, AccountBooks
+from onebook.simulator.bybit_account.books import UID
 from onebook.simulator.bybit_account.facts import Delivered, ExecutionRow, SimulatedMarket
-from onebook.simulator.bybit_account.history import History
+from onebook.simulator.bybit_account.generator import HistoryGenerator
 from onebook.simulator.bybit_account.markets import RATE_TEXTS, RATES, dated_markets
-from onebook.simulator.bybit_account.positions import Holding, Positions
-from onebook.simulator.bybit_account.tables import AccountTables
-from onebook.simulator.bybit_account.timeline import HOUR_MS, Timeline, uuid_of
+from onebook.simulator.bybit_account.positions import Holding
+from onebook.simulator.bybit_account.timeline import HOUR_MS, uuid_of
 
 FUNDING_MS: Final = 8 * HOUR_MS
 
 
-class ContractHistory:
+class ContractHistory(HistoryGenerator):
     """Generates funding payments, daily settlements in USDC, and contracts that expire."""
-
-    def __init__(
-        self,
-        history: History,
-        timeline: Timeline,
-        tables: AccountTables,
-        books: AccountBooks,
-        positions: Positions,
-    ) -> None:
-        self._history = history
-        self._timeline = timeline
-        self._tables = tables
-        self._books = books
-        self._positions = positions
 
     def schedule(self) -> None:
         """Schedule funding every 8 hours, and dated contracts every 90 days."""

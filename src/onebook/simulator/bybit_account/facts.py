@@ -1,4 +1,4 @@
-"""What the simulated account remembers of each event; amounts are integers of 10^-12."""
+"""Records of the simulated account's events; amounts are integers of 10^-12."""
 
 from collections import Counter
 from typing import NamedTuple

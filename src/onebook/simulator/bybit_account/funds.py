@@ -6,13 +6,12 @@ from typing import Final
 from onebook.model import DAY_MS
 from onebook.simulator.account.amounts import UNIT
 from onebook.simulator.account.ledger import WalletBalances
-from onebook.simulator.bybit_account.books import UID, AccountBooks
+from onebook.simulator.bybit_account.books import UID
 from onebook.simulator.bybit_account.facts import Deposit, FundLine, Moved, Withdrawal
-from onebook.simulator.bybit_account.history import History
+from onebook.simulator.bybit_account.generator import HistoryGenerator, HistoryParts
 from onebook.simulator.bybit_account.markets import MARKETS, MILLI
-from onebook.simulator.bybit_account.modes import UNIFIED, Modes
-from onebook.simulator.bybit_account.tables import AccountTables
-from onebook.simulator.bybit_account.timeline import HOUR_MS, Timeline, hash_of, uuid_of
+from onebook.simulator.bybit_account.modes import UNIFIED
+from onebook.simulator.bybit_account.timeline import HOUR_MS, hash_of, uuid_of
 
 FUND_TEXTS: Final = {
     "Earn": "Easy Earn | Flexible Interest Distribution",
@@ -22,26 +21,15 @@ FUND_TEXTS: Final = {
 COINS: Final = ("USDT", "BTC", "ETH", "USDC")
 
 
-class FundHistory:
+class FundHistory(HistoryGenerator):
     """Generates what moves between wallets, users and the chain, and books it.
 
     Attributes:
         held: What the funding wallet holds of each coin.
     """
 
-    def __init__(
-        self,
-        history: History,
-        timeline: Timeline,
-        tables: AccountTables,
-        books: AccountBooks,
-        modes: Modes,
-    ) -> None:
-        self._history = history
-        self._timeline = timeline
-        self._tables = tables
-        self._books = books
-        self._modes = modes
+    def __init__(self, parts: HistoryParts) -> None:
+        super().__init__(parts)
         self._fund = WalletBalances()
         self.held = self._fund.held
 

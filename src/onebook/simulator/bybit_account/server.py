@@ -42,7 +42,7 @@ COUNTRY_PAGE: Final = (
     "<h1>403 ERROR</h1>The Amazon CloudFront distribution is configured to block access from your "
     "country.</body></html>"
 )
-# What `AccountFaults` may draw.
+# Faults that `AccountFaults` draws from.
 FAULTS: Final = (
     "10000",  # server timeout, HTTP 200
     "10016",  # server error, HTTP 200
@@ -336,7 +336,7 @@ def _instruments(query: dict[str, str]) -> dict[str, Any]:
 
 
 def _estrange(result: Any) -> None:
-    """Put values in that no page of the documentation knows."""
+    """Insert undocumented values."""
     for row in result.get("list") or result.get("rows") or []:
         for name in ("execType", "type", "status", "orderStatus"):
             if isinstance(row, dict) and isinstance(row.get(name), str):

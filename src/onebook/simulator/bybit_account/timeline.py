@@ -1,4 +1,4 @@
-"""The order of time of a generated account: one source of chance, one of numbers, one queue."""
+"""Event queue of a generated account, with one random generator and one counter."""
 
 import hashlib
 import heapq
@@ -10,7 +10,7 @@ HOUR_MS: Final = 3_600_000
 
 
 class Timeline:
-    """What happens to an account, in the order of its time.
+    """Runs the events of an account in order of time.
 
     Args:
         from_ms: When the account began, in Unix milliseconds.
@@ -39,7 +39,7 @@ class Timeline:
         heapq.heappush(self._queue, (at_ms, self.number(), act))
 
     def run(self) -> None:
-        """Let all scheduled events happen, and those that they schedule."""
+        """Run all scheduled events, and those that they schedule."""
         while self._queue:
             at_ms, _, act = heapq.heappop(self._queue)
             if at_ms <= self.to_ms:

@@ -4,38 +4,23 @@ from functools import partial
 from typing import Final
 
 from onebook.simulator.account.amounts import UNIT, product, quotient
-from onebook.simulator.bybit_account.books import AccountBooks
 from onebook.simulator.bybit_account.contracts import FUNDING_MS
 from onebook.simulator.bybit_account.facts import Closed, ExecutionRow, Order, SimulatedMarket
-from onebook.simulator.bybit_account.history import History
+from onebook.simulator.bybit_account.generator import HistoryGenerator, HistoryParts
 from onebook.simulator.bybit_account.markets import MARKETS, RATE_TEXTS, RATES, SPOT_RATE, WEIGHTS
-from onebook.simulator.bybit_account.modes import UNIFIED, Modes
-from onebook.simulator.bybit_account.positions import Holding, Positions
-from onebook.simulator.bybit_account.tables import AccountTables
-from onebook.simulator.bybit_account.timeline import HOUR_MS, Timeline, uuid_of
+from onebook.simulator.bybit_account.modes import UNIFIED
+from onebook.simulator.bybit_account.positions import Holding
+from onebook.simulator.bybit_account.timeline import HOUR_MS, uuid_of
 
 MAKER_REBATE: Final = UNIT // 10_000
 GST: Final = UNIT * 18 // 100
 
 
-class OrderHistory:
+class OrderHistory(HistoryGenerator):
     """Generates orders and fills, and books them."""
 
-    def __init__(
-        self,
-        history: History,
-        timeline: Timeline,
-        tables: AccountTables,
-        books: AccountBooks,
-        modes: Modes,
-        positions: Positions,
-    ) -> None:
-        self._history = history
-        self._timeline = timeline
-        self._tables = tables
-        self._books = books
-        self._modes = modes
-        self._positions = positions
+    def __init__(self, parts: HistoryParts) -> None:
+        super().__init__(parts)
         self._closed: set[str] = set()
 
     def schedule(self) -> None:

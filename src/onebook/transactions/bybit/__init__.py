@@ -1,4 +1,5 @@
-"""Bybit v5: what it answers about an account, and how that reads in our words.
+"""Bybit v5: requests, responses, and their mapping to transaction records.
+
 
 Exchange pages: https://bybit-exchange.github.io/docs/v5/intro. `endpoints` holds the facts of every
 path, `client` signs and asks, `instruments` knows the markets, `trades`, `closings`, `funds` and

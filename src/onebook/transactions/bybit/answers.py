@@ -1,4 +1,5 @@
-"""What Bybit's answers mean: envelopes, error codes, HTTP statuses, limit headers; pure.
+"""Interpretation of Bybit's responses: envelopes, error codes, HTTP statuses, limit headers; pure.
+
 
 - Error codes: https://bybit-exchange.github.io/docs/v5/error
 - Limits and their headers: https://bybit-exchange.github.io/docs/v5/rate-limit
@@ -114,7 +115,7 @@ _SERVER_TIME = re.compile(r"server_timestamp\[(\d{13})\]")
 
 
 class BybitApi:
-    """How Bybit v5 is asked and how it answers."""
+    """Signs requests to Bybit v5 and interprets its responses."""
 
     facts: Final = ApiFacts(
         name="bybit",
@@ -145,7 +146,7 @@ class BybitApi:
 
 
 def _of_status(status: int, body: bytes) -> Reply:
-    """What an HTTP status other than 200 means."""
+    """The meaning of an HTTP status other than 200."""
     if status == HTTP_FORBIDDEN and _COUNTRY.search(body):
         return _LOCATION.reply(status)
     if status == HTTP_FORBIDDEN:

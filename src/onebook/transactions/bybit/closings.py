@@ -1,4 +1,5 @@
-"""Rows made of trades that stand elsewhere: closed positions, deliveries, USDC sessions.
+"""Mapping of rows derived from trades: closed positions, deliveries, USDC sessions.
+
 
 - Closed P&L: https://bybit-exchange.github.io/docs/v5/position/close-pnl
 - Deliveries: https://bybit-exchange.github.io/docs/v5/asset/delivery
@@ -104,7 +105,7 @@ def closed_pnl(row: Row, context: Context) -> Record:
 
 
 def gross_pnl(row: Row, category: str) -> str | None:
-    """What a closed position gained before fees; None where the row has no basis for it.
+    """Gross profit of a closed position; None where the row does not allow to compute it.
 
     A long position is closed by selling. The value of an inverse contract is in its coin, and
     falls while the price rises.
@@ -128,7 +129,7 @@ def _gained(currency: str | None, amount: str | None) -> tuple[Money | None, Mon
 
 
 def delivery(row: Row, context: Context) -> Record:
-    """A contract that expired, and what it brought."""
+    """Delivery of an expired contract, and its profit."""
     realised, at_ms = digits(row, "deliveryRpl") or "0", int(row["deliveryTime"])
     native_key = f"{row['symbol']}:{at_ms}:{plain(row, 'side')}:{plain(row, 'position')}"
     return _expired(

@@ -1,4 +1,5 @@
-"""What an account did in a mode that it has left: classic, and the inverse contracts of UTA 1.0.
+"""Mapping of rows from former account modes: classic, and the inverse contracts of UTA 1.0.
+
 
 - https://bybit-exchange.github.io/docs/v5/acct-mode
 - https://bybit-exchange.github.io/docs/v5/pre-upgrade/order-list, and the pages beside it
@@ -130,7 +131,7 @@ def _spot_fills(name: str, kind: str, **differs: Any) -> Endpoint:
 
 
 def _book(name: str, category: str) -> Endpoint:
-    """A witness of a book; where it is refused there is no more doubt than without it."""
+    """A source for the proof of a book; the answer is complete without it."""
     return _fills(name, "ledger", category, not_in=BEFORE_UTA_2, witness=True, optional=True)
 
 

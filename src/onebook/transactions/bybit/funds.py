@@ -1,4 +1,5 @@
-"""Rows of funds: deposits, withdrawals, transfers, leverage tokens, holdings.
+"""Mapping of deposits, withdrawals, transfers, leverage tokens and balances.
+
 
 - https://bybit-exchange.github.io/docs/v5/asset/deposit/deposit-record
 - https://bybit-exchange.github.io/docs/v5/asset/deposit/internal-deposit-record
@@ -60,7 +61,7 @@ DEPOSIT_STATUSES: Final = {
     "7": Status.PENDING,  # rollback in progress
     "10011": Status.PENDING,  # on its way to the funding pool
     "10012": Status.COMPLETED,
-    "70011": Status.REVERSED,  # the money was taken away again
+    "70011": Status.REVERSED,  # the credit was reverted
     "70012": Status.COMPLETED,  # stands after review
     "70013": Status.PENDING,  # rollback failed, staff of the exchange resolve it
 }
@@ -141,7 +142,7 @@ def deposit(row: Row, context: Context) -> Record:
 
 
 class _Way(NamedTuple):
-    """What all that comes, or goes, over a chain has in common."""
+    """Common fields of deposits or withdrawals on a chain."""
 
     label: str
     kind: str
@@ -320,7 +321,7 @@ def _transfer_pattern(
 
 
 def _side_of(transfer: Transfer, uid: str | None) -> Direction:
-    """What a transfer was to the account: between two other users it was nothing."""
+    """The direction of a transfer; `NONE` between two other users."""
     if transfer.from_uid is None and transfer.to_uid is None:
         return Direction.BOTH
     if uid is None:
@@ -337,7 +338,7 @@ def _side_of(transfer: Transfer, uid: str | None) -> Direction:
 def leverage_token(row: Row, context: Context) -> Record:
     """A purchase or redemption of a leverage token, from the endpoint that ended 2025-07-04.
 
-    The ledger's lines of it are the ones to sum: they reach further than the endpoint lived.
+    Sum the ledger's lines of it instead: they go further than this endpoint did.
     """
     at_ms, bought = int(row["orderTime"]), plain(row, "ltOrderType") == PURCHASE
     token, coin = row["ltCoin"], row["valueCoin"]

@@ -49,7 +49,7 @@ def listed(category: str, row: Mapping[str, Any]) -> TradedMarket:
 
 
 def guess(category: str, symbol: str) -> TradedMarket:
-    """A market from nothing but its name."""
+    """Derive a market from its name."""
     found = _READERS.get(category, _nothing)(symbol)
     return found or TradedMarket(symbol, category, None, None, None, None, None)
 

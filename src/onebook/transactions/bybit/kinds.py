@@ -1,4 +1,5 @@
-"""Our words for what Bybit's books call their lines.
+"""Maps Bybit's ledger types to our kinds.
+
 
 - the unified wallet's: https://bybit-exchange.github.io/docs/v5/enum#typeuta-translog
 - the funding wallet's has no enumeration, only English; recorded rows say which words there are

@@ -1,4 +1,5 @@
-"""Rows of the wallets' own books: the unified wallet's and the funding wallet's.
+"""Mapping of ledger lines of the unified wallet and the funding wallet.
+
 
 - https://bybit-exchange.github.io/docs/v5/account/transaction-log
 - https://bybit-exchange.github.io/docs/v5/account/contract-transaction-log (UTA 1.0, inverse)

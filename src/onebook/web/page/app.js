@@ -40,7 +40,7 @@ function connect(key) {
     view: shown,
     accepted: (view, reply) => asker(view)?.accepted(view, reply),
     refused: (view, error) => asker(view)?.refused(error),
-    notice: told,
+    notice: warned,
   }));
   for (const panel of panels) panel.subscribe();
   const ended = (name, text) => mine === session && ((session = null), showLink(name, text));
@@ -62,7 +62,7 @@ function shown(view, message) {
   else if (at("link").dataset.state === "live" && view.problem) notice(view.problem.message);
 }
 
-function told({ type, message }) {
+function warned({ type, message }) {
   if (WARNINGS.includes(type)) notice(message);
 }
 

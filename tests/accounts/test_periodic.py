@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from onebook.accounts.beat import every
+from onebook.accounts.periodic import every
 from onebook.errors import ServiceUnavailable
 from steady import PATIENCE_S
 
