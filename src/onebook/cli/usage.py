@@ -60,7 +60,13 @@ def _print(report: UsageReport) -> None:
         ("billing_tier", report.billing_tier),
         ("api_key_status", report.status.api_key_status),
         ("data_usage", f"{shown} ({percent})"),
-        ("reset_date", f"{period.reset_date[:10]}, in {period.days_until_reset} days"),
+        ("reset_date", f"{period.reset_date[:10]}, {_in_days(period.days_until_reset)}"),
     )
     print_fields(rows)
     console.print(ProgressBar(total=used.bytes_limit, completed=used.bytes_used, width=BAR_WIDTH))
+
+
+def _in_days(days: int) -> str:
+    if days > 1:
+        return f"in {days} days"
+    return "in 1 day" if days else "in less than a day"
