@@ -7,6 +7,9 @@ an exchange secret.
 from collections.abc import Mapping
 from typing import Any
 
+# Of REST and the WebSocket: clients of the reference service may send keys of their own.
+CREDENTIALS_HELD = "Leave credentials out: the service uses those that its operator keeps."
+
 
 class OnebookError(Exception):
     """An error that a client or an operator may see.
