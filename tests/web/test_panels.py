@@ -435,7 +435,8 @@ async def test_the_picture_of_the_page(
 ) -> None:
     market.names = market.listed = list(EXCHANGES)
     await page.open("about:blank")
-    await resize(page, 1366, 860, mobile=False)
+    await resize(page, 1366, 960, mobile=False)
+    await page.call("Emulation.setScrollbarsHidden", hidden=True)
     await page.go(f"{address}/#key={GOOD_KEY}&rate=10")
     await page.until(READY)
     await page.until("document.querySelector('.history canvas') !== null")
