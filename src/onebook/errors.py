@@ -7,6 +7,9 @@ token or an exchange secret.
 from collections.abc import Mapping
 from typing import Any
 
+# Of REST and the WebSocket: clients of the reference service may send keys of their own.
+CREDENTIALS_HELD = "Leave credentials out: the service uses those that its operator keeps."
+
 
 class OnebookError(Exception):
     """An error that a client or an operator may see.
@@ -95,7 +98,7 @@ class AccountSuspended(OnebookError):
 
 
 class ApiKeyNotFound(OnebookError):
-    """The key in the path is unknown."""
+    """The key in the path of /data-usage is unknown; elsewhere that is invalid_api_key."""
 
     code, status = "api_key_not_found", 404
 

@@ -6,7 +6,7 @@ from msgspec import json
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from onebook.api.problems import NAME_SHOWN_MAX, from_status, from_validation, problem
-from onebook.errors import InvalidExchange, InvalidSession, RateLimitExceeded
+from onebook.errors import CREDENTIALS_HELD, InvalidExchange, InvalidSession, RateLimitExceeded
 
 PATHS = ("/api/v1/transactions", "/api/v1/transactions/validate-credentials")
 
@@ -75,6 +75,7 @@ class Body(BaseModel):
         ("[]", "The body must be a JSON object."),
         ("{}", "Field limit is required."),
         ('{"limit": "x"}', "Field limit must be a whole number."),
+        ('{"limit": 1, "credentials": {}}', CREDENTIALS_HELD),
         ('{"limit": 1, "%s": 2}' % ("n" * 99), f"There is no field {'n' * NAME_SHOWN_MAX}."),
     ],
 )

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from e2e.service import settings_in
 from onebook import app
+from onebook.cli.common import size
 from onebook.cli.main import app as commands
 from onebook.cli.scrape import Between, Scrape
-from onebook.cli.top_view import Readiness, screen, size, span
+from onebook.cli.top_view import Readiness, screen, span
 
 HISTOGRAM = """\
 # TYPE lag histogram
@@ -111,3 +112,8 @@ def test_spans_and_sizes_are_short() -> None:
     found = [span(each) for each in (0, 59, 61, 3_600, 90_061)]
     assert found == ["0s", "59s", "1m 1s", "1h 0m", "1d 1h"]
     assert [size(each) for each in (0, 1_536, 3 << 30)] == ["0 B", "1.5 KiB", "3.0 GiB"]
+    assert [size(each) for each in (1_023.6, (1 << 20) - 1, 5 << 50)] == [
+        "1.0 KiB",
+        "1.0 MiB",
+        "5120.0 TiB",
+    ]

@@ -25,7 +25,19 @@ def test_rest_and_websocket_have_the_same_place_and_the_same_security(url, rest,
 
 
 @pytest.mark.parametrize(
-    "url", ["", "h:8000", "ftp://h", "http://", "http://h:0", "http://h:99999", "http://[::1"]
+    "url",
+    [
+        "",
+        "h:8000",
+        "ftp://h",
+        "http://",
+        "http://h:0",
+        "http://h:99999",
+        "http://[::1",
+        "http://a..b",
+        f"http://{'a' * 64}.example",
+        "http://a\x00b",
+    ],
 )
 def test_what_is_no_address_is_refused_with_an_example(url):
     with pytest.raises(Refused, match=r"for example http://127\.0\.0\.1:8000\.") as refused:

@@ -41,7 +41,9 @@ def test_websocket_addresses_are_accepted(url):
     check_url(url)
 
 
-@pytest.mark.parametrize("url", ["", "http://h", "ws://", "ws://h:0", "ws://[::1", "h"])
+@pytest.mark.parametrize(
+    "url", ["", "http://h", "ws://", "ws://h:0", "ws://[::1", "h", "ws://a..b"]
+)
 def test_other_addresses_are_refused(url):
     with pytest.raises(Refused, match="is not a WebSocket address"):
         check_url(url)

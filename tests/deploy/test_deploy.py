@@ -167,6 +167,27 @@ def test_the_image_gets_all_that_the_build_needs():
     assert all((ROOT / name).exists() for name in copied)
 
 
+def test_the_image_owns_every_directory_that_is_mounted():
+    """The node has no root: a volume on a directory that the image lacks cannot be written."""
+    image = (DEPLOY / "docker" / "Dockerfile").read_text()
+    made = re.search(r"install --directory --owner onebook .* 0700 (.+)$", image, re.MULTILINE)
+    one = (DEPLOY / "docker" / "compose.yaml").read_text()
+    many = (DEPLOY / "many-nodes" / "compose.yml").read_text()
+    mounted = re.findall(r"^ +- \w+:(/\w+)$", one, re.MULTILINE)
+    for volumes in re.findall(r'8000"\]\n +volumes: \[(.+)\]', many):
+        mounted += re.findall(r':(/\w+)"', volumes)
+    assert set(mounted) == {"/data", "/secrets", "/usage"}
+    assert made is not None
+    assert set(mounted) <= set(made[1].split())
+
+
+def test_the_image_has_the_packages_of_every_role():
+    image = (DEPLOY / "docker" / "Dockerfile").read_text()
+    extras = re.search(r'"/build\[(.+)\]"', image)
+    assert extras is not None
+    assert {"server", "postgres", "nats"} <= set(extras[1].split(","))
+
+
 @pytest.mark.parametrize("kind", ["nginx/onebook.conf", "caddy/Caddyfile", "docker/Dockerfile"])
 def test_the_examples_name_settings_that_exist(kind):
     known = {each.name for each in catalogue()}

@@ -245,6 +245,10 @@ import("/web/page/usage.js").then(({ forecast }) => [
 """
 
 
+SIZES = """import("/web/page/format.js").then(({ size }) =>
+  [0, 999, 33741, 2 ** 20 - 1, 50 * 2 ** 30, 5000 * 2 ** 40].map((each) => size(each, 2)))"""
+
+
 async def test_the_allowance_is_asked_for_only_where_it_is_opened(
     page: Page, address: str, market: Market
 ) -> None:
@@ -252,8 +256,12 @@ async def test_the_allowance_is_asked_for_only_where_it_is_opened(
     await page.until(READY)
     assert market.reports == 0
     await page.run("document.querySelector('#usage summary').click()")
-    await page.until(f"/^10.00 of 50 GiB used \\(20 %\\)/.test({text('#usage-text')})")
+    used = "/^10.00 GiB of 50.00 GiB used \\(20 %\\); reset in [0-9]+ days/"
+    await page.until(f"{used}.test({text('#usage-text')})")
     assert market.reports == 1
+    assert await page.run(SIZES) == [
+        "0 B", "999 B", "32.95 KiB", "1.00 MiB", "50.00 GiB", "5,000.00 TiB",
+    ]  # fmt: skip
     assert await page.run(FORECAST) == [
         {"atReset": 40, "endsMs": None},
         {"atReset": 70, "endsMs": 20},
@@ -391,7 +399,16 @@ async def test_what_does_not_differ_is_not_written(page: Page, address: str) -> 
     assert (shown, live, hidden) == ("7", "no", True)
 
 
-@pytest.mark.parametrize(("width", "height"), [(320, 700), (390, 844), (683, 900), (844, 390)])
+# The longest figures of the table of exchanges, and those that are wider than their column.
+CUT_FIGURES = """[...document.querySelectorAll('.members tbody tr')].flatMap((row) =>
+  ['888 ms', '8.8 %', '100 %'].filter((text, at) => {
+    const box = row.cells[at + 2].querySelector('.number');
+    box.textContent = text;
+    return box.scrollWidth > box.clientWidth;
+  }))"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(320, 700), (390, 844), (844, 390), (1366, 768)])
 async def test_everything_fits_every_screen_in_light_and_dark(
     page: Page, address: str, market: Market, width: int, height: int
 ) -> None:
@@ -410,6 +427,7 @@ async def test_everything_fits_every_screen_in_light_and_dark(
         await page.call("Emulation.setEmulatedMedia", features=[feature])
         assert await page.run("document.documentElement.scrollWidth") <= width
         assert await page.run(wide) == []
+    assert await page.run(CUT_FIGURES) == []
 
 
 async def test_the_picture_of_the_page(
@@ -417,7 +435,8 @@ async def test_the_picture_of_the_page(
 ) -> None:
     market.names = market.listed = list(EXCHANGES)
     await page.open("about:blank")
-    await resize(page, 1366, 860, mobile=False)
+    await resize(page, 1366, 960, mobile=False)
+    await page.call("Emulation.setScrollbarsHidden", hidden=True)
     await page.go(f"{address}/#key={GOOD_KEY}&rate=10")
     await page.until(READY)
     await page.until("document.querySelector('.history canvas') !== null")

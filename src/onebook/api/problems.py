@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from onebook.errors import (
+    CREDENTIALS_HELD,
     InternalError,
     InvalidRequest,
     MethodNotAllowed,
@@ -114,6 +115,8 @@ def _sentence(fault: ErrorDetails) -> str:
             return "The body is not JSON."
         case "missing":
             return f"Field {name} is required."
+        case "extra_forbidden" if name == "credentials":
+            return CREDENTIALS_HELD
         case "extra_forbidden":
             return f"There is no field {name[:NAME_SHOWN_MAX]}."
     if not name:

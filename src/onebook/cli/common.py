@@ -75,6 +75,16 @@ def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     return count
 
 
+def size(count_bytes: float, *, digits: int = 1) -> str:
+    """A number of bytes in the unit that fits it."""
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if round(count_bytes, 0 if unit == "B" else digits) < 1_024:
+            break
+        count_bytes, unit = count_bytes / 1_024, larger
+    return f"{count_bytes:.{0 if unit == 'B' else digits}f} {unit}"
+
+
 def _width(widths: Sequence[int]) -> int:
     return sum(widths) + TABLE_GAP * (len(widths) - 1)
 

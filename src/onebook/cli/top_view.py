@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from onebook.cli.common import size
 from onebook.cli.scrape import Between
 from onebook.model import Health
 
@@ -205,12 +206,3 @@ def span(value_s: float) -> str:
         if number or parts or name == "s":
             parts.append(f"{number}{name}")
     return " ".join(parts[:2])
-
-
-def size(value_bytes: float) -> str:
-    """A number of bytes in a unit that fits."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value_bytes < 1_024:
-            return f"{value_bytes:.0f} {unit}" if unit == "B" else f"{value_bytes:.1f} {unit}"
-        value_bytes /= 1_024
-    return f"{value_bytes:.1f} TiB"

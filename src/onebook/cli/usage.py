@@ -11,7 +11,7 @@ from onebook.accounts.usage_report import (
     stored_usage,
     usage_report,
 )
-from onebook.cli.common import console, print_fields, reported, run
+from onebook.cli.common import console, print_fields, reported, run, size
 from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, print_json
 from onebook.config import load
 
@@ -52,13 +52,21 @@ async def _report(name: str, config: ConfigFile) -> UsageReport:
 
 def _print(report: UsageReport) -> None:
     used, period = report.data_usage, report.billing_period
-    percent = f"{used.usage_percentage:.2f} %"
+    rounded = used.usage_percentage == 0 < used.bytes_used
+    percent = "under 0.01 %" if rounded else f"{used.usage_percentage:.2f} %"
+    shown = f"{size(used.bytes_used, digits=2)} of {size(used.bytes_limit, digits=2)}"
     rows = (
         ("username", report.username),
         ("billing_tier", report.billing_tier),
         ("api_key_status", report.status.api_key_status),
-        ("used", f"{used.used_gb:.3f} of {used.limit_gb:g} GiB ({percent})"),
-        ("reset_date", f"{period.reset_date[:10]}, in {period.days_until_reset} days"),
+        ("data_usage", f"{shown} ({percent})"),
+        ("reset_date", f"{period.reset_date[:10]}, {_in_days(period.days_until_reset)}"),
     )
     print_fields(rows)
     console.print(ProgressBar(total=used.bytes_limit, completed=used.bytes_used, width=BAR_WIDTH))
+
+
+def _in_days(days: int) -> str:
+    if days > 1:
+        return f"in {days} days"
+    return "in 1 day" if days else "in less than a day"

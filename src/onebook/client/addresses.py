@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from onebook.client.failures import Refused
+from onebook.client.failures import Refused, has_host
 
 API_PATH = "/api/v1"
 WEBSOCKET_PATH = "/api/v1/ws"
@@ -26,17 +26,13 @@ def addresses_of(url: str) -> Addresses:
     Raises:
         Refused: It is not an address.
     """
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in _SECURE and parts.hostname and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
+    if not has_host(url, _SECURE):
         raise Refused(
             "invalid_url",
             f"{url!r} is not the address of a service: it starts with https://, http://, wss:// or "
             "ws://, for example http://127.0.0.1:8000.",
         )
+    parts = urlsplit(url)
     prefix = parts.path.rstrip("/").removesuffix("/ws").removesuffix(API_PATH)
     place = f"{parts.netloc}{prefix}"
     s = "s" if _SECURE[parts.scheme] else ""

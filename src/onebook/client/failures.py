@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -67,7 +67,7 @@ class Refused(ServiceError):
     """A retry would fail in the same way.
 
     Codes of this client: invalid_url, untrusted_certificate, no_tls, http_<status>, not_websocket,
-    not_onebook, incomplete.
+    not_onebook, answer_too_large, incomplete.
     """
 
 
@@ -96,12 +96,7 @@ class ViewProblem:
 
 def check_url(url: str) -> None:
     """Raise Refused unless the address is ws:// or wss:// with a host."""
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("ws", "wss") and parts.hostname and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
+    if not has_host(url, ("ws", "wss")):
         raise Refused(
             "invalid_url",
             f"{url!r} is not a WebSocket address: it starts with ws:// or wss://, "
@@ -109,10 +104,28 @@ def check_url(url: str) -> None:
         )
 
 
+def has_host(url: str, schemes: Collection[str]) -> bool:
+    """Whether an address has one of these schemes, and a host and a port that can be looked up."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        host.encode("idna")  # as the look-up does: it raises where a label is empty or too long
+        return bool(host) and host.isprintable() and parts.scheme in schemes and parts.port != 0
+    except ValueError:  # a UnicodeError is one
+        return False
+
+
 def shown(url: str) -> str:
     """An address without its query and user, which may hold a key."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def place_of(url: str) -> str:
+    """Host and port of an address."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port or PORTS[parts.scheme]}"
 
 
 def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
@@ -122,7 +135,7 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
         Refused: Connecting again would fail in the same way.
     """
     parts = urlsplit(url)
-    place = f"{parts.hostname}:{parts.port or PORTS[parts.scheme]}"
+    place = place_of(url)
     match error:
         case ssl.SSLCertVerificationError():
             raise Refused(
@@ -134,6 +147,9 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
             raise Refused(
                 "no_tls", f"{place} does not speak TLS: use ws:// or http://, without the s."
             ) from None
+        case ssl.SSLError():  # its errno is OpenSSL's, no number of the system
+            reason = (error.reason or str(error)).replace("_", " ").lower()
+            return "unreachable", f"The TLS handshake with {place} failed: {reason}.", None
         case InvalidStatus():
             return _status(shown(url), error)
         case InvalidMessage():
@@ -148,10 +164,13 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
             return "unknown_host", f"{parts.hostname!r} is not a known host name.", None
         case ConnectionRefusedError():
             return "unreachable", f"Nothing listens at {place}.", None
+        case ConnectionResetError() | ConnectionAbortedError():
+            return "unreachable", f"{place} closed the connection while it was opened.", None
         case OSError(errno=int(number)):
             return "unreachable", f"{place} cannot be reached: {os.strerror(number)}.", None
         case _:
-            return "unreachable", f"{place} cannot be reached: {str(error).rstrip('.')}.", None
+            reason = str(error).rstrip(".") or type(error).__name__
+            return "unreachable", f"{place} cannot be reached: {reason}.", None
 
 
 def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:

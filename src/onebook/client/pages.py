@@ -13,7 +13,7 @@ IDLE_PAGES_MAX = 5  # pages in a row without progress
 OLDER_NOT_KEPT = "older_not_kept"  # the exchange keeps no more: not an error
 
 Time = datetime | int
-Post = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+Post = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,7 @@ async def pages(post: Post, request: Mapping[str, Any]) -> AsyncGenerator[Transa
     before: TransactionPage | None = None
     idle = 0
     while True:
-        page = _page(
-            await post("/transactions", {**request, **({"cursor": cursor} if cursor else {})})
-        )
+        page = _page(await post({**request, **({"cursor": cursor} if cursor else {})}))
         yield page
         if page.next_cursor is None:
             return

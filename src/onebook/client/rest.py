@@ -22,6 +22,7 @@ from onebook.client.failures import (
     Unavailable,
     connect_failed,
     pause_s,
+    place_of,
     shown,
 )
 
@@ -93,9 +94,17 @@ class RestClient:
         """Answer a POST request with a session; see `_asked` for what is raised."""
         return await self._asked("POST", path, body, session=True)
 
+    async def transactions(self, body: Mapping[str, Any]) -> Any:
+        """One page of transactions."""
+        answer = await self.post("/transactions", body)
+        require_field(self._base, answer, "transactions")
+        return answer
+
     async def usage(self) -> Any:
         """The usage report; the key is part of the path, so the path is in no error."""
-        return await self.get(f"{_USAGE}{quote(self._api_key, safe='')}")
+        report = await self.get(f"{_USAGE}{quote(self._api_key, safe='')}")
+        require_field(self._base, report, "data_usage")
+        return report
 
     async def _asked(
         self, method: str, path: str, body: Mapping[str, Any] | None, *, session: bool
@@ -131,6 +140,7 @@ class RestClient:
             if self._token is None:
                 body = {"api_key": self._api_key}
                 answer = await self._asked("POST", "/authenticate", body, session=False)
+                require_field(self._base, answer, "session_token")
                 self._token = str(answer["session_token"])
             return self._token
 
@@ -144,6 +154,9 @@ class RestClient:
                 content = await _body(response)
         except httpx.InvalidURL as error:
             raise Refused("invalid_url", f"{shown(self._base)} cannot be used: {error}.") from None
+        except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+            why = f"{place_of(self._base)} sent no valid HTTP answer: {str(error).rstrip('.')}."
+            raise Unavailable("no_answer", why) from None
         except httpx.TransportError as error:
             code, sentence, wait_s = connect_failed(self._base, _cause(error))
             raise Unavailable(code, sentence, retry_after_s=wait_s) from None
@@ -199,6 +212,12 @@ def _parsed(base: str, response: httpx.Response, content: bytes) -> Any:
         f"http_{status}",
         f"{shown(base)} answers HTTP {status} without the service's JSON: check the address.",
     )
+
+
+def require_field(base: str, answer: Any, name: str) -> None:
+    """Raise Refused where the answer lacks a field that the service always sends."""
+    if not isinstance(answer, dict) or name not in answer:
+        raise Refused("not_onebook", f"{shown(base)} is another service's: check the address.")
 
 
 def service_error(answer: Mapping[str, Any], status: int, retry_after: str | None) -> ServiceError:

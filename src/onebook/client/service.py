@@ -173,7 +173,7 @@ class AsyncOnebook:
         request = request_of(
             exchange, types, start=start, end=end, page_records=page_records, options=options
         )
-        return pages(self._rest.post, request)
+        return pages(self._rest.transactions, request)
 
     @property
     def _rest(self) -> RestClient:

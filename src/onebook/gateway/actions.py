@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct, json
 
 from onebook.core import iso
+from onebook.errors import CREDENTIALS_HELD
 from onebook.gateway.commands import Id
 from onebook.gateway.plain import sentence, shown
 from onebook.logs import redact
@@ -106,7 +107,9 @@ def parse(text: str, action: str) -> Any:
     except msgspec.ValidationError as error:
         missing = "missing required field" in str(error)
         code = "missing_parameters" if missing else "invalid_parameters"
-        raise ActionRefused(code, sentence(error, ACTIONS[action])) from None
+        held = str(error).startswith("Object contains unknown field `credentials`")
+        message = CREDENTIALS_HELD if held else sentence(error, ACTIONS[action])
+        raise ActionRefused(code, message) from None
 
 
 def refused(error: ActionRefused, message_id: Id, now_ms: int) -> bytes:

@@ -41,6 +41,17 @@ function power(exponent, times = 1) {
   return exponent >= 0 ? `${times}${"0".repeat(exponent)}` : (times / 10 ** -exponent).toFixed(-exponent);
 }
 
+/** A number of bytes in the unit that fits it. */
+export function size(bytes, decimals) {
+  let unit = "B";
+  for (const larger of ["KiB", "MiB", "GiB", "TiB"]) {
+    if (Number(bytes.toFixed(unit === "B" ? 0 : decimals)) < 1_024) break;
+    bytes /= 1_024;
+    unit = larger;
+  }
+  return `${fixed(bytes, unit === "B" ? 0 : decimals)} ${unit}`;
+}
+
 export function age(ms) {
   return ms < 60_000 ? `${Math.floor(ms / 1000)} s` : `${Math.floor(ms / 60_000)} min`;
 }

@@ -1,10 +1,9 @@
 // The allowance of the key: what is used, and when it ends at the rate that is seen now.
 // The report has the key in its address, so it is requested only when the user opens it.
 
-import { fixed } from "./format.js";
+import { size } from "./format.js";
 
 const EVERY_MS = 20_000;
-const GIB = 2 ** 30;
 const DAY_MS = 86_400_000;
 
 /** What a rate means for an allowance: bytes at the reset, and when it is used up before. Pure. */
@@ -60,7 +59,7 @@ export class Usage {
     const resetMs = resetsAt.getTime();
     if (!this.#first || used < this.#first.bytes) this.#first = { bytes: used, ms: nowMs };
     this.#at("usage-text").textContent =
-      `${fixed(used / GIB, 2)} of ${fixed(limit / GIB, 0)} GiB used (${percent} %); reset in ${Math.max(0, Math.ceil((resetMs - nowMs) / DAY_MS))} days.`;
+      `${size(used, 2)} of ${size(limit, 2)} used (${percent || !used ? percent : "under 0.01"} %); reset ${inDays(resetMs - nowMs)}.`;
     this.#at("usage-bar").value = percent;
     const lasted = nowMs - this.#first.ms;
     if (lasted < EVERY_MS / 2) {
@@ -69,9 +68,15 @@ export class Usage {
     }
     const bytesPerMs = (used - this.#first.bytes) / lasted;
     const { atReset, endsMs } = forecast({ used, limit, bytesPerMs, nowMs, resetMs });
-    const rate = `At the rate of the last ${Math.round(lasted / 60_000) || 1} min (${fixed((bytesPerMs * DAY_MS) / GIB, 2)} GiB a day)`;
+    const rate = `At the rate of the last ${Math.round(lasted / 60_000) || 1} min (${size(bytesPerMs * DAY_MS, 2)} a day)`;
     this.#at("forecast").textContent = endsMs
       ? `${rate} the allowance is used up on ${new Date(endsMs).toLocaleDateString("en", { dateStyle: "medium" })}.`
-      : `${rate} ${fixed(atReset / GIB, 1)} GiB are used at the reset.`;
+      : `${rate} ${size(atReset, 2)} are used at the reset.`;
   }
+}
+
+/** When something is, in whole days as the report of the service counts them. */
+function inDays(ms) {
+  const days = Math.floor(ms / DAY_MS);
+  return days > 1 ? `in ${days} days` : days === 1 ? "in 1 day" : "in less than a day";
 }

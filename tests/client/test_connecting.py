@@ -1,0 +1,159 @@
+"""A connection that fails has its cause: one code and one sentence, in both Python clients."""
+
+import asyncio
+import socket
+import ssl
+from contextlib import asynccontextmanager
+
+import pytest
+
+from e2e.test_tls import Authority
+from onebook.client import AsyncOnebook, Onebook, Refused, ServiceError, Unavailable
+from steady import PATIENCE_S
+
+HOST = "127.0.0.1"
+END = b"\r\n\r\n"
+FOREIGN = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+UNREADABLE = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd"
+ABSENT = b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno"
+
+
+async def records(client):
+    return [record async for record in client.transactions("bybit")]
+
+
+async def first_view(client):
+    return await anext(client.watch("BTC/USDT", attempts_max=1))
+
+
+ASYNC = (
+    lambda client: client.usage(),
+    records,
+    first_view,
+    lambda client: client.order_book("BTC/USDT"),
+)
+SYNC = (
+    lambda client: client.usage(),
+    lambda client: list(client.transactions("bybit")),
+    lambda client: next(client.watch("BTC/USDT", attempts_max=1)),
+    lambda client: client.order_book("BTC/USDT"),
+)
+
+
+async def causes(url, **options):
+    """What each request of each client raises."""
+
+    def blocking():
+        found = []
+        for use in SYNC:
+            with Onebook(url, "the key", attempts_max=1, **options) as client:
+                with pytest.raises(ServiceError) as raised:
+                    use(client)
+                found.append(raised.value)
+        return found
+
+    async with asyncio.timeout(PATIENCE_S):
+        found = []
+        for use in ASYNC:
+            async with AsyncOnebook(url, "the key", attempts_max=1, **options) as client:
+                with pytest.raises(ServiceError) as raised:
+                    await use(client)
+                found.append(raised.value)
+        return found + await asyncio.to_thread(blocking)
+
+
+def codes(found):
+    """The codes of requests over HTTP, and of those over a WebSocket: the same in both clients."""
+    got = [each.code for each in found]
+    assert got[:4] == got[4:]
+    assert (got[0], got[2]) == (got[1], got[3])
+    return got[0], got[2]
+
+
+@asynccontextmanager
+async def answering(answer, context=None, *, end=END):
+    """The port of a server that reads to an end, sends these bytes and closes."""
+
+    async def serve(reader, writer):
+        try:
+            await reader.readuntil(end)
+            writer.write(answer)
+            await writer.drain()
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(serve, HOST, 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(("family", "host", "shown"), [
+    (socket.AF_INET, "127.0.0.1", "127.0.0.1"),
+    (socket.AF_INET6, "::1", "[::1]"),
+])  # fmt: skip
+async def test_a_dead_port(family, host, shown):
+    with socket.socket(family) as unused:
+        try:
+            unused.bind((host, 0))
+        except OSError:
+            pytest.skip(f"no {host} here")
+        port = unused.getsockname()[1]
+        found = await causes(f"http://{shown}:{port}")
+    assert codes(found) == ("unreachable", "unreachable")
+    assert {each.message for each in found} == {f"Nothing listens at {shown}:{port}."}
+    assert all(isinstance(each, Unavailable) for each in found)
+
+
+async def test_a_host_that_is_not_known():
+    assert codes(await causes("http://nowhere.invalid")) == ("unknown_host", "unknown_host")
+
+
+async def test_a_certificate_that_is_not_trusted(tmp_path):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*Authority(tmp_path, "stranger").vouch())
+    async with answering(ABSENT, context) as port:
+        found = await causes(f"https://{HOST}:{port}")
+    assert codes(found) == ("untrusted_certificate", "untrusted_certificate")
+    assert all(isinstance(each, Refused) for each in found)
+    assert all("SSL_CERT_FILE" in each.message for each in found)
+
+
+async def test_a_handshake_that_fails_is_no_error_of_the_system(tmp_path):
+    """OpenSSL numbers its errors itself: its 8, an early end, was "Exec format error"."""
+    authority = Authority(tmp_path, "ours")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.vouch())
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    older = ssl.create_default_context(cafile=str(authority.file))
+    older.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with answering(ABSENT, context) as port:
+        found = await causes(f"https://{HOST}:{port}", ssl_context=older)
+    assert codes(found) == ("unreachable", "unreachable")
+    told = (
+        f"The TLS handshake with {HOST}:{port} failed: ",
+        f"{HOST}:{port} closed the connection",
+    )
+    assert [each.message for each in found if not each.message.startswith(told)] == []
+
+
+async def test_a_server_without_tls():
+    async with answering(ABSENT, end=b"\x16") as port:  # the first byte of TLS
+        assert codes(await causes(f"https://{HOST}:{port}")) == ("no_tls", "no_tls")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (ABSENT, ("http_404", "http_404")),
+        (FOREIGN, ("not_onebook", "http_200")),
+        (UNREADABLE, ("no_answer", "http_200")),
+        (b"SSH-2.0-other\r\n\r\n", ("no_answer", "no_handshake")),
+        (b"", ("no_answer", "no_handshake")),
+    ],
+)
+async def test_a_server_of_another_kind(answer, expected):
+    async with answering(answer) as port:
+        found = await causes(f"http://{HOST}:{port}")
+    assert codes(found) == expected
+    assert all(f"{HOST}:{port}" in each.message for each in found)
