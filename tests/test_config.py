@@ -33,6 +33,15 @@ def test_flags_win_over_environment_over_file_over_defaults(monkeypatch, nothing
         ("[server]\nport = 'x'", "x.toml: Setting server.port must be a whole number."),
         ("[server]\nport = 70000", "x.toml: Setting server.port must be at most 65535."),
         ("[sever]\nport = 1", "There is no setting sever"),
+        ("[accounts.tiers]\nbasic = 1", "x.toml: Setting accounts.tiers.basic must be a table."),
+        (
+            "[accounts.tiers.basic]\nconnections_max = 0",
+            "x.toml: Setting accounts.tiers.basic.connections_max must be at least 1.",
+        ),
+        (
+            "[accounts.tiers.basic]\nviews = 1",
+            "There is no setting accounts.tiers.basic.views.",
+        ),
         ("not toml", "is not TOML"),
     ],
 )
@@ -42,6 +51,24 @@ def test_bad_settings_refuse_to_start_with_one_sentence(nothing_set, text, sente
     with pytest.raises(ConfigError) as refused:
         config.load(file)
     assert sentence in refused.value.message
+
+
+def test_one_limit_of_a_tier_leaves_its_others_at_their_defaults(monkeypatch, nothing_set):
+    (nothing_set / "onebook.toml").write_text(
+        "[accounts.tiers.enterprise]\nconnections_max = 7\nrequests_per_minute = 9\n"
+    )
+    monkeypatch.setenv("ONEBOOK_ACCOUNTS__TIERS__BASIC__CONNECTIONS_MAX", "8")
+    tiers = config.load().accounts.tiers
+    assert tiers.enterprise.model_dump() == {
+        "requests_per_minute": 9,
+        "connections_max": 7,
+        "views_max": 10_000,
+    }
+    assert tiers.basic.model_dump() == {
+        "requests_per_minute": 600,
+        "connections_max": 8,
+        "views_max": 500,
+    }
 
 
 def test_a_missing_file_is_named(nothing_set):

@@ -117,6 +117,7 @@ class Rig:
             self.books.open(instrument)
         self.stats = ExchangeStats("toy")
         self.slept: list[float] = []
+        self.state_in_sleep: dict[float, str] = {}
         self.rest = Rest(
             httpx.AsyncClient(transport=httpx.MockTransport(bodies or (lambda request: None))),
             sleep=self.sleep,
@@ -137,6 +138,7 @@ class Rig:
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+        self.state_in_sleep[seconds] = self.stats.state
         await asyncio.sleep(0.001)
 
     async def moved(self, native: str, health: Health, reason: Reason | None = None) -> None:
@@ -319,6 +321,18 @@ async def test_a_connection_that_vanishes_is_noticed(server):
         connection.transport.abort()
         await rig.moved("A", Health.STALE, Reason.DISCONNECTED)
         await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
+
+
+async def test_a_lost_connection_is_offline_until_the_next_is_open(server):
+    async with running(Rig(server.url, A)) as rig:
+        connection = await rig.live(server, "A")
+        assert rig.stats.state == ACTIVE
+        connection.transport.abort()
+        await rig.moved("A", Health.STALE, Reason.DISCONNECTED)
+        await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
+        assert rig.state_in_sleep[0.5] == OFFLINE  # the wait before it connects again
+        await rig.live(server, "A")
+        assert rig.stats.state == ACTIVE
 
 
 async def test_fault_closing_notice_reconnects_without_a_wait_if_the_connection_was_stable(server):

@@ -150,6 +150,24 @@ async def test_the_last_instrument_takes_its_feed_along(rig):
     assert rig.supervisor._stopping == set()
 
 
+async def test_an_exchange_without_a_wanted_book_is_in_no_trouble(rig):
+    rig.catalogue.take("toy", instruments("toy", 4))
+    *others, last = instruments("toy", 4)
+    for each in (*others, last):
+        rig.supervisor.want(each)
+    await settled()
+    assert rig.packed() == [["0", "1", "2"], ["3"]]
+    rig.supervisor.stats["toy"].trouble = MAINTENANCE
+    rig.supervisor.unwant(last)
+    rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
+    assert rig.supervisor.state("toy") == MAINTENANCE  # the other connection still tries
+    for each in others:
+        rig.supervisor.unwant(each)
+    rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
+    assert rig.packed() == []
+    assert rig.supervisor.state("toy") == ACTIVE
+
+
 async def test_what_was_dropped_before_it_was_placed_gets_no_feed(rig):
     [one] = instruments("toy", 1)
     rig.supervisor.want(one)

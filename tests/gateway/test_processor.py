@@ -57,6 +57,13 @@ def test_invalid_message_is_not_a_json_object_or_has_no_type_and_the_connection_
     assert alice.says(type="ping")[0]["type"] == "pong"
 
 
+@pytest.mark.parametrize(
+    "text", ['{"type":[],"id":7}', '{"id":7,"type":1}', '{"action":{},"id":7}']
+)
+def test_an_invalid_message_keeps_its_id(alice, text):
+    assert alice.says(text)[0]["id"] == 7
+
+
 def test_unknown_type(alice):
     assert_error(alice.says(type="dance"), "unknown_type")
 

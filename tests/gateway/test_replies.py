@@ -1,5 +1,7 @@
 """Replies say what the contract says they do."""
 
+import sys
+
 import pytest
 
 from gateway.conversation import KEY, shown
@@ -52,6 +54,23 @@ def test_ping_echoes_client_time_and_states_the_last_round_trip(stranger, client
         "latency_ms": 2.5,
         "client_time": client_time,
     }
+
+
+@pytest.mark.parametrize("client_time", ["1.10", "1e400", "1763676000000.123456789", '{"a" : [1]}'])
+def test_ping_echoes_client_time_byte_by_byte(stranger, client_time):
+    text = f'{{"type":"ping","client_time":{client_time}}}'
+    (pong,) = stranger.client.received(text, now=stranger.now)
+    assert pong.payload.endswith(f'"client_time":{client_time}}}'.encode())
+
+
+def test_a_ping_of_any_nesting_is_answered_or_refused(stranger):
+    kinds = set()
+    for depth in range(sys.getrecursionlimit() - 500, sys.getrecursionlimit() + 1):
+        text = f'{{"type":"ping","client_time":{"[" * depth}1{"]" * depth}}}'
+        (reply,) = stranger.client.received(text, now=stranger.now)
+        kinds.add(reply.payload[:15])
+        stranger.now_s += 1  # no flood
+    assert kinds == {b'{"type":"pong",', b'{"type":"error"'}
 
 
 def test_ping_without_client_time(stranger):

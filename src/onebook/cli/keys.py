@@ -188,8 +188,8 @@ def rotate(
 ) -> None:
     """Give a key a new text and print it; the old text works on for a while.
 
-    The id, usage, limits and sessions stay. Open sockets stay open; to close them too, suspend
-    the key and resume it.
+    The id, usage and limits stay. With an overlap, open sockets and sessions stay too; with
+    --overlap 0s the old text ends at once, and they are closed within 2 s.
 
     Example: onebook keys rotate key_0f3a5c7e9b1d --overlap 24h
     """

@@ -1,8 +1,10 @@
 """Settings of the database, and of keys, sessions, tiers and metering."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from onebook.config.section import Section, data_dir
 from onebook.model import GIB_BYTES, Tier
@@ -30,6 +32,15 @@ class TierSettings(Section):
     enterprise: TierLimits = TierLimits(
         requests_per_minute=10_000, connections_max=100, views_max=10_000
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _keep_other_limits(cls, given: Any, tier: ValidationInfo) -> Any:
+        """A table that sets one limit leaves the others at the defaults of its tier."""
+        if not isinstance(given, Mapping):
+            return given
+        assert tier.field_name is not None
+        return cls.model_fields[tier.field_name].default.model_dump() | dict(given)
 
     def of(self, tier: Tier) -> TierLimits:
         """The limits of one tier."""

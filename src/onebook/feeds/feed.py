@@ -47,6 +47,7 @@ REASONS: Final = {
     LIMITED: Reason.RATE_LIMITED,
     OFFLINE: Reason.UNREACHABLE,
 }
+TROUBLE_OF: Final = {reason: trouble for trouble, reason in REASONS.items()}
 READ_BUFFER_BYTES: Final = 64 << 10
 DEFLATE: Final = (("Sec-WebSocket-Extensions", deflate.OFFER),)
 
@@ -267,6 +268,8 @@ class Feed:
         end = session.ended
         assert end is not None
         self._broken = True
+        if not end.at_once:
+            self.stats.trouble = TROUBLE_OF.get(end.reason, OFFLINE)
         level = logging.INFO if end.at_once else logging.WARNING
         why = f"{end.reason} ({end.detail})" if end.detail else end.reason
         log.log(level, "A connection to %s ended: %s.", self.exchange.name, why)

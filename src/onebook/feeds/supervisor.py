@@ -329,6 +329,8 @@ class Supervisor:
             running = self._running[instrument.exchange]
             index = next(i for i, each in enumerate(running) if each.feed is feed)
             self._stop(running.pop(index))
+            if not running:
+                self.stats[instrument.exchange].trouble = ""  # no connection is wanted any more
         self._surplus[instrument.exchange] = {}
         for each in surplus:
             self._place(each)

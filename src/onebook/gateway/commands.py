@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from onebook.core.types import DEPTH_MAX
 from onebook.gateway.plain import MUST_BE
@@ -106,12 +106,17 @@ Fill = Annotated[
 ]
 
 
-class Head(Struct):
+class Identified(Struct):
+    """The id of a client message, whatever else is in it."""
+
+    id: MessageId = None
+
+
+class Head(Identified, kw_only=True):
     """What every client message has: its type and an optional id."""
 
     type: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None
     action: Annotated[str | None, Meta(extra={MUST_BE: "text"})] = None  # see `actions`
-    id: MessageId = None
 
 
 class Authenticate(Struct, tag="authenticate"):
@@ -197,5 +202,8 @@ class GetPairs(Struct, tag="get_pairs"):
 class Ping(Struct, tag="ping"):
     """Check the connection; allowed before authenticating."""
 
-    client_time: Annotated[Any, about("Anything; comes back in the pong.", 1763676000000)] = UNSET
+    # Raw: it comes back byte by byte; no digit is lost, and no nesting is too deep to encode.
+    client_time: Annotated[
+        Raw | UnsetType, about("Anything; comes back in the pong.", 1763676000000)
+    ] = UNSET
     id: MessageId = None

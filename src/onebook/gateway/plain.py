@@ -9,12 +9,13 @@ import types
 from functools import cache
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from msgspec import Meta, Struct, ValidationError
+from msgspec import Meta, Struct, UnsetType, ValidationError
 
 MUST_BE: Final = "must_be"  # in the metadata of a field whose type does not describe it well enough
 NAME_SHOWN_MAX: Final = 64
+NOT_NAMED: Final = (type(None), UnsetType)  # of a union: both are a field that is left out
 _MISSING = re.compile(r"Object missing required field `(.*?)`")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.\w+`)?\Z", re.DOTALL)
 _FIELD = re.compile(r" - at `\$\.([A-Za-z_]+)")
 
 
@@ -54,7 +55,7 @@ def _words(hint: Any) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(f'"{value}"' for value in get_args(kind))
     if get_origin(kind) in (Union, types.UnionType):
-        parts = [_words(each) for each in get_args(kind) if each is not type(None)]
+        parts = [_words(each) for each in get_args(kind) if each not in NOT_NAMED]
         return " or ".join(dict.fromkeys(parts))
     return _plain(kind, limits)
 

@@ -363,6 +363,7 @@ HANDLERS: Final[dict[str, Handler]] = {
 }
 
 _HEAD = msgspec.json.Decoder(commands.Head)
+_ID = msgspec.json.Decoder(commands.Identified)
 DECODERS: Final = {
     name: msgspec.json.Decoder(body) for name, body in messages.CLIENT_MESSAGES.items()
 }
@@ -373,12 +374,21 @@ def _head(text: str) -> tuple[commands.Head, CommandRefused | None]:
     try:
         head = _HEAD.decode(text)
     except msgspec.ValidationError as error:
-        return commands.Head(), CommandRefused("invalid_message", sentence(error, commands.Head))
+        refusal = CommandRefused("invalid_message", sentence(error, commands.Head))
+        return commands.Head(id=_id_alone(text)), refusal
     except (msgspec.DecodeError, RecursionError):
         return commands.Head(), CommandRefused("invalid_message", "A message is one JSON object.")
     if head.type is None and head.action is None:
         return head, CommandRefused("invalid_message", "A message has a type.")
     return head, None
+
+
+def _id_alone(text: str) -> Id:
+    """Read the id of a message whose other fields cannot be used; None if it has none."""
+    try:
+        return _ID.decode(text).id
+    except msgspec.DecodeError:
+        return None
 
 
 def _exchanges(number: int) -> str:

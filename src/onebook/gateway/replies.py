@@ -1,6 +1,6 @@
 """Replies, warnings and errors of the WebSocket: their fields, what they mean, one example each."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -205,7 +205,7 @@ class Pong(Struct, tag="pong", frozen=True, omit_defaults=True):
     latency_ms: Annotated[
         float, about("Round trip of our last protocol ping; 0 before the first.", 2.5)
     ]
-    client_time: Annotated[Any, about("As it was sent.")] = UNSET
+    client_time: Annotated[Raw | UnsetType, about("As it was sent.")] = UNSET
 
 
 class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
