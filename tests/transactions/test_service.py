@@ -385,9 +385,21 @@ def test_a_row_that_cannot_be_read_is_not_lost_in_silence() -> None:
     assert len(answer["transactions"]) == len(ACCOUNT.withdrawals)
 
 
-def _with_nonsense() -> Account:
+def test_a_row_that_cannot_be_read_keeps_its_place() -> None:
+    """At any other place the next page, which begins at the last record, would pass over it."""
+    account = _with_nonsense(len(ACCOUNT.withdrawals) // 2)
+    whole = story(lambda w: w.fetch("withdrawals", limit=9_999), account=account)
+    records = whole["transactions"]
+    assert [r["kind"] for r in records].count("other") == 1
+    assert records[0]["kind"] != "other"
+    assert records == sorted(records, key=lambda r: (-r["timestamp"], r["transactionId"]))
+    pages = story(lambda w: w.pages("withdrawals", limit=4), account=account)
+    assert [r for page in pages for r in page["transactions"]] == records
+
+
+def _with_nonsense(index: int = -1) -> Account:
     account = Account(MONTH)
-    account.withdrawals.entries[-1].facts.created_ms = "not a time"
+    account.withdrawals.entries[index].facts.created_ms = "not a time"
     return account
 
 
