@@ -65,7 +65,9 @@ def test_show_has_the_facts_and_the_evidence(name):
 def test_show_takes_former_names_and_refuses_others():
     assert "480 in 1 h" in run("show", "okex").output
     unknown = run("show", "mtgox")
-    assert (unknown.exit_code, "There is no exchange 'mtgox'" in unknown.output) == (2, True)
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    assert unknown.stderr.startswith("error: There is no exchange 'mtgox'; known are binance, ")
+    assert unknown.stderr.count("\n") == 1
 
 
 def test_list_has_the_limits_that_silence_is_checked_by():

@@ -123,9 +123,9 @@ BAD = [
     ({"exchange": "bybit", "end_time": 10**15}, "invalid_request"),
     ({"exchange": "bybit", "start_time": NOW_MS, "end_time": NOW_MS - 1}, "invalid_date_range"),
     ({"exchange": "bybit", "start_time": NOW_MS + 1}, "invalid_date_range"),
-    ({"exchange": "bybit", "start_time": 1_000_000}, "invalid_date_range"),
+    ({"exchange": "bybit", "start_time": 5, "end_time": 1_000_000}, "invalid_date_range"),
     (
-        {"exchange": "bybit", "transaction_types": ["trades"], "start_time": NOW_MS - 800 * DAY_MS},
+        {"exchange": "bybit", "transaction_types": ["trades"], "end_time": NOW_MS - 731 * DAY_MS},
         "invalid_date_range",
     ),
     ({"exchange": "bybit", "cursor": "not a cursor"}, "invalid_request"),
@@ -183,7 +183,7 @@ async def test_errors_say_what_would_be_right(client: httpx.AsyncClient) -> None
     types = (await client.post(PATH, json=body)).json()
     assert "'nfts'" in types["message"]
     assert {"trades", "ledger", "spot_orders"} <= set(types["supported_types"])
-    old = (await client.post(PATH, json={"exchange": "bybit", "start_time": 5})).json()
+    old = (await client.post(PATH, json={"exchange": "bybit", "end_time": 5})).json()
     assert "earliest_start_time" in old
 
 

@@ -12,7 +12,7 @@ from onebook.config import TransactionSettings
 from onebook.errors import ExchangeFailed, InvalidRequest, ServiceUnavailable
 from onebook.model import DAY_MS
 from onebook.simulator.account.faults import AccountFaults
-from onebook.simulator.bybit_account import Account, History, SimulatedKey
+from onebook.simulator.bybit_account import Account, History, SimulatedKey, rows
 from onebook.simulator.bybit_account.keys import AccountRefused
 from onebook.transactions.bybit.endpoints import ENDPOINTS
 from onebook.transactions.bybit.paths import RATES
@@ -345,9 +345,52 @@ def test_types_with_a_shorter_memory_say_so() -> None:
     assert covered["spot_orders"]["floor"] == NOW_MS - 730 * DAY_MS + 5 * 60_000
 
 
-def test_two_years_to_the_day_are_no_mistake() -> None:
-    answer = story(lambda w: w.fetch("trades", start_time=NOW_MS - 730 * DAY_MS))
-    assert answer["coverage"][0]["reason"] == "older_not_kept"
+@pytest.mark.parametrize("start_time", [0, NOW_MS - 900 * DAY_MS, NOW_MS - 730 * DAY_MS])
+def test_a_range_of_which_something_is_kept_is_answered(start_time: int) -> None:
+    answer = story(lambda w: w.fetch("trades", start_time=start_time, limit=9_999))
+    assert answer["total_transactions"] == len(ACCOUNT.executions["spot"])
+    (covered,) = answer["coverage"]
+    assert (covered["complete"], covered["reason"]) == (False, "older_not_kept")
+    assert covered["from"] == covered["floor"] == NOW_MS - 730 * DAY_MS + 5 * 60_000
+
+
+def test_nothing_is_missing_from_before_the_exchange_began() -> None:
+    answer = story(lambda w: w.fetch("withdrawals", start_time=0, limit=9_999))
+    assert answer["total_transactions"] == len(ACCOUNT.withdrawals)
+    (covered,) = answer["coverage"]
+    assert (covered["from"], covered["complete"], covered["reason"]) == (0, True, None)
+
+
+def test_a_deposit_that_was_held_for_weeks_counts_when_it_was_credited() -> None:
+    """Bybit finds it by its creation, three weeks before the range."""
+    account = Account(MONTH)
+    deposit = account.pend_deposit(NOW_MS - 26 * DAY_MS)
+    deposit.credited_ms, deposit.status = NOW_MS - 5 * DAY_MS, 3
+    answer = story(
+        lambda w: w.fetch("deposits", start_time=NOW_MS - 5 * DAY_MS - 1), account=account
+    )
+    assert deposit.tx_id in {r["ids"]["tx_hash"] for r in answer["transactions"]}
+
+
+def test_a_short_page_of_orders_is_not_the_last() -> None:
+    """Bybit leaves orders without fills out: its pages may be short, with more behind them."""
+    orders = ACCOUNT.orders["spot"]
+
+    def short(query: dict[str, str], _key: Any) -> Any:
+        begin = int(query.get("cursor") or 0)
+        bounds = orders.between(int(query["startTime"]), int(query["endTime"]), 1)
+        found = [rows.order(e) for e in reversed(orders.entries[slice(*bounds)])]
+        page = found[begin : begin + 3]
+        return {"list": page, "nextPageCursor": str(begin + 3) if page else ""}
+
+    async def work(world: World) -> Any:
+        world.exchange._answers["/v5/order/history"] = short
+        return await world.fetch("spot_orders", limit=10_000)
+
+    answer = story(work)
+    read = [r["ids"]["native"] for r in answer["transactions"] if r["kind"] == "order"]
+    since_ms = NOW_MS - 30 * DAY_MS
+    assert len(read) == len([e for e in orders.entries if e.at_ms >= since_ms]) > 3
 
 
 def test_leverage_tokens_come_from_the_ledger_whatever_the_old_path_says() -> None:
@@ -385,9 +428,21 @@ def test_a_row_that_cannot_be_read_is_not_lost_in_silence() -> None:
     assert len(answer["transactions"]) == len(ACCOUNT.withdrawals)
 
 
-def _with_nonsense() -> Account:
+def test_a_row_that_cannot_be_read_keeps_its_place() -> None:
+    """At any other place the next page, which begins at the last record, would pass over it."""
+    account = _with_nonsense(len(ACCOUNT.withdrawals) // 2)
+    whole = story(lambda w: w.fetch("withdrawals", limit=9_999), account=account)
+    records = whole["transactions"]
+    assert [r["kind"] for r in records].count("other") == 1
+    assert records[0]["kind"] != "other"
+    assert records == sorted(records, key=lambda r: (-r["timestamp"], r["transactionId"]))
+    pages = story(lambda w: w.pages("withdrawals", limit=4), account=account)
+    assert [r for page in pages for r in page["transactions"]] == records
+
+
+def _with_nonsense(index: int = -1) -> Account:
     account = Account(MONTH)
-    account.withdrawals.entries[-1].facts.created_ms = "not a time"
+    account.withdrawals.entries[index].facts.created_ms = "not a time"
     return account
 
 

@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct
 
 from onebook import config
-from onebook.cli.common import console, fitting, print_fields, print_table, reported, run
+from onebook.cli.common import console, fail, fitting, print_fields, print_table, reported, run
 from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, facts, proof, row
 from onebook.cli.exchange_page import page
 from onebook.cli.options import AsJson, ConfigFile, print_json
@@ -26,7 +26,6 @@ exchanges_app = typer.Typer(no_args_is_help=True, help="The exchanges: list, sho
 
 CHECK_PAGE_S = 15.0  # one page of a list, with its waits and retries
 EXIT_UNREACHABLE = 1
-EXIT_UNKNOWN = 2
 
 
 class Check(Struct, frozen=True):
@@ -108,9 +107,7 @@ def show(
     exchanges = _known(settings)
     known = resolve(name) or name.strip().lower()
     if known not in exchanges:
-        names = ", ".join(exchanges)
-        console.print(f"There is no exchange {name!r}. Known are {names}.", markup=False)
-        raise typer.Exit(EXIT_UNKNOWN)
+        fail(f"There is no exchange {name!r}; known are {', '.join(exchanges)}.")
     exchange = exchanges[known]
     if as_page:
         typer.echo(page(exchange), nl=False)

@@ -23,7 +23,6 @@ RANGE_DEFAULT_MS: Final = 30 * DAY_MS
 # 1973 in milliseconds, 5138 in seconds: below, seconds were meant.
 SECONDS_BELOW: Final = 100_000_000_000
 SECONDS_LIKELY: Final = 946_684_800  # 2000-01-01 in seconds
-FLOOR_TOLERANCE_MS: Final = DAY_MS  # "two years ago" to the day is no mistake
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -74,7 +73,7 @@ def plan(
         state = cursors.open(request.cursor, digest=digest, key_id=key_id)
     if state is None:
         from_ms, to_ms = range_of(request, now_ms)
-        refuse_forgotten(from_ms, sources, adapter, now_ms)
+        refuse_forgotten(to_ms, sources, adapter, now_ms)
     else:
         from_ms, to_ms = state.from_ms, state.to_ms
     return Query(
@@ -138,15 +137,15 @@ def range_of(request: TransactionsRequest, now_ms: int) -> tuple[int, int]:
     return from_ms, to_ms
 
 
-def refuse_forgotten(from_ms: int, sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> None:
-    """Refuse what no asked type reaches back to; where one does, coverage lists the others."""
+def refuse_forgotten(to_ms: int, sources: tuple[str, ...], adapter: Adapter, now_ms: int) -> None:
+    """Refuse a range of which no asked type keeps anything; of any other, coverage says what is
+    missing.
+    """
     oldest_ms = reach_ms(sources, adapter, now_ms)
-    if any(adapter.sources[name].window_ms == 0 for name in sources) and len(sources) == 1:
-        return
-    if from_ms < oldest_ms - FLOOR_TOLERANCE_MS:
+    if to_ms < oldest_ms:
         raise InvalidDateRange(
             f"{adapter.entry.display} keeps these types since {iso(oldest_ms)} "
-            f"({oldest_ms}); start_time is earlier.",
+            f"({oldest_ms}); end_time is earlier.",
             details={"earliest_start_time": oldest_ms},
         )
 

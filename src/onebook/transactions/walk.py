@@ -88,8 +88,9 @@ class Walker:
     @property
     def kept_from_ms(self) -> int | None:
         """From when on the exchange shows all there was; None for the whole range."""
-        floor = self.floor_ms if self.source.window_ms else NOTHING_LEFT_MS
-        kept = max(floor, self._lost_before_ms)
+        # Before its beginning there was nothing that could be lost.
+        lost = self.source.window_ms and self.floor_ms > self.source.begins_ms
+        kept = max(self.floor_ms if lost else NOTHING_LEFT_MS, self._lost_before_ms)
         return kept if kept > self._wanted.from_ms else None
 
     @property

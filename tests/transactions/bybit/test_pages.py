@@ -1,12 +1,21 @@
 """Bybit's pages: query strings, rows, and what cannot be read."""
 
+from typing import Any
+
 import pytest
 
 from onebook.transactions.adapter import Page, Window
 from onebook.transactions.bybit.endpoints import ENDPOINTS
-from onebook.transactions.bybit.pages import cursor_parameter, owned, query_of, read_row, witnessed
+from onebook.transactions.bybit.pages import (
+    cursor_parameter,
+    owned,
+    query_of,
+    read_row,
+    read_rows,
+    witnessed,
+)
 from onebook.transactions.record import Holder, Status
-from transactions.bybit.native import SPOT
+from transactions.bybit.native import SPOT, fill
 from transactions.test_record import record
 
 WINDOW = Window(1_000_000, 2_000_000, 1_999_999)
@@ -35,6 +44,41 @@ def test_a_row_that_cannot_be_read_is_shown_and_counted() -> None:
     found, read = read_row({"nothing": 1}, ENDPOINTS["spot_fills"], SPOT)
     assert not read
     assert (found.kind, found.status) == ("other", Status.UNKNOWN)
+
+
+class TestAnUnreadableRowKeepsItsPlace:
+    """By what else it says of its time, or by its neighbours."""
+
+    LATE = WINDOW.to_ms - 1
+
+    def times(self, *rows: Any, source: str = "spot_fills") -> list[int]:
+        read, unreadable = read_rows(list(rows), ENDPOINTS[source], SPOT, WINDOW)
+        assert unreadable == sum(record.kind == "other" for record in read)
+        return [record.timestamp for record in read]
+
+    def test_its_own_time_counts(self) -> None:
+        row = fill(execTime=str(self.LATE - 5)) | {"execPrice": "nonsense"}
+        assert self.times(fill(execTime=str(self.LATE)), row) == [self.LATE, self.LATE - 5]
+
+    @pytest.mark.parametrize("at", ["nonsense", "99999999999999999999", "", [], None])
+    def test_without_one_it_stands_beside_the_row_before_it(self, at: Any) -> None:
+        rows = [fill(execTime=str(self.LATE - n)) for n in range(3)]
+        rows[1]["execTime"] = at
+        assert self.times(*rows) == [self.LATE, self.LATE, self.LATE - 2]
+
+    def test_the_first_of_a_page_stands_beside_the_row_after_it(self) -> None:
+        assert self.times(None, fill(execTime=str(self.LATE - 2))) == [self.LATE - 2] * 2
+
+    def test_a_time_in_seconds_is_one(self) -> None:
+        row = {"currency": "BTC", "ioDirection": "I", "txnAmt": "much", "createTime": "1500"}
+        assert self.times(row, source="funding_ledger") == [1_500_000]
+
+    def test_nothing_but_nonsense_counts_as_seen(self) -> None:
+        assert self.times({"nothing": 1}) == [SPOT.asked_at_ms]
+
+    def test_where_rows_are_in_no_order_of_times_neighbours_say_nothing(self) -> None:
+        credited = {"coin": "BTC", "amount": "1", "successAt": str(self.LATE), "status": 3}
+        assert self.times(credited, {}, source="chain_deposits")[1] == SPOT.asked_at_ms
 
 
 def test_a_holder_is_named_once() -> None:

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from msgspec import json
 
 from onebook.transactions.bybit import closings, trades
 from onebook.transactions.bybit.instruments import new_markets
 from onebook.transactions.bybit.rows import Context
-from onebook.transactions.record import Direction, RecordView, Status
+from onebook.transactions.record import Direction, RecordView, Status, encode
 from transactions.bybit.native import INVERSE, LINEAR, SPOT, fill, order
 
 
@@ -32,6 +33,20 @@ class TestSpotFees:
         assert record.fees[0].currency == currency
         assert record.fee is not None
         assert record.fee.amount_str == fee
+
+    @pytest.mark.parametrize("side", ["", "None", "buy"])
+    def test_without_a_known_side_nothing_is_guessed(self, side: str) -> None:
+        for record in (
+            trades.execution(fill(side=side), SPOT),
+            trades.order(order(side=side), SPOT),
+        ):
+            found = json.decode(encode(record))
+            assert not {"sentCurrency", "receivedCurrency"} & found.keys()
+            assert (found["side"], found["direction"]) == (None, "none")
+            assert found["incomplete"] == ["side"]
+        future = trades.execution(fill(side=side), LINEAR)
+        assert (future.incomplete, future.fees[0].currency) == ((), "USDT")
+        assert trades.execution(fill(side=side), SPOT).fees[0].currency is None
 
     def test_the_currency_that_is_reported_wins(self) -> None:
         record = trades.execution(fill(feeCurrency="MNT"), SPOT)

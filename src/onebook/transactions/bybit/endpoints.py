@@ -41,8 +41,10 @@ from onebook.transactions.bybit.rows import EXCHANGE
 # 2025-10-01: leverage tokens ended on 2025-07-04, and their list of orders with them. Lines of the
 # ledger go on: what was left over is redeemed.
 LEVER_ENDED_MS: Final = 1_759_276_800_000
-# Bybit filters deposits by their creation and shows only when they were credited.
-DEPOSIT_LAG_MS: Final = WEEK_MS
+# Bybit filters deposits by their creation and shows only when they were credited: at once, or after
+# a check that can take weeks. The default range and a month before it are two windows, as it and a
+# week before it are.
+DEPOSIT_LAG_MS: Final = MONTH_MS
 
 
 def _executions(
@@ -165,9 +167,11 @@ _ENDPOINTS: Final = (
     ),
     _executions("spot_fills", "spot_orders", "spot", page_rows_least=50),
     Endpoint(
+        # Orders without fills are left out of what is older than a day: a short page of what is
+        # left proves nothing.
         source=Source(
             name="spot_orders", type="spot_orders", window_ms=WEEK_MS, keeps_ms=TWO_YEARS_MS,
-            begins_ms=BEGAN_MS, page_rows_least=20,
+            begins_ms=BEGAN_MS,
         ),
         path=ORDERS,
         fixed=(("category", "spot"),),

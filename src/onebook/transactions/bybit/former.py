@@ -138,7 +138,7 @@ def _book(name: str, category: str) -> Endpoint:
 FORMER: Final = (
     _spot_fills("former_spot_fills", "spot_orders"),
     Endpoint(
-        source=_source("former_spot_orders", "spot_orders", page_rows_least=20),
+        source=_source("former_spot_orders", "spot_orders"),
         path=FORMER_ORDERS,
         fixed=(("category", "spot"),),
         mapper=order,

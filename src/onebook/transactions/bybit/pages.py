@@ -1,18 +1,25 @@
 """Bybit's pages: the query string of one, its rows, and each row as a record; pure."""
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from msgspec import json
 from msgspec.structs import replace
 
 from onebook.core import NumberError, canonical, iso
-from onebook.transactions.adapter import Page, Window
+from onebook.model import SECOND_MS
+from onebook.transactions.adapter import Page, Source, Window
 from onebook.transactions.bybit.paths import Endpoint
-from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id
+from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id, ms
 from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.record import Description, Holder, Ids, Record, Status
+
+# What Bybit calls the time of a row, the one that its record has first.
+_TIME_FIELDS: Final = (
+    "execTime", "transactionTime", "successAt", "createTime", "createdTime", "timestamp",
+    "deliveryTime", "orderTime", "updatedTime", "updateTime",
+)  # fmt: skip
 
 
 def query_of(
@@ -84,9 +91,57 @@ def _holder(wallet: str | None, uid: str) -> Holder:
     return Holder(wallet, uid)
 
 
-def unread(row: Row, endpoint: Endpoint, context: Context) -> Record:
+def read_rows(
+    rows: list[Row], endpoint: Endpoint, context: Context, window: Window
+) -> tuple[list[Record], int]:
+    """The rows of a page as records, in their order, and how many the mapping cannot read.
+
+    Those keep their place: by a time of their own, or by that of the row beside them. At any other
+    place an answer that goes on from a cursor would have passed them already.
+    """
+    read = [read_row(row, endpoint, context) for row in rows]
+    unreadable = sum(not fits for _, fits in read)
+    if unreadable and endpoint.source.window_ms:
+        times = _times(rows, read, endpoint.source, window)
+        read = [
+            (record, True) if fits or at is None else (unread(row, endpoint, context, at), False)
+            for row, (record, fits), at in zip(rows, read, times, strict=True)
+        ]
+    return [record for record, _ in read], unreadable
+
+
+def _times(
+    rows: list[Row], read: list[tuple[Record, bool]], source: Source, window: Window
+) -> list[int | None]:
+    """When each row was: what cannot be read by its own time, else by the row before or after."""
+    times = [
+        record.timestamp if fits else _own_time(row, source, window)
+        for row, (record, fits) in zip(rows, read, strict=True)
+    ]
+    if source.untimed:  # rows are not in the order of their times
+        return times
+    before = next((at for at in times if at is not None), None)
+    for index, at in enumerate(times):
+        before = times[index] = before if at is None else at
+    return times
+
+
+def _own_time(row: Row, source: Source, window: Window) -> int | None:
+    """The first of a row's times that its window can hold."""
+    for name in _TIME_FIELDS:
+        try:
+            at_ms = ms(row, name)
+        except (TypeError, ValueError, AttributeError):
+            continue
+        for unit_ms in (1, SECOND_MS):  # some endpoints write seconds
+            if at_ms and window.from_ms <= at_ms * unit_ms < window.to_ms + source.lag_ms:
+                return at_ms * unit_ms
+    return None
+
+
+def unread(row: Row, endpoint: Endpoint, context: Context, at_ms: int | None = None) -> Record:
     """A row that the mapping cannot read, as it came."""
-    at_ms = context.asked_at_ms
+    at_ms = context.asked_at_ms if at_ms is None else at_ms
     source = endpoint.source
     return Record(
         transactionId=make_id(context, source.name, json.encode(row, order="sorted").decode()),

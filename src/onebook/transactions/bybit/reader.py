@@ -23,7 +23,7 @@ from onebook.transactions.bybit.key import expires_at, granted_of, warnings_of
 from onebook.transactions.bybit.pages import (
     owned,
     query_of,
-    read_row,
+    read_rows,
     rows_of,
     undocumented,
     witnessed,
@@ -200,12 +200,10 @@ class BybitReader:
             asked_at_ms=window.seen_ms or self._snapshot_at(reply.server_ms),
             uid=self._uid,
         )
-        records, unreadable = [], 0
-        for row in rows:
-            record, read = read_row(row, endpoint, context)
-            unreadable += not read
-            record = owned(record, context.uid)
-            records.append(replace(record, raw=row) if self._include_raw else record)
+        read, unreadable = read_rows(rows, endpoint, context, window)
+        records = [owned(record, context.uid) for record in read]
+        if self._include_raw:
+            records = [replace(r, raw=row) for r, row in zip(records, rows, strict=True)]
         return Page(records, len(rows), cursor, unreadable)
 
     def _snapshot_at(self, at_ms: int) -> int:

@@ -114,8 +114,14 @@ def _fill_pattern(environment: str, market: TradedMarket, side: str, native: str
         native_type=native or None,
         direction=_DIRECTIONS.get(side, Direction.NONE) if spot else Direction.NONE,
         asset=market.base,
-        incomplete=("instrument",) if market.base is None else (),
+        incomplete=_unstated(market, side),
     )
+
+
+def _unstated(market: TradedMarket, side: str) -> tuple[str, ...]:
+    """What a row leaves open that decides what was exchanged."""
+    sided = side in SIDES or market.category != "spot"
+    return ("instrument",) * (market.base is None) + ("side",) * (not sided)
 
 
 def _pattern(environment: str, market: TradedMarket, side: str) -> Record:
@@ -275,6 +281,8 @@ def spot_fee_currency(market: TradedMarket, side: str, charged: str, *, maker: b
     """Where `feeCurrency` is empty: what is bought pays the fee; a maker's rebate comes in the
     other coin. https://bybit-exchange.github.io/docs/v5/enum#spot-fee-currency-instruction
     """
+    if side not in SIDES:
+        return None
     rebate = maker and charged[0] == "-"
     return market.base if (side == "Buy") != rebate else market.quote
 
@@ -304,7 +312,9 @@ def extra_fees(extra: Any) -> tuple[Fee, ...]:
 def _exchanged(
     market: TradedMarket, side: str, quantity: str | None, value: str | None
 ) -> tuple[Money | UnsetType, Money | UnsetType]:
-    """What left and what arrived in a spot trade, before fees."""
+    """What left and what arrived in a spot trade, before fees; nothing where no side is known."""
+    if side not in SIDES:
+        return NOTHING
     base = as_money(market.base, quantity) or UNSET
     quote = as_money(market.quote, value) or UNSET
     return (quote, base) if side == "Buy" else (base, quote)
@@ -366,7 +376,7 @@ def order(row: Row, context: Context) -> Record:
             client_order_id=client_order_id,
             block_trade_id=block_trade_id,
         ),
-        incomplete=("instrument",) if market.base is None else (),
+        incomplete=_unstated(market, side),
     )
 
 
