@@ -63,19 +63,19 @@ class Cluster:
             await admin.create_account("alice", change)
             return (await admin.create_key("alice", Tier.PREMIUM, change)).text
 
-    async def start(self, name, role, *, before=(), **variables):
+    async def start(self, name, role, *, before=(), program=("-m", "onebook"), **variables):
         """Start a node and wait until it is ready.
 
         Args:
             before: Words of the command before the node's own.
+            program: What Python runs.
             variables: Of its environment.
         """
         process = await asyncio.create_subprocess_exec(
             *before,
             *(
                 sys.executable,
-                "-m",
-                "onebook",
+                *program,
                 "serve",
                 "--config",
                 str(self.folder / "onebook.toml"),

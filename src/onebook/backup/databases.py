@@ -14,7 +14,7 @@ from typing import Final
 from sqlalchemy.engine import URL, make_url
 
 from onebook.errors import ConfigError
-from onebook.store import Store
+from onebook.store import Store, tls
 
 SQLITE: Final = "sqlite"
 POSTGRESQL: Final = "postgresql"
@@ -108,4 +108,5 @@ def _environment(url: URL) -> dict[str, str]:
         "PGPASSWORD": url.password,
         "PGDATABASE": url.database,
     }
-    return {name: str(value) for name, value in values.items() if value is not None}
+    given = {name: str(value) for name, value in values.items() if value is not None}
+    return {**given, **tls.as_variables(tls.tls_words(url))}

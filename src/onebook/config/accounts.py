@@ -52,7 +52,8 @@ class StoreSettings(Section):
     """Where accounts, keys, sessions and usage live."""
 
     url: str = Field(default_factory=lambda: f"sqlite+aiosqlite:///{data_dir() / 'onebook.db'}")
-    """SQLAlchemy address: sqlite+aiosqlite:///PATH or postgresql+asyncpg://USER@HOST/NAME."""
+    """SQLAlchemy address: sqlite+aiosqlite:///PATH or postgresql+asyncpg://USER@HOST/NAME; of
+    PostgreSQL with TLS: ...?sslmode=verify-full&sslrootcert=FILE."""
     pepper_file: Path = Field(default_factory=lambda: data_dir() / "pepper")
     """Secret under which keys and tokens are digested; made with mode 0600 at the first start."""
     usage_dir: Path | None = None

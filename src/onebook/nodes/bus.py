@@ -7,22 +7,17 @@ see the missing number and ask for a snapshot. Needs the extra `onebook[nats]`.
 
 import asyncio
 import logging
-import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, Self
-from urllib.parse import urlsplit
 
 from prometheus_client import Counter, Gauge
 
 from onebook.config import NatsSettings
-from onebook.errors import ConfigError
+from onebook.nodes import nats_login
 
 log = logging.getLogger("onebook.nodes")
 
-RECONNECT_WAIT_S: Final = 0.2
-PING_INTERVAL_S: Final = 2  # a connection that answers two of these with nothing is dead
-PINGS_UNANSWERED_MAX: Final = 2
 FLUSH_S: Final = 1
 CLOSE_S: Final = 5.0
 INBOUND_MESSAGES_MAX: Final = 65_536  # of one subscription, not processed yet
@@ -100,48 +95,14 @@ class NatsBus:
         Raises:
             ConfigError: NATS cannot be reached, or does not let this node in.
         """
-        try:
-            import nats
-            from nats.aio.client import Client
-        except ImportError:
-            raise ConfigError(
-                "Roles other than all need NATS: pip install 'onebook[nats]'."
-            ) from None
-        self._errors = nats.errors
-        self._client = Client()
-        settings = self._settings
-        where = ", ".join(map(host_of, settings.servers))
-        failed: list[BaseException] = []
-
-        async def keep(error: Exception) -> None:
-            failed.append(error)
-            self._failed(error)
-
-        try:
-            async with asyncio.timeout(settings.connect_timeout_s):
-                await self._client.connect(
-                    list(settings.servers),
-                    name=self._name,
-                    error_cb=keep,
-                    disconnected_cb=self._disconnected,
-                    reconnected_cb=self._reconnected,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=RECONNECT_WAIT_S,
-                    connect_timeout=max(1, round(settings.connect_timeout_s)),
-                    ping_interval=PING_INTERVAL_S,
-                    max_outstanding_pings=PINGS_UNANSWERED_MAX,
-                    pending_size=settings.outbox_bytes_max,
-                    **self._credentials(),
-                )
-        except TimeoutError:
-            raise ConfigError(
-                f"NATS does not answer at {where}: {_words(failed[-1:])}"
-                "check nats.servers and that nats-server runs."
-            ) from None
-        except (nats.errors.Error, OSError, ValueError) as error:
-            raise ConfigError(
-                f"NATS at {where} cannot be used: {_words([error])}check the table nats."
-            ) from None
+        self._errors = nats_login.library_errors()
+        self._client = await nats_login.connect(
+            self._settings,
+            name=self._name,
+            failed=self._failed,
+            disconnected=self._disconnected,
+            reconnected=self._reconnected,
+        )
         NATS_UP.set(1)
         self._tasks = [
             asyncio.create_task(self._write(), name="nats writer"),
@@ -268,7 +229,7 @@ class NatsBus:
             DROPPED.labels("slow").inc()
             self._dropping.get(error.sub, _nothing)()
         else:
-            log.info("NATS: %s", _words([error]).removesuffix("; "))
+            log.info("NATS: %s", str(error) or type(error).__name__)
 
     async def _disconnected(self) -> None:
         NATS_UP.set(0)
@@ -279,43 +240,3 @@ class NatsBus:
     async def _reconnected(self) -> None:
         NATS_UP.set(1)
         log.info("Reconnected to NATS.")
-
-    def _credentials(self) -> dict[str, Any]:
-        settings = self._settings
-        found: dict[str, Any] = {}
-        if settings.user:
-            found["user"] = settings.user
-            found["password"] = settings.password.get_secret_value()
-        if token := settings.token.get_secret_value():
-            found["token"] = token
-        if settings.credentials_file is not None:
-            found["user_credentials"] = str(settings.credentials_file)
-        if settings.tls_ca_file or settings.tls_cert_file:
-            try:
-                context = ssl.create_default_context(
-                    cafile=settings.tls_ca_file and str(settings.tls_ca_file)
-                )
-                if settings.tls_cert_file is not None:
-                    context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file)
-            except (OSError, ssl.SSLError) as error:
-                raise ConfigError(f"The TLS files of nats cannot be used: {error}.") from None
-            found["tls"] = context
-        return found
-
-
-def host_of(url: str) -> str:
-    """The host and port of an address, without what may be a password before them."""
-    parts = urlsplit(url if "//" in url else f"nats://{url}")
-    try:
-        port = parts.port
-    except ValueError:
-        port = None
-    return f"{parts.hostname}:{port or 4222}"
-
-
-def _words(errors: list[BaseException]) -> str:
-    """The last of some errors as words before a semicolon; "" for none."""
-    if not errors:
-        return ""
-    error = errors[-1]
-    return f"{str(error) or type(error).__name__}; "

@@ -143,7 +143,8 @@ class Presence:
         elif heartbeat.node in self.members.strangers.keys() - strangers.keys():
             log.error(
                 "Node %s (Onebook %s) speaks version %d of the node protocol, this one %d: "
-                "they do not work together. Each serves the nodes of its own version.",
+                "neither uses the other. Keep feeds nodes and gateways of both until clients are "
+                "at the new gateways, then stop the old nodes.",
                 heartbeat.name,
                 heartbeat.version,
                 heartbeat.wire,

@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from onebook.errors import ConfigError
+from onebook.store import tls
 from onebook.store.faults import FileFault
 
 DRIVERS = {
@@ -62,15 +63,22 @@ def _parsed(text: str) -> URL:
 
 
 def _postgres(url: URL) -> AsyncEngine:
+    words = tls.tls_words(url)
+    options: dict[str, Any] = {
+        "timeout": CONNECT_TIMEOUT_S,
+        "command_timeout": COMMAND_TIMEOUT_S,
+    }
+    if words:
+        options["dsn"] = tls.as_address(words)
     try:
         return create_async_engine(
-            url,
+            tls.without_tls(url),
             hide_parameters=True,
             pool_size=CONNECTIONS_MAX,
             max_overflow=0,
             pool_timeout=POOL_WAIT_S,
             pool_pre_ping=True,
-            connect_args={"timeout": CONNECT_TIMEOUT_S, "command_timeout": COMMAND_TIMEOUT_S},
+            connect_args=options,
         )
     except ModuleNotFoundError:
         raise ConfigError("PostgreSQL needs its driver: pip install 'onebook[postgres]'.") from None

@@ -8,6 +8,7 @@ Drivers raise their own exceptions, wrapped by SQLAlchemy or not: SQLite's have 
 
 import errno
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -34,8 +35,8 @@ _SQLITE: Final = (
     ("SQLITE_IOERR", "cannot be read or written: the disk reports an error"),
 )
 _POSTGRES: Final = {
-    "28P01": "refuses the password of user {user}",
-    "28000": "refuses user {user}; check pg_hba.conf",
+    "28P01": "refuses the password of user {user}; check store.url",
+    "28000": "refuses user {user}; check pg_hba.conf, and sslmode in store.url if it wants TLS",
     "3D000": "has no database {name}; create it",
     "42501": "does not allow user {user} to do this; grant it",
     "53100": "has a full disk",
@@ -43,6 +44,7 @@ _POSTGRES: Final = {
     "57P03": "is starting up or shutting down",
     "25006": "only lets us read: it is a standby",
 }
+_NO_TLS: Final = "rejected SSL upgrade"  # asyncpg's words; it has no type or number for it
 _CONNECTING: Final = {
     errno.ECONNREFUSED: "refuses connections; check host and port, and that it runs",
     errno.EHOSTUNREACH: "cannot be reached; check the host and the network",
@@ -97,6 +99,8 @@ def _postgres(error: BaseException, url: URL) -> str:
             return f"{place} {words.format(user=url.username, name=url.database)}."
         if getattr(cause, "sqlstate", None) == "42P01":
             return f"{place} has no tables of ours in {url.database}; run `onebook db upgrade`."
+        if found := _tls(cause):
+            return f"{place} {found}."
         if isinstance(cause, socket.gaierror):
             return f"{place} cannot be found: there is no address for this host."
         if isinstance(cause, OSError) and cause.errno in _CONNECTING:
@@ -104,6 +108,22 @@ def _postgres(error: BaseException, url: URL) -> str:
         if isinstance(cause, TimeoutError):
             return f"{place} does not answer in time; check host, port and firewall."
     return f"{place} does not answer."
+
+
+def _tls(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message.rstrip(".")
+        return (
+            f"has a certificate that is not trusted: {why}; check host and sslrootcert in store.url"
+        )
+    if isinstance(error, ssl.SSLError):
+        return (
+            f"cannot be reached by TLS ({error.reason or 'no reason given'}); "
+            "check sslrootcert, sslcert and sslkey in store.url"
+        )
+    if isinstance(error, ConnectionError) and _NO_TLS in str(error):
+        return "does not offer TLS, which sslmode in store.url requires"
+    return ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -1,0 +1,155 @@
+"""Rolling upgrades with processes of two builds, under load, an oracle at each gateway.
+
+The other build is this one, started by a launcher that sets its release or the version of its wire
+before anything else reads them: the same constants that an edit of the source would change.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from nodes.oracle import Published, Subscriber
+from nodes.processes import all_fresh, cluster, states_of
+from onebook.nodes import wire
+from steady import PATIENCE_S
+
+EXCHANGES = ("okx", "kraken")
+SYMBOLS = ("BTC/USDT", "ETH/USDT")
+NEXT_WIRE = wire.VERSION + 1
+LAUNCHER = """
+import onebook
+from onebook.nodes import wire
+
+onebook.__version__ = "9.9.9"
+wire.VERSION = {wire}
+
+from onebook.cli.main import main
+
+main()
+"""
+# A busy machine must not look like a dead node.
+VARIABLES = {"ONEBOOK_NODE__HEARTBEAT_TIMEOUT_S": "60", "ONEBOOK_NODE__ISOLATED_S": "60"}
+
+
+def build(folder, version):
+    """What Python runs to start the next release with a version of the wire."""
+    file = folder / f"wire_{version}.py"
+    file.write_text(LAUNCHER.format(wire=version))
+    return (str(file),)
+
+
+class Upgrade:
+    """A cluster and the subscribers of its gateways."""
+
+    def __init__(self, nodes, simulated, key):
+        self.nodes = nodes
+        self.simulated = simulated
+        self.published = Published(simulated, SYMBOLS)
+        self.tasks = []
+        self._key = key
+
+    async def start(self, name, role, program=("-m", "onebook")):
+        await self.nodes.start(name, role, program=program, **VARIABLES)
+
+    def subscriber(self, gateway):
+        """A subscriber of every book of a gateway."""
+        made = Subscriber(self.published)
+        running = made.run(self.nodes.urls[gateway], self._key)
+        self.tasks.append(asyncio.create_task(running))
+        return made
+
+    async def fresh(self, *subscribers):
+        await all_fresh(subscribers, [each for each in self.tasks if not each.done()])
+
+    async def followed(self, times):
+        """Wait until each book is followed by so many connections."""
+        async with asyncio.timeout(PATIENCE_S):
+            while any(
+                self.simulated[exchange].followers(symbol) != times
+                for exchange in EXCHANGES
+                for symbol in SYMBOLS
+            ):
+                await asyncio.sleep(0.02)
+
+    def refusals(self, name):
+        """What a node logged about nodes of another version."""
+        return [line for line in self.nodes.logs[name] if "of the node protocol" in line]
+
+
+@asynccontextmanager
+async def upgrade(folder):
+    async with cluster(folder, exchanges=EXCHANGES, drain_s=10) as (nodes, simulated, key):
+        service = Upgrade(nodes, simulated, key)
+        try:
+            yield service
+        finally:
+            for task in service.tasks:
+                task.cancel()
+            await asyncio.gather(*service.tasks, return_exceptions=True)
+            for name, lines in nodes.logs.items():
+                print(name, "".join(lines))
+
+
+async def test_a_release_of_the_same_wire_version_takes_over_and_no_book_is_stale(tmp_path):
+    new = build(tmp_path, wire.VERSION)
+    async with upgrade(tmp_path) as service:
+        nodes = service.nodes
+        await asyncio.gather(service.start("f1", "feeds"), service.start("g1", "gateway"))
+        first = service.subscriber("g1")
+        await service.fresh(first)
+        await service.start("f2", "feeds", new)
+        before = len(first.statuses)
+        assert await nodes.stop("f1") == 0
+        await service.followed(1)
+        await service.fresh(first)
+        await service.start("g2", "gateway", new)
+        second = service.subscriber("g2")
+        await service.fresh(first, second)
+        assert states_of(first, before) == {}
+        assert await nodes.stop("g1") == 0
+        await service.fresh(second)
+        assert [first.wrong, second.wrong] == [[], []]
+        assert all(service.refusals(name) == [] for name in nodes.logs)
+        assert "Onebook 9.9.9 listens" in "".join(nodes.logs["f2"])
+
+
+async def test_releases_of_two_wire_versions_run_side_by_side_until_the_old_ones_leave(tmp_path):
+    new = build(tmp_path, NEXT_WIRE)
+    async with upgrade(tmp_path) as service:
+        nodes = service.nodes
+        await asyncio.gather(service.start("f1", "feeds"), service.start("g1", "gateway"))
+        old = service.subscriber("g1")
+        await service.fresh(old)
+        await service.followed(1)
+        before = len(old.statuses)
+
+        # New feeds nodes first, then new gateways: each group has its own connections.
+        await service.start("f2", "feeds", new)
+        await service.start("g2", "gateway", new)
+        other = service.subscriber("g2")
+        await service.fresh(old, other)
+        await service.followed(2)
+        assert states_of(old, before) == {}
+        since = len(other.statuses)
+        for names, others, versions in (
+            (("f1", "g1"), ("f2", "g2"), (NEXT_WIRE, wire.VERSION)),
+            (("f2", "g2"), ("f1", "g1"), (wire.VERSION, NEXT_WIRE)),
+        ):
+            for name in names:
+                lines = service.refusals(name)
+                assert len(lines) == len(others), lines
+                for stranger in others:
+                    (line,) = [each for each in lines if f"Node {stranger} (Onebook" in each]
+                    theirs, ours = versions
+                    assert f"speaks version {theirs} of the node protocol, this one {ours}" in line
+                    assert "then stop the old nodes" in line
+                    assert '"level": "error"' in line
+
+        # The old gateways leave, then the old feeds nodes: the new ones serve, as if alone.
+        assert await nodes.stop("g1") == 0
+        await service.fresh(other)
+        assert await nodes.stop("f1") == 0
+        await service.followed(1)
+        await service.fresh(other)
+        assert states_of(other, since) == {}
+        assert [old.wrong, other.wrong] == [[], []]
+        await nodes.until_ready("g2", 200)
