@@ -20,8 +20,6 @@ log = logging.getLogger("onebook.nodes")
 
 FLUSH_S: Final = 1
 CLOSE_S: Final = 5.0
-INBOUND_MESSAGES_MAX: Final = 65_536  # of one subscription, not processed yet
-INBOUND_BYTES_MAX: Final = 64 << 20
 WRITES_PER_TURN: Final = 256  # messages written before the event loop gets its turn
 
 NATS_UP: Final = Gauge("onebook_nats_up", "1 while this node is connected to NATS.")
@@ -47,7 +45,7 @@ class Bus(Protocol):
     def connected(self) -> bool:
         """Whether there is a connection now."""
 
-    def publish(self, subject: str, payload: bytes) -> None:
+    def publish(self, subject: str, payload: bytes | bytearray) -> None:
         """Send a message to all subscribers, or drop it."""
 
     def subscribe(
@@ -74,7 +72,7 @@ class NatsBus:
         self._settings = settings
         self._name = name
         self._client: Any = None
-        self._outbox: deque[tuple[str, bytes]] = deque()
+        self._outbox: deque[tuple[str, bytes | bytearray]] = deque()
         self._outbox_bytes = 0
         self._waiting = asyncio.Event()
         self._changes: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
@@ -129,7 +127,7 @@ class NatsBus:
             log.warning("The connection to NATS did not close in %g s.", CLOSE_S)
         NATS_UP.set(0)
 
-    def publish(self, subject: str, payload: bytes) -> None:
+    def publish(self, subject: str, payload: bytes | bytearray) -> None:
         """Send a message to all subscribers, or drop it."""
         if not self._client.is_connected:
             DROPPED.labels("disconnected").inc()
@@ -174,7 +172,7 @@ class NatsBus:
             SENT_BYTES.inc(self._sent_bytes)
             self._sent = self._sent_bytes = 0
 
-    async def _send(self, subject: str, payload: bytes) -> None:
+    async def _send(self, subject: str, payload: bytes | bytearray) -> None:
         try:
             await self._client.publish(subject, payload)
         except self._errors.MaxPayloadError:
@@ -209,18 +207,13 @@ class NatsBus:
     async def _begin(self, entry: dict[str, Any]) -> None:
         received = entry["received"]
 
-        async def deliver(message: Any) -> None:
+        def deliver(payload: bytes, reply: str) -> None:
             try:
-                received(message.data, message.reply)
+                received(payload, reply)
             except Exception:
-                log.exception("Processing a message on %s failed.", message.subject)
+                log.exception("Processing a message on %s failed.", entry["subject"])
 
-        subscription = await self._client.subscribe(
-            entry["subject"],
-            cb=deliver,
-            pending_msgs_limit=INBOUND_MESSAGES_MAX,
-            pending_bytes_limit=INBOUND_BYTES_MAX,
-        )
+        subscription = await self._client.subscribe_direct(entry["subject"], deliver)
         entry["subscription"] = subscription
         self._dropping[subscription] = entry["dropped"]
 

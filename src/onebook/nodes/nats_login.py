@@ -49,12 +49,13 @@ async def connect(
     Raises:
         ConfigError: NATS cannot be reached, or does not let this node in.
     """
-    from nats.aio.client import Client
     from nats.errors import Error, SecureConnWantedError
+
+    from onebook.nodes.nats_client import DirectClient
 
     tls_required = requires_tls(settings)
 
-    class SecureClient(Client):
+    class SecureClient(DirectClient):
         """Sends no credentials in plain text where TLS is required; nats-py itself does."""
 
         def _connect_command(self) -> bytes:

@@ -1,0 +1,37 @@
+"""nats-py's client, with callbacks that run while a message is parsed.
+
+nats-py passes each message through a queue to a task of its subscription. Where a callback never
+waits, that is more work than the message itself. Imported only where nats-py is installed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from nats.aio.client import Client
+
+Delivered = Callable[[bytes, str], None]  # payload, and the subject of the answer or ""
+
+
+class DirectClient(Client):
+    """A client whose subscriptions made by `subscribe_direct` have no queue."""
+
+    async def subscribe_direct(self, subject: str, delivered: Delivered) -> Any:
+        """Have `delivered` called with each message of a subject; it must not raise."""
+
+        async def through_queue(message: Any) -> None:
+            """What nats-py calls should it not come through `_process_msg` any more."""
+            delivered(message.data, message.reply)
+
+        through_queue.direct = delivered  # type: ignore[attr-defined]
+        return await self.subscribe(subject, cb=through_queue)
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        """A message was parsed: the hot path of a gateway."""
+        subscription = self._subs.get(sid)
+        direct = getattr(getattr(subscription, "_cb", None), "direct", None)
+        if direct is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        else:
+            direct(data, reply.decode())
