@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from core.both import EACH, book_of
 from core.level_strategies import Change, Options, options, steps
+from onebook.core import twin
 from onebook.core.types import LEVEL_FORM, PART_FORM, LevelError, Levels
 
 pytestmark = pytest.mark.parametrize("core", EACH)
@@ -72,6 +73,44 @@ def test_they_are_the_levels_that_are_printed(
             alive = [book if live else None for book, live in zip(books, step.live, strict=True)]
             view.merge(alive)
             assert decoded(view.levels()) == printed(view)
+
+
+@given(life=steps(3, extremes=8), how=options())
+def test_the_best_rows_are_the_first_and_the_same_objects_only_while_they_are_the_same_levels(
+    core: Any, life: list[Any], how: Options
+) -> None:
+    books = [core.Book() for _ in NAMES]
+    view = core.View(NAMES, depth=how.depth, group=how.group, split=how.split)
+    before = view.levels()
+    for step in life:
+        if isinstance(step, Change):
+            with contextlib.suppress(LevelError):
+                book = books[step.book]
+                (book.replace if step.whole else book.apply)(*step.texts, step.shape)
+            continue
+        view.merge([book if live else None for book, live in zip(books, step.live, strict=True)])
+        levels = view.levels()
+        for side, best in enumerate((levels.best_bid, levels.best_ask)):
+            rows = rows_of(levels[2 + side], LEVEL_FORM)
+            assert best == (rows[0] if rows else None)
+            if best is not None and best is before[6 + side]:
+                assert levels[:2] == before[:2]
+                assert decoded(levels)[side][0] == decoded(before)[side][0]
+        before = levels
+
+
+def test_a_best_row_outlasts_changes_behind_it(core: Any) -> None:
+    book = book_of(core, [("100.5", "1.50")], [("101", "3")])
+    view = core.View(["a"], depth=5)
+    view.merge([book])
+    before = view.levels()
+    book.apply(b'[["100.4","2"]]', b'[["101","4"]]')
+    view.merge([book])
+    after = view.levels()
+    assert after.best_bid == before.best_bid
+    assert after.best_ask != before.best_ask
+    if core is not twin:
+        assert after.best_bid is before.best_bid
 
 
 def test_they_stay_what_they_were_when_the_view_goes_on(core: Any) -> None:

@@ -3,7 +3,7 @@
 import math
 import sys
 from decimal import Context, Decimal, localcontext
-from struct import pack
+from struct import pack, unpack_from
 from typing import Any
 
 import pytest
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from onebook.core.types import LEVEL_FORM, PART_FORM, Levels
 from onebook.library import BookLevel, BookUpdate, Health, MissingPackage, Reason
-from onebook.library.update import ExchangeCondition, Naming
+from onebook.library.health import ExchangeCondition
+from onebook.library.sides import BestLevels, Naming
 
 NAMES = ("binance", "okx", "kraken")
 EXACT = Context(prec=200)
@@ -42,7 +43,21 @@ def books(draw: Any) -> tuple[Levels, list[Row], list[Row]]:
     packed = [_packed(rows, wide=wide) for rows in (bids, asks)]
     parts = [_parts(rows if split else [], wide=wide) for rows in (bids, asks)]
     scales = draw(st.integers(0, 18)), draw(st.integers(0, 18))
-    return Levels(*scales, *packed, *parts), bids, asks
+    return levels_of(*scales, *packed, *parts), bids, asks
+
+
+def levels_of(
+    price_scale: int, amount_scale: int, bids: Any, asks: Any, bid_parts: Any, ask_parts: Any
+) -> Levels:
+    """The levels of a view, whose best ones are new objects."""
+    best = [_first(side) if side else None for side in (bids, asks)]
+    return Levels(price_scale, amount_scale, bids, asks, bid_parts, ask_parts, *best)
+
+
+def _first(side: Any) -> tuple[int, int, int]:
+    row = unpack_from(LEVEL_FORM, side) if isinstance(side, bytes) else side[0]
+    price, amount, members = row
+    return price, amount, members
 
 
 def _packed(rows: list[Row], *, wide: bool) -> Any:
@@ -59,15 +74,19 @@ def _parts(rows: list[Row], *, wide: bool) -> Any:
 
 def update_of(levels: Levels, **changes: Any) -> BookUpdate:
     standings = tuple(ExchangeCondition(name, Health.LIVE, True, None, "") for name in NAMES)
+    naming = Naming(NAMES)
+    best_bid, best_ask = BestLevels(naming).of(levels)
     values = {
+        "best_bid": best_bid,
+        "best_ask": best_ask,
         "symbol": "BTC/USDT",
         "number": 1,
         "time_us": 1_700_000_000_123_456,
-        "levels": levels,
-        "naming": Naming(NAMES),
-        "standings": standings,
-        "moments": [(9.0, ("10", "20")), (10.5, (None, "19.5")), (10.0, ("12", None))],
-        "now": 10.0,
+        "_levels": levels,
+        "_naming": naming,
+        "_standings": standings,
+        "_moments": [(9.0, ("10", "20")), (10.5, (None, "19.5")), (10.0, ("12", None))],
+        "_now": 10.0,
     }
     return BookUpdate(**{**values, **changes})
 
@@ -132,23 +151,19 @@ def test_best_prices_mid_and_spread_are_exact(book: tuple[Levels, list[Row], lis
     assert crossed is (best[0] >= best[1])
 
 
-def test_updates_that_share_names_have_best_levels_of_their_own() -> None:
-    naming = Naming(NAMES)
+def test_each_update_has_the_best_levels_that_its_view_had() -> None:
+    best = BestLevels(Naming(NAMES))
     same = pack(LEVEL_FORM, 12345, 67, 1)
     other = pack(LEVEL_FORM, 12345, 68, 2)
-    first, scaled, moved, back = [
-        update_of(Levels(*scales, rows, rows, b"", b""), naming=naming)
-        for scales, rows in (((2, 3), same), ((3, 3), same), ((2, 3), other), ((2, 3), same))
-    ]
     price, amount = Decimal("123.45"), Decimal("0.067")
-    for update, best in (
-        (first, (price, amount, ("binance",), ())),
-        (scaled, (Decimal("12.345"), amount, ("binance",), ())),
-        (moved, (price, Decimal("0.068"), ("okx",), ())),
-        (back, (price, amount, ("binance",), ())),
+    for scales, rows, expected in (
+        ((2, 3), same, (price, amount, ("binance",), ())),
+        ((3, 3), same, (Decimal("12.345"), amount, ("binance",), ())),
+        ((2, 3), other, (price, Decimal("0.068"), ("okx",), ())),
+        ((2, 3), b"", None),
+        ((2, 3), same, (price, amount, ("binance",), ())),
     ):
-        assert update.best_bid == update.best_ask == best
-        assert isinstance(update.best_bid, BookLevel)
+        assert best.of(levels_of(*scales, rows, rows, b"", b"")) == (expected, expected)
 
 
 @given(book=books())
@@ -201,7 +216,7 @@ def test_polars_gets_the_same_levels(book: tuple[Levels, list[Row], list[Row]]) 
 
 def test_numbers_beyond_polars_decimal_are_refused_when_exact() -> None:
     pytest.importorskip("polars")
-    update = update_of(Levels(0, 18, [(1, 10**38, 1)], [], [], []))
+    update = update_of(levels_of(0, 18, [(1, 10**38, 1)], [], [], []))
     with pytest.raises(ValueError, match="more digits than polars' Decimal at 18 decimals"):
         update.to_polars(exact=True)
     assert update.to_polars()["amount"].to_list() == [1e20]
@@ -212,14 +227,14 @@ def test_a_package_that_is_not_there_is_named(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    update = update_of(Levels(2, 3, b"", b"", b"", b""))
+    update = update_of(levels_of(2, 3, b"", b"", b"", b""))
     with pytest.raises(MissingPackage, match=f"needs {package}.*pip install {package}") as caught:
         getattr(update, f"to_{package}")()
     assert isinstance(caught.value, ImportError)
 
 
 def test_the_horizon_is_where_the_first_of_the_shown_exchanges_ends() -> None:
-    update = update_of(Levels(2, 3, b"", b"", b"", b""))
+    update = update_of(levels_of(2, 3, b"", b"", b"", b""))
     assert update.horizon == (Decimal(12), Decimal("19.5"))
     healths = update.exchanges
     assert healths["okx"].horizon == (None, Decimal("19.5"))
@@ -232,7 +247,7 @@ def test_what_is_left_out_is_reported_with_its_reason() -> None:
         ExchangeCondition("okx", Health.LIVE, True, None, ""),
     )
     update = update_of(
-        Levels(2, 3, b"", b"", b"", b""), standings=standings, moments=[(9.0, (None, "3"))]
+        levels_of(2, 3, b"", b"", b"", b""), _standings=standings, _moments=[(9.0, (None, "3"))]
     )
     assert (update.stale, update.live) == (("binance",), True)
     binance = update.exchanges["binance"]
@@ -241,4 +256,4 @@ def test_what_is_left_out_is_reported_with_its_reason() -> None:
     assert update.exchanges["okx"].horizon == (None, Decimal(3))
     with pytest.raises(ValueError, match="of 2 exchanges"):
         _ = update.exchange
-    assert repr(update) == "<BookUpdate BTC/USDT #1: - / -, 1 of 2 live>"
+    assert repr(update) == "<BookUpdate BTC/USDT #1: - / - (binance stale, okx)>"

@@ -79,6 +79,9 @@ cdef class Book:
     cdef int levels_max
     cdef int64_t bounds[2]  # the outermost known key of each side; INT64_MIN: all are known
     cdef double mid  # of the last top that was believed, 0 where there is none
+    cdef tuple ends  # what `horizon` returned last ...
+    cdef int64_t end_keys[2]  # ... and what it was made of
+    cdef int end_scale
 
     def __cinit__(self, int levels_max=_LEVELS_MAX):
         if not 1 <= levels_max <= _LEVELS_MAX:
@@ -157,15 +160,22 @@ cdef class Book:
         `window` is how many levels an exchange keeps in step: a full window ends at its worst.
         """
         cdef int side
-        texts = [None, None]
+        cdef int64_t keys[2]
         for side in range(2):
-            if self.bounds[side] != INT64_MIN:
-                texts[side] = text_of(llabs(self.bounds[side]), self.price_scale)
-            elif 0 < window <= self.sides[side].count:
-                texts[side] = text_of(
-                    llabs(self.sides[side].blocks[0].levels[0].key), self.price_scale
-                )
-        return texts[0], texts[1]
+            keys[side] = self.bounds[side]
+            if keys[side] == INT64_MIN and 0 < window <= self.sides[side].count:
+                keys[side] = self.sides[side].blocks[0].levels[0].key
+        # It outlasts many frames, and each update of the library asks for it.
+        if self.ends is None or self.end_scale != self.price_scale or (
+            keys[0] != self.end_keys[0] or keys[1] != self.end_keys[1]
+        ):
+            self.ends = (
+                None if keys[0] == INT64_MIN else text_of(llabs(keys[0]), self.price_scale),
+                None if keys[1] == INT64_MIN else text_of(llabs(keys[1]), self.price_scale),
+            )
+            self.end_keys[0], self.end_keys[1] = keys[0], keys[1]
+            self.end_scale = self.price_scale
+        return self.ends
 
     def reach(self, int side):
         """Return how many levels are left before the horizon of a side and how far it is."""

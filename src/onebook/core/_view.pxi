@@ -50,6 +50,9 @@ cdef class View:
     cdef size_t level_room  # the most bytes that one level may need
     cdef tuple name_texts  # keeps what `names` points to
     cdef dict options  # of the twin
+    cdef tuple best_rows  # of the last `levels`, where they may be given out again
+    cdef Merged best_levels[2]  # what they were made of ...
+    cdef int best_scales  # ... at which scales
     cdef object wide  # a twin's view, while numbers do not fit ...
     cdef bint is_wide  # ... and whether that is so
 
@@ -140,14 +143,48 @@ cdef class View:
         """Return the merged levels as integers: see `Levels`."""
         if self.is_wide:
             return self.wide.levels()
+        cdef tuple best = self.best()
         # Without the Python function that takes the fields of a NamedTuple.
         return new_tuple(
             Levels,
             (
                 self.price_scale, self.amount_scale, self.packed(0), self.packed(1),
-                self.packed_parts(0), self.packed_parts(1),
+                self.packed_parts(0), self.packed_parts(1), best[0], best[1],
             ),
         )
+
+    cdef tuple best(self):
+        """Return the best level of each side; the same object while it is the same level.
+
+        With `split` it always is another: the parts may differ.
+        """
+        cdef int side, scales = self.price_scale << 8 | self.amount_scale
+        cdef bint same[2]
+        cdef const Merged *row
+        for side in range(2):
+            row = self.now.levels[side]
+            same[side] = (
+                not self.split and self.best_rows is not None and scales == self.best_scales
+                and self.now.counts[side] != 0
+                and memcmp(row, &self.best_levels[side], sizeof(Merged)) == 0
+            )
+            if self.now.counts[side]:
+                self.best_levels[side] = row[0]
+            else:
+                self.best_levels[side].members = 0  # no level is without members
+        if not (same[0] and same[1]):
+            self.best_rows = (
+                self.best_rows[0] if same[0] else self.best_row(0),
+                self.best_rows[1] if same[1] else self.best_row(1),
+            )
+            self.best_scales = scales
+        return self.best_rows
+
+    cdef object best_row(self, int side):
+        if not self.now.counts[side]:
+            return None
+        cdef const Merged *row = self.now.levels[side]
+        return (-row.key if side else row.key), row.amount, row.members
 
     cdef bytes packed(self, int side):
         """Copy the levels of a side; the key of an ask is its price negated."""

@@ -285,6 +285,9 @@ LEVEL_FORM: Final = "=qqQ"  # a packed level: price, amount, and a bit for each 
 PART_FORM: Final = "=q"  # a packed amount of one member
 
 
+LevelRow = tuple[int, int, int]  # price, amount, members
+
+
 class Levels(NamedTuple):
     """The levels of a view as integers, best first: price x 10^-price_scale and so on.
 
@@ -292,11 +295,16 @@ class Levels(NamedTuple):
     members of each level, in the order of the members, packed as `PART_FORM`; empty without
     `split`. Where a number does not fit into 64 bits, all four are lists of the same values: tuples
     (price, amount, members), and integers.
+
+    `best_bid` and `best_ask` are the first of each as such a tuple, None where there is none. What
+    was made of one holds as long as a view returns the same object.
     """
 
     price_scale: int
     amount_scale: int
-    bids: bytes | list[tuple[int, int, int]]
-    asks: bytes | list[tuple[int, int, int]]
+    bids: bytes | list[LevelRow]
+    asks: bytes | list[LevelRow]
     bid_parts: bytes | list[int]
     ask_parts: bytes | list[int]
+    best_bid: LevelRow | None
+    best_ask: LevelRow | None

@@ -174,13 +174,13 @@ class BookEngine:
         return max(source.opening.due(source.members, now) for source in expected) - now
 
     def _require_listed(self, source: BookSource) -> None:
-        if len(source.missing) < len(source.naming.names) or any(
+        if len(source.missing) < len(source.names) or any(
             reason is not Reason.NOT_LISTED for reason, _ in source.missing.values()
         ):
             return
         near = self.catalogue.suggest(source.symbol)
         hint = f" Did you mean {', '.join(near)}?" if near else ""
-        names = ", ".join(source.naming.names)
+        names = ", ".join(source.names)
         raise UnknownSymbol(
             f"No exchange of {names} lists {source.symbol}.{hint}", details={"near": near}
         )

@@ -10,7 +10,9 @@ from typing import Final, NamedTuple, Protocol
 
 from onebook.books import Books, LiveBook
 from onebook.core import View
-from onebook.library.update import BookUpdate, ExchangeCondition, Moment, Naming
+from onebook.library.health import ExchangeCondition, Moment
+from onebook.library.sides import BestLevels, Naming
+from onebook.library.update import BookUpdate
 from onebook.model import Health, Instrument, Reason
 from onebook.streams.stream import Opening, StreamMembers
 
@@ -62,11 +64,12 @@ class BookSource:
 
     def __init__(self, symbol: str, names: Sequence[str], books: Books, opened_at: float) -> None:
         self.symbol = symbol
+        self.names = tuple(names)
         self.naming = Naming(names)
         self.instruments: list[Instrument | None] = [None] * len(names)
         self.members = StreamMembers(names, self.instruments)
         self.opening = Opening(opened_at)
-        self.clean: set[BookReader] = set()  # to wake at the next change
+        self.clean: set[BookReader] = set()  # `Wiring` wakes them at the next change
         self.pacing: set[BookReader] = set()  # woken, and waiting for their interval
         # Of exchanges without an instrument: why.
         self.missing: dict[str, tuple[Reason, str]] = dict.fromkeys(names, (Reason.SUBSCRIBING, ""))
@@ -76,7 +79,7 @@ class BookSource:
 
     def join(self, instrument: Instrument) -> None:
         """Add the instrument of one of the exchanges; its book is open."""
-        self.instruments[self.naming.names.index(instrument.exchange)] = instrument
+        self.instruments[self.names.index(instrument.exchange)] = instrument
         self.missing.pop(instrument.exchange, None)
         self.judged()
 
@@ -86,20 +89,13 @@ class BookSource:
             self.missing[name] = reason, detail
             self.judged()
 
-    def changed(self) -> None:
-        """Wake the readers that have read everything so far (the hot path)."""
-        clean = self.clean
-        while clean:
-            reader = clean.pop()
-            reader.consumer.woken(reader)
-
     def judged(self) -> None:
         """Check again which books may be shown, and wake all readers."""
         self.members.refresh(self._books)
         self.members.awaited |= any(
             reason is Reason.SUBSCRIBING for reason, _ in self.missing.values()
         )
-        self.standings = tuple(map(self._standing, self.naming.names, self.instruments))
+        self.standings = tuple(map(self._standing, self.names, self.instruments))
         woken = self.clean | self.pacing
         self.clean, self.pacing = set(), set()
         for reader in woken:
@@ -143,8 +139,9 @@ class BookReader:
         self.read_at = float("-inf")  # monotonic seconds of the last update
         self._number = 0
         self._standings: tuple[ExchangeCondition, ...] | None = None
+        self._best = BestLevels(source.naming)
         self._view = View(
-            source.naming.names, depth=options.depth, group=options.group, split=options.split
+            source.names, depth=options.depth, group=options.group, split=options.split
         )
 
     def read(self, time_us: int, now: float) -> BookUpdate | None:
@@ -168,11 +165,15 @@ class BookReader:
         moments: list[Moment] = []
         for book in source.members.books:  # `LiveBook.horizon` and a loop without calls (hot path)
             moments.append((book.updated_at, book.core.horizon(book.window)))  # noqa: PERF401
+        levels = self._view.levels()
+        bid, ask = self._best.of(levels)
         return BookUpdate(
             source.symbol,
             self._number,
             time_us,
-            self._view.levels(),
+            bid,
+            ask,
+            levels,
             source.naming,
             standings,
             moments,

@@ -47,7 +47,10 @@ class Wiring:
     def _changed(self, book: LiveBook) -> None:
         """A live book has new levels (the hot path)."""
         for source in self._sources.get(book.instrument, ()):
-            source.changed()
+            clean = source.clean  # the readers that have read everything so far
+            while clean:
+                reader = clean.pop()
+                reader.consumer.woken(reader)
 
     def _moved(self, book: LiveBook, previous: Health) -> None:
         marked = self._guard.entered(book) if book.health is Health.LIVE else []

@@ -148,7 +148,8 @@ class View:
         """Return the merged levels as integers: see `Levels`."""
         bids, asks = ([_row(level) for level in side] for side in self._now)
         bid_parts, ask_parts = ([*self._parts(side)] for side in self._now)
-        return Levels(SCALE_MAX, SCALE_MAX, bids, asks, bid_parts, ask_parts)
+        best = (rows[0] if rows else None for rows in (bids, asks))
+        return Levels(SCALE_MAX, SCALE_MAX, bids, asks, bid_parts, ask_parts, *best)
 
     def _parts(self, side: list[MergedLevel]) -> Iterator[int]:
         if self._split:
