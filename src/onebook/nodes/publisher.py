@@ -64,7 +64,7 @@ class PublishedBooks(Books):
         return super().open(instrument, levels_max=levels_max, window=window)
 
     def close(self, instrument: Instrument) -> None:
-        """Forget a book, and publish that it is not served here any more."""
+        """Forget a book; its turn to offline, which the base class makes, is its last message."""
         publication = self._publications.get(instrument)
         super().close(instrument)
         if publication is not None:
