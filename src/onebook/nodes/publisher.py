@@ -64,7 +64,7 @@ class PublishedBooks(Books):
         return super().open(instrument, levels_max=levels_max, window=window)
 
     def close(self, instrument: Instrument) -> None:
-        """Forget a book; its turn to offline, which the base class makes, is its last message."""
+        """Forget a book; its last message is the change to offline that `Books.close` makes."""
         publication = self._publications.get(instrument)
         super().close(instrument)
         if publication is not None:
