@@ -64,7 +64,7 @@ class PublishedBooks(Books):
         return super().open(instrument, levels_max=levels_max, window=window)
 
     def close(self, instrument: Instrument) -> None:
-        """Forget a book, and publish that it is not served here any more."""
+        """Forget a book; its last message is the change to offline that `Books.close` makes."""
         publication = self._publications.get(instrument)
         super().close(instrument)
         if publication is not None:
