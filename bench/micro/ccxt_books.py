@@ -2,7 +2,9 @@
 
 What the client does with a message is left as it is: it finds out whether it is JSON, reads it with
 orjson and calls the exchange's `handle_message`. Compressed messages come inflated, as to our
-session. Nothing awaits a book, so that no future is resolved and no task woken.
+session. Nothing awaits a book, so that no future is resolved and no task woken. `watch_order_book`
+cuts each book that it returns to the depth of the channel, and here nothing calls it again: where
+an exchange does not say which levels leave its window, that cut is made after each message.
 
 How ccxt is asked for the channel that we follow stands where it judges our books (`tests/judges`),
 and so do the exchanges that it reads in another way.
@@ -92,7 +94,16 @@ class Theirs:
         """Nanoseconds per frame."""
         self._exchange.orderbooks = copy.deepcopy(self._kept)
         messages = [_message(frame) for frame in frames]
-        return each(self._connection.handle_text_or_binary_message, messages)
+        handle = self._connection.handle_text_or_binary_message
+        if not self._simulated.rules.silent_cuts:
+            return each(handle, messages)
+        books, symbol = self._exchange.orderbooks, self._symbol
+
+        def handle_and_cut(message: str | bytes) -> None:
+            handle(message)
+            books[symbol].limit()
+
+        return each(handle_and_cut, messages)
 
     def book(self, levels: int) -> tuple[Levels, Levels]:
         """The best levels, as the digits of ccxt's numbers say."""

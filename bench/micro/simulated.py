@@ -58,8 +58,9 @@ class Simulated:
     def __init__(self, name: str) -> None:
         kind = DIALECTS[name]
         self.name = name
+        self.rules = kind.rules
         self.market = MarketBooks({name: kind}, seed=1)
-        self.board = ExchangeBoard(kind.listings, self.market.books(name), rules=kind.rules)
+        self.board = ExchangeBoard(kind.listings, self.market.books(name), rules=self.rules)
         self.listing = kind.listings[0]
         self._dialect = kind(self.board)
 

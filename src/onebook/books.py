@@ -123,13 +123,9 @@ class LiveBook:
 P = ParamSpec("P")
 
 
-def ignore(*_: object, **__: object) -> None:
-    """Default for a callback that was not given."""
-
-
-def chain(first: Callable[P, None], then: Callable[P, None]) -> Callable[P, None]:
+def chain(first: Callable[P, None] | None, then: Callable[P, None]) -> Callable[P, None]:
     """Both callbacks as one; a single one unwrapped, so that the hot path pays no extra call."""
-    if first is ignore:
+    if first is None:
         return then
 
     def both(*arguments: P.args, **named: P.kwargs) -> None:
@@ -149,8 +145,8 @@ class Books:
     def __init__(self) -> None:
         self._books: dict[Instrument, LiveBook] = {}
         self._by_symbol: dict[str, dict[Instrument, LiveBook]] = {}
-        self._on_changed: Callable[[LiveBook], None] = ignore
-        self._on_health: Callable[[LiveBook, Health], None] = ignore
+        self._on_changed: Callable[[LiveBook], None] | None = None
+        self._on_health: Callable[[LiveBook, Health], None] | None = None
 
     def subscribe(
         self,
@@ -207,8 +203,9 @@ class Books:
 
     def change(self, delta: Delta, now: float) -> Reason | None:
         """Apply changed levels to a live book (the hot path)."""
-        book = self._books.get(delta.instrument)
-        if book is None:
+        try:  # a subscript is cheaper than a call of `get`, and an absent book is rare
+            book = self._books[delta.instrument]
+        except KeyError:
             return None
         if book.health is not LIVE:
             return self._thaw(book)
@@ -220,7 +217,8 @@ class Books:
             return self._doubt(book, Reason(reason), now)
         book.updated_at = now
         on_changed = self._on_changed  # a local, as in `FeedSession.received`
-        on_changed(book)
+        if on_changed is not None:
+            on_changed(book)
         return None
 
     def _thaw(self, book: LiveBook) -> Reason | None:
@@ -270,7 +268,8 @@ class Books:
             book.frozen_top = None
         book.updated_at = now
         self._move(book, Event.FILLED, None, now)
-        self._on_changed(book)
+        if self._on_changed is not None:
+            self._on_changed(book)
         return None
 
     def verify(self, verify: Verify, now: float) -> Reason | None:
@@ -299,4 +298,5 @@ class Books:
         book.reason = reason
         book.detail = detail
         book.changed_at = now
-        self._on_health(book, previous)
+        if self._on_health is not None:
+            self._on_health(book, previous)

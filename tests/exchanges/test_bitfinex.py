@@ -119,6 +119,18 @@ def test_an_empty_book_is_a_snapshot() -> None:
     assert snapshot.instrument is DOGE
 
 
+def test_a_whole_book_replaces_a_live_one_and_a_frame_sent_twice_changes_nothing() -> None:
+    connector = live()
+    (delta,) = connector.received(book_frame(17, "[7254.7,1,2]", 2))
+    assert isinstance(delta, Delta)
+    assert connector.received(book_frame(17, "[7254.7,1,2]", 2)) == ()
+    for number, levels in ((3, "[[7254.6,3,3.3]]"), (4, "[]")):
+        (snapshot,) = connector.received(book_frame(17, levels, number))
+        assert isinstance(snapshot, Snapshot)
+    gap, _ = connector.received(book_frame(17, "[[7254.7,3,3.3]]", 2))
+    assert gap == Gap(BTC, "the connection is at frame 4, the next is 2")
+
+
 def test_a_checksum_is_of_the_book_as_it_is_then() -> None:
     connector = live()
     frame = f'[17,"cs",-1108044634,2,{AT}]'.encode()

@@ -214,6 +214,11 @@ def test_the_simulator_refuses_what_cryptocom_refuses() -> None:
     request = {"id": 1, "method": "subscribe", "params": params | {"book_update_frequency": 10}}
     accepted, whole = desk.say(request)
     assert (accepted["code"], whole["result"]["channel"]) == (0, "book")
+    (change,) = map(json.loads, desk.step())
+    for made, recorded in ((whole, json.loads(WHOLE)), (change, json.loads(CHANGE))):
+        assert list(made) == list(recorded), "members are in the order of the wire"
+        assert list(made["result"]) == list(recorded["result"])
+        assert list(made["result"]["data"][0]) == list(recorded["result"]["data"][0])
     assert desk.say(request) == [accepted], "one stream, and no other snapshot"
     (pace,) = desk.say({"id": 2, "method": "subscribe", "params": params})
     assert pace["message"] == "Unsupported depth/interval combination"

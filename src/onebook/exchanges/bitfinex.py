@@ -121,8 +121,6 @@ class Control(Struct, rename="camel"):
     platform: Any = None
 
 
-Follow = Callable[[Unnumbered, bytes, Frame], tuple[Output, ...]]
-
 _read = msgspec.json.Decoder(Frame).decode
 _control = msgspec.json.Decoder(Control | list[Any]).decode
 _listings = msgspec.json.Decoder(tuple[list[Raw]]).decode
@@ -131,15 +129,24 @@ _listings = msgspec.json.Decoder(tuple[list[Raw]]).decode
 def data(books: Trackers[int, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
     """Follow a frame of a book, or of a channel that was left: all are counted."""
     message: Frame = _read(frame)
-    payload = bytes(message.payload)
+    book, number, payload = books.get(message.channel), message.first, bytes(message.payload)
+    if number == books.due and book is not None and b"[0" <= payload < b"[:":
+        books.due = number + 1  # nearly all are the next frame, and one changed level
+        return book.delta(payload, NO_LEVELS, message.second)
+    return _followed(books, message, payload)
+
+
+def _followed(
+    books: Trackers[int, Unnumbered], message: Frame, payload: bytes
+) -> tuple[Output, ...] | None:
     follow = FOLLOW.get(payload[:2]) or FOLLOW.get(payload)
     if follow is None:
-        raise ValueError(f"there are no levels in {short(frame)}")
+        raise ValueError(f"there are no levels in {short(payload)}")
     book = books.get(message.channel)
     if book is None and follow is not _alive and message.channel not in books.left:
         return None
     number = message.second if follow is _verified else message.first
-    if number == books.number:  # sent twice
+    if books.repeats(number):
         return NOTHING
     lost = books.missed(number)
     if book is None:
@@ -164,6 +171,8 @@ def _verified(book: Unnumbered, payload: bytes, message: Frame) -> tuple[Output,
 def _alive(book: Unnumbered, payload: bytes, message: Frame) -> tuple[Output, ...]:
     return (Alive(book.instrument),)
 
+
+Follow = Callable[[Unnumbered, bytes, Frame], tuple[Output, ...]]
 
 # By the first two bytes of a payload, or all of it: a level, a book, a checksum, a heartbeat.
 FOLLOW: Final[dict[bytes, Follow]] = {

@@ -116,7 +116,7 @@ def data(books: Trackers[str, Unnumbered], frame: bytes) -> tuple[Output, ...] |
             return None
         if change.type not in ("update", "snapshot"):
             raise ValueError(f"the type {short(change.type)!r} is not known")
-    if message.number == books.number:  # sent twice
+    if books.repeats(message.number):
         return NOTHING
     outputs = books.missed(message.number)
     for change in message.events:

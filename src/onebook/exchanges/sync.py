@@ -42,23 +42,28 @@ T = TypeVar("T", bound=Tracker)
 class Trackers(dict[K, T]):
     """The trackers of a connection by the name or the id that its frames carry.
 
-    `left` are those that were unsubscribed: their late frames are ignored. `number` is that of the
-    last frame where the exchange counts all frames of a connection, whatever they are about.
+    `left` are those that were unsubscribed: their late frames are ignored. `due` is the number of
+    the next frame where the exchange counts all frames of a connection, whatever they are about;
+    None before the first.
     """
 
-    __slots__ = ("left", "number")
+    __slots__ = ("due", "left")
 
     def __init__(self) -> None:
         super().__init__()
         self.left: set[K] = set()  # at most as many as the exchange names in one connection
-        self.number: int | None = None
+        self.due: int | None = None
+
+    def repeats(self, number: int) -> bool:
+        """Whether a number is that of the last frame: this frame was sent twice."""
+        return self.due is not None and number == self.due - 1
 
     def missed(self, number: int) -> tuple[Output, ...]:
         """Take the number of the next frame; a gap of every live book where it skips one."""
-        last, self.number = self.number, number
-        if last is None or number in (last, last + 1):
-            return NOTHING  # a repeated number is a repeated frame
-        reason = f"the connection is at frame {last}, the next is {number}"
+        due, self.due = self.due, number + 1
+        if due is None or number == due or number == due - 1:
+            return NOTHING
+        reason = f"the connection is at frame {due - 1}, the next is {number}"
         live = [tracker for tracker in self.values() if tracker.live]
         for tracker in live:
             tracker.restart()

@@ -208,9 +208,14 @@ def _times(now: Now) -> dict[str, int]:
 
 
 def _pushed(channel: PublishedBook, kind: str, item: dict[str, Any]) -> str:
-    depth = channel.key.depth
-    result = {"instrument_name": channel.listing.native, "channel": kind, "depth": depth}
-    result |= {"subscription": f"book.{channel.listing.native}.{depth}", "data": [item]}
+    native, depth = channel.listing.native, channel.key.depth
+    result = {
+        "instrument_name": native,
+        "subscription": f"book.{native}.{depth}",
+        "channel": kind,
+        "depth": depth,
+        "data": [item],
+    }
     return dumped({"id": -1, "method": "subscribe", "code": 0, "result": result})
 
 
