@@ -27,6 +27,9 @@ BETTER = {
     r"owed|owes": "pending, unanswered",
     r"audience": "subscribers",
     r"shared reads?": "request coalescing",
+    r"beats?": "heartbeat, interval",
+    r"ask(s|ed|ing)? for patience": "answer 429, send Retry-After",
+    r"thinking": "state machine, decisions",
 }
 FOUND = re.compile("|".join(f"(?P<w{at}>\\b({each})\\b)" for at, each in enumerate(BETTER)), re.I)
 
