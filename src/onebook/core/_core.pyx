@@ -78,7 +78,7 @@ cdef class Book:
     cdef int amount_decimals
     cdef int levels_max
     cdef int64_t bounds[2]  # the outermost known key of each side; INT64_MIN: all are known
-    cdef double mid  # of the last top that was believed, 0 where there is none
+    cdef double mid  # of the last top that was accepted, 0 where there is none
     cdef tuple ends  # what `horizon` returned last ...
     cdef int64_t end_keys[2]  # ... and what it was made of
     cdef int end_scale
@@ -275,7 +275,7 @@ cdef class Book:
         )
 
     cdef str doubt(self):
-        """Judge the top by itself and by the last one; a leap that is told again is believed."""
+        """Judge the top by itself and by the last one; accept a jump that repeats."""
         cdef double unit = <double>power10[self.price_scale]
         cdef double before = self.mid * unit
         cdef bint bids = self.sides[0].count != 0, asks = self.sides[1].count != 0

@@ -78,6 +78,7 @@ from onebook.model import Instrument
 
 CHANNEL: Final = "book"
 DEPTH: Final = 250
+BOOK: Final = {"prec": "P0", "freq": "F0", "len": str(DEPTH)}
 LEVELS: Final = LevelShape.rows(price=0, count=1, amount=2, signed=True, single=True)
 CHECKSUM: Final = ChecksumLayout(
     25, ChecksumOrder.IN_TURN, ChecksumNumber.JAVASCRIPT, ":", negative_asks=True
@@ -225,15 +226,7 @@ def _info(message: Control) -> Event:
 
 def subscribe(names: Sequence[str], number: int) -> object:
     """Ask for a book."""
-    return {
-        "event": "subscribe",
-        "channel": CHANNEL,
-        "symbol": names[0],
-        "prec": "P0",
-        "freq": "F0",
-        "len": str(DEPTH),
-        "subId": number,
-    }
+    return {"event": "subscribe", "channel": CHANNEL, "symbol": names[0], **BOOK, "subId": number}
 
 
 def unsubscribe(ids: Sequence[int], number: int) -> object:
