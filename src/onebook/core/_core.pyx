@@ -3,8 +3,9 @@
 C headers hold what needs no Python object, and a `.pxd` lists what is used of each: `_levels.h` and
 `_protobuf.h` read level text by `_scan.h`, `_side.h` keeps one side sorted, `_merge.h` joins the
 tops of many books, `_bins.h` bins one side by a price step, `_digits.h` prints. This file holds the
-book; `_facts.pxi` translates shapes, `_read.pxi` reads the text of a frame by them, `_view.pxi` holds
-the view, `_canonical.pxi` reads and prints for accounts. Interface and meaning: `_core.pyi` and `types`.
+book; `_facts.pxi` translates shapes, `_read.pxi` reads the text of a frame by them, `_merged.pxi`
+merges books to a view, `_view.pxi` prints it, `_canonical.pxi` reads and prints for accounts.
+Interface and meaning: `_core.pyi` and `types`.
 """
 
 from binascii import crc32
@@ -415,4 +416,5 @@ cdef object crc_of(char *text, char *end):
 
 
 include "_canonical.pxi"
+include "_merged.pxi"
 include "_view.pxi"

@@ -1,4 +1,4 @@
-# The second class of `_core`: books merged to one view, printed as JSON.
+# A view printed as JSON: the levels of `_merged.pxi` as clients get them.
 
 cdef enum:
     NAME_COPIED = 32  # bytes that copying any short name moves
@@ -23,52 +23,20 @@ cdef struct Printed:  # a whole view as text, to copy from what stays the same
 
 
 @cython.final
-cdef class View:
+cdef class View(MergedBooks):
     """Some books merged to one, as clients see it: whole, or what changed."""
 
-    cdef State states[3]
-    cdef State *now
-    cdef State *before
-    cdef State *spare
-    cdef Source sources[MEMBERS_MAX]
-    cdef Cursors cursors
     cdef Name names[MEMBERS_MAX]
-    cdef int member_count
-    cdef int depth
-    cdef bint split
-    cdef bint arrays
-    cdef bint merged
-    cdef bint delta_ready  # `before` is a state, too
-    cdef int price_scale
-    cdef int amount_scale
-    cdef int64_t step  # at `step_scale`
-    cdef int step_scale
+    cdef tuple name_texts  # keeps what `names` points to
     cdef char *text
     cdef size_t text_room
     cdef Mark *marks[2]  # in `text`, as in `printed`
     cdef Printed printed
     cdef size_t level_room  # the most bytes that one level may need
-    cdef tuple name_texts  # keeps what `names` points to
-    cdef dict options  # of the twin
-    cdef tuple best_rows  # of the last `levels`, where they may be given out again
-    cdef Merged best_levels[2]  # what they were made of ...
-    cdef int best_scales  # ... at which scales
-    cdef object wide  # a twin's view, while numbers do not fit ...
-    cdef bint is_wide  # ... and whether that is so
 
     def __cinit__(self, names, *, int depth, group=None, bint split=False, bint arrays=False):
         cdef int at
-        step = view_step(group)
         self.name_texts = tuple([name.encode() + b"," for name in view_names(names)])
-        self.depth = view_depth(depth)
-        self.options = {
-            "names": tuple(names), "depth": depth, "group": group, "split": split, "arrays": arrays
-        }
-        self.member_count = <int>len(self.name_texts)
-        self.step = step.mantissa
-        self.step_scale = self.price_scale = step.scale
-        self.split = split
-        self.arrays = arrays
         self.level_room = NUMBER_ROOM * 6
         for at in range(self.member_count):
             name = <bytes>self.name_texts[at]
@@ -78,9 +46,6 @@ cdef class View:
                 self.names[at].text, self.names[at].whole, min(self.names[at].length, NAME_COPIED)
             )
             self.level_room += self.names[at].length + (NUMBER_ROOM if split else 0)
-        for at in range(3):
-            if not state_alloc(&self.states[at], depth, self.member_count if split else 0):
-                raise MemoryError
         if not state_alloc(&self.printed.state, depth, self.member_count if split else 0):
             raise MemoryError
         for at in range(2):
@@ -88,15 +53,9 @@ cdef class View:
             self.printed.marks[at] = <Mark *>calloc(depth + 1, sizeof(Mark))
             if self.marks[at] == NULL or self.printed.marks[at] == NULL:
                 raise MemoryError
-        self.now = &self.states[0]
-        self.before = &self.states[1]
-        self.spare = &self.states[2]
-        self.now.fits = self.before.fits = True
 
     def __dealloc__(self):
         cdef int at
-        for at in range(3):
-            state_free(&self.states[at])
         state_free(&self.printed.state)
         for at in range(2):
             free(self.marks[at])
@@ -104,22 +63,14 @@ cdef class View:
         free(self.text)
         free(self.printed.text)
 
-    def merge(self, books):
-        """Merge these books, None where one is not live; tell whether the view changed."""
-        cdef int live = self.gather(books)
-        cdef bint fits = self.rescale(live) and self.fill(live)
-        if self.is_wide or not fits:
-            return self.merge_wide(books, fits)
-        if self.merged and state_same(self.now, self.spare, self.arrays and not self.split):
-            return False
-        self.turn(fits)
-        return True
-
     def full(self, head, tail):
         """Return `head`, the members of the whole view and `tail`."""
         cdef char *out
         if self.is_wide:
             return self.wide.full(head, tail)
+        if self.rescaled:
+            self.printed.state.counts[0] = self.printed.state.counts[1] = 0
+            self.rescaled = False
         out = self.begin(head)
         out = self.put_all(put(out, b'"bids":['), 0)
         out = self.put_all(put(out, b'],"asks":['), 1)
@@ -139,68 +90,6 @@ cdef class View:
         out = self.put_changes(put(out, b'],"asks":['), 1)
         return self.finish(put(out, b"],"), tail)
 
-    def levels(self):
-        """Return the merged levels as integers: see `Levels`."""
-        if self.is_wide:
-            return self.wide.levels()
-        cdef tuple best = self.best()
-        # Without the Python function that takes the fields of a NamedTuple.
-        return new_tuple(
-            Levels,
-            (
-                self.price_scale, self.amount_scale, self.packed(0), self.packed(1),
-                self.packed_parts(0), self.packed_parts(1), best[0], best[1],
-            ),
-        )
-
-    cdef tuple best(self):
-        """Return the best level of each side; the same object while it is the same level.
-
-        With `split` it always is another: the parts may differ.
-        """
-        cdef int side, scales = self.price_scale << 8 | self.amount_scale
-        cdef bint same[2]
-        cdef const Merged *row
-        for side in range(2):
-            row = self.now.levels[side]
-            same[side] = (
-                not self.split and self.best_rows is not None and scales == self.best_scales
-                and self.now.counts[side] != 0
-                and memcmp(row, &self.best_levels[side], sizeof(Merged)) == 0
-            )
-            if self.now.counts[side]:
-                self.best_levels[side] = row[0]
-            else:
-                self.best_levels[side].members = 0  # no level is without members
-        if not (same[0] and same[1]):
-            self.best_rows = (
-                self.best_rows[0] if same[0] else self.best_row(0),
-                self.best_rows[1] if same[1] else self.best_row(1),
-            )
-            self.best_scales = scales
-        return self.best_rows
-
-    cdef object best_row(self, int side):
-        if not self.now.counts[side]:
-            return None
-        cdef const Merged *row = self.now.levels[side]
-        return (-row.key if side else row.key), row.amount, row.members
-
-    cdef bytes packed(self, int side):
-        """Copy the levels of a side; the key of an ask is its price negated."""
-        cdef Py_ssize_t size = self.now.counts[side] * sizeof(Merged)
-        cdef bytes rows = PyBytes_FromStringAndSize(<char *>self.now.levels[side], size)
-        cdef Merged *row = <Merged *>PyBytes_AS_STRING(rows)
-        cdef int32_t at
-        if side:
-            for at in range(self.now.counts[side]):
-                row[at].key = -row[at].key
-        return rows
-
-    cdef bytes packed_parts(self, int side):
-        cdef Py_ssize_t count = self.now.part_counts[side] if self.split else 0
-        return PyBytes_FromStringAndSize(<char *>self.now.parts[side], count * sizeof(int64_t))
-
     def checksum(self):
         """Return the CRC-32 of the best levels as `price:amount`, bids before asks."""
         cdef char *out
@@ -218,143 +107,6 @@ cdef class View:
         if out > self.text:
             out -= 1
         return crc32(PyBytes_FromStringAndSize(self.text, out - self.text))
-
-    cdef int gather(self, books) except -1:
-        """Note the live books; return how many there are."""
-        cdef int member = 0, live = 0
-        cdef Book book
-        cdef Source *source
-        if len(books) != self.member_count:
-            raise ValueError(f"The view merges {self.member_count} books, not {len(books)}.")
-        for candidate in books:
-            if candidate is not None and live < self.member_count:
-                book = candidate
-                source = &self.sources[live]
-                source.sides = book.sides
-                source.price_scale = book.price_scale
-                source.amount_scale = book.amount_scale
-                source.member = member
-                live += 1
-            member += 1
-        return live
-
-    cdef bint rescale(self, int live) noexcept nogil:
-        """Widen the common scales to the books'; False where what we hold does not fit them."""
-        cdef int price_scale = self.step_scale if self.is_wide else self.price_scale
-        cdef int amount_scale = 0 if self.is_wide else self.amount_scale
-        cdef int64_t prices, amounts
-        cdef int at
-        for at in range(live):
-            price_scale = max(price_scale, self.sources[at].price_scale)
-            amount_scale = max(amount_scale, self.sources[at].amount_scale)
-        if price_scale == self.price_scale and amount_scale == self.amount_scale:
-            return True
-        self.printed.state.counts[0] = self.printed.state.counts[1] = 0  # at another scale
-        if self.is_wide:
-            # The twin keeps the states; ours would be at another scale.
-            self.now.fits = self.before.fits = False
-        else:
-            prices = <int64_t>power10[price_scale - self.price_scale]
-            amounts = <int64_t>power10[amount_scale - self.amount_scale]
-            if not (
-                state_may_grow(self.now, prices, amounts)
-                and state_may_grow(self.before, prices, amounts)
-            ):
-                return False
-            state_grow(self.now, prices, amounts)
-            state_grow(self.before, prices, amounts)
-        self.price_scale = price_scale
-        self.amount_scale = amount_scale
-        return True
-
-    cdef bint fill(self, int live) noexcept nogil:
-        """Merge into the spare state; False where something does not fit."""
-        cdef int64_t step = 0
-        cdef int side
-        if self.step:
-            if self.step >= <int64_t>power10[DIGITS_MAX - self.price_scale + self.step_scale]:
-                return False
-            step = self.step * <int64_t>power10[self.price_scale - self.step_scale]
-        self.spare.members = 0
-        for side in range(2):
-            if not cursors_open(
-                &self.cursors, self.sources, live, side, self.price_scale, self.amount_scale
-            ) or not self.fill_side(side, step):
-                return False
-        return True
-
-    cdef inline bint fill_side(self, int side, int64_t step) noexcept nogil:
-        # The C compiler makes one function for each of these, without the tests inside.
-        if step:
-            return merge_side(&self.cursors, self.spare, side, self.depth, step, self.split)
-        if self.cursors.count == 1:
-            return merge_single(&self.cursors, self.spare, side, self.depth, self.split)
-        if self.split:
-            return merge_side(&self.cursors, self.spare, side, self.depth, 0, True)
-        return merge_side(&self.cursors, self.spare, side, self.depth, 0, False)
-
-    cdef void turn(self, bint fits) noexcept:
-        """Make the spare state the present one."""
-        cdef State *oldest = self.before
-        self.delta_ready = self.merged
-        self.merged = True
-        self.before = self.now
-        self.now = self.spare
-        self.now.fits = fits
-        self.spare = oldest
-
-    cdef bint merge_wide(self, books, bint fits) except -1:
-        """Merge with Python's integers, until two states in a row fit ours again."""
-        cdef bint changed
-        if not self.is_wide:
-            self.widen()
-        changed = self.wide.merge(books)
-        if changed:
-            self.turn(fits)
-            if self.now.fits and self.before.fits:
-                self.wide = None
-                self.is_wide = False
-        return changed
-
-    cdef int widen(self) except -1:
-        """Hand the states to a twin."""
-        self.wide = TwinView(**self.options)
-        if self.merged:
-            self.wide.restore(
-                self.twin_state(self.before) if self.delta_ready else None,
-                self.twin_state(self.now),
-            )
-        self.is_wide = True
-        self.now.fits = self.before.fits = False
-        return 0
-
-    cdef object twin_state(self, const State *state):
-        sides = []
-        cdef int side
-        cdef int32_t at
-        cdef uint64_t members
-        cdef int64_t *parts
-        cdef Merged *level
-        cdef object prices = power10[TWIN_SCALE - self.price_scale]  # Python's integers: exact
-        cdef object amounts = power10[TWIN_SCALE - self.amount_scale]
-        for side in range(2):
-            parts = state.parts[side]
-            levels = []
-            for at in range(state.counts[side]):
-                level = &state.levels[side][at]
-                members = level.members
-                shares = []
-                while members:
-                    amount = 0
-                    if self.split:
-                        amount = parts[0] * amounts
-                        parts += 1
-                    shares.append((__builtin_ctzll(members), amount))
-                    members &= members - 1
-                price = (-level.key if side else level.key) * prices
-                levels.append(TwinLevel(price, level.amount * amounts, tuple(shares)))
-            sides.append(levels)
-        return TwinState(*sides)
 
     cdef char *reserve(self, char *out, size_t room) except NULL:
         """Return `out` with room behind it, wherever the text had to move; NULL begins anew."""

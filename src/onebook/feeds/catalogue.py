@@ -77,9 +77,7 @@ class Catalogue:
         self._tried = {name: asyncio.Event() for name in exchanges}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
-        self._parsing = (
-            asyncio.Lock()
-        )  # one list at a time: parsing takes several times its size in memory
+        self._parsing = asyncio.Lock()  # parsing takes several times a list's size in memory
         for exchange in exchanges.values():
             self._budget(exchange)
 
@@ -296,9 +294,7 @@ class Catalogue:
         return -len(self._trading[symbol]), symbol
 
     def _similar(self, base: str) -> list[str]:
-        """Return a bounded choice of symbols whose base begins alike; bounded because clients call
-        this.
-        """
+        """Return at most `CANDIDATES_MAX` symbols whose base begins alike: clients call this."""
         near = [
             other for other in self._by_letter.get(base[:1], ()) if abs(len(other) - len(base)) <= 1
         ]
