@@ -218,6 +218,16 @@ async def test_a_callback_gets_every_change_until_it_raises(sim: SimulatedExchan
             await book.run(coroutine)
 
 
+async def test_a_repr_is_short_and_says_whether_the_book_is_open(sim: SimulatedExchanges) -> None:
+    book = onebook.order_book(SYMBOL, exchanges=NAMES, feeds=feeds(sim))
+    assert repr(book) == f"<OrderBook {SYMBOL} (okx, kraken): not open>"
+    async with book:
+        assert repr(book) == f"<OrderBook {SYMBOL} (okx, kraken): open>"
+    every = onebook.order_books([SYMBOL, "ETH/USDT"])
+    assert repr(every).startswith(f"<OrderBooks {SYMBOL}, ETH/USDT (")
+    assert repr(every).endswith(f" and {len(every.exchanges) - 5} more): not open>")
+
+
 async def test_books_of_single_exchanges_and_of_several_symbols(sim: SimulatedExchanges) -> None:
     symbols = (SYMBOL, "ETH/USDT")
     async with onebook.order_books(

@@ -21,6 +21,7 @@ from onebook.streams.fill import FILL_LEVELS_MAX, Direction, Fill
 DEPTH: Final = 20
 TIMEOUT_S: Final = 30.0
 INTERVAL_MS_MAX: Final = 3_600_000
+NAMED_MAX: Final = 5  # symbols and exchanges that a repr names
 
 Exchanges = str | Iterable[str] | None
 ReadingT = TypeVar("ReadingT", bound=Reading)
@@ -119,6 +120,12 @@ def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) 
     return BookOptions(depth, group, split, interval_ms / 1_000)
 
 
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many there are beside them."""
+    shown = ", ".join(names[:NAMED_MAX])
+    return shown if len(names) <= NAMED_MAX else f"{shown} and {len(names) - NAMED_MAX} more"
+
+
 class OrderBooks:
     """Live order books in this process; see `order_books`.
 
@@ -160,6 +167,10 @@ class OrderBooks:
         self._stack = AsyncExitStack()
         self._engine: BookEngine | None = None
         self._sources: list[BookSource] = []
+
+    def __repr__(self) -> str:
+        state = "not open" if self._engine is None else "open"
+        return f"<{type(self).__name__} {some(self.symbols)} ({some(self.exchanges)}): {state}>"
 
     async def __aenter__(self) -> Self:
         if self._engine is not None:

@@ -6,8 +6,8 @@ The driver of `Tenure` and `GatewayDemand`. Connections to exchanges are `feeds.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Self
 
 import msgspec
 from msgspec import msgpack
@@ -20,6 +20,7 @@ from onebook.exchanges.contract import Exchange
 from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Instrument
 from onebook.nodes import lists
+from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.bus import Bus
 from onebook.nodes.demand import PAGE_KEYS, GatewayDemand, interest_of
 from onebook.nodes.members import NodeHeartbeat, NodeRole, NodeState
@@ -85,7 +86,7 @@ class FeedsNode:
         self._published = 0
         self._draining = False
         self._handed_over = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self.tenure = Tenure(
             node,
             ranking=self._ranking,
@@ -118,9 +119,7 @@ class FeedsNode:
 
     async def __aexit__(self, *details: object) -> None:
         await self.presence.__aexit__(*details)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         self._close(self.tenure.abandon())
 
     async def drain(self, timeout_s: float) -> None:
@@ -217,7 +216,7 @@ class FeedsNode:
         """Request all subscriptions of a gateway."""
         if gateway not in self._asking:
             self._asking.add(gateway)
-            self._begin(self._read_wants(gateway), f"wants of gateway {gateway:x}")
+            self._tasks.begin(self._read_wants(gateway), f"wants of gateway {gateway:x}")
 
     async def _read_wants(self, gateway: int) -> None:
         try:
@@ -277,7 +276,7 @@ class FeedsNode:
                 self._update()
         if not self._polling and now - self._polled_at >= POLL_S and self.tenure.leaving():
             self._polling, self._polled_at = True, now
-            self._begin(self._poll(), "books that leave")
+            self._tasks.begin(self._poll(), "books that leave")
 
     def _update(self, keys: Iterable[str] | None = None) -> None:
         """Open and close books by the live nodes and the gateways' subscriptions."""
@@ -328,11 +327,6 @@ class FeedsNode:
             log.warning("Cannot decode a node's answer: %s", error)
         finally:
             self._polling = False
-
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _publish_metrics(self) -> None:
         PUBLISHED.inc(self._books.published - self._published)

@@ -7,8 +7,8 @@ of `Replica`, one for each open book.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any, Final, Self
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Self
 
 from msgspec.structs import replace
 from prometheus_client import Counter
@@ -21,6 +21,7 @@ from onebook.feeds import Catalogue
 from onebook.feeds.stats import ACTIVE, OFFLINE
 from onebook.model import Health, Instrument
 from onebook.nodes import lists, wire
+from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.bus import Bus
 from onebook.nodes.demand import Wants, encode_interest
 from onebook.nodes.effects import Effect, apply
@@ -147,7 +148,7 @@ class RemoteSupervisor:
         self._applied = 0
         self._swept_at = float("-inf")
         self._began_at = clock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     async def __aenter__(self) -> Self:
         presence = self.presence
@@ -160,9 +161,7 @@ class RemoteSupervisor:
 
     async def __aexit__(self, *details: object) -> None:
         await self.presence.__aexit__(*details)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     # Calls of streams
 
@@ -247,7 +246,7 @@ class RemoteSupervisor:
                 and self._lister(exchange) == heartbeat.node
             ):
                 self._fetching.add(exchange)
-                self._begin(self._fetch(heartbeat.node, exchange), f"list of {exchange}")
+                self._tasks.begin(self._fetch(heartbeat.node, exchange), f"list of {exchange}")
 
     def _lister(self, exchange: str) -> int | None:
         """The node whose list counts: the same one on every gateway."""
@@ -364,7 +363,7 @@ class RemoteSupervisor:
         node = followed.replica.ask(now, self._settings.snapshot_retry_s)
         if node is not None:
             self._requests += 1
-            self._begin(self._request(followed, node), f"snapshot of {followed.key.text}")
+            self._tasks.begin(self._request(followed, node), f"snapshot of {followed.key.text}")
 
     async def _request(self, followed: Followed, node: int) -> None:
         try:
@@ -421,8 +420,3 @@ class RemoteSupervisor:
         for name in self.stats:
             for health in Health:
                 metrics.BOOKS.labels(name, health).set(counts.get((name, health), 0))
-
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
