@@ -18,7 +18,6 @@ from steady import PATIENCE_S
 
 LET_IN = {"user": "onebook", "password": "s3cret-of-nats"}
 SECRETS = ("s3cret-of-nats", "guess-of-nats")
-SHORT_S = 1.0
 DEADLINE_S = 1.6  # nats-py waits for whole seconds: its own deadline is later
 
 
@@ -38,7 +37,7 @@ def port(authorities):
 
 async def refused(**tables):
     """Why a node does not start with these settings."""
-    bus = NatsBus(NatsSettings(**{"connect_timeout_s": SHORT_S, **tables}), name="test")
+    bus = NatsBus(NatsSettings(**{"connect_timeout_s": PATIENCE_S, **tables}), name="test")
     with pytest.raises(ConfigError) as error:
         await bus.__aenter__()
     message = error.value.message

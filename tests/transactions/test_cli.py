@@ -247,7 +247,7 @@ class TestFetch:
             (("--format", "xlsx"), "xlsx"),
             (("--from", "yesterday"), "yesterday"),
             (("--from", "now", "--to", "30d"), "after end_time"),
-            (("--from", "2001-01-01"), "start_time is earlier"),
+            (("--from", "2001-01-01", "--to", "2002-01-01"), "end_time is earlier"),
             (("-o", "."), "is a directory"),
             (("-o", "nowhere/out"), "No such file or directory"),
         ],

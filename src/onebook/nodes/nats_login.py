@@ -67,10 +67,15 @@ async def connect(
     client: Any = SecureClient()
     where = ", ".join(map(host_of, settings.servers))
     errors: list[BaseException] = []
+    refused, starting = 0, True
 
     async def keep(error: Exception) -> None:
+        nonlocal refused
         errors[:] = [error]
         failed(error)
+        refused += decides(error)
+        if starting and refused >= len(settings.servers):
+            raise error  # nats-py would try again until the deadline
 
     async def connected() -> None:
         await client.connect(
@@ -96,9 +101,11 @@ async def connect(
     except (Error, OSError, ValueError) as error:
         errors[:] = [error]
         in_time = False
+    starting = False
     if not in_time:
+        reason = refusal(where, errors[0] if errors else None)  # closing may bring another error
         await ended(client.close(), CANCEL_S)
-        raise ConfigError(refusal(where, errors[0] if errors else None))
+        raise ConfigError(reason)
     return client
 
 
@@ -155,6 +162,26 @@ def credentials(settings: NatsSettings) -> dict[str, Any]:
     return found
 
 
+def decides(error: BaseException) -> bool:
+    """Whether another attempt would fail in the same way.
+
+    The end of a connection does not: a server closes it behind its refusal, and nats-py, which goes
+    on writing, may see only that.
+    """
+    untrusted = isinstance(error, ssl.SSLCertVerificationError)
+    return untrusted or lacks_tls(error) or refuses_login(error)
+
+
+def lacks_tls(error: BaseException) -> bool:
+    """Whether the server offers no TLS, which is required."""
+    return "secure connection not available" in str(error)
+
+
+def refuses_login(error: BaseException) -> bool:
+    """Whether the server refuses the credentials: it has words for it, and no number."""
+    return "uthoriz" in str(error) or "uthent" in str(error)
+
+
 def refusal(where: str, error: BaseException | None) -> str:
     """Why there is no connection and which setting to check, in one sentence."""
     if error is None or isinstance(error, TimeoutError):
@@ -170,12 +197,12 @@ def refusal(where: str, error: BaseException | None) -> str:
             f"NATS at {where} cannot be reached by TLS ({error.reason or error}); "
             "check nats.tls_cert_file and nats.tls_key_file."
         )
-    if "secure connection not available" in str(error):
+    if lacks_tls(error):
         return (
             f"NATS at {where} does not offer TLS, which tls:// in nats.servers or nats.tls_ca_file "
             "requires."
         )
-    if "uthoriz" in str(error) or "uthent" in str(error):
+    if refuses_login(error):
         return (
             f"NATS at {where} refuses this node: {error}; check nats.user, nats.password, "
             "nats.token and nats.credentials_file."
