@@ -199,17 +199,17 @@ async def once(places: dict, words: argparse.Namespace, *, many: bool) -> dict[s
         port, broker = stack.enter_context(nats_server()) if many else (4222, None)
         common = {"folder": folder, "port": port, "places": json.dumps(places)}
         feeds = Node(stack, words, side="feeds" if many else "all", **common)
-        told = await feeds.answer()
-        pids = {"feeds node" if many else "one process": told["pid"]}
+        answer = await feeds.answer()
+        pids = {"feeds node" if many else "one process": answer["pid"]}
         if many:
-            told = await Node(stack, words, side="gateway", **common).answer()
-            pids |= {"gateway": told["pid"], "nats-server": broker}
+            answer = await Node(stack, words, side="gateway", **common).answer()
+            pids |= {"gateway": answer["pid"], "nats-server": broker}
         client = Client()
-        wanted = sum(map(len, told["listed"].values()))
+        wanted = sum(map(len, answer["listed"].values()))
         async with asyncio.timeout(2 * WAIT_S + words.seconds):
             tasks = [
-                asyncio.create_task(client.follow(told["url"], told["key"], name, symbols))
-                for name, symbols in told["listed"].items()
+                asyncio.create_task(client.follow(answer["url"], answer["key"], name, symbols))
+                for name, symbols in answer["listed"].items()
             ]
             while len(client.live) < wanted:
                 for task in tasks:

@@ -196,7 +196,7 @@ async def all_fresh(subscribers, tasks):
 
 
 def states_of(subscriber, since):
-    """The states of health that a subscriber was told of since, by book."""
+    """The states of health that a subscriber received since, by book."""
     found = {}
     for exchange, symbol, state, _ in subscriber.statuses[since:]:
         found.setdefault((exchange, symbol), []).append(state)

@@ -27,7 +27,7 @@ keep it. The list of markets has no state and no derivatives.
 
 Agreeing: a wire probe of 2026-09 (nemanull/arbitrage-observatory: a book kept from these frames
 equalled REST in its 20 best levels, and differed from the next full book in up to 5 of 200), ccxt
-4.5.90, which merges levels unless it is told not to.
+4.5.90, which merges levels unless `interval` is 0.
 
 Unconfirmed: that a second subscription of the same market brings a full book, as one of another
 market does; that a side without any level is absent from a full book or empty; how many connections

@@ -32,7 +32,7 @@ page says that nothing need be sent; a protocol ping was enough.
 ccxt's `woo` (4.5.90) follows the socket of v1, whose `orderbook` frames are whole. Its newer source
 is on v3: the same request, topic and members for `orderbookupdate`, seeded by REST, and every delta
 that is newer than the body is applied; it does not compare `prevTs`. For spot it takes
-`orderbook10` unless told otherwise.
+`orderbook10` by default.
 
 Unconfirmed: that a level that leaves or enters the 50 is always sent; what the answer is to too
 many requests. ccxt's id is `woo`, so that this is its name here.
