@@ -4,7 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onebook.nodes import wire
-from onebook.nodes.demand import PAGE_KEYS, GatewayDemand, Wants, encode_interest, interest_of
+from onebook.nodes.demand import (
+    PAGE_KEYS,
+    GatewayDemand,
+    LocalInterest,
+    encode_interest,
+    interest_of,
+)
 from onebook.nodes.members import (
     Members,
     NodeHeartbeat,
@@ -156,7 +162,7 @@ def test_a_symbol_is_one_token_of_a_subject_and_unlike_every_other(symbol):
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60), st.data())
 def test_demand_is_what_gateways_want_whatever_is_lost(changes, data):
     """Two gateways; changes are lost at random, and then everything is asked for."""
-    wants = {gateway: Wants(gateway) for gateway in (1, 2)}
+    wants = {gateway: LocalInterest(gateway) for gateway in (1, 2)}
     demand = GatewayDemand()
     for number, (name, last) in enumerate(changes):
         mine = wants[1 + number % 2]
@@ -182,7 +188,7 @@ def test_demand_is_what_gateways_want_whatever_is_lost(changes, data):
 
 
 def test_a_large_interest_has_pages():
-    wants = Wants(1)
+    wants = LocalInterest(1)
     for number in range(PAGE_KEYS + 5):
         wants.add(f"okx {number}")
     assert [len(each.added) for each in wants.changes()] == [PAGE_KEYS, 5]

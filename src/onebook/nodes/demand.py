@@ -41,7 +41,7 @@ def interest_of(payload: bytes) -> Interest | None:
         return None
 
 
-class Wants:
+class LocalInterest:
     """This gateway's subscriptions, and the changes that were not published yet."""
 
     def __init__(self, gateway: int) -> None:

@@ -23,7 +23,7 @@ from onebook.model import Health, Instrument
 from onebook.nodes import lists, wire
 from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.bus import Bus
-from onebook.nodes.demand import Wants, encode_interest
+from onebook.nodes.demand import LocalInterest, encode_interest
 from onebook.nodes.effects import Effect, apply
 from onebook.nodes.members import NodeHeartbeat, NodeRole
 from onebook.nodes.placement import BookKey, ranking
@@ -138,7 +138,7 @@ class RemoteSupervisor:
         self._catalogue = catalogue
         self._settings = settings
         self._clock = clock
-        self._wants = Wants(node)
+        self._wants = LocalInterest(node)
         self._followed: dict[BookKey, Followed] = {}
         self._announcing = False
         self._digests: dict[str, str] = {}
