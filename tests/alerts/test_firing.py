@@ -386,8 +386,8 @@ async def transactions_of(folder, **limits):
                 )
                 http.headers["Authorization"] = f"Bearer {answer.json()['session_token']}"
 
-                async def ask(count):
-                    body = {"exchange": "bybit", "transaction_types": ["trades"]}
+                async def ask(count, of="trades"):
+                    body = {"exchange": "bybit", "transaction_types": [of]}
                     answers = await asyncio.gather(
                         *(http.post("/api/v1/transactions", json=body) for _ in range(count))
                     )
@@ -416,6 +416,14 @@ async def test_an_exchange_that_blocks_the_transaction_interface(tmp_path):
         exchange.bans.ban("127.0.0.1", time.time_ns() // 1_000_000)
         await ask(1)
         await alerts.fires("OnebookTransactionsRateLimited")
+
+
+@fires("OnebookTransactionsUnreadable")
+async def test_a_row_of_a_transaction_that_does_not_fit_the_mapping(tmp_path):
+    async with transactions_of(tmp_path) as (exchange, ask, alerts):
+        exchange.account.withdrawals.entries[-1].facts.created_ms = "not a time"
+        assert await ask(1, "withdrawals") == [200]
+        await alerts.fires("OnebookTransactionsUnreadable")
 
 
 # Exchanges

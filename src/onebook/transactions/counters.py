@@ -35,6 +35,11 @@ OPEN_UNTIL: Final = Gauge(
 RECORDS: Final = Counter(
     "onebook_transactions_records", "Records given out by type.", ["exchange", "type"]
 )
+UNREADABLE: Final = Counter(
+    "onebook_transactions_unreadable_rows",
+    "Rows of the exchange that did not fit the mapping; records give them as `other`.",
+    ["exchange"],
+)
 
 REFUSED: Final = Counter(
     "onebook_transactions_refused",

@@ -22,7 +22,7 @@ from onebook.transactions.answer import (
     errors_of,
 )
 from onebook.transactions.clock import ServiceClock
-from onebook.transactions.counters import RECORDS
+from onebook.transactions.counters import RECORDS, UNREADABLE
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.demand import Demand
 from onebook.transactions.failures import FailureReason, SourceFailed
@@ -51,6 +51,7 @@ class Run:
         self._clock = clock
         self._progress = asyncio.Event()
         self._last = FIRST
+        self._unreadable_counted = 0
         self._stopped = LIMIT_REACHED
         self._reader = reader
         self._demand = Demand(query.limit)
@@ -127,8 +128,12 @@ class Run:
                 yield self._heard([record for _, record in batch])
 
     def _heard(self, batch: list[Record]) -> list[Record]:
+        exchange = self.query.request.exchange
         for name, count in Counter([record.type for record in batch]).items():
-            RECORDS.labels(self.query.request.exchange, name).inc(count)
+            RECORDS.labels(exchange, name).inc(count)
+        unreadable = sum(walker.unreadable for walker in self.walkers)
+        UNREADABLE.labels(exchange).inc(unreadable - self._unreadable_counted)
+        self._unreadable_counted = unreadable
         for record in batch:
             self.totals.heard(record)
             if self.verifier is not None:

@@ -32,7 +32,7 @@ from onebook.transactions.answer import (
     message_of,
 )
 from onebook.transactions.clock import REAL, ServiceClock
-from onebook.transactions.counters import KEY, NODE, REFUSED, RUNNING
+from onebook.transactions.counters import KEY, NODE, REFUSED, RUNNING, UNREADABLE
 from onebook.transactions.credentials import Credentials, Vault
 from onebook.transactions.cursor import Cursors
 from onebook.transactions.failures import FailureReason, SourceFailed
@@ -98,6 +98,8 @@ class Transactions:
         clock: ServiceClock = REAL,
     ) -> None:
         self._adapters = {adapter.entry.name: adapter for adapter in adapters}
+        for name in self._adapters:
+            UNREADABLE.labels(name)  # `increase` cannot see the first count of an absent sample
         self._vault = vault
         self._cursors = Cursors(cursor_secret)
         self._settings = settings or TransactionSettings()
