@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from contract.oracle import Reader
 from onebook.exchanges.contract import (
@@ -47,6 +48,15 @@ def book(event: str, pair: str = "btc/usd", **members: Any) -> bytes:
     data = {"Bids": [{"Price": 2198.09, "Volume": 0.16143952}], "Offers": [], "Crc32": 42}
     frame = {"Channel": f"orderbook/100/{pair}", "Event": f"OrderBook{event}"}
     return json.dumps(frame | {"Time": 1_676_150_558_254, "Data": data | members}).encode()
+
+
+def levels(text: str) -> list[dict[str, float]]:
+    """Levels of a text of prices and volumes."""
+    numbers = [float(each) for each in text.split()]
+    return [
+        {"Price": price, "Volume": volume}
+        for price, volume in zip(numbers[::2], numbers[1::2], strict=True)
+    ]
 
 
 def asked(event: str, *natives: str) -> Send:
@@ -97,6 +107,29 @@ def test_the_checksum_is_over_bids_then_asks_with_eight_decimals() -> None:
     connector, reader = EXCHANGE.connector([ETH]), Reader(EXCHANGE)
     reader.read(connector.received(book("Snapshot", "eth/usd", **sides, Crc32=1_519_697_650)))
     assert reader.doubts == []
+
+
+def test_the_books_that_the_page_prints_have_their_checksums() -> None:
+    """A book of depth 5: the change pushes a level out that nothing deletes."""
+    printed = "31802.46 0.25 31802.45 0.32464684 31802.42 0.34465528 31785.01 2.733 31785 1.5"
+    offered = "31844.99 0.30740328 31845 1.5 31865.3 0.2 31875 1.5 31875.9 0.788"
+    connector, reader = EXCHANGE.connector([BTC]), Reader(replace(EXCHANGE, depth=5))
+    sides = {"Bids": levels(printed), "Offers": levels(offered)}
+    reader.read(connector.received(book("Snapshot", **sides, Crc32=2_893_776_693)))
+    sides = {"Bids": [], "Offers": levels("31844.98 0.02396605")}
+    reader.read(connector.received(book("Change", **sides, Crc32=263_206_970)))
+    assert reader.doubts == []
+    _, asks = reader.sides(BTC) or ({}, {})
+    assert [*map(str, asks)] == ["31844.98", "31844.99", "31845", "31865.3", "31875"]
+
+
+def test_a_later_snapshot_replaces_the_book_that_is_followed() -> None:
+    connector, reader = live(), Reader(EXCHANGE)
+    snapshot, _ = connector.received(book("Snapshot"))
+    again, _ = connector.received(book("Snapshot", Bids=levels("2100.5 3")))
+    reader.read([snapshot, again])
+    bids, _ = reader.sides(BTC) or ({}, {})
+    assert [*map(str, bids)] == ["2100.5"]
 
 
 def test_a_price_that_goes_and_comes_back_in_one_frame_is_there() -> None:

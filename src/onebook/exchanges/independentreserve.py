@@ -1,12 +1,15 @@
 """Independent Reserve spot: 100 levels a side in real time, snapshot on the socket.
 
-Page: https://www.independentreserve.com/features/api (REST); the aggregated book channel is on no
-page. It was recorded in 2026-09, and ccxt watchOrderBook reads it.
+Pages: https://github.com/independentreserve/websockets/blob/master/orderbook-snapshot.md (the book
+and how to keep it), the README beside it (heartbeats, errors) and, for the list,
+https://www.independentreserve.com/features/api (REST). ccxt watchOrderBook agrees; so do frames
+that were recorded in 2026-09.
 
 In sync: no numbers, but every frame carries the CRC-32 of the ten best levels, which must agree
 after it: bids, then asks, price and volume with eight decimals, without the point and without
 zeros before it, unsigned. Levels pushed out of the depth are not deleted by the exchange, so the
-book is cut there (`Exchange.truncate`). Repair is unsubscribe and subscribe.
+book is cut there (`Exchange.truncate`). Another snapshot may come at any time, as after a change
+of currency rates, and replaces the book. Repair is unsubscribe and subscribe.
 
 Frames:
 
@@ -17,9 +20,11 @@ Frames:
     {"Event":"Heartbeat","Time":1676156208182}             about one a second where nothing is sent
     {"Event":"Error","Data":"...","Time":1676157556223}    an unknown code in a request
 
-The depth is in the address. A code in a frame is in small letters, and btc where xbt is asked for.
-Pairs that are no market are acknowledged and silent. Changes may come before the snapshot. Beyond
-about 40 pairs on a socket the exchange's own checksums fail. Each coin has one book, shown in four
+A level that changes is removed and added in the same frame, in this order. The depth is in the
+address. A code in a frame is in small letters, and btc where xbt is asked for. Pairs that are no
+market are acknowledged and silent. Changes may come before the snapshot. The exchange drops changes
+for a client whose queue is full (the page names 1,000 messages a connection), which the next
+checksum shows: beyond about 40 pairs on a socket they failed. Each coin has one book, shown in four
 currencies: its list names coins, and only US dollars are followed, which most others have too.
 
 A book can be crossed by levels that REST does not show, with a checksum that agrees (seen in AUD):

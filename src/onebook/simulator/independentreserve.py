@@ -3,7 +3,8 @@
 The depth stands in the address. Levels that better ones push out of it are not announced. Each
 answer lists all subscriptions of the socket; codes come back in small letters, xbt as btc. An
 unknown code is an error in a frame and ends the connection in the address. Here no JSON is an error
-too, which closes the real socket. https://www.independentreserve.com/features/api
+too, which closes the real socket.
+https://github.com/independentreserve/websockets/blob/master/orderbook-snapshot.md
 """
 
 from collections.abc import Mapping
