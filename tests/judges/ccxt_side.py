@@ -39,6 +39,7 @@ class Judge(NamedTuple):
         step_s: While the clients join, the market moves on after so long without a message.
         same: Whether it follows the channel that we follow.
         because: Why not in the way, or not as deeply, as we read the exchange.
+        repair: Corrects a known mistake of its class, which `because` names.
     """
 
     name: str = ""
@@ -51,6 +52,7 @@ class Judge(NamedTuple):
     step_s: float = 0.01
     same: bool = True
     because: str = ""
+    repair: Callable[[Any], None] | None = None
 
 
 def has(name: str) -> bool:
@@ -129,6 +131,8 @@ class Watched:
         config = {"enableRateLimit": False, "options": dict(judge.options)}
         self._client = getattr(ccxt.pro, judge.name)(config | dict(judge.keys))
         self._client.urls = redirected(self._client.urls, urls)
+        if judge.repair:
+            judge.repair(self._client)
         self._listings = listings
         self._handle = self._client.handle_message
         self._client.handle_message = self._heard

@@ -3,7 +3,9 @@
 import asyncio
 from contextlib import AsyncExitStack, suppress
 from decimal import Decimal
+from typing import Any
 
+import ccxt.pro
 import pytest
 
 from judges.ccxt_side import Judge, Levels, Watched, has
@@ -22,6 +24,18 @@ CASES = tuple((name, channel) for name in EXCHANGES for channel in ("", *EXCHANG
 IDS = ["-".join(filter(None, case)) for case in CASES]
 
 SPOT = {"fetchMarkets": {"types": ["spot"]}}
+
+
+def name_sides_of_uta(client: Any) -> None:
+    """Have kucoin's `handle_book_delta` find the sides of a delta of UTA."""
+    handle = client.handle_book_delta
+
+    def handle_book_delta(book: Any, delta: dict[str, Any]) -> None:
+        named = {"bids": delta["b"], "asks": delta["a"]} if "b" in delta else {}
+        handle(book, delta | named)
+
+    client.handle_book_delta = handle_book_delta
+
 
 # How ccxt is asked where its defaults are not our channel, and why it proves less where it does.
 JUDGES = {
@@ -61,13 +75,14 @@ JUDGES = {
         " has made floats of them, and stops at the first frame",
     ),
     "kucoin": Judge(
-        limit=100,
+        params={"uta": True, "utaDepth": "increment@10ms", "rpiFilter": 0},
         options={"fetchMarkets": {"types": ["spot"], "fetchTickersFees": False}},
         markets="fetch_markets",
-        same=False,
-        because="it reads the classic feed while ours follows UTA: ccxt's book of UTA stays at its"
-        " snapshot, since `handle_book_delta` looks for the member `changes` or what stands in its"
-        " place, finds the frame itself, and never comes to the members `a` and `b`",
+        levels=500,
+        because="with a repair: its `handle_book_delta` looks in a delta of UTA for the members"
+        " `bids` and `asks` of the classic feed and takes no level, so it gets `b` and `a` by these"
+        " names; request, snapshot (which it reads by `b` and `a`) and book are its own",
+        repair=name_sides_of_uta,
     ),
     "kucoin-classic": Judge(limit=100, because="its seed has 100 levels, as ours has"),
     "mexc": Judge(
@@ -215,6 +230,17 @@ async def test_ccxt_and_we_keep_the_book_of_the_exchange(name: str, channel: str
             for _ in range(burst):
                 simulated.step()
             await bench.settle()
+
+
+def test_ccxt_takes_no_level_from_a_delta_of_uta() -> None:
+    """Where this fails, ccxt has mended it: drop the repair of kucoin's judge."""
+    client = ccxt.pro.kucoin()
+    book = client.order_book()
+    client.handle_book_delta(book, {"O": 2, "C": 2, "b": [["1", "3"]], "a": [["2", "1"]]})
+    assert (book["bids"], book["asks"]) == ([], [])
+    name_sides_of_uta(client)
+    client.handle_book_delta(book, {"O": 3, "C": 3, "b": [["1", "3"]], "a": [["2", "1"]]})
+    assert (book["bids"], book["asks"]) == ([[1.0, 3.0]], [[2.0, 1.0]])
 
 
 def judge_of(name: str, channel: str) -> Judge:
