@@ -19,6 +19,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.model import Instrument, InstrumentStatus
+from simulator.pure import Desk
 
 BTC = Instrument("bitstamp", "BTC/USD", "btcusd")
 ETH = Instrument("bitstamp", "ETH/USD", "ethusd")
@@ -125,6 +126,22 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrume
     with pytest.raises(ProtocolError) as caught:
         connected().received(frame)
     assert caught.value.instrument is instrument
+
+
+def test_the_simulated_exchange_refuses_in_the_words_of_the_real_one() -> None:
+    """As probed in 2026-09."""
+    desk = Desk("bitstamp")
+    for request, words in (
+        ("ping", "Incorrect JSON format."),
+        ({"event": "bts:ping"}, "Bad subscription string."),
+        ({"event": "bts:subscribe"}, "Bad subscription string."),
+        (
+            {"event": "bts:subscribe", "data": {"channel": "order_book_BTCUSD"}},
+            "Invalid channel provided.",
+        ),
+    ):
+        (answer,) = desk.say(request)
+        assert (answer["event"], answer["data"]["message"]) == ("bts:error", words)
 
 
 @pytest.mark.derivatives

@@ -23,6 +23,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.hitbtc import EXCHANGE, OMITTED
 from onebook.model import Instrument, InstrumentStatus
+from simulator.pure import Desk
 
 BTC = Instrument("hitbtc", "BTC/USDT", "BTCUSDT")
 ETH = Instrument("hitbtc", "ETH/USDT", "ETHUSDT")
@@ -231,3 +232,16 @@ def test_recorded_books_of_its_engine_are_equal_after_every_frame(samples: Path)
             for native, instrument in instruments.items():
                 assert reader.sides(instrument) == truth[native].sides
     assert (followed, reader.doubts) == (869, [])
+
+
+def test_the_simulated_exchange_refuses_with_the_codes_of_the_real_one() -> None:
+    """As probed in 2026-09; what is no JSON is answered without an `id`."""
+    desk = Desk("hitbtc")
+    subscription = {"method": "subscribe", "ch": "orderbook/full", "id": 7}
+    for request, code, number in (
+        ("ping", 1, None),
+        (subscription | {"method": "nope"}, 404, 7),
+        (subscription | {"ch": "orderbook/D30/100ms"}, 2003, 7),
+    ):
+        (answer,) = desk.say(request)
+        assert (answer["error"]["code"], answer.get("id")) == (code, number)

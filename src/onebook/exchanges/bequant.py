@@ -1,6 +1,7 @@
 """Bequant spot: HitBTC's engine, protocol and limits at another address (`hitbtc`).
 
-Page: https://api.bequant.io/#subscribe-to-full-order-book (not read, as that of `hitbtc`)
+Page: https://api.bequant.io/#subscribe-to-full-order-book (not read but in its beginning, which has
+these addresses)
 
 ccxt describes it in the same way: its Bequant is its HitBTC with other addresses. Unconfirmed, as
 no frame of this address is recorded: that its limits are those of HitBTC.

@@ -1,7 +1,7 @@
 """HitBTC spot, API v3: the whole book in real time, snapshot on the socket, numbered deltas.
 
-Page: https://api.hitbtc.com/#subscribe-to-full-order-book (not read: what follows is of a
-recording, ccxt and cryptofeed)
+Page: https://api.hitbtc.com/#subscribe-to-full-order-book (not read but in the sentences that a
+profile of the exchange quotes: what follows is of a recording, wire probes, ccxt and cryptofeed)
 
 In sync: each update's `s` is one more than that of the frame before it; a snapshot comes only
 after a subscription.
@@ -13,22 +13,23 @@ Frames (recorded from FMFW, the same engine, in 2021: 869 updates of ten symbols
      "a":[["0.0008790","18.89"]],"b":[["0.0008785","17.00"]]}}}
     {"ch":"orderbook/full","update":{"NEOBTC":{"t":1633806854817,"s":1498337,
      "a":[["0.0008842","94.00"],["0.0008844","0"]],"b":[]}}}                      "0" removes
-    {"jsonrpc":"2.0","error":{"code":2001,"message":"Symbol not found","description":"..."},"id":1}
+    {"error":{"code":2003,"message":"Unknown channel","description":"..."},"id":16}
 
 `a` are asks. The answer to a request lists all symbols of the channel on this socket: unknown ones
-are missing there without an error. A second subscription of a symbol brings no second snapshot. The
-server pings on the protocol level every 30 s and closes with 4002 where no pong came for 60 s;
-there is no other heartbeat, so a silent book says nothing. cryptofeed (FMFW) follows `s` in the
-same way; ccxt reads the same members and does not look at `s`.
+are missing there without an error (for which the page has code 2001). A second subscription of a
+symbol brings no second snapshot. The server pings on the protocol level every 30 s and closes with
+4002 where no pong came for 60 s; there is no other heartbeat, so a silent book says nothing.
+cryptofeed (FMFW) follows `s` in the same way; ccxt reads the same members and does not look at `s`.
 
-Agreeing: wire probes of the same engine at FMFW and Changelly PRO, of perpetuals (2026-09-23,
-nemanull/arbitrage-observatory): no gap in 16,798 updates, books equal to those of REST, 23 symbols
-in a request, updates without a level that count in `s`, errors 2003 (channel) and 404 (method) of
-the form above, and one for what is no JSON that has no `id`.
+Agreeing: wire probes of HitBTC itself, of perpetuals (spot comes on the same socket) in 2026-09
+(nemanull/arbitrage-observatory): no gap in 17,719 updates, books equal to those of REST, 50 symbols
+in a request, one snapshot each, empty where the book is, updates without a level that count in `s`,
+404 for an unknown method, and code 1 without an `id` for what is no JSON. Probes of the same engine
+at FMFW and Changelly PRO in the same month agree.
 
 Unconfirmed: that an unsubscription and another subscription on the same socket bring a new snapshot
 (where they do not, the feed opens another connection); what the answer to an unsubscription lists,
-which is not read; how many symbols a socket or a request may have (23 were seen).
+which is not read; how many symbols a socket or a request may have (50 were seen).
 """
 
 from collections.abc import Sequence

@@ -21,10 +21,11 @@ Frames, JSON in binary frames; nothing may be asked for before the welcome:
 Unknown symbols are accepted and stay silent. A book that does not change is silent too. The plain
 "increment" depth has no snapshot and was to end on 2026-07-15.
 
-No client judges it: of cryptofeed only parts were read, which agree, and ccxt's `uta` book takes no
-level from an increment. Unconfirmed on spot, as only the same socket of futures was recorded
-(2026-09): that a subscription brings a snapshot again after an unsubscription, and what the answer
-to one request too many looks like.
+cryptofeed's source of 2026 (its releases end before it) follows the same channel by the same rule
+and starts at the same snapshot; ccxt (`uta`) agrees on requests and snapshots and takes no level
+from an increment, as it looks for `bids` and `asks` there. Unconfirmed on spot, as only the same
+socket of futures was recorded (2026-09): that a subscription brings a snapshot again after an
+unsubscription, and what the answer to one request too many looks like.
 
 `kucoin_classic` is the older feed, and the instrument list of both.
 """

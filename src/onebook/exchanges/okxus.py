@@ -1,7 +1,8 @@
 """OKX US: the protocol of OKX on the addresses for the United States; spot against USDC and USDT.
 
 Page: https://app.okx.com/docs-v5/en/#overview-production-trading-services (not read but in
-excerpts; limits, frames and the way to keep a book are those of `okx.py`). ccxt's `okxus` agrees:
+excerpts, which have these addresses; limits, frames and the way to keep a book are those of
+`okx.py`, and a transcript of the page of OKX in Europe has the same). ccxt's `okxus` agrees:
 it is its `okx` with these addresses, but for the port 8443, which is closed since 2026-10-31. A
 client that read its list on 2026-10-04 found no BTC-USD or ETH-USD: the book is that of USDC, whose
 row lets orders settle in USD too (`tradeQuoteCcyList`). It has no derivatives.

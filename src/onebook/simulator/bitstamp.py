@@ -64,17 +64,19 @@ class Bitstamp:
         """Heartbeat, subscribe, unsubscribe; one channel in a request."""
         if len(frame.encode()) >= FRAME_BYTES:
             raise Dropped("Message too big.", TOO_BIG)
-        request = loaded(frame) or {}
+        request = loaded(frame)
+        if request is None:
+            return [_error("Incorrect JSON format.")]
         event, data = request.get("event"), request.get("data")
         if event == "bts:heartbeat":
             return [_message("bts:heartbeat", "", {"status": "success"})]
         topic = data.get("channel") if isinstance(data, dict) else None
         if event not in ("bts:subscribe", "bts:unsubscribe") or not isinstance(topic, str):
-            return [_error("Incorrect JSON format.")]
+            return [_error("Bad subscription string.")]
         if self._board.limits(session, now):
             return [_error("Too many requests.")]
         if not topic.startswith(TOPIC) or not topic.islower():
-            return [_error("Bad subscription string.")]
+            return [_error("Invalid channel provided.")]
         if event == "bts:unsubscribe":
             session.topics.pop(topic, None)
             return [_message("bts:unsubscription_succeeded", topic, {})]

@@ -59,12 +59,16 @@ class Hitbtc:
         """Subscribe and unsubscribe."""
         request = loaded(frame)
         if request is None:
-            return [_error(10001, "Validation error", None)]
+            return [_error(1, "Invalid json", None)]
         number, params = request.get("id"), request.get("params")
         symbols = params.get("symbols") if isinstance(params, dict) else None
         acts = {"subscribe": self._subscribe, "unsubscribe": self._unsubscribe}
         act = acts.get(str(request.get("method")))
-        if act is None or request.get("ch") != CHANNEL or not isinstance(symbols, list):
+        if act is None:
+            return [_error(404, "Unsupported API method", number)]
+        if request.get("ch") != CHANNEL:
+            return [_error(2003, "Unknown channel", number)]
+        if not isinstance(symbols, list):
             return [_error(10001, "Validation error", number)]
         if self._board.limits(session, now):
             return [_error(429, "Too many requests", number)]
@@ -140,7 +144,7 @@ def _listed(symbols: list[str], number: Any) -> str:
 
 def _error(code: int, message: str, number: Any) -> str:
     error = {"code": code, "message": message, "description": ""}
-    return dumped({"jsonrpc": "2.0", "error": error, "id": number})
+    return dumped({"error": error} | ({} if number is None else {"id": number}))
 
 
 DIALECT: Final[type[Dialect]] = Hitbtc
