@@ -119,10 +119,11 @@ def test_doubts_are_read_from_the_docstring() -> None:
     "text",
     [
         TEXT.replace("/book", "/book (not read: behind a login)"),
+        TEXT.replace("/book", "/book. Not read but in excerpts."),
         TEXT.replace("Page: https://mint.example/book", "The channel is on no page."),
         TEXT.replace("whether it is;", "the page itself, which was not read;"),
     ],
-    ids=range(3),
+    ids=range(4),
 )
 def test_a_page_that_was_not_read_is_none(text: str) -> None:
     assert not page_read(text)

@@ -1,8 +1,8 @@
 """Bitstamp spot: the best 100 levels a side, whole in every frame.
 
 Page: https://www.bitstamp.net/websocket/v2/ ("Live order book", `order_book_[pair]`); the list is
-of https://www.bitstamp.net/api/ ("Markets"). Not read but in a copy of its beginning (requests,
-channels, the best 100) and in the sentences that a profile of the exchange quotes.
+of https://www.bitstamp.net/api/ ("Markets"). Not read but in copies of its beginning (requests,
+channels) and in the sentences that a profile of the exchange quotes.
 
 In sync: a frame comes whenever the best 100 change, and each has all of them, so that a lost one
 does no harm. There is none at the subscription: the first comes with the next change. The other

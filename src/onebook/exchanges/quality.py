@@ -18,7 +18,7 @@ from msgspec import Struct
 from onebook.exchanges.contract import Exchange, LossDetection
 
 NO_LEVEL: Final = "-"
-UNREAD: Final = re.compile(r"\bnot read\b|\bon no page\b")
+UNREAD: Final = re.compile(r"\bnot read\b|\bon no page\b", re.IGNORECASE)
 DOUBT: Final = re.compile(r"\b[Uu]nconfirmed\b")
 SENTENCES: Final = re.compile(r"(?<=[.)])\s+(?=[A-Z`]|ccxt )")
 LEAD: Final = re.compile(r"^Unconfirmed[^:]*: ")
