@@ -77,6 +77,22 @@ def test_all_books_are_asked_for_in_one_request_and_accepted_by_its_number() -> 
     assert connector.received(b'{"id":"1","status":200}') == (Acknowledged(BTC), Acknowledged(ETH))
 
 
+def test_the_answer_may_come_between_the_snapshots_of_its_request() -> None:
+    """As recorded of three books."""
+    connector = opened()
+    assert kinds(connector.received(update(7, 7))) == [Snapshot]
+    assert kinds(connector.received(b'{"id":"1","status":200}')) == [Acknowledged, Acknowledged]
+    assert kinds(connector.received(update(9, 9, "ethusd"))) == [Snapshot]
+
+
+def test_a_change_that_ends_where_the_snapshot_stands_changes_nothing() -> None:
+    """As recorded of BTC/USD."""
+    connector = live(1_764_559_652_998_238)
+    assert connector.received(update(1_764_559_652_998_127, 1_764_559_652_998_238)) == ()
+    next_one = update(1_764_559_652_998_238, 1_764_559_652_998_335)
+    assert kinds(connector.received(next_one)) == [Delta]
+
+
 def test_the_frame_of_the_page_is_read() -> None:
     (delta,) = live(12345677).received(PAGE)
     assert isinstance(delta, Delta)

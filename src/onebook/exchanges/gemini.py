@@ -3,14 +3,14 @@
 Page: https://developer.gemini.com/websocket/streams
 
 In sync: `U` of each change is the `u` before it, so frames overlap by one state. The first frame
-after a subscription is the whole book and has `U == u`; nothing else marks it. Repair is
-unsubscribe and subscribe.
+after a subscription is the whole book and has `U == u`; nothing else marks it. A change that ends
+at the same `u` may follow: the book has it. Repair is unsubscribe and subscribe.
 
 Frames:
 
     {"e":"depthUpdate","E":1789456740173524809,"s":"btcusd","U":1764527605192163,
      "u":1764527605192163,"b":[["77401.500","0.1200"]],"a":[["77402.000","0.0000"]]}   0 removes
-    {"id":"1","status":200}                            comes after the snapshots of its request
+    {"id":"1","status":200}                  between the snapshots of its request, or after them
     {"id":"1","status":400,"error":{"code":-1013,"msg":"Invalid stream name: xy@depth@100ms"}}
 
 The address asks for snapshots (`snapshot=-1`: all levels). One unknown name costs the whole
@@ -18,13 +18,15 @@ request. A symbol's frames of `@depth` and of `@depth@100ms` look the same: only
 subscribed. The server pings every 20 s; a book that does not change is silent. In the list of
 symbols `quote_increment` is the step of prices and `tick_size` that of amounts.
 
-hummingbot reads the same list, but books of the archived v2 socket, as ccxt does. Recorders of
-Gemini's prediction markets, on the same address in 2026-09, write `SUBSCRIBE` in capitals, take the
-first frame for the whole book too, and read the same weights and 300 connections in five minutes
-from `conninfo`. Unconfirmed: the
-numbers of spot books, as only perpetuals on the same socket were recorded (2026-09); that a
-subscription brings a snapshot again after an unsubscription; the words of -1003 (too many
-requests); how many streams a connection may have (20 were seen).
+Recorded on this channel in 2026-09 (ziyangliu-666/FastMM): BTC/USD, 4,658 levels with asks up to
+9e12, and perpetuals; each `U` was the `u` before it, and the best levels of the perpetuals were
+those of `bookTicker`. hummingbot reads the same list, but books of the archived v2 socket, as ccxt
+does. Recorders of Gemini's prediction markets, on the same address in 2026-09, write `SUBSCRIBE` in
+capitals, take the first frame for the whole book too, and read the same weights and 300 connections
+in five minutes from `conninfo`.
+
+Unconfirmed: that a subscription brings a snapshot again after an unsubscription; the words of -1003
+(too many requests); how many streams a connection may have (20 were seen).
 """
 
 from collections.abc import Sequence
