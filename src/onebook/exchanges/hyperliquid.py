@@ -18,6 +18,9 @@ the socket). Frames of both are alike, so that a connection has one of them. ccx
     {"channel":"error","data":"Already subscribed: {\\"type\\":\\"l2Book\\", ... }"}
     {"channel":"pong"}                                                to our {"method":"ping"}
 
+The first frame of a connection may be the text `Websocket connection established.`: both clients of
+the exchange drop it (hyperliquid-python-sdk by these words, hyperliquid-rust-sdk what is no object).
+
 A request names one coin. An unchanged book is sent again with a new `time`. An unknown coin ends
 the connection without a word, and with it all other books: only pairs of the list are asked for.
 
@@ -26,7 +29,8 @@ coins are indexes into `tokens`, and their names are given by who deployed them:
 coin of another chain have names of their own (UBTC), which `currencies` translates. A price has at
 most 5 significant figures and 8 less `szDecimals` decimals; the latter is the step that is stated.
 
-Unconfirmed: what is said to too many messages; how many levels a book of `fast` has on spot.
+Unconfirmed: what is said to too many messages; how many levels a book of `fast` has on spot; that
+the greeting still comes (the recordings above do not name it).
 """
 
 from collections.abc import Sequence
@@ -71,6 +75,7 @@ CHANNEL: Final = "l2Book"
 LEVELS: Final = LevelShape.objects("px", "sz")
 REPEATED: Final = "Already subscribed"
 LEFT: Final = "Already unsubscribed"
+GREETING: Final = b"Websocket connection established."  # not JSON
 DECIMALS: Final = 8  # of a price, less those of the amounts of its coin
 
 
@@ -204,6 +209,7 @@ SLOW_BOOKS: Final = BookChannel(
     unsubscribe=partial(request, method="unsubscribe", fast=False),
     track=partial(WholeBooks, shape=LEVELS),
     names_per_request=1,
+    expected=(GREETING,),
 )
 BOOKS: Final = replace(
     SLOW_BOOKS,
