@@ -170,8 +170,8 @@ class BookChannel(Struct, frozen=True):
             that stay are asked for again, and a resync asks without it.
         acknowledges: Whether it answers a subscription that it accepts. Where it does not, what
             was requested counts as accepted, and only its data shows whether it is.
-        too_many: The codes of errors that ask for fewer requests and refuse nothing. Sentences
-            that do are known without (`roster.RATE_LIMITS`).
+        too_many: The codes of errors that ask for fewer requests, or for the same one later, and
+            refuse nothing. Sentences that ask for fewer are known without (`roster.RATE_LIMITS`).
         expected: Whole frames without consequences: the answer to our ping, where it is no JSON.
     """
 
