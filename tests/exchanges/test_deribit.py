@@ -19,7 +19,7 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.deribit import EXCHANGE, LEVELS, OMITTED
+from onebook.exchanges.deribit import EXCHANGE, LEVELS
 from onebook.model import Instrument, InstrumentStatus
 from onebook.simulator.board import Dropped, Now
 from simulator.pure import Desk
@@ -106,7 +106,7 @@ def test_the_result_of_a_request_accepts_its_books() -> None:
 
 
 def test_a_book_that_the_result_of_its_request_omits_is_refused() -> None:
-    omitted = BookRefused(BTC, OMITTED)
+    omitted = BookRefused(BTC, "not listed as accepted")
     connector = opened()
     assert connector.received(answer(1, result=["book.ETH_USDC.100ms"])) == (
         Acknowledged(ETH),

@@ -23,8 +23,9 @@ unanswered `test_request` ends the connection. On a busy connection only the tes
 The result of a request lists the channels that were accepted, `[]` where none was; another request
 for an open channel is accepted and brings no snapshot. A request too many (10028) ends the
 connection too; a subscription costs 3,000 of 30,000 credits, of which 10,000 come back in a second.
-The errors in `PASSING` are those that nautilus_trader repeats a request after. Rows with `is_cbe_routed` are left out: their orders are matched at Coinbase, whose
-books are merged already. `raw` needs a login, `agg2` comes about every second.
+The errors in `PASSING` are among those that nautilus_trader repeats a request after. Rows with
+`is_cbe_routed` are left out: their orders are matched at Coinbase, whose books are merged already.
+`raw` needs a login, `agg2` comes about every second.
 
 ccxt watchOrderBook agrees on frames (without checking the ids), nautilus_trader on frames.
 Unconfirmed: the gateway at drb.coinbase.com, which was to take over derivatives in 2026-09; what a
@@ -63,7 +64,6 @@ from onebook.model import Instrument
 
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
-OMITTED: Final = "the exchange does not list this channel among the accepted ones"
 # Too many requests, retry, too many at once, maintenance, internal error, unavailable, timed out.
 PASSING: Final = (10028, 10040, 10066, 11051, 11094, 13028, 13888)
 
@@ -72,8 +72,7 @@ def _rpc(method: str, number: int, params: object) -> object:
     return {"jsonrpc": "2.0", "id": number, "method": f"public/{method}", "params": params}
 
 
-# Requests of books are numbered from 1.
-HEARTBEATS: Final = _rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S})
+# Requests of books are numbered from 1, others 0.
 TEST: Final = send(_rpc("test", 0, {}), urgent=True)
 
 
@@ -154,7 +153,7 @@ def control(frame: bytes) -> Event:
         words = f"{problem.message} {text_in(problem.data, 'reason')}"
         return RequestRejected(words.rstrip(), message.id, code=problem.code)
     if isinstance(message.result, list):
-        return Accepted(texts_of(message.result), message.id, omission=OMITTED)
+        return Accepted(texts_of(message.result), message.id, omission="not listed as accepted")
     return Ignored(known=message.result is not None)
 
 
@@ -184,7 +183,7 @@ BOOKS: Final = BookChannel(
     partial(Chain, shape=LEVELS),
     names_per_request=100,
     key=topic,
-    configure=HEARTBEATS,
+    configure=_rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S}),
     too_many=PASSING,
 )
 

@@ -18,8 +18,8 @@ the socket). Frames of both are alike, so that a connection has one of them. ccx
     {"channel":"error","data":"Already subscribed: {\\"type\\":\\"l2Book\\", ... }"}
     {"channel":"pong"}                                                to our {"method":"ping"}
 
-The first frame of a connection may be the text `Websocket connection established.`: both clients of
-the exchange drop it (hyperliquid-python-sdk by these words, hyperliquid-rust-sdk what is no object).
+The first frame of a connection may be the text `Websocket connection established.`. Both clients of
+the exchange drop it: hyperliquid-python-sdk by these words, hyperliquid-rust-sdk as no object.
 
 A request names one coin. An unchanged book is sent again with a new `time`. An unknown coin ends
 the connection without a word, and with it all other books: only pairs of the list are asked for.

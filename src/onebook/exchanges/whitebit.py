@@ -24,7 +24,7 @@ The fourth parameter of a subscription keeps the other markets of the socket; ea
 market. Code 7 asks for fewer requests; 3 (service unavailable) and 5 (service timeout) pass too. A
 client that sends nothing for 60 s is dropped, one that sends no JSON at once. The host is the one
 that stays after 2027-03-01; ccxt has the older one, the same request and frames, and does not look
-at the ids.
+at the ids. The book is that without RPI orders, which orders by API cannot meet.
 
 Agreeing: a wire probe of 2026-09-22 (nemanull/arbitrage-observatory), most of it on perpetuals,
 which share the socket: no gap in 54,000 updates, full books that are chained on to, another
