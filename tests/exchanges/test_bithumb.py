@@ -53,8 +53,10 @@ def connected() -> Connector:
     return connector
 
 
-@pytest.mark.parametrize("timestamp", [1_725_927_377_820_000, 1_725_927_377_820])
-def test_dust_and_padding_are_no_levels(timestamp: int) -> None:
+@pytest.mark.parametrize(
+    "timestamp", [1_725_927_377_820_000, 1_725_927_377_820, "1725927377820000"]
+)
+def test_dust_and_padding_are_no_levels(timestamp: int | str) -> None:
     units = (
         '{"ask_price":478800,"bid_price":4.783E5,"ask_size":4.2,"bid_size":0.0001},'
         '{"ask_price":478900,"bid_price":478200,"ask_size":0.0000,"bid_size":1},'
@@ -75,7 +77,7 @@ def test_dust_and_padding_are_no_levels(timestamp: int) -> None:
 @pytest.mark.parametrize(
     ("frame", "instrument"),
     [
-        (book(timestamp="x"), BTC),
+        (book(timestamp=None), BTC),
         (damaged(book("KRW-ETH")), ETH),
         (book("KRW-XRP"), None),
         (b'{"type":"orderbook","code":7}', None),

@@ -9,6 +9,7 @@ from onebook.exchanges.bitvavo import EXCHANGE
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
+    BookRefused,
     Connector,
     Delta,
     Gap,
@@ -19,6 +20,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.model import Instrument, InstrumentStatus
+from simulator.pure import Desk
 
 BTC = Instrument("bitvavo", "BTC/EUR", "BTC-EUR")
 ETH = Instrument("bitvavo", "ETH/EUR", "ETH-EUR")
@@ -103,7 +105,18 @@ def test_a_book_is_requested_again_after_a_restart_of_the_numbers() -> None:
     assert kinds(connector.received(update(6))) == [Delta]
 
 
-def test_a_refusal_names_no_market() -> None:
+def test_a_refusal_of_one_market_leaves_the_others_of_its_request() -> None:
+    connector = EXCHANGE.connector([BTC, ETH])
+    connector.opened()
+    words = "market parameter ETH-EUR is invalid."
+    others = b'{"action":"subscribe","channels":[{"name":"book","markets":["BTC-EUR"]}]}'
+    assert connector.received(error("subscribe", 205, words)) == (
+        BookRefused(ETH, words),
+        Send(others),
+    )
+
+
+def test_a_refusal_may_name_no_market() -> None:
     words = "market parameter is invalid."
     assert acknowledged().received(error("subscribe", 205, words)) == (Unnamed(words),)
     frame = json.dumps({"event": "error", "errorCode": 205, "error": words}).encode()
@@ -111,17 +124,18 @@ def test_a_refusal_names_no_market() -> None:
 
 
 def test_a_request_for_a_book_that_fails_is_no_refused_subscription() -> None:
-    named = error("getBook", 400, "Unknown error.", market="BTC-EUR")
-    assert acknowledged().received(named) == (Gap(BTC, "Unknown error."),)
+    words = "getBook is not available for BTC-EUR in state HALTED"
+    named = error("getBook", 431, words, requestId=91, market="BTC-EUR")
+    assert acknowledged().received(named) == (Gap(BTC, words),)
     assert live().received(named) == EXPECTED
     assert acknowledged().received(error("getBook", 400, "Unknown error.")) == EXPECTED
     assert live().received(error("unsubscribe", 205, "Unknown error.")) == EXPECTED
 
 
 @pytest.mark.parametrize("action", ["subscribe", "getBook"])
-@pytest.mark.parametrize("code", [105, 110])
+@pytest.mark.parametrize("code", [103, 105, 110, 112])
 def test_too_many_requests_ask_for_patience_and_refuse_nothing(action: str, code: int) -> None:
-    words = "Your rate limit is exceeded."
+    words = "Slower, please."
     assert acknowledged().received(error(action, code, words)) == (SlowDown(words),)
 
 
@@ -166,3 +180,20 @@ def test_instruments_are_read_row_by_row() -> None:
 def test_a_list_with_an_error_is_refused() -> None:
     with pytest.raises(ProtocolError, match="instruments cannot be read"):
         EXCHANGE.parse_instruments(b'{"errorCode":110,"error":"Your rate limit is exceeded."}')
+
+
+def test_the_simulated_exchange_refuses_in_the_words_of_the_real_one() -> None:
+    desk = Desk("bitvavo")
+    channels = [{"name": "book", "markets": ["BTC-USDT", "NOPE-EUR"]}]
+    words = "market parameter NOPE-EUR is invalid."
+    refused = {"errorCode": 205, "error": words}
+    assert desk.say({"action": "subscribe", "channels": channels}) == [
+        {"action": "subscribe"} | refused
+    ]
+    request = {"action": "getBook", "requestId": 90, "market": "NOPE-EUR"}
+    assert desk.say(request) == [request | refused]
+    desk.board.muted.add("BTC-USDT")
+    (halted,) = desk.say(request | {"market": "BTC-USDT"})
+    assert (halted["errorCode"], halted["market"]) == (431, "BTC-USDT")
+    assert desk.say("hello") == [{"errorCode": 102, "error": "Invalid JSON."}]
+    assert desk.say({"action": "nope"})[0]["errorCode"] == 415

@@ -21,7 +21,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.deribit import EXCHANGE, LEVELS
 from onebook.model import Instrument, InstrumentStatus
-from onebook.simulator.board import Dropped
+from onebook.simulator.board import Dropped, Now
 from simulator.pure import Desk
 
 BTC = Instrument("deribit", "BTC/USDC", "BTC_USDC")
@@ -101,8 +101,20 @@ def test_the_result_of_a_request_accepts_its_books() -> None:
         Acknowledged(ETH),
     )
     connector.resync([BTC])
-    assert connector.received(answer(2, result=channels[:1])) == EXPECTED, "the unsubscription"
-    assert connector.received(answer(3, result=[])) == EXPECTED, "an unknown name is not accepted"
+    assert connector.received(answer(2, result=[])) == EXPECTED, "the unsubscription"
+    assert connector.received(answer(3, result=channels[:1])) == (Acknowledged(BTC),)
+
+
+def test_a_book_that_the_result_of_its_request_omits_is_refused() -> None:
+    omitted = BookRefused(BTC, "not listed as accepted")
+    connector = opened()
+    assert connector.received(answer(1, result=["book.ETH_USDC.100ms"])) == (
+        Acknowledged(ETH),
+        omitted,
+    )
+    connector.resync([BTC])
+    assert connector.received(answer(2, result=[])) == EXPECTED, "the unsubscription"
+    assert [*connector.received(answer(3, result=[]))][-1] == omitted
 
 
 def test_changes_follow_the_change_before_them() -> None:
@@ -135,8 +147,15 @@ def test_an_error_is_about_its_request() -> None:
         BookRefused(ETH, words),
     )
     assert connector.received(answer(9, error=error)) == (Unnamed(words),)
-    slow = {"message": "too_many_requests", "code": 10028}
-    assert opened().received(answer(1, error=slow)) == (SlowDown("too_many_requests"),)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(10028, "too_many_requests"), (11051, "system_maintenance"), (13888, "timed_out")],
+)
+def test_an_error_that_passes_refuses_nothing(code: int, words: str) -> None:
+    error = {"message": words, "code": code}
+    assert opened().received(answer(1, error=error)) == (SlowDown(words),)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +214,11 @@ def test_the_simulated_exchange_refuses_what_the_real_one_does() -> None:
     assert desk.say(json.loads(asked("subscribe", 4, "NO_PE").frame))[0]["result"] == []
     assert desk.say(request | {"params": {"channels": "x"}})[0]["error"]["code"] == -32602
     assert desk.say(request | {"method": "public/nope"})[0]["error"]["code"] == -32601
+    assert desk.say("hello")[0]["error"] == {
+        "message": "bad_request",
+        "code": 11050,
+        "data": "invalid json",
+    }
     done, snapshot = desk.say(request)
     assert done["result"] == ["book.BTC_USDT.100ms"]
     assert "prev_change_id" not in snapshot["params"]["data"]
@@ -213,3 +237,17 @@ def test_the_simulated_exchange_ends_a_connection_that_owes_an_answer() -> None:
     assert len(desk.dialect.heartbeat(desk.session, later[2])) == 2
     with pytest.raises(Dropped):
         desk.dialect.heartbeat(desk.session, later[3])
+
+
+def test_the_simulated_exchange_sends_a_busy_connection_test_requests_alone() -> None:
+    desk = Desk("deribit")
+    for request in EXCHANGE.connector([]).opened():
+        desk.say(request.frame.decode())  # type: ignore[union-attr]
+    desk.session.said_s = desk.now.s
+    idle = Now(desk.now.s + 10.0, desk.now.ms + 10_000)
+    both = desk.dialect.heartbeat(desk.session, idle)
+    assert [json.loads(frame)["params"]["type"] for frame in both] == ["heartbeat", "test_request"]
+    desk.say({"jsonrpc": "2.0", "id": 0, "method": "public/test", "params": {}})
+    desk.session.said_s = idle.s + 9.0
+    busy = Now(idle.s + 10.0, idle.ms + 10_000)
+    assert desk.dialect.heartbeat(desk.session, busy) == [TEST_REQUEST.decode()]

@@ -148,12 +148,19 @@ def test_where_requests_replace_each_names_everything_that_stays() -> None:
 
 
 def test_where_leaving_one_leaves_all_the_others_are_asked_for_again() -> None:
-    engine = Engine(replace(BOOKS, unsubscribes_all=True), [A, B, C])
+    engine = Engine(replace(BOOKS, unsubscribes_all=True, renews=True), [A, B, C])
     engine.opened()
     assert sent(engine.resync([A])) == [["+", "A", 3]]
     assert sent(engine.remove([A, B])) == [["-", "A", 4], ["+", "C", 5]]
     assert sent(engine.remove([A])) == []
     assert sent(engine.remove([C])) == [["-", "C", 6]]
+
+
+def test_where_a_repeated_subscription_brings_a_snapshot_a_resync_leaves_nothing() -> None:
+    engine = Engine(replace(BOOKS, renews=True), [A, B])
+    engine.opened()
+    assert sent(engine.resync([A])) == [["+", "A", 2]]
+    assert sent(engine.remove([A])) == [["-", "A", 3]]
 
 
 @pytest.mark.parametrize("unanswered", [True, False])

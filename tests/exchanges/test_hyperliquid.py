@@ -34,6 +34,7 @@ UNKNOWN_FRAMES = (
     b'{"type":"l2Book","coin":"BTC","nSigFigs":5,"mantissa":null,"fast":false}}}',
     b'{"channel":"error","data":"Already unsubscribed: {\\"type\\":\\"l2Book\\",'
     b'\\"coin\\":\\"BTC\\",\\"nSigFigs\\":null,\\"mantissa\\":null,\\"fast\\":false}"}',
+    b"Websocket connection established.",
     b"{}",
 )
 
@@ -80,6 +81,11 @@ def test_each_book_is_asked_for_alone_and_the_echo_accepts_it() -> None:
     assert connector.opened() == (asked("subscribe", "@107"), asked("subscribe", "PURR/USDC"))
     assert connector.received(accepted("PURR/USDC")) == (Acknowledged(PURR),)
     assert connector.received(accepted("PURR/USDC")) == EXPECTED
+
+
+def test_the_greeting_is_no_damaged_frame() -> None:
+    (greeting,) = Desk("hyperliquid").greeting
+    assert opened().received(greeting.encode()) == EXPECTED
 
 
 def test_the_slow_channel_is_another_subscription_of_the_same_frames() -> None:

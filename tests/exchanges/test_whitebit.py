@@ -111,15 +111,17 @@ def test_the_time_of_a_frame_is_that_of_its_event() -> None:
         assert connector.received(frame)[0].at_ms == 1_749_026_542_817  # type: ignore[index]
 
 
-def test_a_resync_unsubscribes_one_market_and_subscribes_it() -> None:
+def test_a_resync_subscribes_again_and_unsubscribes_nothing() -> None:
     connector = live(at=10)
     assert connector.resync([BTC]) == (
-        Send(b'{"id":3,"method":"depth_unsubscribe","params":["BTC_USDT"]}'),
-        Send(b'{"id":4,"method":"depth_subscribe","params":["BTC_USDT",100,"0",true]}'),
+        Send(b'{"id":3,"method":"depth_subscribe","params":["BTC_USDT",100,"0",true]}'),
     )
     assert connector.received(book(False, 11, 10)) == ()
-    assert connector.received(success(3)) == EXPECTED
-    assert connector.received(success(4)) == (Acknowledged(BTC),)
+    assert connector.received(success(3)) == (Acknowledged(BTC),)
+    assert kinds(connector.received(book(True, 11))) == [Snapshot]
+    assert kinds(connector.received(book(False, 12, 11))) == [Delta]
+    unsubscription = Send(b'{"id":4,"method":"depth_unsubscribe","params":["BTC_USDT"]}')
+    assert connector.remove([BTC]) == (unsubscription,)
 
 
 def test_an_error_refuses_the_market_of_its_request() -> None:
@@ -131,9 +133,12 @@ def test_an_error_refuses_the_market_of_its_request() -> None:
     assert live().received(failed(1, "invalid argument", None)) == (Unnamed("invalid argument"),)
 
 
-def test_too_many_requests_ask_for_patience_and_refuse_nothing() -> None:
-    words = "too many requests"
-    assert opened().received(failed(7, words, 1)) == (SlowDown(words),)
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(3, "service unavailable"), (5, "service timeout"), (7, "too many requests")],
+)
+def test_an_error_that_passes_refuses_nothing(code: int, words: str) -> None:
+    assert opened().received(failed(code, words, 1)) == (SlowDown(words),)
 
 
 def test_the_heartbeat_comes_before_the_sixty_seconds() -> None:

@@ -30,13 +30,13 @@ class Desk:
         self.session = SimulatedSession(path, now_s=self.now.s)
         self.session.requests = Windows(kind.rules.requests)
         self.board.sessions.append(self.session)
-        self.greeting = [json.loads(f) for f in self.dialect.opened(self.session, self.now)]
+        self.greeting = [_decoded(f) for f in self.dialect.opened(self.session, self.now)]
 
     def say(self, message: Any) -> list[Any]:
         """Send one frame; the answers, decoded."""
         text = message if isinstance(message, str) else json.dumps(message)
         answers = self.dialect.received(self.session, text, self.now)
-        return [json.loads(f) if f[0] in "{[" else f for f in answers]
+        return [_decoded(f) for f in answers]
 
     def get(self, path: str, **query: str) -> Any:
         """A REST answer, decoded."""
@@ -57,3 +57,8 @@ class Desk:
                 if fault:
                     break
         return frames
+
+
+def _decoded(frame: str) -> Any:
+    """Decode a frame of JSON; any other text is unchanged."""
+    return json.loads(frame) if frame[0] in "{[" else frame

@@ -28,7 +28,8 @@ def followed(name: str) -> Desk:
     connector = exchange.connector([main_instrument(desk)])
     outputs = [*connector.opened()]
     for greeting in desk.greeting:
-        outputs += connector.received(json.dumps(greeting).encode())
+        text = greeting if isinstance(greeting, str) else json.dumps(greeting)
+        outputs += connector.received(text.encode())
     for output in outputs:
         if isinstance(output, Send):
             desk.say(output.at(0).decode())

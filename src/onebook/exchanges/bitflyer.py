@@ -17,7 +17,7 @@ Frames; a request has the number that its answer repeats:
     {"jsonrpc":"2.0","id":1,"result":true}
     {"jsonrpc":"2.0","method":"channelMessage","params":{"channel":"lightning_board_snapshot_BTC_JPY",
      "message":{"mid_price":5860954.0,"bids":[{"price":5854504.0,"size":0.1}],"asks":[]}}}
-    {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params"}}    -32009: repeated
+    {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"invalid channel"}}   -32009: repeated
 
 Frames name no time. A price of 0 is the market orders of an auction, which are no level. Unknown
 products are accepted and silent; the server sends protocol pings every 15 s. cryptofeed agrees on

@@ -16,13 +16,17 @@ Frames, JSON in binary messages; the time is in microseconds:
 
 Sizes have four decimals, so that dust is a level of size 0, which is none; a side with fewer levels
 than the other is padded with zeros. A suffix of the code (`.30`) brings 15 levels all the same. A
-socket without traffic for 60 s (the page: 120) is closed; our protocol pings are traffic. The page
-has the names of all members, and the time in milliseconds, which a wire probe of 2026-09 saw in
-microseconds: either is read. ccxt watches the older socket (`pubwss.bithumb.com`) instead.
+socket without traffic for 60 s (the page: 120) is closed; our protocol pings are traffic. The time
+is in microseconds on the wire and in milliseconds in an older version of the page, and it is a text
+in a frame that ccxt quotes: each is read.
+
+Agreeing: a wire probe of 2026-09-23 (nemanull/arbitrage-observatory: 493 markets on a socket,
+unknown codes are silent) and ccxt 4.5.90, which sends the same request (4.5.68: that of the older
+socket, `pubwss.bithumb.com`) and replaces the book by each frame.
 
 Unconfirmed beyond that probe: that requests replace each other and that errors end the connection.
-Unconfirmed: that unknown codes are silent; that the limits of messages are those of Upbit, whose
-protocol this is; that the error for too many requests says so in its name.
+Unconfirmed: that the limits of messages are those of Upbit, whose protocol this is; that the error
+for too many requests says so in its name.
 """
 
 from functools import partial
@@ -36,6 +40,7 @@ from onebook.exchanges import upbit
 from onebook.exchanges.contract import Exchange
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.limits import Limit, Scope
+from onebook.exchanges.moments import Moment
 
 UNITS: Final = LevelShape.objects(
     "bid_price",
@@ -49,7 +54,7 @@ class BookMessage(Struct, gc=False, tag_field="type", tag=upbit.CHANNEL):
     """The frame of a whole book."""
 
     code: str
-    at: int = field(name="timestamp")
+    at: Moment = field(name="timestamp")
     units: Raw = field(name="orderbook_units")
     stream: str = field(name="stream_type", default="")
 

@@ -14,20 +14,24 @@ Frames:
      "asks":[["9220.20","0.015"]],"timestamp":1542967486256000000}     "0" removes
     {"action":"getBook","requestId":1,"response":{"market":"BTC-EUR","nonce":438523,
      "bids":[["4999.9","0.015"]],"asks":[["5001.1","0.015"]],"timestamp":1542967486256000000}}
-    {"action":"subscribe","errorCode":205,"error":"market parameter is invalid."}
+    {"action":"subscribe","errorCode":205,"error":"market parameter NOPE-EUR is invalid."}
+    {"action":"getBook","requestId":91,"market":"WMTX-EUR","errorCode":431,"error":"getBook is not
+     available for WMTX-EUR in state HALTED"}
 
 Levels are not sorted, and prices are padded with zeros in deltas and not in books. 1000 levels a
 side are asked for, the most there are; deltas cover all levels, so what lies beyond is unknown
-(horizon). Timestamps are nanoseconds (milliseconds in the page's examples). An error names no
-market; a market that is halted is accepted and silent. The server pings on the protocol level every
-50 s; there is no other heartbeat.
+(horizon). Timestamps are nanoseconds (milliseconds in the page's examples). A market that is halted
+is accepted and silent. The server pings on the protocol level every 50 s; there is no other
+heartbeat. A market that is subscribed again is accepted again, and its events do not double. An
+error without a name is "market parameter is invalid.", of a name in lower case.
 
-ccxt subscribes and requests in the same way, and takes any greater `nonce` for the next one, so
-that its book stands still after a restart.
+Agreeing: a wire probe of 2026-09-23 (nemanull/arbitrage-observatory), 437 markets on a socket, no
+gap in 89,000 events, books equal to REST. ccxt subscribes and requests in the same way, and takes
+any greater `nonce` for the next one, so that its book stands still after a restart.
 
-Unconfirmed: the answer to an unsubscription; whether one bad market costs the whole request (each
-is asked for alone then); the code of too many requests on the socket (110 by REST); whether a
-`getBook` that fails names its market.
+Unconfirmed: the answer to an unsubscription; whether one bad market costs the whole request (the
+others are asked for again, which changes nothing where they were accepted); which code of too many
+requests comes on the socket (103 in the help centre, 105 or 110 by REST, 112 of a session).
 """
 
 from collections.abc import Sequence
@@ -71,7 +75,7 @@ from onebook.model import Instrument
 CHANNEL: Final = "book"
 SEED: Final = "getBook"
 SEED_LEVELS: Final = 1_000
-TOO_MANY: Final = (105, 110)
+TOO_MANY: Final = (103, 105, 110, 112)
 
 
 class BookMessage(Struct, gc=False):
@@ -144,7 +148,7 @@ def _failed(message: Control) -> Event:
         return SeedRefused(message.market, words, message.code)
     if message.action == "unsubscribe":
         return Ignored(known=True)
-    return RequestRejected(words, code=message.code)
+    return RequestRejected(words, code=message.code, whole=True)
 
 
 def subscription(names: Sequence[str], number: int, verb: str) -> object:

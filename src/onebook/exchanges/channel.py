@@ -167,11 +167,13 @@ class BookChannel(Struct, frozen=True):
             subscription assigned (`Accepted.channel`). `data` then gets the books by these ids,
             and `unsubscribe` and `pause` get ids.
         unsubscribes_all: Whether `unsubscribe` ends every subscription of the connection: those
-            that stay are asked for again, and a resync asks without it.
+            that stay are asked for again.
+        renews: Whether a repeated subscription brings another snapshot: a resync then asks for it
+            without unsubscribing.
         acknowledges: Whether it answers a subscription that it accepts. Where it does not, what
             was requested counts as accepted, and only its data shows whether it is.
-        too_many: The codes of errors that ask for fewer requests and refuse nothing. Sentences
-            that do are known without (`roster.RATE_LIMITS`).
+        too_many: The codes of errors that ask for fewer requests, or for the same one later, and
+            refuse nothing. Sentences that ask for fewer are known without (`roster.RATE_LIMITS`).
         expected: Whole frames without consequences: the answer to our ping, where it is no JSON.
     """
 
@@ -189,6 +191,7 @@ class BookChannel(Struct, frozen=True):
     configure: object | None = None
     channel_ids: bool = False
     unsubscribes_all: bool = False
+    renews: bool = False
     acknowledges: bool = True
     too_many: Collection[int | str] = ()
     expected: Collection[bytes] = (b"pong",)

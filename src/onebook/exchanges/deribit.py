@@ -18,14 +18,18 @@ Frames (JSON-RPC 2.0):
      or "type":"test_request", to be answered by a `public/test` request
 
 Heartbeats come because we ask for them (`public/set_heartbeat`, every 10 s at the least); an
-unanswered `test_request` ends the connection. The result of a request lists the channels that
-were accepted: unknown ones are missing there and stay silent. A request too many (10028) ends the
-connection too. Rows with `is_cbe_routed` are left out: their orders are matched at Coinbase, whose
-books are merged already. `raw` needs a login, `agg2` comes about every second.
+unanswered `test_request` ends the connection. On a busy connection only the test requests come
+(wire probe of 2026-09-23, nemanull/arbitrage-observatory, on derivatives, which share the socket).
+The result of a request lists the channels that were accepted, `[]` where none was; another request
+for an open channel is accepted and brings no snapshot. A request too many (10028) ends the
+connection too; a subscription costs 3,000 of 30,000 credits, of which 10,000 come back in a second.
+The errors in `PASSING` are among those that nautilus_trader repeats a request after. Rows with
+`is_cbe_routed` are left out: their orders are matched at Coinbase, whose books are merged already.
+`raw` needs a login, `agg2` comes about every second.
 
 ccxt watchOrderBook agrees on frames (without checking the ids), nautilus_trader on frames.
-Unconfirmed: that heartbeats come while data does; what a subscription costs (ours: 3 a second); the
-gateway at drb.coinbase.com, which was to take over derivatives in 2026-09.
+Unconfirmed: the gateway at drb.coinbase.com, which was to take over derivatives in 2026-09; what a
+book shows during maintenance (`platform_state` announces it, and is not read).
 """
 
 from collections.abc import Sequence
@@ -51,7 +55,7 @@ from onebook.exchanges.contract import (
     Output,
 )
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, text_in
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, text_in, texts_of
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -60,14 +64,15 @@ from onebook.model import Instrument
 
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
+# Too many requests, retry, too many at once, maintenance, internal error, unavailable, timed out.
+PASSING: Final = (10028, 10040, 10066, 11051, 11094, 13028, 13888)
 
 
 def _rpc(method: str, number: int, params: object) -> object:
     return {"jsonrpc": "2.0", "id": number, "method": f"public/{method}", "params": params}
 
 
-# Requests of books are numbered from 1.
-HEARTBEATS: Final = _rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S})
+# Requests of books are numbered from 1, others 0.
 TEST: Final = send(_rpc("test", 0, {}), urgent=True)
 
 
@@ -147,8 +152,8 @@ def control(frame: bytes) -> Event:
     if (problem := message.error) is not None:
         words = f"{problem.message} {text_in(problem.data, 'reason')}"
         return RequestRejected(words.rstrip(), message.id, code=problem.code)
-    if isinstance(message.result, list) and message.result:
-        return Accepted(number=message.id)
+    if isinstance(message.result, list):
+        return Accepted(texts_of(message.result), message.id, omission="not listed as accepted")
     return Ignored(known=message.result is not None)
 
 
@@ -178,8 +183,8 @@ BOOKS: Final = BookChannel(
     partial(Chain, shape=LEVELS),
     names_per_request=100,
     key=topic,
-    configure=HEARTBEATS,
-    too_many=(10028,),
+    configure=_rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S}),
+    too_many=PASSING,
 )
 
 EXCHANGE: Final = Exchange(
@@ -195,7 +200,7 @@ EXCHANGE: Final = Exchange(
     limits=ExchangeLimits(
         topics=100,  # ours: of 500 channels in one request
         messages=(Limit(20, 1.0, Scope.ADDRESS),),
-        requests=(Limit(3, 1.0, Scope.ADDRESS),),
+        requests=(Limit(3, 1.0, Scope.ADDRESS),),  # of 3.3, and of 10 at once
         connects=(Limit(1, 1.0, Scope.ADDRESS),),  # ours: the page states none
         fetches=(Limit(1, 1.0, Scope.ADDRESS),),
         connections=32,

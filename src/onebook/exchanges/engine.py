@@ -93,7 +93,7 @@ class Engine:
         """Subscribe again: the only way to another snapshot."""
         again = self._books.restarted(instruments)
         pause = self._channel.pause
-        if pause is None and not self._channel.unsubscribes_all:
+        if pause is None and not self._channel.renews:
             pause = self._channel.unsubscribe
         paused = NOTHING if pause is None else self._left(pause, again)
         return paused + self._subscribe(again)

@@ -5,10 +5,11 @@ Pages: https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websoc
 
 In sync: every frame has the whole book, so that a lost one does no harm; nothing is numbered. The
 usual channel is `fast`: since 2026-06 the other one, `slow` here (`feeds.overrides.hyperliquid.
-channel`), has 20 levels and comes each 5 s, although the page still says half a second; a book that
-old stands across those of other exchanges (nemanull/arbitrage-observatory, 2026-09-24: 5.4 s and
-0.54 s at the median, 20 and 5 levels in each of 2,314 and 21,503 frames, none crossed; spot shares
-the socket). Frames of both are alike, so that a connection has one of them. ccxt follows `slow`.
+channel`), comes each 5 s, although the page, which has their levels (5 if fast, 20 if slow), still
+says half a second; a book that old stands across those of other exchanges
+(nemanull/arbitrage-observatory, 2026-09-24: 5.4 s and 0.54 s at the median, 20 and 5 levels in each
+of 2,314 and 21,503 frames, none crossed; spot shares the socket). Frames of both are alike, so that
+a connection has one of them. ccxt follows `slow`.
 
     {"method":"subscribe","subscription":{"type":"l2Book","coin":"@107","fast":true}}
     {"channel":"subscriptionResponse","data":{"method":"subscribe","subscription":{"type":"l2Book",
@@ -18,6 +19,9 @@ the socket). Frames of both are alike, so that a connection has one of them. ccx
     {"channel":"error","data":"Already subscribed: {\\"type\\":\\"l2Book\\", ... }"}
     {"channel":"pong"}                                                to our {"method":"ping"}
 
+The first frame of a connection may be the text `Websocket connection established.`. Both clients of
+the exchange drop it: hyperliquid-python-sdk by these words, hyperliquid-rust-sdk as no object.
+
 A request names one coin. An unchanged book is sent again with a new `time`. An unknown coin ends
 the connection without a word, and with it all other books: only pairs of the list are asked for.
 
@@ -26,7 +30,8 @@ coins are indexes into `tokens`, and their names are given by who deployed them:
 coin of another chain have names of their own (UBTC), which `currencies` translates. A price has at
 most 5 significant figures and 8 less `szDecimals` decimals; the latter is the step that is stated.
 
-Unconfirmed: what is said to too many messages; how many levels a book of `fast` has on spot.
+Unconfirmed: what is said to too many messages; that the greeting still comes (the recordings above
+do not name it).
 """
 
 from collections.abc import Sequence
@@ -71,6 +76,7 @@ CHANNEL: Final = "l2Book"
 LEVELS: Final = LevelShape.objects("px", "sz")
 REPEATED: Final = "Already subscribed"
 LEFT: Final = "Already unsubscribed"
+GREETING: Final = b"Websocket connection established."  # not JSON
 DECIMALS: Final = 8  # of a price, less those of the amounts of its coin
 
 
@@ -204,6 +210,7 @@ SLOW_BOOKS: Final = BookChannel(
     unsubscribe=partial(request, method="unsubscribe", fast=False),
     track=partial(WholeBooks, shape=LEVELS),
     names_per_request=1,
+    expected=(GREETING,),
 )
 BOOKS: Final = replace(
     SLOW_BOOKS,

@@ -229,6 +229,7 @@ BOOKS: Final = BookChannel(
     track=track,
     names_per_request=1,
     unsubscribes_all=True,
+    renews=True,
 )
 
 EXCHANGE: Final = Exchange(

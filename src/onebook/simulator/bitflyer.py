@@ -65,14 +65,16 @@ class Bitflyer:
         if method not in METHODS:
             return [_failed(number, NO_METHOD, "Method not found")]
         topic = params.get("channel") if isinstance(params, dict) else None
-        if not isinstance(topic, str) or not topic.startswith(TOPIC):
+        if not isinstance(topic, str):
             return [_failed(number, BAD_PARAMS, "Invalid params")]
+        if not topic.startswith(TOPIC):
+            return [_failed(number, BAD_PARAMS, "invalid channel")]
         if self._board.limits(session, now):
             return [_failed(number, TOO_MANY, "Too many requests")]
         if method == "unsubscribe":
             session.topics.pop(topic, None)
         elif topic in session.topics:
-            return [_failed(number, REPEATED, "Already subscribed")]
+            return [_failed(number, REPEATED, "already subscribed")]
         else:
             self._subscribe(session, topic)
         return [dumped({"jsonrpc": "2.0", "id": number, "result": True})]

@@ -1,7 +1,8 @@
 """Bitvavo's side of its socket: the channel `book` and the action `getBook`.
 
 A subscription brings deltas only, numbered one by one; its answer lists every subscription of the
-socket. Markets that do not exist are answered with code 205, which names none. Deltas come
+socket. A market that does not exist is named in an error of code 205; that it costs the whole
+request is chosen here. A market that is halted is accepted, and its book refused. Deltas come
 unsorted and with padded prices, books sorted and without. A thousand points a minute and address
 are spent on subscriptions and actions. The server pings on the protocol level every 50 s.
 https://docs.bitvavo.com/docs/websocket-api/book-subscription
@@ -67,7 +68,7 @@ class Bitvavo:
         """Subscribe, unsubscribe and `getBook`."""
         request = loaded(frame)
         if request is None:
-            return [dumped({"event": "error", "errorCode": 102, "error": "Invalid JSON."})]
+            return [dumped({"errorCode": 102, "error": "Invalid JSON."})]
         action = request.get("action")
         if self._board.limits(session, now):
             return [_error(action, 110, "Your rate limit is exceeded.")]
@@ -80,11 +81,12 @@ class Bitvavo:
                 for market in markets:
                     session.topics.pop(market, None)
                 return [_state("unsubscribed", session)]
-        return [_error(action, 205, "action parameter is invalid.")]
+        return [_error("unknown", 415, "Invalid action. Please check the request.")]
 
     def _subscribe(self, session: SimulatedSession, markets: list[Any]) -> list[str]:
-        if not all(self._board.lists(str(market)) for market in markets):
-            return [_error("subscribe", 205, "market parameter is invalid.")]
+        bad = next((market for market in markets if not self._board.lists(str(market))), None)
+        if bad is not None:
+            return [_error("subscribe", *self._unlisted(bad))]
         muted = [market for market in markets if market in self._board.muted]
         for market in markets:
             self._board.subscribe(session, market, ChannelKey(market, FULL))
@@ -92,15 +94,20 @@ class Bitvavo:
 
     def _book(self, market: str, request: dict[str, Any], now: Now) -> list[str]:
         head = {"action": "getBook", "requestId": request.get("requestId")}
-        if not self._board.lists(market):
-            return [_error("getBook", 205, "market parameter is invalid.")]
         window = self._board.channel(ChannelKey(market, FULL))
-        if window is None or market in self._board.muted:
-            return []
+        if window is None or not self._board.lists(market):
+            return [_error("getBook", *self._unlisted(market), head | {"market": market})]
+        if market in self._board.muted:
+            words = f"getBook is not available for {market} in state HALTED"
+            return [_error("getBook", 431, words, head | {"market": market})]
         whole = window.snapshot()
         depth = min(int(request.get("depth", LEVELS_MAX)), LEVELS_MAX)
         trimmed = TextChanges(_trimmed(whole.bids[:depth]), _trimmed(whole.asks[:depth]))
         return [dumped({**head, "response": _book(window, trimmed, now)})]
+
+    def _unlisted(self, market: str) -> tuple[int, str]:
+        name = "" if self._board.nameless else f" {market}"
+        return 205, f"market parameter{name} is invalid."
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """An update, in no order that helps."""
@@ -164,8 +171,8 @@ def _state(event: str, session: SimulatedSession, silent: list[str] | None = Non
     return dumped({"event": event, "subscriptions": {"book": markets}})
 
 
-def _error(action: object, code: int, words: str) -> str:
-    return dumped({"action": action, "errorCode": code, "error": words})
+def _error(action: object, code: int, words: str, about: dict[str, Any] | None = None) -> str:
+    return dumped({"action": action, **(about or {}), "errorCode": code, "error": words})
 
 
 DIALECT: Final[type[Dialect]] = Bitvavo

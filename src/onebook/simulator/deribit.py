@@ -1,8 +1,9 @@
 """Deribit's side of its JSON-RPC socket: `book.<instrument>.100ms`, chained by `prev_change_id`.
 
-A subscription is answered by the channels that exist, unknown ones are left out. Heartbeats come
-at the interval that a client set, in turn with test requests; the next one that is due while
-`public/test` is unanswered ends the connection. Numbers are JSON numbers with a decimal point.
+A subscription is answered by the channels that exist, unknown ones are left out. Test requests
+come at the interval that a client set, with heartbeats where nothing else was sent; the next one
+that is due while `public/test` is unanswered ends the connection. Numbers are JSON numbers with a
+decimal point.
 https://docs.deribit.com/subscriptions/orderbook/bookinstrument_nameinterval
 """
 
@@ -33,6 +34,7 @@ DEPTH: Final = 5_000
 CHANNELS_MAX: Final = 500
 INTERVAL_MIN_S: Final = 10
 TOO_MANY: Final = 10028
+BAD_REQUEST: Final = 11050
 INVALID_PARAMS: Final = -32602
 NO_METHOD: Final = -32601
 UNANSWERED: Final = "unanswered public/test"
@@ -67,7 +69,10 @@ class Deribit:
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Requests by their method."""
         request = loaded(frame)
-        if request is None or not isinstance(request.get("params", {}), dict):
+        if request is None:
+            error = {"message": "bad_request", "code": BAD_REQUEST, "data": "invalid json"}
+            return [dumped({"jsonrpc": "2.0", "error": error})]
+        if not isinstance(request.get("params", {}), dict):
             return [_error({}, INVALID_PARAMS, "Invalid params", "invalid format")]
         params = request.get("params", {})
         match request.get("method"):
@@ -120,20 +125,23 @@ class Deribit:
         return _frame(channel, changes, channel.previous, now)
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
-        """At the client's interval: a heartbeat and a test request.
+        """At the client's interval: a test request, and a heartbeat on an idle connection.
 
         Raises:
             Dropped: The last test request was not answered.
         """
         if INTERVAL not in session.heartbeats:
             return []
-        if now.s - session.heartbeats[LAST] < session.heartbeats[INTERVAL]:
+        interval_s = session.heartbeats[INTERVAL]
+        if now.s - session.heartbeats[LAST] < interval_s:
             return []
         if UNANSWERED in session.marks:
             raise Dropped("A test request was not answered.")
         session.heartbeats[LAST] = now.s
         session.marks.add(UNANSWERED)
-        return [_notified("heartbeat", {"type": kind}) for kind in ("heartbeat", "test_request")]
+        idle = now.s - session.said_s >= interval_s
+        kinds = ("heartbeat", "test_request") if idle else ("test_request",)
+        return [_notified("heartbeat", {"type": kind}) for kind in kinds]
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
         """The spot instruments."""

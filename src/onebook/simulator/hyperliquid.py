@@ -1,8 +1,9 @@
 """Hyperliquid's side of its socket: `l2Book`, whole books of 20 levels, or of 5 where `fast`.
 
-A request has one subscription, which is echoed with its defaults filled in. An unknown coin ends
-the connection: the real one without a close frame, here with one. Its pace is that of the
-simulator. The list is `spotMeta`, posted to `/info`; coins of other chains have names of their own.
+A connection is greeted by a text that is not JSON, which the exchange's own clients expect. A
+request has one subscription, which is echoed with its defaults filled in. An unknown coin ends the
+connection: the real one without a close frame, here with one. Its pace is that of the simulator.
+The list is `spotMeta`, posted to `/info`; coins of other chains have names of their own.
 https://hyperliquid.gitbook.io/hyperliquid-docs/for-developers/api/websocket/subscriptions
 """
 
@@ -31,6 +32,7 @@ from onebook.simulator.windows import Most
 SLOW_DEPTH: Final = 20
 FAST_DEPTH: Final = 5
 BRIDGED: Final = {"BTC": "UBTC", "ETH": "UETH", "SOL": "USOL", "USDT": "USDT0"}
+GREETING: Final = "Websocket connection established."
 NO_REQUEST: Final = "Error parsing JSON into valid websocket request: "
 TOO_MANY: Final = "Too many requests"  # unconfirmed
 
@@ -60,8 +62,8 @@ class Hyperliquid:
         return 20
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
+        """A greeting that is not JSON."""
+        return [GREETING]
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """ping, subscribe, unsubscribe."""

@@ -1,8 +1,9 @@
 """WhiteBIT's side of its public JSON-RPC: `depth_subscribe`, chained by `past_update_id`.
 
 A subscription whose fourth parameter is false drops every other one of the socket. A side without
-changes is left out of an update; a market without changes for 10 s sends its full book. Levels that
-better ones push out of the window are not announced. A client that sends nothing for 60 s is
+changes is left out of an update; a market without changes for 10 s sends its full book, and so does
+one that is subscribed again. Levels that better ones push out of the window are not announced (by
+the page they need not be; on the wire they are). A client that sends nothing for 60 s is
 dropped; what comes to it does not count. (The real one also ends a connection that sends no JSON.)
 https://docs.whitebit.com/websocket/market-streams/depth
 https://docs.whitebit.com/websocket/rate-limits
