@@ -49,7 +49,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Heartbeat,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, ErrorBody, Sequence64, decode, text_in
@@ -104,7 +104,7 @@ _read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     params = _read(frame).params
     book = books.get(params.market)
