@@ -27,7 +27,9 @@ FROZEN_TOP: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEX
 SAME_BOOK: Final = "the exchange sends the book again that it went silent with"
 CRC_MASK: Final = 0xFFFFFFFF  # exchanges print the same 32 bits signed or unsigned
 
+# Constants, because Python 3.11 looks a member of an enum up by a call.
 LIVE: Final = Health.LIVE
+OFFLINE: Final = Health.OFFLINE
 
 
 class Event(Enum):
@@ -251,7 +253,7 @@ class Books:
     def fill(self, snapshot: Snapshot, now: float) -> Reason | None:
         """Replace a whole book, which makes it live."""
         book = self._books.get(snapshot.instrument)
-        if book is None or book.health is Health.OFFLINE:
+        if book is None or book.health is OFFLINE:
             return None
         try:
             reason = book.core.replace(
@@ -267,7 +269,8 @@ class Books:
                 return self._doubt(book, Reason.SILENT, now, SAME_BOOK)
             book.frozen_top = None
         book.updated_at = now
-        self._move(book, Event.FILLED, None, now)
+        if book.health is not LIVE:
+            self._move(book, Event.FILLED, None, now)
         if self._on_changed is not None:
             self._on_changed(book)
         return None

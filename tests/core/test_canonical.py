@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import pytest
@@ -105,6 +105,23 @@ class TestNumbers:
         assert json.loads(text, parse_int=Decimal, parse_float=Decimal) == value
         assert core.canonical(text) == text
         assert show(value) == text
+
+    @pytest.mark.parametrize("capitals", [0, 1])
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            ("1E+3", "1000"),
+            ("-1.50E+1", "-15"),
+            ("1E-9", "0.000000001"),
+            ("0E-9", "0"),
+            ("-0", "0"),
+        ],
+    )
+    def test_an_exponent_is_written_out_in_every_context(
+        self, value: str, text: str, capitals: int
+    ) -> None:
+        with localcontext(Context(capitals=capitals)):
+            assert show(Decimal(value)) == text
 
     @needs_compiled
     @given(value=numbers)

@@ -20,9 +20,11 @@ from onebook.exchanges.contract import (
     Delta,
     Gap,
     Output,
+    Outputs,
     ProtocolError,
     Send,
     Snapshot,
+    each_of,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.sync import Trackers, Unnumbered
@@ -31,7 +33,7 @@ from onebook.model import Instrument
 A, B, C = (Instrument("made", f"{native}/USD", f"{native}:USD") for native in "ABC")
 
 
-def data(books: Trackers[int, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: Trackers[int, Unnumbered], frame: bytes) -> Outputs | None:
     channel, kind, number = json.loads(frame)
     book = books.get(channel)
     if book is None and channel not in books.left:
@@ -40,7 +42,7 @@ def data(books: Trackers[int, Unnumbered], frame: bytes) -> tuple[Output, ...] |
     if book is None:
         return lost
     follow = book.snapshot if kind == "whole" else book.delta
-    return lost + follow(b'[["1","2"]]', b"[]")
+    return (*lost, *each_of(follow(b'[["1","2"]]', b"[]")))
 
 
 def control(frame: bytes) -> Event:

@@ -8,6 +8,7 @@ from onebook.transactions.record import (
     Ids,
     Record,
     RecordKey,
+    Status,
     encode,
     key_of,
     money,
@@ -48,3 +49,8 @@ def test_newest_first_then_by_id() -> None:
     newer, older = record(timestamp=2), record(timestamp=1)
     assert key_of(newer) < key_of(older)
     assert key_of(record()) == RecordKey(-1_700_000_000_123, "0x" + "a" * 40)
+
+
+def test_what_failed_was_cancelled_or_reversed_moves_no_money() -> None:
+    still = {Status.FAILED, Status.CANCELLED, Status.REVERSED}
+    assert {status for status in Status if not status.moves} == still

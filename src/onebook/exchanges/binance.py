@@ -45,7 +45,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Fetch,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import ErrorBody, Sequence64, decode
@@ -99,7 +99,7 @@ _read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     """Follow a delta."""
     change: Change = _read(frame).data
     book = books.get(change.native)

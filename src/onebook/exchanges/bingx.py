@@ -49,7 +49,7 @@ from onebook.exchanges.contract import (
     FrameForm,
     Ignored,
     LossDetection,
-    Output,
+    Outputs,
     Send,
 )
 from onebook.exchanges.engine import Engine
@@ -103,7 +103,7 @@ def topic(instrument: Instrument) -> str:
     return instrument.native + CHANNEL
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: Update = _read(frame)
     book = books.get(message.topic)

@@ -59,9 +59,10 @@ from onebook.exchanges.contract import (
     Ignored,
     Instruments,
     LossDetection,
-    Output,
+    Outputs,
     Trading,
     Verify,
+    each_of,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
@@ -127,7 +128,7 @@ _control = msgspec.json.Decoder(Control | list[Any]).decode
 _listings = msgspec.json.Decoder(tuple[list[Raw]]).decode
 
 
-def data(books: Trackers[int, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: Trackers[int, Unnumbered], frame: bytes) -> Outputs | None:
     """Follow a frame of a book, or of a channel that was left: all are counted."""
     message: Frame = _read(frame)
     book, number, payload = books.get(message.channel), message.first, bytes(message.payload)
@@ -137,9 +138,7 @@ def data(books: Trackers[int, Unnumbered], frame: bytes) -> tuple[Output, ...] |
     return _followed(books, message, payload)
 
 
-def _followed(
-    books: Trackers[int, Unnumbered], message: Frame, payload: bytes
-) -> tuple[Output, ...] | None:
+def _followed(books: Trackers[int, Unnumbered], message: Frame, payload: bytes) -> Outputs | None:
     follow = FOLLOW.get(payload[:2]) or FOLLOW.get(payload)
     if follow is None:
         raise ValueError(f"there are no levels in {short(payload)}")
@@ -150,30 +149,31 @@ def _followed(
     if books.repeats(number):
         return NOTHING
     lost = books.missed(number)
+    outputs: Outputs
     if book is None:
         outputs = HEARTBEAT if follow is _alive else NOTHING
     else:
         outputs = follow(book, payload, message)
-    return lost + outputs if lost else outputs
+    return (*lost, *each_of(outputs)) if lost else outputs
 
 
-def _changed(book: Unnumbered, level: bytes, message: Frame) -> tuple[Output, ...]:
+def _changed(book: Unnumbered, level: bytes, message: Frame) -> Outputs:
     return book.delta(level, NO_LEVELS, message.second)
 
 
-def _replaced(book: Unnumbered, levels: bytes, message: Frame) -> tuple[Output, ...]:
+def _replaced(book: Unnumbered, levels: bytes, message: Frame) -> Outputs:
     return book.snapshot(levels, NO_LEVELS, message.second)
 
 
-def _verified(book: Unnumbered, payload: bytes, message: Frame) -> tuple[Output, ...]:
+def _verified(book: Unnumbered, payload: bytes, message: Frame) -> Outputs:
     return (Verify(book.instrument, CHECKSUM, message.first),) if book.live else NOTHING
 
 
-def _alive(book: Unnumbered, payload: bytes, message: Frame) -> tuple[Output, ...]:
+def _alive(book: Unnumbered, payload: bytes, message: Frame) -> Outputs:
     return (Alive(book.instrument),)
 
 
-Follow = Callable[[Unnumbered, bytes, Frame], tuple[Output, ...]]
+Follow = Callable[[Unnumbered, bytes, Frame], Outputs]
 
 # By the first two bytes of a payload, or all of it: a level, a book, a checksum, a heartbeat.
 FOLLOW: Final[dict[bytes, Follow]] = {

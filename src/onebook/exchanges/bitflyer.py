@@ -54,7 +54,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     LossDetection,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ErrorBody, decode, text_in
@@ -107,7 +107,7 @@ def topic(instrument: Instrument) -> str:
     return CHANNEL + instrument.native
 
 
-def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
     """Read a whole book."""
     message: BookMessage = _read(frame)
     params = message.params

@@ -51,7 +51,8 @@ from onebook.exchanges.contract import (
     Exchange,
     Heartbeat,
     Ignored,
-    Output,
+    Outputs,
+    each_of,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
@@ -112,7 +113,7 @@ _read = msgspec.json.Decoder(Update | Whole, strict=False).decode  # numbers may
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: Update | Whole = _read(frame)
     book = books.get(message.arg.symbol)
@@ -121,14 +122,14 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
     items, follow = message.data, _replaced if type(message) is Whole else _changed
     if len(items) == 1:
         return follow(book, items[0])
-    return tuple(out for item in items for out in follow(book, item))
+    return tuple(out for item in items for out in each_of(follow(book, item)))
 
 
-def _replaced(book: Chain, item: Item) -> tuple[Output, ...]:
+def _replaced(book: Chain, item: Item) -> Outputs:
     return book.snapshot(item.bids, item.asks, item.sequence, item.ts)
 
 
-def _changed(book: Chain, item: Item) -> tuple[Output, ...]:
+def _changed(book: Chain, item: Item) -> Outputs:
     """Follow an update; one that reaches back before the book's state contains it."""
     previous, sequence, last = item.previous, item.sequence, book.last
     if last is not None and RESTARTED < previous < last < sequence:

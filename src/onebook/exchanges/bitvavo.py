@@ -55,7 +55,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Fetch,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
@@ -115,7 +115,7 @@ _whole = msgspec.json.Decoder(Whole).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     """Follow a delta."""
     update: Update = _read(frame)
     book = books.get(update.market)

@@ -43,7 +43,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Heartbeat,
     Ignored,
-    Output,
+    Outputs,
     ProtocolError,
 )
 from onebook.exchanges.engine import Engine
@@ -101,7 +101,7 @@ def topic(instrument: Instrument) -> str:
     return TOPIC_PREFIX + instrument.native
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: Data = _read(frame)
     book = books.get(message.topic)

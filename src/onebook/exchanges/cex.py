@@ -53,7 +53,7 @@ from onebook.exchanges.contract import (
     Heartbeat,
     Ignored,
     Instruments,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
@@ -122,7 +122,7 @@ _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: Increment | Subscribed = _read(frame)
     change = message.data

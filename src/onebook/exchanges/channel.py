@@ -4,7 +4,7 @@ An exchange states a `BookChannel`: pure module-level functions that write reque
 and what `engine` must know of them. An `Event` is what `control` makes of a frame without data.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from onebook.exchanges.contract import (
     Alive,
     Closing,
     Ignored,
-    Output,
+    Outputs,
     Send,
     SlowDown,
     Trading,
@@ -177,7 +177,7 @@ class BookChannel(Struct, frozen=True):
         expected: Whole frames without consequences: the answer to our ping, where it is no JSON.
     """
 
-    data: Callable[[Trackers[Any, Any], bytes], Iterable[Output] | None]
+    data: Callable[[Trackers[Any, Any], bytes], Outputs | None]
     control: Callable[[bytes], Event]
     subscribe: Written
     unsubscribe: Written | None

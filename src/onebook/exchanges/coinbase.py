@@ -46,7 +46,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     LossDetection,
-    Output,
+    Outputs,
     ProtocolError,
 )
 from onebook.exchanges.engine import Engine
@@ -107,7 +107,7 @@ _read = msgspec.json.Decoder(Change | HeartbeatFrame | BookMessage).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
     """Follow a frame of a book, or note that it is alive."""
     message: Change | HeartbeatFrame | BookMessage = _read(frame)
     book = books.get(message.product_id)

@@ -63,7 +63,8 @@ from onebook.exchanges.contract import (
     Ignored,
     Instruments,
     LossDetection,
-    Output,
+    Outputs,
+    each_of,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, short, texts_of
@@ -108,7 +109,7 @@ _read = msgspec.json.Decoder(BookMessage).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: Trackers[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: Trackers[str, Unnumbered], frame: bytes) -> Outputs | None:
     """Follow a frame of books, also of those that were left: all are counted."""
     message: BookMessage = _read(frame)
     for change in message.events:
@@ -123,7 +124,7 @@ def data(books: Trackers[str, Unnumbered], frame: bytes) -> tuple[Output, ...] |
         book = books.get(change.product)
         if book is not None:
             follow = book.delta if change.type == "update" else book.snapshot
-            outputs += follow(change.updates, NO_LEVELS, message.at)
+            outputs += each_of(follow(change.updates, NO_LEVELS, message.at))
     return outputs
 
 

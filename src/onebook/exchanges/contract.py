@@ -7,7 +7,7 @@ ARCHITECTURE.md, "Data path".
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, final, runtime_checkable
 
 from msgspec import Struct
 
@@ -43,6 +43,7 @@ class Snapshot(Struct, frozen=True, gc=False):
         return milliseconds(self.at)
 
 
+@final
 class Delta(Struct, frozen=True, gc=False):
     """Changed levels with absolute amounts; 0 removes. `LevelShape` states when all are in `bids`.
 
@@ -186,11 +187,18 @@ Output = (
     | Alive
     | Closing
 )
+# What a frame becomes. A delta that is all of it stands alone: nearly all frames are such.
+Outputs = tuple[Output, ...] | Delta
 NOTHING: Final[tuple[Output, ...]] = ()
 HEARTBEAT: Final[tuple[Output, ...]] = (Alive(),)
 EXPECTED: Final[tuple[Output, ...]] = (Ignored(known=True),)
 UNKNOWN: Final[tuple[Output, ...]] = (Ignored(known=False),)
 ROWS_MAX: Final = 50_000  # rows of an instrument list; the longest known has about 5,000
+
+
+def each_of(outputs: Outputs) -> tuple[Output, ...]:
+    """Return the outputs of a frame as a tuple, whatever their number."""
+    return (outputs,) if type(outputs) is Delta else outputs
 
 
 class Instruments(list[Instrument]):
@@ -220,8 +228,8 @@ class Connector(Protocol):
     def opened(self) -> Iterable[Output]:
         """The connection is open: what to send first (the subscriptions)."""
 
-    def reader(self) -> Callable[[bytes], Iterable[Output] | None]:
-        """Return what reads frames of books (the hot path).
+    def reader(self) -> Callable[[bytes], Iterable[Output] | Delta | None]:
+        """Return what reads frames of books (the hot path); one delta comes without a tuple.
 
         Of any other frame it returns None or raises one of `frames.UNREADABLE`, and has changed
         nothing: that frame is for `received`.

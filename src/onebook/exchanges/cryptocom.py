@@ -52,7 +52,8 @@ from onebook.exchanges.contract import (
     Alive,
     Exchange,
     Ignored,
-    Output,
+    Outputs,
+    each_of,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, Sequence64, decode, send, text_in
@@ -124,7 +125,7 @@ def channel(instrument: Instrument) -> str:
     return f"book.{instrument.native}.{DEPTH}"
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message = _read(frame).result
     book = books.get(message.subscription)
@@ -134,10 +135,10 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
     items = message.data
     if len(items) == 1:
         return follow(book, items[0])
-    return tuple(out for item in items for out in follow(book, item))
+    return tuple(out for item in items for out in each_of(follow(book, item)))
 
 
-def _changed(book: Chain, item: Item) -> tuple[Output, ...]:
+def _changed(book: Chain, item: Item) -> Outputs:
     """Apply a delta; one without levels is the heartbeat of its book."""
     levels = item.update
     if levels is NO_CHANGE:
@@ -148,7 +149,7 @@ def _changed(book: Chain, item: Item) -> tuple[Output, ...]:
     return book.delta(bids, asks, item.pu, item.u, item.t)
 
 
-def _replaced(book: Chain, item: Item) -> tuple[Output, ...]:
+def _replaced(book: Chain, item: Item) -> Outputs:
     if item.bids is ABSENT or item.asks is ABSENT:
         raise ValueError("it lacks a side")
     return book.snapshot(item.bids, item.asks, item.u, item.t)

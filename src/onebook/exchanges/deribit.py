@@ -52,7 +52,7 @@ from onebook.exchanges.contract import (
     Alive,
     Exchange,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, text_in, texts_of
@@ -128,16 +128,16 @@ def topic(instrument: Instrument) -> str:
     return f"book.{instrument.native}.100ms"
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     params = _read(frame).params
     book, message = books.get(params.channel), params.data
     if book is None:
         return None
-    bids, asks, at = message.bids, message.asks, message.timestamp
     if type(message) is BookChange:
-        return book.delta(bids, asks, message.prev_change_id, message.change_id, at)
-    return book.snapshot(bids, asks, message.change_id, at)
+        previous, at = message.prev_change_id, message.timestamp
+        return book.delta(message.bids, message.asks, previous, message.change_id, at)
+    return book.snapshot(message.bids, message.asks, message.change_id, message.timestamp)
 
 
 def control(frame: bytes) -> Event:

@@ -32,12 +32,14 @@ from onebook.exchanges.contract import (
     Fetch,
     Gap,
     Output,
+    Outputs,
     ProtocolError,
     Renewed,
     Send,
     SlowDown,
     StreamPosition,
     Unnamed,
+    each_of,
 )
 from onebook.exchanges.frames import UNREADABLE, batches, send, short
 from onebook.exchanges.join import Join
@@ -73,7 +75,7 @@ class Engine:
         configured = NOTHING if first is None else (send(first),)
         return configured + self._subscribe(self._books.all())
 
-    def reader(self) -> Callable[[bytes], Iterable[Output] | None]:
+    def reader(self) -> Callable[[bytes], Outputs | None]:
         """Return what reads frames of books (the hot path): the exchange's own function."""
         return self._data
 
@@ -83,7 +85,7 @@ class Engine:
             outputs = self._data(frame)
         except UNREADABLE as error:
             return self._control(frame, error)
-        return self._control(frame, None) if outputs is None else outputs
+        return self._control(frame, None) if outputs is None else each_of(outputs)
 
     def fetched(self, instrument: Instrument, body: bytes) -> Iterable[Output]:
         """Ignore a body: nothing is asked for by REST."""

@@ -19,9 +19,10 @@ from onebook.exchanges.contract import (
     NO_LEVELS,
     ROWS_MAX,
     Instruments,
-    Output,
+    Outputs,
     ProtocolError,
     Send,
+    each_of,
 )
 from onebook.model import Instrument, InstrumentStatus
 
@@ -136,15 +137,15 @@ def has_more_items(body: bytes, items_max: int) -> bool:
 def items_reader(
     read: Callable[[bytes], Any],
     channel: str,
-    follow: Callable[[Any, str, Any], tuple[Output, ...]],
-) -> Callable[[dict[str, Any], bytes], tuple[Output, ...] | None]:
+    follow: Callable[[Any, str, Any], Outputs],
+) -> Callable[[dict[str, Any], bytes], Outputs | None]:
     """Make the `BookChannel.data` of frames whose `data` lists items of several books.
 
     Such a frame has a `channel` and a `kind`, and each item its `symbol`. `follow` gets the book of
     an item, the kind and the item.
     """
 
-    def data(books: dict[str, Any], frame: bytes) -> tuple[Output, ...] | None:
+    def data(books: dict[str, Any], frame: bytes) -> Outputs | None:
         message = read(frame)
         if message.channel != channel:
             return None
@@ -155,7 +156,10 @@ def items_reader(
             return None if book is None else follow(book, message.kind, item)
         followed = [(books.get(item.symbol), item) for item in items]
         return tuple(
-            out for book, item in followed if book for out in follow(book, message.kind, item)
+            out
+            for book, item in followed
+            if book
+            for out in each_of(follow(book, message.kind, item))
         )
 
     return data

@@ -49,7 +49,7 @@ from onebook.exchanges.contract import (
     NO_LEVELS,
     Exchange,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Dated, ErrorBody, Sequence64, decode, text_in, texts_of
@@ -105,7 +105,7 @@ def stream(instrument: Instrument) -> str:
     return f"ob.{instrument.native}.{DEPTH}"
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: Data = _read(frame)
     change = message.result

@@ -48,7 +48,7 @@ from onebook.exchanges.contract import (
     NOTHING,
     Exchange,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ErrorBody, Sequence64, decode
@@ -88,7 +88,7 @@ _read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: Update = _read(frame)
     book = books.get(message.native)

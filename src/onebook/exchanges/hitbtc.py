@@ -50,7 +50,8 @@ from onebook.exchanges.channel import (
 from onebook.exchanges.contract import (
     Exchange,
     Ignored,
-    Output,
+    Outputs,
+    each_of,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ErrorBody, Sequence64, decode, text_in, texts_of
@@ -95,7 +96,7 @@ _read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of books."""
     message = _read(frame)
     whole = message.update is None
@@ -108,10 +109,10 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
     known = [(books[name], each) for name, each in changes.items() if name in books]
     if not known:
         return None
-    return tuple(out for book, each in known for out in _followed(book, each, whole=whole))
+    return tuple(out for book, each in known for out in each_of(_followed(book, each, whole=whole)))
 
 
-def _followed(book: Chain, one: BookMessage, *, whole: bool) -> tuple[Output, ...]:
+def _followed(book: Chain, one: BookMessage, *, whole: bool) -> Outputs:
     if whole:
         return book.snapshot(one.bids, one.asks, one.sequence, one.at)
     return book.delta(one.bids, one.asks, one.sequence - 1, one.sequence, one.at)

@@ -59,7 +59,7 @@ from onebook.exchanges.contract import (
     Fetch,
     FrameForm,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import ABSENT, UNREADABLE, Sequence64, decode, send, short
@@ -129,7 +129,7 @@ def topic(instrument: Instrument) -> str:
     return f"market.{instrument.native}.mbp.{LEVELS}"
 
 
-def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     """Follow a delta."""
     message: Update = _read(frame)
     book = books.get(message.ch)
@@ -140,7 +140,7 @@ def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
     if bids is ABSENT and asks is ABSENT:
         raise ValueError("it has neither bids nor asks")
     outputs = book.delta(tick.previous + 1, tick.sequence, bids, asks, message.ts)
-    if bids == asks == ABSENT and outputs and type(outputs[0]) is Delta:
+    if bids == asks == ABSENT and type(outputs) is Delta:
         return (Alive(book.instrument),)
     return outputs
 

@@ -57,7 +57,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Instruments,
     LossDetection,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
@@ -137,7 +137,7 @@ _meta = msgspec.json.Decoder(Meta).decode
 _token = msgspec.json.Decoder(Token).decode
 
 
-def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
     """Read a whole book."""
     message: Frame = _read(frame)
     body = message.data

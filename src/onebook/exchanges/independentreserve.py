@@ -56,9 +56,10 @@ from onebook.exchanges.contract import (
     Ignored,
     Instruments,
     LossDetection,
-    Output,
+    Outputs,
     ProtocolError,
     Verify,
+    each_of,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
@@ -133,7 +134,7 @@ def _name(channel: str) -> str:
     return channel.removeprefix(CHANNEL).replace("/", "-")
 
 
-def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: Data = _read(frame)
     book = books.get(_name(message.channel))
@@ -146,7 +147,9 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | Non
         outputs = book.snapshot(change.bids, change.asks, message.at)
     else:
         raise ProtocolError(f"a book has no event {short(message.event)!r}", book.instrument)
-    return (*outputs, Verify(book.instrument, CHECKSUM, change.checksum)) if outputs else NOTHING
+    if not outputs:
+        return NOTHING
+    return (*each_of(outputs), Verify(book.instrument, CHECKSUM, change.checksum))
 
 
 def control(frame: bytes) -> Event:

@@ -6,7 +6,16 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from onebook.core.types import PAIRS, LevelShape
-from onebook.exchanges.contract import NOTHING, Delta, Fetch, Gap, Output, Snapshot, StreamPosition
+from onebook.exchanges.contract import (
+    NOTHING,
+    Delta,
+    Fetch,
+    Gap,
+    Output,
+    Outputs,
+    Snapshot,
+    StreamPosition,
+)
 from onebook.exchanges.moments import UNTIMED, Moment
 
 HELD_MAX: Final = 1_000  # deltas that wait for a body; the oldest go first
@@ -132,16 +141,16 @@ class Join:
 
     def delta(
         self, first: int, final: int, bids: bytes, asks: bytes, at: Moment = UNTIMED
-    ) -> tuple[Output, ...]:
+    ) -> Outputs:
         """Follow a delta from state `first - 1` to state `final`."""
         if first - 1 == self.last:
             self.last = final
             if self._copying:
                 self._hold(Held(first, final, bids, asks, at))
-            return (Delta(self.instrument, bids, asks, self.delta_shape, at),)
+            return Delta(self.instrument, bids, asks, self.delta_shape, at)
         return self._unchained(Held(first, final, bids, asks, at))
 
-    def _unchained(self, delta: Held) -> tuple[Output, ...]:
+    def _unchained(self, delta: Held) -> Outputs:
         last = self.last
         self._proven = True
         if last is None:
@@ -157,7 +166,7 @@ class Join:
             self.last = delta.final
             if self._copying:
                 self._hold(delta)
-            return (Delta(self.instrument, delta.bids, delta.asks, self.delta_shape, delta.at),)
+            return Delta(self.instrument, delta.bids, delta.asks, self.delta_shape, delta.at)
         self._lose(last)
         self._held.clear()
         self._hold(delta)

@@ -49,10 +49,11 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     LossDetection,
-    Output,
+    Outputs,
     ProtocolError,
     Trading,
     Verify,
+    each_of,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
@@ -109,14 +110,16 @@ _read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def _follow(book: Unnumbered, kind: str, item: Item) -> tuple[Output, ...]:
+def _follow(book: Unnumbered, kind: str, item: Item) -> Outputs:
     if kind == "update":
         outputs = book.delta(item.bids, item.asks, item.timestamp)
     elif kind == "snapshot":
         outputs = book.snapshot(item.bids, item.asks, item.timestamp)
     else:
         raise ProtocolError(f"book has no type {short(kind)!r}", book.instrument)
-    return (*outputs, Verify(book.instrument, CHECKSUM, item.checksum)) if outputs else NOTHING
+    if not outputs:
+        return NOTHING
+    return (*each_of(outputs), Verify(book.instrument, CHECKSUM, item.checksum))
 
 
 data: Final = items_reader(_read, CHANNEL, _follow)

@@ -47,7 +47,7 @@ from onebook.exchanges.channel import (
     RequestRejected,
     verbs,
 )
-from onebook.exchanges.contract import Exchange, Heartbeat, Ignored, Output, ProtocolError
+from onebook.exchanges.contract import Exchange, Heartbeat, Ignored, Outputs, ProtocolError
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, short, text_in
 from onebook.exchanges.kucoin_classic import CLASSIC, PING
@@ -97,7 +97,7 @@ _read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: Data = _read(frame)
     change, at = message.book, message.at

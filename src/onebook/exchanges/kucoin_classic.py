@@ -66,7 +66,7 @@ from onebook.exchanges.contract import (
     Fetch,
     Heartbeat,
     Ignored,
-    Output,
+    Outputs,
     SlowDown,
 )
 from onebook.exchanges.engine import SeededEngine
@@ -168,7 +168,7 @@ _body = msgspec.json.Decoder(Body, strict=False).decode
 _granted = msgspec.json.Decoder(Granted).decode
 
 
-def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     """Follow a delta."""
     message: Data = _read(frame)
     update = message.data

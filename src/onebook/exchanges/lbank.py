@@ -45,7 +45,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Instruments,
     LossDetection,
-    Output,
+    Outputs,
     Send,
 )
 from onebook.exchanges.engine import Engine
@@ -103,7 +103,7 @@ _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 
 
-def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
     """Read a whole book."""
     message: BookMessage = _read(frame)
     book = books.get(message.pair)

@@ -57,7 +57,7 @@ from onebook.exchanges.contract import (
     Fetch,
     Heartbeat,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
@@ -100,7 +100,7 @@ _versions = reader(first=(4, BYTES), final=(5, BYTES))
 _answer = msgspec.json.Decoder(TextMessage).decode
 
 
-def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     """Follow a delta."""
     push = _push(frame)
     book = books.get(push.channel)

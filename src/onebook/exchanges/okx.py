@@ -47,8 +47,9 @@ from onebook.exchanges.contract import (
     Exchange,
     Heartbeat,
     Ignored,
-    Output,
+    Outputs,
     Verify,
+    each_of,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, Checksum, Sequence64, decode, short
@@ -104,7 +105,7 @@ _read = msgspec.json.Decoder(Update | Whole).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: Update | Whole = _read(frame)
     book = books.get(message.arg.inst_id)
@@ -116,7 +117,7 @@ def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
         if item.seq_id == item.prev_seq_id and _unchanged(book, item):
             return (Alive(book.instrument),)
         return book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id, item.ts)
-    return tuple(out for item in items for out in _followed(book, item, whole=whole))
+    return tuple(out for item in items for out in each_of(_followed(book, item, whole=whole)))
 
 
 def _unchanged(book: Chain, item: Item) -> bool:
@@ -124,13 +125,14 @@ def _unchanged(book: Chain, item: Item) -> bool:
     return item.seq_id == book.last and item.bids == item.asks == ABSENT
 
 
-def _followed(book: Chain, item: Item, *, whole: bool) -> tuple[Output, ...]:
+def _followed(book: Chain, item: Item, *, whole: bool) -> Outputs:
+    outputs: Outputs
     if whole:
         outputs = book.snapshot(item.bids, item.asks, item.seq_id, item.ts)
     else:
         outputs = book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id, item.ts)
     if item.checksum and book.last is not None:
-        return (*outputs, Verify(book.instrument, CHECKSUM, item.checksum))
+        return (*each_of(outputs), Verify(book.instrument, CHECKSUM, item.checksum))
     return outputs
 
 

@@ -55,7 +55,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Instruments,
     LossDetection,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, decode, instrument_of, instruments_of, text_in
@@ -126,7 +126,7 @@ _control = msgspec.json.Decoder(Control).decode
 _listings = msgspec.json.Decoder(Listings).decode
 
 
-def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message = _read(frame).params
     book = books.get(message.market)

@@ -52,7 +52,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Instruments,
     LossDetection,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
@@ -152,7 +152,7 @@ def track(instrument: Instrument) -> Unnumbered:
     return Unnumbered(instrument, snapshot_shape=levels, delta_shape=levels)
 
 
-def data(books: dict[str, Unnumbered], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     message: BookMessage = _read(frame)
     book = books.get(message.symbol)

@@ -37,7 +37,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Heartbeat,
     Ignored,
-    Output,
+    Outputs,
     ProtocolError,
 )
 from onebook.exchanges.engine import Engine
@@ -91,7 +91,7 @@ _read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def _follow(book: Chain, kind: str, item: Item) -> tuple[Output, ...]:
+def _follow(book: Chain, kind: str, item: Item) -> Outputs:
     if kind == "update":
         return book.delta(item.bids, item.asks, item.last_id, item.id, item.ts)
     if kind == "snapshot":

@@ -16,6 +16,7 @@ from onebook.exchanges.contract import (
     Delta,
     Gap,
     Output,
+    Outputs,
     Snapshot,
 )
 from onebook.exchanges.moments import UNTIMED, Moment
@@ -110,12 +111,12 @@ class Chain:
 
     def delta(
         self, bids: bytes, asks: bytes, previous: int, sequence: int, at: Moment = UNTIMED
-    ) -> tuple[Output, ...]:
+    ) -> Outputs:
         """Follow a delta from state `previous` to state `sequence`."""
         last = self.last
         if previous == last:
             self.last = sequence
-            return (Delta(self.instrument, bids, asks, self.delta_shape, at),)
+            return Delta(self.instrument, bids, asks, self.delta_shape, at)
         if last is None or sequence == last:  # before the snapshot, or sent twice
             return NOTHING
         self.last = None
@@ -149,9 +150,9 @@ class Unnumbered:
         self.live = True
         return (Snapshot(self.instrument, bids, asks, self.snapshot_shape, at=at),)
 
-    def delta(self, bids: bytes, asks: bytes, at: Moment = UNTIMED) -> tuple[Output, ...]:
+    def delta(self, bids: bytes, asks: bytes, at: Moment = UNTIMED) -> Outputs:
         """Follow a delta; nothing before the snapshot."""
-        return (Delta(self.instrument, bids, asks, self.delta_shape, at),) if self.live else NOTHING
+        return Delta(self.instrument, bids, asks, self.delta_shape, at) if self.live else NOTHING
 
 
 class WholeBooks:

@@ -41,7 +41,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     LossDetection,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import decode, text_in
@@ -82,7 +82,7 @@ def channel(
     read: Any = msgspec.json.Decoder(book_type).decode
     read_control: Any = msgspec.json.Decoder(control_type).decode
 
-    def data(books: dict[str, WholeBooks], frame: bytes) -> tuple[Output, ...] | None:
+    def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
         message = read(frame)
         book = books.get(message.code)
         if book is None:

@@ -55,7 +55,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Heartbeat,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, ErrorBody, Sequence64, decode, text_in
@@ -110,7 +110,7 @@ _read = msgspec.json.Decoder(Update).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
-def data(books: dict[str, Chain], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
     params = _read(frame).params
     book = books.get(params.market)

@@ -59,7 +59,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Fetch,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
@@ -138,7 +138,7 @@ def topic(instrument: Instrument) -> str:
     return f"{CHANNEL}{instrument.native}@{DEPTH}"
 
 
-def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     """Follow a delta."""
     message: Update = _read(frame)
     book = books.get(message.topic)

@@ -54,7 +54,7 @@ from onebook.exchanges.contract import (
     FrameForm,
     Heartbeat,
     Ignored,
-    Output,
+    Outputs,
 )
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
@@ -120,7 +120,7 @@ _control = msgspec.json.Decoder(Control).decode
 _body = msgspec.json.Decoder(Body).decode
 
 
-def data(books: dict[str, Join], frame: bytes) -> tuple[Output, ...] | None:
+def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     """Follow a delta."""
     message: Update = _read(frame)
     change = message.data

@@ -27,7 +27,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.pace import Tally
-from onebook.feeds.phases import Phase
+from onebook.feeds.phases import LIVE_PHASE
 from onebook.feeds.pulse import Pulse
 from onebook.feeds.recovery import Ending, Recovery
 from onebook.feeds.reseeding import Reseeding
@@ -68,7 +68,8 @@ class Dispatch:
         end: Ending,
     ) -> None:
         self.reseeding: Reseeding | None = None  # where REST bodies seed the books
-        self.change = books.change  # or `_sampled`, for one delta
+        self._unsampled = books.change
+        self.change = self._unsampled  # or `_sampled`, for one delta
         self.table: Final[dict[type, Callable[[Any, float], object]]] = {
             Snapshot: self._fill,
             Delta: self._change,
@@ -146,7 +147,7 @@ class Dispatch:
         return self.change(delta, now)
 
     def _sample(self, output: Snapshot | Delta, now: float) -> None:
-        self.change = self._books.change
+        self.change = self._unsampled
         self._stats.latency.sample(output.at_ms, now)
 
     def _change(self, output: Delta, now: float) -> None:
@@ -164,7 +165,8 @@ class Dispatch:
         if recovery.over or recovery.halted is not None:
             return  # data after the end of the connection or of trading makes no book live
         before = recovery.watches.get(output.instrument)
-        if (before is not None and before.phase is not Phase.LIVE) or self.change == self._sampled:
+        first = before is not None and before.phase is not LIVE_PHASE
+        if first or self.change is not self._unsampled:
             self._sample(output, now)
         reason = self._books.fill(output, now)
         watch = recovery.filled(output.instrument, now)

@@ -25,6 +25,9 @@ class Phase(Enum):
     ALONE = auto()  # queued to be requested alone
 
 
+LIVE_PHASE: Final = Phase.LIVE  # a constant: Python 3.11 looks a member of an enum up by a call
+
+
 class Cause(Enum):
     """Cause of a transition between phases."""
 

@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from onebook.books import Books
+from onebook.books import LIVE, Books
 from onebook.config import FeedSettings
 from onebook.feeds.liveness import NEVER, Cadences
 from onebook.feeds.outbox import Outbox
 from onebook.feeds.pace import DOUBLINGS_MAX, full_jitter_s
-from onebook.feeds.phases import RETRYING, WAITING, Cause, Phase, Watch
+from onebook.feeds.phases import LIVE_PHASE, RETRYING, WAITING, Cause, Phase, Watch
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 
@@ -142,13 +142,14 @@ class Recovery:
         if watch is None:
             return None
         self._slowed = 0
-        if watch.book.health is Health.LIVE:
-            watch.move(Cause.FILL, None if watch.phase is Phase.LIVE else NEVER)
+        if watch.book.health is LIVE:
+            if watch.phase is not LIVE_PHASE:
+                watch.move(Cause.FILL, NEVER)
             watch.was_filled = True
             watch.doubt = None
             watch.fetches = 0
         self._settled(watch, now)
-        return watch if watch.phase is Phase.LIVE else None
+        return watch if watch.phase is LIVE_PHASE else None
 
     def refused(self, instrument: Instrument, words: str, now: float) -> None:
         """The exchange will not give a book."""

@@ -138,22 +138,24 @@ class FeedSession:
         self._pulse.heard_at = now
         self._stats.frames += 1
         # Called as locals: an attribute that is no method is slow to call in Python 3.11.
-        read, dispatch = self._read, self._dispatch
+        read = self._read
         try:
             try:
                 outputs = read(frame)
             except UNREADABLE:
                 outputs = None
-            if outputs is None:
-                outputs = self._connector.received(frame)
-            for output in outputs:
-                if type(output) is Delta:
-                    change = dispatch.change
-                    reason = change(output, now)
-                    if reason is not None:
-                        self._doubt(output.instrument, reason, now)
-                else:
-                    dispatch.table[type(output)](output, now)
+            if type(outputs) is Delta:  # nearly all
+                change = self._dispatch.change
+                reason = change(outputs, now)
+                if reason is None:
+                    return
+                self._doubt(outputs.instrument, reason, now)
+            else:
+                if outputs is None:
+                    outputs = self._connector.received(frame)
+                table = self._dispatch.table
+                for output in outputs:
+                    table[type(output)](output, now)
         except Exception as error:
             self._dispatch.failed(error, now)
         if self._recovery.broken:

@@ -12,6 +12,7 @@ EXACT: Final = Context(
     prec=400, traps=[Inexact, InvalidOperation, DivisionByZero, Overflow], Emin=-9999, Emax=9999
 )
 ZERO: Final = Decimal(0)
+_add, _subtract = EXACT.add, EXACT.subtract  # looked up once: every row calls them
 
 
 def number(value: Any) -> Decimal | None:
@@ -29,13 +30,13 @@ def add(*values: Decimal) -> Decimal:
     """The exact sum; `decimal.Inexact` where 400 digits would not hold it."""
     total = ZERO
     for value in values:
-        total = EXACT.add(total, value)
+        total = _add(total, value)
     return total
 
 
 def subtract(left: Decimal, right: Decimal) -> Decimal:
     """The exact difference."""
-    return EXACT.subtract(left, right)
+    return _subtract(left, right)
 
 
 def negate(value: Decimal) -> Decimal:

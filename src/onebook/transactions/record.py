@@ -35,10 +35,9 @@ class Status(StrEnum):
     REVERSED = "reversed"
     UNKNOWN = "unknown"
 
-    @property
-    def moves(self) -> bool:
-        """Whether money moved, moves or may have moved: not after a cancellation or failure."""
-        return self not in (Status.FAILED, Status.CANCELLED, Status.REVERSED)
+    def __init__(self, value: str) -> None:
+        # Whether money moved, moves or may have moved. An attribute, because every row reads it.
+        self.moves: Final = value not in ("failed", "cancelled", "reversed")
 
 
 class Direction(StrEnum):

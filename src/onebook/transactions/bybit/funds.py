@@ -90,6 +90,9 @@ BLOCKED: Final = "50"  # a `depositType`: arrived on the chain, not credited
 TOKEN_STATUSES: Final = {"1": Status.COMPLETED, "2": Status.PENDING, "3": Status.FAILED}
 PURCHASE: Final = "1"
 OFF_CHAIN: Final = "1"  # withdrawType
+# Constants, because Python 3.11 looks a member of an enum up by a call.
+SENT: Final = (Direction.OUT, Direction.BOTH)
+RECEIVED: Final = (Direction.IN, Direction.BOTH)
 
 # Our names of Bybit's chains; others keep only Bybit's own.
 NETWORKS: Final = {
@@ -287,8 +290,8 @@ def transfer(row: Row, context: Context) -> Record:
         pattern,
         transactionId=make_id(context, "transfer", native),
         timestamp=at_ms,
-        sentCurrency=moved if direction in (Direction.OUT, Direction.BOTH) else UNSET,
-        receivedCurrency=moved if direction in (Direction.IN, Direction.BOTH) else UNSET,
+        sentCurrency=moved if direction in SENT else UNSET,
+        receivedCurrency=moved if direction in RECEIVED else UNSET,
         description=Description("Bybit Transfer", f"{amount} {coin} from {source} to {target}"),
         datetime=iso(at_ms),
         amount=amount,

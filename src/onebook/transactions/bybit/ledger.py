@@ -53,7 +53,7 @@ from onebook.transactions.bybit.trades import (
     extra_fees,
     unit_of,
 )
-from onebook.transactions.decimals import ZERO, add, number, subtract, unsigned
+from onebook.transactions.decimals import add, subtract, unsigned
 from onebook.transactions.record import (
     Balance,
     Description,
@@ -120,8 +120,11 @@ def ledger_key(row: Row) -> str:
     """The native key of a line. Bybit's own example has two lines with one `id`; the balance after
     it distinguishes lines that are otherwise equal, and is the same whenever the line is read.
     """
-    found = texts(row, "id", "type", "currency", "tradeId", "transactionTime")
-    return ":".join([each or "" for each in found]) + f":{digits(row, 'cashBalance')}"
+    native, kind, coin, trade, at = texts(
+        row, "id", "type", "currency", "tradeId", "transactionTime"
+    )
+    after = digits(row, "cashBalance")
+    return f"{native or ''}:{kind or ''}:{coin or ''}:{trade or ''}:{at or ''}:{after}"
 
 
 def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Record:
@@ -229,11 +232,15 @@ def _line_fees(coin: str, charged: str | None, rate: str | None) -> tuple[Fee, .
 
 
 def _before_fees(change: str, fees: tuple[Fee, ...]) -> str:
-    return show(_sum(change, *(fee.amount for fee in fees)))
+    total = Decimal(change)
+    for fee in fees:
+        total = add(total, Decimal(fee.amount))
+    return show(total)
 
 
 def _sum(*texts: str | None) -> Decimal:
-    return add(*(number(text) or ZERO for text in texts))
+    """The sum of canonical texts, where None counts as zero."""
+    return add(*[Decimal(text) for text in texts if text is not None])
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
@@ -321,5 +328,4 @@ def _booked(
 
 
 def _before(after: str | None, change: str) -> str | None:
-    left, right = number(after), number(change)
-    return None if left is None or right is None else show(subtract(left, right))
+    return None if after is None else show(subtract(Decimal(after), Decimal(change)))
