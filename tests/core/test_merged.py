@@ -90,11 +90,17 @@ def test_the_best_rows_are_the_first_and_the_same_objects_only_while_they_are_th
             continue
         view.merge([book if live else None for book, live in zip(books, step.live, strict=True)])
         levels = view.levels()
-        for side, best in enumerate((levels.best_bid, levels.best_ask)):
-            rows = rows_of(levels[2 + side], LEVEL_FORM)
+        for side, (best, last, packed) in enumerate(
+            (
+                (levels.best_bid, before.best_bid, levels.bids),
+                (levels.best_ask, before.best_ask, levels.asks),
+            )
+        ):
+            rows = rows_of(packed, LEVEL_FORM)
             assert best == (rows[0] if rows else None)
-            if best is not None and best is before[6 + side]:
-                assert levels[:2] == before[:2]
+            if best is not None and best is last:
+                assert levels.price_scale == before.price_scale
+                assert levels.amount_scale == before.amount_scale
                 assert decoded(levels)[side][0] == decoded(before)[side][0]
         before = levels
 

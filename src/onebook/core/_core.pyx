@@ -404,9 +404,6 @@ cdef str text_of(int64_t mantissa, int scale):
     return text[: end - text].decode("ascii")
 
 
-cdef object new_tuple = tuple.__new__
-
-
 cdef object crc_of(char *text, char *end):
     """Return the CRC-32 of a text, and free it."""
     try:

@@ -68,13 +68,9 @@ cdef class MergedBooks:
         if self.is_wide:
             return self.wide.levels()
         cdef tuple best = self.best()
-        # Without the Python function that takes the fields of a NamedTuple.
-        return new_tuple(
-            Levels,
-            (
-                self.price_scale, self.amount_scale, self.packed(0), self.packed(1),
-                self.packed_parts(0), self.packed_parts(1), best[0], best[1],
-            ),
+        return Levels(
+            self.price_scale, self.amount_scale, self.packed(0), self.packed(1),
+            self.packed_parts(0), self.packed_parts(1), best[0], best[1],
         )
 
     cdef tuple best(self):

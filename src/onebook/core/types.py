@@ -9,7 +9,7 @@ means "gone". Nothing here scans or counts.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Raw, Struct
 
@@ -288,7 +288,7 @@ PART_FORM: Final = "=q"  # a packed amount of one member
 LevelRow = tuple[int, int, int]  # price, amount, members
 
 
-class Levels(NamedTuple):
+class Levels(Struct, frozen=True):
     """The levels of a view as integers, best first: price x 10^-price_scale and so on.
 
     `bids` and `asks` are packed as `LEVEL_FORM`. `bid_parts` and `ask_parts` are the amounts of the
