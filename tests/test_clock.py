@@ -1,9 +1,11 @@
-"""The clock of this machine agrees with the event loop and with Unix time."""
+"""The clock of this machine agrees with the event loop and with Unix time; when ticks are due."""
 
 import asyncio
 import time
 
-from onebook.clock import SystemClock
+import pytest
+
+from onebook.clock import SystemClock, next_tick
 from steady import PATIENCE_S
 
 
@@ -34,3 +36,14 @@ async def test_wall_time_is_unix_time_in_both_units():
     after = time.time_ns()
     assert before // 1_000 <= us <= after // 1_000
     assert before // 1_000_000 <= ms <= after // 1_000_000
+
+
+@pytest.mark.parametrize("early_s", [-0.001, 0.0, 0.001, 0.02])
+@pytest.mark.parametrize("interval_s", [0.05, 0.25, 1.0])
+def test_timers_of_one_interval_are_due_together_and_one_that_was_early_skips_no_tick(
+    early_s, interval_s
+):
+    ticks = [1_000 * interval_s - early_s]
+    for _ in range(5):
+        ticks.append(next_tick(ticks[-1], interval_s) - early_s)
+    assert ticks == pytest.approx([(1_000 + n) * interval_s - early_s for n in range(6)])

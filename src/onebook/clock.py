@@ -1,8 +1,17 @@
-"""System clock, for code that takes a clock as an argument."""
+"""System clock, for code that takes a clock as an argument, and when periodic work is due."""
 
 import asyncio
 import time
 from collections.abc import Callable
+
+
+def next_tick(now: float, interval_s: float) -> float:
+    """The next whole multiple of an interval, half of one to one and a half from `now`.
+
+    Timers on whole multiples wake a process together, and the processes of a machine at the same
+    moments; half an interval, because a timer of uvloop may be a millisecond early.
+    """
+    return (round(now / interval_s) + 1) * interval_s
 
 
 class SystemClock:

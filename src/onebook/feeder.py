@@ -6,8 +6,8 @@ A feeds node has no clients, accounts or database: one HTTP port answers `/livez
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from socket import socket
 
@@ -189,22 +189,13 @@ async def _probes(feeder: Feeder, listener: socket) -> AsyncIterator[None]:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_S,
     )
-    server = _Server(config)
+    server = http.EmbeddedServer(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     try:
         yield
     finally:
-        server.should_exit = True
+        server.end()
         await serving
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server, without its signal handlers."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone: the node decides when it ends."""
-        yield
 
 
 def _application(feeder: Feeder) -> FastAPI:

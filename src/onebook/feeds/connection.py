@@ -13,6 +13,7 @@ from typing import Final
 
 from picows import WSCloseCode, WSFrame, WSMsgType, WSTransport
 
+from onebook.clock import next_tick
 from onebook.config import FeedSettings
 from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
@@ -203,7 +204,7 @@ class ExchangeConnection(Listener):
     # whole tenths of a second, so that all of them wake the loop together.
     def _tick_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_at((round(loop.time() / TICK_S) + 1) * TICK_S, self._tick)
+        self._timer = loop.call_at(next_tick(loop.time(), TICK_S), self._tick)
 
     def _tick(self) -> None:
         try:

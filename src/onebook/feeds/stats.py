@@ -13,8 +13,10 @@ MAINTENANCE: Final = "maintenance"
 LIMITED: Final = "limited"
 OFFLINE: Final = "offline"
 
-# The metrics of `unknown`, `unnamed_errors`, `slow_downs` and `pauses`.
-OTHERS: Final = (
+# In the order in which `publish` takes the counts.
+COUNTERS: Final = (
+    metrics.EXCHANGE_FRAMES,
+    metrics.EXCHANGE_RECONNECTS,
     metrics.EXCHANGE_UNKNOWN,
     metrics.EXCHANGE_UNNAMED_ERRORS,
     metrics.EXCHANGE_SLOW_DOWNS,
@@ -41,9 +43,8 @@ class ExchangeStats:
         self.heard_at = 0.0  # monotonic seconds
         self.latency = Latency(name)
         self.bugs: set[str] = set()  # each is logged once
-        self._frames_published = 0
-        self._reconnects_published = 0
-        self._others_published = (0, 0, 0, 0)
+        self._counters = [counter.labels(name) for counter in COUNTERS]
+        self._published = (0,) * len(COUNTERS)
         self._invalidations_published: Counter[str] = Counter()
         for reason in Reason:  # `increase` cannot see the first count of an absent sample
             metrics.BOOK_INVALIDATIONS.labels(name, reason)
@@ -73,18 +74,23 @@ class ExchangeStats:
         """
         name = self.name
         metrics.EXCHANGE_UP.labels(name).set(1 if self.connected else 0)
-        metrics.EXCHANGE_FRAMES.labels(name).inc(self.frames - self._frames_published)
-        metrics.EXCHANGE_RECONNECTS.labels(name).inc(self.reconnects - self._reconnects_published)
-        for cause, count in self.invalidations.items():
-            before = self._invalidations_published[cause]
-            metrics.BOOK_INVALIDATIONS.labels(name, cause).inc(count - before)
-        others = (self.unknown, self.unnamed_errors, self.slow_downs, self.pauses)
-        for counter, count, before in zip(OTHERS, others, self._others_published, strict=True):
-            counter.labels(name).inc(count - before)
-        self._others_published = others
+        counts = (
+            self.frames,
+            self.reconnects,
+            self.unknown,
+            self.unnamed_errors,
+            self.slow_downs,
+            self.pauses,
+        )
+        for counter, count, before in zip(self._counters, counts, self._published, strict=True):
+            if count != before:
+                counter.inc(count - before)
+        self._published = counts
+        if self.invalidations != self._invalidations_published:
+            for cause, count in self.invalidations.items():
+                before = self._invalidations_published[cause]
+                metrics.BOOK_INVALIDATIONS.labels(name, cause).inc(count - before)
+            self._invalidations_published = self.invalidations.copy()
         if self.heard_at:
             metrics.EXCHANGE_LAST_FRAME.labels(name).set(self.heard_at + wall_offset_s)
         self.latency.publish(wall_offset_s=wall_offset_s, old_s=old_s)
-        self._frames_published = self.frames
-        self._reconnects_published = self.reconnects
-        self._invalidations_published = self.invalidations.copy()

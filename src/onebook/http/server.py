@@ -5,15 +5,17 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import uvicorn
 
+from onebook.clock import next_tick
 from onebook.config import ServerSettings
 from onebook.http.connection import HttpConnection, InputTurns
 from onebook.http.deadlines import Deadlines
+from onebook.http.embedded import EmbeddedServer
 from onebook.http.listeners import BACKLOG, AcceptWatch, reserve_files
 from onebook.http.socket_limits import AddressCounter, Sockets
 from onebook.metrics import LOOP_LAG
@@ -24,8 +26,8 @@ STOP_S: Final = 5  # for requests under way when everything else has stopped
 log = logging.getLogger("onebook.http")
 
 
-class HttpServer(uvicorn.Server):
-    """uvicorn without its signal handlers, with a deadline for TLS handshakes.
+class HttpServer(EmbeddedServer):
+    """The server of the one port, with a deadline for TLS handshakes.
 
     The socket of `/metrics` speaks plain HTTP.
     """
@@ -36,11 +38,6 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
         self._metrics = metrics
         self._handshake_timeout_s = handshake_timeout_s
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone: the node decides when it ends."""
-        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections on the sockets given."""
@@ -120,7 +117,7 @@ async def serving(
     try:
         yield
     finally:
-        server.should_exit = True
+        server.end()
         await serving
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
@@ -129,8 +126,9 @@ async def serving(
 async def _look(deadlines: Deadlines, watch: AcceptWatch) -> None:
     """One timer for every connection."""
     while True:
-        due_s = time.monotonic() + TICK_S
-        await asyncio.sleep(TICK_S)
+        now_s = time.monotonic()
+        due_s = next_tick(now_s, TICK_S)
+        await asyncio.sleep(due_s - now_s)
         LOOP_LAG.observe(max(0.0, time.monotonic() - due_s))
         try:
             deadlines.look()

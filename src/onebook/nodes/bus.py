@@ -1,13 +1,12 @@
 """NATS as the nodes use it: publish without waiting, callbacks, requests with a deadline.
 
-`publish` is synchronous and never blocks: messages wait in a bounded queue for one task that writes
-them. What does not fit, or comes while there is no connection, is dropped and counted: receivers
-see the missing number and ask for a snapshot. Needs the extra `onebook[nats]`.
+`publish` is synchronous and never blocks: messages wait in the client's buffer for the task that
+writes them. What does not fit, or comes while there is no connection, is dropped and counted:
+receivers see the missing number and ask for a snapshot. Needs the extra `onebook[nats]`.
 """
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, Self
 
@@ -20,7 +19,7 @@ log = logging.getLogger("onebook.nodes")
 
 FLUSH_S: Final = 1
 CLOSE_S: Final = 5.0
-WRITES_PER_TURN: Final = 256  # messages written before the event loop gets its turn
+COUNT_S: Final = 1.0  # how often the metrics of what was sent are brought up to date
 
 NATS_UP: Final = Gauge("onebook_nats_up", "1 while this node is connected to NATS.")
 DROPPED: Final = Counter(
@@ -72,9 +71,6 @@ class NatsBus:
         self._settings = settings
         self._name = name
         self._client: Any = None
-        self._outbox: deque[tuple[str, bytes | bytearray]] = deque()
-        self._outbox_bytes = 0
-        self._waiting = asyncio.Event()
         self._changes: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: dict[Any, Callable[[], None]] = {}
@@ -103,15 +99,13 @@ class NatsBus:
         )
         NATS_UP.set(1)
         self._tasks = [
-            asyncio.create_task(self._write(), name="nats writer"),
+            asyncio.create_task(self._count(), name="nats counts"),
             asyncio.create_task(self._follow(), name="nats subscriptions"),
         ]
         return self
 
     async def __aexit__(self, *details: object) -> None:
         if self.connected:
-            for subject, payload in self._outbox:
-                await self._client.publish(subject, payload)
             try:
                 await self._client.flush(timeout=FLUSH_S)
             except (self._errors.Error, TimeoutError, OSError) as error:
@@ -126,17 +120,21 @@ class NatsBus:
         except TimeoutError:
             log.warning("The connection to NATS did not close in %g s.", CLOSE_S)
         NATS_UP.set(0)
+        self._publish_counts()
 
     def publish(self, subject: str, payload: bytes | bytearray) -> None:
-        """Send a message to all subscribers, or drop it."""
-        if not self._client.is_connected:
+        """Send a message to all subscribers, or drop it (the hot path of a feeds node)."""
+        client, size = self._client, len(payload)
+        if not client.is_connected:
             DROPPED.labels("disconnected").inc()
-        elif self._outbox_bytes + len(payload) > self._settings.outbox_bytes_max:
+        elif size > client.max_payload:
+            self._refuse(size)
+        elif client.pending_data_size + size > self._settings.outbox_bytes_max:
             DROPPED.labels("full").inc()
         else:
-            self._outbox.append((subject, payload))
-            self._outbox_bytes += len(payload)
-            self._waiting.set()
+            client.publish_direct(subject, payload)
+            self._sent += 1
+            self._sent_bytes += size
 
     def subscribe(
         self, subject: str, received: Received, dropped: Callable[[], None] = _nothing
@@ -155,40 +153,26 @@ class NatsBus:
         data: bytes = answer.data
         return data
 
-    async def _write(self) -> None:
-        """Write what is published; a full connection waits here, not in the publisher."""
-        while True:
-            await self._waiting.wait()
-            self._waiting.clear()
-            written = 0
-            while self._outbox:
-                subject, payload = self._outbox.popleft()
-                self._outbox_bytes -= len(payload)
-                await self._send(subject, payload)
-                written += 1
-                if written % WRITES_PER_TURN == 0:
-                    await asyncio.sleep(0)
-            SENT.inc(self._sent)
-            SENT_BYTES.inc(self._sent_bytes)
-            self._sent = self._sent_bytes = 0
+    def _refuse(self, size: int) -> None:
+        """Drop a message that NATS would close the connection for; log the first."""
+        DROPPED.labels("too_large").inc()
+        if not self._too_large:
+            self._too_large = True
+            log.error(
+                "A message of %d bytes is longer than NATS takes (%d); raise its max_payload.",
+                size,
+                self._client.max_payload,
+            )
 
-    async def _send(self, subject: str, payload: bytes | bytearray) -> None:
-        try:
-            await self._client.publish(subject, payload)
-        except self._errors.MaxPayloadError:
-            DROPPED.labels("too_large").inc()
-            if not self._too_large:
-                self._too_large = True
-                log.error(
-                    "A message of %d bytes is longer than NATS takes (%d); raise its max_payload.",
-                    len(payload),
-                    self._client.max_payload,
-                )
-        except (self._errors.Error, OSError):
-            DROPPED.labels("disconnected").inc()
-        else:
-            self._sent += 1
-            self._sent_bytes += len(payload)
+    async def _count(self) -> None:
+        while True:
+            await asyncio.sleep(COUNT_S)
+            self._publish_counts()
+
+    def _publish_counts(self) -> None:
+        SENT.inc(self._sent)
+        SENT_BYTES.inc(self._sent_bytes)
+        self._sent = self._sent_bytes = 0
 
     async def _follow(self) -> None:
         """Subscribe and unsubscribe in the order in which that was asked for."""

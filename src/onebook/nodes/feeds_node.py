@@ -33,6 +33,7 @@ from onebook.nodes.tenure import Tenure
 log = logging.getLogger("onebook.nodes")
 
 MARK_S: Final = 0.25  # how often the numbers of resting books are published
+COUNT_S: Final = 1.0  # how often metrics are brought up to date
 POLL_S: Final = 0.1  # how often it is asked whether books that leave are live elsewhere
 RANKINGS_MAX: Final = 100_000  # kept between changes of the set of nodes
 
@@ -82,7 +83,7 @@ class FeedsNode:
         self._unlisted: set[str] = set()  # opened here, but the list does not have them
         self._asking: set[int] = set()  # gateways whose subscriptions were requested
         self._polling = False
-        self._polled_at = self._marked_at = float("-inf")
+        self._polled_at = self._marked_at = self._counted_at = float("-inf")
         self._published = 0
         self._draining = False
         self._handed_over = asyncio.Event()
@@ -271,9 +272,11 @@ class FeedsNode:
         if now - self._marked_at >= MARK_S:
             self._marked_at = now
             self._books.mark()
-            self._publish_metrics()
             if self.tenure.moving:
                 self._update()
+        if now - self._counted_at >= COUNT_S:
+            self._counted_at = now
+            self._publish_metrics()
         if not self._polling and now - self._polled_at >= POLL_S and self.tenure.leaving():
             self._polling, self._polled_at = True, now
             self._tasks.begin(self._poll(), "books that leave")

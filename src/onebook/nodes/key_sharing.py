@@ -14,6 +14,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import Struct, msgpack
 
+from onebook.clock import next_tick
 from onebook.config import TierSettings
 from onebook.nodes.bus import Bus
 from onebook.nodes.key_rates import ROUND_S, SharedRateLimiter
@@ -160,7 +161,8 @@ class KeySharing:
         """Publish what was taken every round, and all counts every `REFRESH_S`."""
         refreshed_at = float("-inf")
         while True:
-            await asyncio.sleep(ROUND_S)
+            now = self._clock()
+            await asyncio.sleep(next_tick(now, ROUND_S) - now)
             try:
                 taken = self.rates.round()
                 if taken:

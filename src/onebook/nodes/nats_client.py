@@ -1,13 +1,16 @@
-"""nats-py's client, with callbacks that run while a message is parsed.
+"""nats-py's client, with publishing and callbacks that take no task for a message.
 
-nats-py passes each message through a queue to a task of its subscription. Where a callback never
-waits, that is more work than the message itself. Imported only where nats-py is installed.
+nats-py passes each message through a queue to a task of its subscription, and its `publish` must be
+awaited. Where neither waits, that is more work than the message itself. Imported only where nats-py
+is installed.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from nats.aio.client import Client
+from nats.protocol.command import pub_cmd
 
 Delivered = Callable[[bytes, str], None]  # payload, and the subject of the answer or ""
 
@@ -24,6 +27,15 @@ class DirectClient(Client):
 
         through_queue.direct = delivered  # type: ignore[attr-defined]
         return await self.subscribe(subject, cb=through_queue)
+
+    def publish_direct(self, subject: str, payload: bytes | bytearray) -> None:
+        """Have the flusher write a message: what `publish` does on a connection that works."""
+        command, flushes = pub_cmd(subject, "", payload), self._flush_queue
+        assert flushes is not None
+        self._pending.append(command)
+        self._pending_data_size += len(command)
+        if flushes.empty():
+            flushes.put_nowait(asyncio.Future())
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from prometheus_client import Gauge
 
 from onebook import __version__
+from onebook.clock import next_tick
 from onebook.config import NodeSettings
 from onebook.nodes import wire
 from onebook.nodes.bus import Bus
@@ -120,8 +121,8 @@ class Presence:
         while True:
             now = self._clock()
             try:
-                if now >= beat_at:
-                    beat_at = max(beat_at + self._settings.heartbeat_interval_s, now)
+                if now >= beat_at - LOOK_S / 2:  # a timer may be early
+                    beat_at = next_tick(now, self._settings.heartbeat_interval_s)
                     self._beat(now)
                 if self.members.look(now):
                     self._changed()
@@ -129,7 +130,7 @@ class Presence:
                 self.on_look(now)
             except Exception:
                 log.exception("A tick of the node's presence failed.")
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(next_tick(now, LOOK_S) - self._clock())
 
     def _received(self, payload: bytes, reply: str) -> None:
         heartbeat = heartbeat_of(payload)
