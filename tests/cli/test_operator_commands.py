@@ -217,6 +217,7 @@ def test_billing_is_reported_as_table_csv_and_json(run: Run, key: dict[str, str]
     assert json.loads(run("billing", *past, "--format", "json").stdout) == []
     refused(run("billing", "--to", "2020-02-01"), "--to needs --from")
     refused(run("billing", "--from", "2020-02-01", "--to", "2020-01-01"), "before --to")
+    refused(run("billing", "--from", "30d"), "'30d' is no date; write 2027-01-31.")
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,18 @@ def size_bytes(text: str) -> int:
     return int(size[1]) * SIZE_UNITS_BYTES[size[2]]
 
 
+def day_ms(text: str) -> int:
+    """Read a date in UTC such as 2027-01-31.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    try:
+        return ms_of_iso(text)
+    except ValueError:
+        raise InvalidRequest(f"{text!r} is no date; write 2027-01-31.") from None
+
+
 def moment_ms(text: str, since_ms: int) -> int:
     """Read a moment: a span from now such as 90d, or a date in UTC such as 2027-01-31.
 
