@@ -30,6 +30,8 @@ def test_flags_win_over_environment_over_file_over_defaults(monkeypatch, nothing
     ("text", "sentence"),
     [
         ("[server]\nprot = 1", "There is no setting server.prot. Did you mean server.port?"),
+        ("[server]\nfoo = 1", "There is no setting server.foo."),
+        ("[severs]\nport = 1", "There is no setting severs. Did you mean server?"),
         ("[server]\nport = 'x'", "x.toml: Setting server.port must be a whole number."),
         ("[server]\nport = 70000", "x.toml: Setting server.port must be at most 65535."),
         ("[sever]\nport = 1", "There is no setting sever"),

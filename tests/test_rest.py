@@ -301,6 +301,19 @@ async def test_the_budget_of_a_host_is_kept_and_a_longer_wait_than_the_total_ref
     assert TOTAL_S > 30.0
 
 
+async def test_a_host_that_cannot_be_connected_to_uses_no_budget():
+    def refused(request):
+        raise httpx.ConnectError("refused")
+
+    web = Web(refused)
+    web.rest.budget(URL, per_minute(60))
+    async with web.rest:
+        for _ in range(40):
+            with pytest.raises(ExchangeFailed, match="cannot be reached"):
+                await web.rest.post(URL, b"{}")
+    assert web.slept == []
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [

@@ -97,7 +97,9 @@ def configure(level: str, style: str, stream: TextIO | None = None, *, access: b
         logger.setLevel(level.upper())
     logging.getLogger(ACCESS).disabled = not access
     logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)  # the store logs outages itself
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # the node logs its address itself
+    # Below errors it logs a line for each unreadable request, as many as clients send.
+    debug = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING if debug else logging.ERROR)
     logging.getLogger("uvicorn.access").setLevel(logging.CRITICAL)  # it would log keys in paths
 
 

@@ -29,6 +29,7 @@ BODY_BYTES_MAX: Final = 32 << 20  # the longest instrument list known is about h
 UNSTATED: Final = (Limit(600, 60.0, Scope.ADDRESS),)  # of a host without stated limits, in weight
 HOLD_S: Final = {418: 120.0, 429: 10.0, 503: 0.0}  # pause by status, without a Retry-After
 HOLD_MAX_S: Final = 3_600.0  # a Retry-After beyond this is cut to it
+UNSENT: Final = (httpx.ConnectError, httpx.ConnectTimeout)  # before a request was written
 RETRIED: Final = frozenset((418, 429, 500, 502, 503, 504))
 CONNECTIONS_MAX: Final = 64
 SPARE_SHARE: Final = 0.5  # of a burst, reserved: deferrable requests do not use it
@@ -333,6 +334,8 @@ class Rest:
             except TimeoutError:
                 raise ExchangeFailed(f"{name} did not answer within {total_s:g} s.") from None
             except (httpx.TransportError, httpx.DecodingError) as error:
+                if isinstance(error, UNSENT):
+                    self._hosts[name].quota.give_back(weight)
                 reason = f"{name} cannot be reached: {plain(error)}."
                 raise TryAgain(ExchangeFailed(reason)) from None
             self._hold(name, answer)

@@ -29,6 +29,7 @@ def test_a_good_file_is_said_to_be_good(tmp_path):
     file.write_text("[server]\nport = 9000\n")
     answer = run("check", str(file))
     assert (answer.exit_code, answer.output) == (0, f"{file}: no fault found.\n")
+    assert run("check", "--config", str(file)).output == answer.output
 
 
 def test_a_bad_file_is_one_clear_line_and_status_2(tmp_path):

@@ -51,7 +51,9 @@ def test_list_names_every_exchange():
     text = run("list").output
     for each in EXCHANGES.values():
         assert each.display in text
-    assert {row["name"] for row in json.loads(run("list", "--json").output)} == set(EXCHANGES)
+    assert {row["exchange_name"] for row in json.loads(run("list", "--json").output)} == set(
+        EXCHANGES
+    )
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
@@ -60,6 +62,24 @@ def test_show_has_the_facts_and_the_evidence(name):
     assert EXCHANGES[name].ws_url in text
     assert f"{EXCHANGES[name].limits.messages[0].count:,} in " in text
     assert "https://" in text.partition("Page")[2], "it names the exchange's page"
+
+
+def test_show_as_json_has_the_facts_of_the_list_and_more():
+    listed = json.loads(run("list", "--json").stdout)
+    for row in listed:
+        shown = json.loads(run("show", row["exchange_name"], "--json").stdout)
+        assert shown.items() >= row.items()
+        assert [each["rule"] for each in shown["proof"] if each["holds"] == "yes"] or (
+            row["quality"] == "none"
+        )
+    okx = json.loads(run("show", "okex", "--json").stdout)
+    assert (okx["former_names"], okx["rest_url"]) == (["okex", "okex5"], EXCHANGES["okx"].rest_url)
+    kraken = json.loads(run("show", "kraken", "--json").stdout)
+    assert kraken["checksum"] == "CRC-32 of the 10 best levels a side"
+    attempts = EXCHANGES["okx"].limits.connects[0]
+    assert okx["limits"]["connection_attempts"][0] == {
+        "count": attempts.count, "per_s": attempts.per_s, "scope": "address",
+    }  # fmt: skip
 
 
 def test_show_takes_former_names_and_refuses_others():
@@ -72,9 +92,9 @@ def test_show_takes_former_names_and_refuses_others():
 
 def test_list_has_the_limits_that_silence_is_checked_by():
     rows = {line.split()[0]: line for line in run("list").output.splitlines()}
-    assert re.search(r" 100 +checksum +5 s +600 s +yes +wss://ws.kraken.com", rows["kraken"])
-    assert re.search(r" all +numbers +none +600 s +yes +wss://", rows["binance"])
-    facts = {row["name"]: row for row in json.loads(run("list", "--json").output)}
+    assert re.search(r" 100 +checksum +5 +600 +yes +wss://ws.kraken.com", rows["kraken"])
+    assert re.search(r" all +numbers +none +600 +yes +wss://", rows["binance"])
+    facts = {row["exchange_name"]: row for row in json.loads(run("list", "--json").output)}
     assert (facts["okx"]["heartbeat_s"], facts["okx"]["quiet_s"]) == (None, 130.0)
 
 
@@ -115,10 +135,11 @@ def test_list_and_show_name_what_comes_through_ccxt(tmp_path):
     file = tmp_path / "onebook.toml"
     file.write_text('[feeds.ccxt]\nexchanges = ["bitopro"]\ndepth = 77\n')
     rows = {
-        row["name"]: row for row in json.loads(run("list", "--json", f"--config={file}").output)
+        row["exchange_name"]: row
+        for row in json.loads(run("list", "--json", f"--config={file}").output)
     }
     assert (rows["bitopro"]["via"], rows["bitopro"]["depth"]) == ("ccxt", 77)
-    assert {name for name, row in rows.items() if row["via"] is None} == set(EXCHANGES)
+    assert {name for name, row in rows.items() if row["via"] == "own"} == set(EXCHANGES)
     text = run("show", "BitoPro", f"--config={file}").output
     assert re.search(r"via\W+ccxt", text)
     assert "come through ccxt.pro" in text

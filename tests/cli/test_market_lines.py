@@ -18,6 +18,8 @@ from onebook.cli.market_lines import FeeTable, market_lines, read_fees
 from onebook.client import BookView, ViewLevel
 
 MONO = "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
+PICTURES = os.environ.get("ONEBOOK_PICTURES")
+PICTURE = Path(__file__).parents[2] / "docs/images/watch.svg"
 FEES = FeeTable({"okx": Decimal("0.5")}, Decimal("0.1"))
 
 
@@ -41,6 +43,26 @@ def fill(**changes):
         "uncovered": [],
         "split": [part, other],
     } | changes
+
+
+def walked(levels, size):
+    """What a size takes from levels, best first, an exchange after the other."""
+    left, split = Decimal(size), {}
+    for each in levels:
+        for name, held in zip(each.exchanges, each.amounts, strict=True):
+            if taken := min(held, left):
+                part = split.setdefault(name, {"exchange": name, "amount": 0, "notional": 0})
+                part["amount"] += taken
+                part["notional"] += taken * each.price
+                worst, left = each.price, left - taken
+    notional = sum(part["notional"] for part in split.values())
+    parts = sorted(split.values(), key=lambda part: -part["amount"])
+    return fill(average=notional / Decimal(size), notional=notional, worst=worst, split=parts)
+
+
+def written(picture):
+    """The texts of a picture, without how they are drawn."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", picture)
 
 
 @pytest.fixture
@@ -156,10 +178,6 @@ def test_the_picture_of_the_ladder(tmp_path):
 
     bids, asks = list(side(-1)), list(side(1))
     bids.insert(0, level("64250.4", kraken="0.35"))
-    part = {"exchange": "okx", "amount": Decimal("1.5"), "notional": Decimal("96375.9")}
-    other = {"exchange": "binance", "amount": 1, "notional": Decimal("64250.7")}
-    filled = fill(average=Decimal("64250.64"), worst=Decimal("64250.7"), split=[part, other])
-    filled["notional"] = Decimal("160626.6")
     view = BookView(
         "BTC/USDT",
         live=True,
@@ -167,19 +185,20 @@ def test_the_picture_of_the_ladder(tmp_path):
         asks=asks,
         market_stats={"mid_price": Decimal("64250.35"), "spread": "-0.1", "crossed": True},
         ages={name: 12 * (at + 1) for at, name in enumerate(names)},
-        fill={"buy": [filled], "sell": [filled | {"average": Decimal("64249.97")}]},
+        fill={"buy": [walked(asks, "2.5")], "sell": [walked(bids, "2.5")]},
         timestamp="2026-11-20T10:11:12.345678Z",
         update_number=1_207,
     )
     console = Console(record=True, width=104, file=StringIO(), force_terminal=True)
     shown = [*Ladder(104).lines(view, 8), *market_lines(view, FEES, 104)]
     console.print(joined(shown), soft_wrap=True, highlight=False)
-    picture = console.export_svg(title="onebook watch BTC/USDT --amount 2.5", unique_id="watch")
+    title = "onebook watch BTC/USDT --amount 2.5 --fees fees.toml"
+    picture = console.export_svg(title=title, unique_id="watch")
     assert "after" in picture
     assert "crossed" in picture
-    folder = os.environ.get("ONEBOOK_PICTURES") or tmp_path
+    assert written(picture) == written(PICTURE.read_text()) or PICTURES, "make it anew"
     # The fonts of the reader's machine: nothing is loaded from elsewhere.
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
     picture = picture.replace("font-family: Fira Code, monospace", f"font-family: {MONO}")
     assert "url(http" not in picture
-    Path(folder, "watch.svg").write_text(picture)
+    Path(PICTURES or tmp_path, "watch.svg").write_text(picture)

@@ -85,7 +85,7 @@ def test_a_new_key_is_printed_once_and_alone_on_standard_output(run: Run) -> Non
 
 def test_accounts_are_listed_shown_suspended_and_resumed(run: Run) -> None:
     created = json.loads(run("accounts", "create", "alice", "--reason", "trial", "--json").stdout)
-    assert (created["username"], created["status"], created["reason"]) == (
+    assert (created["username"], created["account_status"], created["reason"]) == (
         "alice",
         "active",
         "trial",
@@ -94,17 +94,20 @@ def test_accounts_are_listed_shown_suspended_and_resumed(run: Run) -> None:
     assert "alice" in run("accounts", "list").stdout
     assert "suspended" in run("accounts", "suspend", "alice", "--reason", "unpaid").stdout
     shown = json.loads(run("accounts", "show", "alice", "--json").stdout)
-    assert (shown["account"]["status"], shown["account"]["reason"]) == ("suspended", "unpaid")
+    assert (shown["account"]["account_status"], shown["account"]["reason"]) == (
+        "suspended",
+        "unpaid",
+    )
     assert shown["keys"] == []
-    resumed = json.loads(run("accounts", "resume", created["account_id"], "--json").stdout)
-    assert resumed["status"] == "active"
+    resumed = json.loads(run("accounts", "resume", created["user_id"], "--json").stdout)
+    assert resumed["account_status"] == "active"
     refused(run("accounts", "resume", "alice"), "It is active; resume does not apply.")
 
 
 def test_a_key_is_suspended_resumed_and_expired(run: Run, key: dict[str, str]) -> None:
     for action, status in (("suspend", "suspended"), ("resume", "active"), ("expire", "expired")):
         moved = json.loads(run("keys", action, key["key_id"], "--reason", "why", "--json").stdout)
-        assert (moved["status"], moved["reason"]) == (status, "why")
+        assert (moved["api_key_status"], moved["reason"]) == (status, "why")
     assert "expired" in run("keys", "show", key["key_id"]).stdout
     refused(run("keys", "resume", key["key_id"]), "It is expired; resume does not apply.")
 
@@ -156,12 +159,12 @@ def test_a_key_gets_another_tier_and_its_own_allowance(run: Run, key: dict[str, 
     name = key["key_id"]
     words = ("--tier", "premium", "--allowance", "200GiB", "--reason", "contract 7")
     changed = json.loads(run("keys", "change", name, *words, "--json").stdout)
-    assert (changed["tier"], changed["allowance_bytes"]) == ("premium", 200 << 30)
+    assert (changed["billing_tier"], changed["allowance_bytes"]) == ("premium", 200 << 30)
     assert str(200 << 30) in run("keys", "list").stdout
     report = json.loads(run("usage", name, "--json").stdout)
     assert report["data_usage"]["bytes_limit"] == 200 << 30
     changed = json.loads(run("keys", "change", name, "--allowance", "default", "--json").stdout)
-    assert (changed["tier"], changed["allowance_bytes"]) == ("premium", None)
+    assert (changed["billing_tier"], changed["allowance_bytes"]) == ("premium", None)
     refused(run("keys", "change", name), "--tier or --allowance")
     refused(run("keys", "change", name, "--allowance", "much"), "'much' is no size")
     refused(run("keys", "change", name, "--allowance", "0"), "1 to")
@@ -214,6 +217,7 @@ def test_billing_is_reported_as_table_csv_and_json(run: Run, key: dict[str, str]
     assert json.loads(run("billing", *past, "--format", "json").stdout) == []
     refused(run("billing", "--to", "2020-02-01"), "--to needs --from")
     refused(run("billing", "--from", "2020-02-01", "--to", "2020-01-01"), "before --to")
+    refused(run("billing", "--from", "30d"), "'30d' is no date; write 2027-01-31.")
 
 
 @pytest.mark.parametrize(
@@ -334,7 +338,7 @@ def test_a_pipe_gets_every_id_whole(
     assert row.split()[:2] == [key["key_id"], key["prefix"]]
     assert header.split()[:2] == ["key_id", "prefix"]
     accounts = run("accounts", "list").stdout.splitlines()
-    assert accounts[0].startswith("account_id")
+    assert accounts[0].startswith("user_id")
 
 
 def test_tables_and_json_use_the_same_names(run: Run, key: dict[str, str]) -> None:
@@ -344,6 +348,16 @@ def test_tables_and_json_use_the_same_names(run: Run, key: dict[str, str]) -> No
     (account,) = json.loads(run("accounts", "list", "--json").stdout)
     fields = {name.removesuffix("_ms") for name in account}
     assert set(run("accounts", "list").stdout.splitlines()[0].split()) <= fields
+
+
+def test_accounts_and_keys_have_the_names_of_the_rest_bodies(run: Run, key: dict[str, str]) -> None:
+    report = json.loads(run("usage", key["key_id"], "--json").stdout)  # the body of GET /data-usage
+    (account,) = json.loads(run("accounts", "list", "--json").stdout)
+    assert (account["user_id"], key["user_id"]) == (report["user_id"],) * 2
+    assert key["username"] == report["username"]
+    assert key["billing_tier"] == report["billing_tier"]
+    assert key["api_key_status"] == report["status"]["api_key_status"]
+    assert not {"account_id", "tier", "status"} & {*account, *key}
 
 
 @pytest.mark.parametrize("width", [10, 40, 80])

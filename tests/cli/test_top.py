@@ -91,6 +91,8 @@ async def test_the_screen_of_a_running_node_fits(tmp_path: Path, width: int) -> 
         answer = await asyncio.to_thread(CliRunner().invoke, commands, words)
         assert answer.exit_code == 0, answer.output
         assert f"{node.url}  ready" in answer.stdout
+        piped = await asyncio.to_thread(CliRunner().invoke, commands, words[:-2])
+        assert piped.stdout.count(f"{node.url}  ready") == 1, "a pipe gets one screen"
     shown = screen(
         Between(*looks), Readiness(True, ()), url=node.url, wall_s=0, width=width, height=24
     )

@@ -336,3 +336,14 @@ def test_a_refusal_is_one_clear_line_and_status_2():
         answer = server.watch()
     assert answer.exit_code == 2
     assert "The key is not valid." in answer.output
+
+
+def test_a_refused_symbol_comes_with_those_that_it_resembles():
+    refusal = {
+        "type": "subscription_error", "error": "invalid_symbol", "symbol": "BTC/USDT",
+        "message": "None of these exchanges trades BTC/USDT.", "suggested_symbols": ["BTC/USDC"],
+    }  # fmt: skip
+    with Scripted(refusal) as server:
+        answer = server.watch()
+    assert answer.exit_code == 2
+    assert "None of these exchanges trades BTC/USDT. Did you mean BTC/USDC?" in answer.output

@@ -78,4 +78,4 @@ async def test_the_commands_that_need_no_exchange_run_as_written(tmp_path):
     assert printed[1].startswith("ob_live_")
     async with process("keys", "list", "--json", **environment) as running:
         _, out, _ = await ended(running)
-    assert json.loads(out)[0]["tier"] == "premium"
+    assert json.loads(out)[0]["billing_tier"] == "premium"

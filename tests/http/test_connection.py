@@ -1,10 +1,13 @@
 """One HTTP connection: input in turns, and refusals before a request."""
 
 import asyncio
+import io
+import logging
 from contextlib import AsyncExitStack
 
 import pytest
 
+from onebook import logs
 from steady import PATIENCE_S
 
 from .rig import BIG, peer_of, problem, served
@@ -68,3 +71,27 @@ async def test_a_body_that_breaks_while_its_answer_is_sent_ends_the_connection(c
         await peer.send(b"Z\r\n")
         assert len(await peer.rest()) < len(BIG)
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+@pytest.fixture
+def uvicorn_log():
+    """What uvicorn logs as the settings have it, and all loggers as they were afterwards."""
+    names = (None, logs.LOGGER, "uvicorn")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(each.handlers, each.level, each.propagate) for each in loggers]
+    yield io.StringIO()
+    for each, (handlers, level, propagates) in zip(loggers, before, strict=True):
+        each.handlers, each.propagate = handlers, propagates
+        each.setLevel(level)
+
+
+@pytest.mark.parametrize(("level", "lines"), [("info", 0), ("debug", 2)])
+async def test_a_client_cannot_fill_the_log_with_what_is_no_request(level, lines, uvicorn_log):
+    logs.configure(level, "text", uvicorn_log)
+    upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+    async with served() as port:
+        for request in (b"\x16\x03\x01\r\n\r\n", upgrade):
+            async with peer_of(port) as peer:
+                await peer.send(request)
+                await peer.rest()
+    assert uvicorn_log.getvalue().count(" uvicorn.error: ") == lines

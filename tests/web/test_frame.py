@@ -36,7 +36,7 @@ def test_a_page_is_whole():
     page = page_of(main=[tag("p", "text")])
     assert page.startswith('<!doctype html>\n<html lang="en">')
     assert Tags(page).open == []
-    assert "<main><p>text</p></main>" in page
+    assert '<main id="text" tabindex="-1"><p>text</p></main>' in page
     assert "<title>Guide - Onebook</title>" in page
 
 

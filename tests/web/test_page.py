@@ -139,17 +139,20 @@ async def test_the_old_symbol_is_left_after_the_new_one_is_accepted(
     ]
 
 
-async def test_a_book_without_updates_is_dimmed_with_its_age(
+async def test_a_book_without_updates_is_grey_with_its_age(
     page: Page, address: str, market: Market
 ) -> None:
     await page.open(f"{address}/#key={GOOD_KEY}")
     await page.until("document.querySelector('.panel').dataset.live === 'yes'")
     market.frozen = True
     await page.until("document.querySelector('.panel').dataset.live === 'no'")
-    assert await page.run("getComputedStyle(document.querySelector('.book')).opacity") == "0.45"
+    colours = """['.bids .price', '.best-ask', '.figures dt'].map((one) =>
+      getComputedStyle(document.querySelector(one)).color)"""
+    assert len(set(await page.run(colours))) == 1
     await page.until("/No update for \\d+ s/.test(document.querySelector('.old').innerText)")
     market.frozen = False
     await page.until("document.querySelector('.panel').dataset.live === 'yes'")
+    assert len(set(await page.run(colours))) == 3
     assert not await page.run("document.querySelector('.old').checkVisibility()")
 
 

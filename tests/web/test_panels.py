@@ -58,7 +58,7 @@ WATCH = """(() => {{
 }})()"""
 
 READY = "document.querySelector('.bids td')?.textContent.trim()"
-AVERAGE = ".fill tr:nth-child(1) td"
+AVERAGE = ".fill tbody tr:nth-child(1) td"
 NET = ".fill tr:nth-child(5) td"
 
 

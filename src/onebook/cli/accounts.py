@@ -11,6 +11,7 @@ from onebook.cli.operator import (
     Reason,
     change,
     desk,
+    fields,
     now_ms,
     print_accounts,
     print_json,
@@ -57,7 +58,7 @@ def list_accounts(as_json: AsJson = False, config: ConfigFile = None) -> None:
 
     accounts = run(work())
     if as_json:
-        print_json(accounts)
+        print_json([fields(account) for account in accounts])
     else:
         print_accounts(accounts)
 
@@ -76,7 +77,7 @@ def show(username: Username, as_json: AsJson = False, config: ConfigFile = None)
 
     account, keys = run(work())
     if as_json:
-        print_json({"account": account, "keys": keys})
+        print_json({"account": fields(account), "keys": [fields(key) for key in keys]})
         return
     print_accounts([account])
     print_keys(keys)
@@ -113,6 +114,6 @@ async def _move(username: str, action: str, reason: str, config: ConfigFile) -> 
 
 def _show(account: AccountRow, as_json: bool) -> None:
     if as_json:
-        print_json(account)
+        print_json(fields(account))
     else:
         print_accounts([account])

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from onebook.accounts.billing import BillingLine, billing_lines, current_lines
 from onebook.accounts.periods import Period
 from onebook.cli.common import fail, print_table, reported, run
-from onebook.cli.operator import AsJson, ConfigFile, desk, moment_ms, now_ms, print_json
+from onebook.cli.operator import AsJson, ConfigFile, day_ms, desk, now_ms, print_json
 from onebook.config import load
 from onebook.model import DAY_MS
 
@@ -52,7 +52,7 @@ def billing_command(
         fail("--to needs --from.")
     span = None
     if since is not None:
-        span = Period(moment_ms(since, at_ms), at_ms if until is None else moment_ms(until, at_ms))
+        span = Period(day_ms(since), at_ms if until is None else day_ms(until))
         if span.start_ms >= span.end_ms:
             fail("--from must be before --to.")
     _print(run(_lines(span, account, at_ms, config)), Format.JSON if as_json else form)

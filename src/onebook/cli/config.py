@@ -32,12 +32,18 @@ def default() -> None:
 @config_app.command("check")
 @reported
 def check(
-    file: Annotated[Path | None, typer.Argument(help="The settings file.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="The settings file; onebook.toml if not given.")
+    ] = None,
+    named: Annotated[
+        Path | None, typer.Option("--config", help="The same, as the other commands have it.")
+    ] = None,
 ) -> None:
     """Check a settings file, the environment and the files they name; print every fault.
 
     Example: onebook config check onebook.toml
     """
+    file = named or file
     settings, faults = config.examine(file)
     faults += preflight.faults(settings)
     if faults:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from onebook.core import ChecksumLayout
 from onebook.exchanges.channel import (
@@ -15,6 +15,7 @@ from onebook.exchanges.limits import Limit, Scope
 from onebook.exchanges.quality import (
     Evidence,
     docstring,
+    doubts,
     evidence,
     open_doubts,
     page_read,
@@ -25,14 +26,14 @@ from onebook.exchanges.quality import (
 
 WINDOWS: Final = {1.0: "1 s", 60.0: "1 min", 3_600.0: "1 h"}
 COLUMNS: Final = (
-    "name",
-    "display",
+    "exchange_name",
+    "display_name",
     "quality",
     "via",
     "depth",
-    "lost frame",
-    "heartbeat",
-    "quiet",
+    "lost_frame",
+    "heartbeat_s",
+    "quiet_s",
     "times",
     "ws_url",
 )
@@ -60,11 +61,65 @@ def row(exchange: Exchange) -> tuple[str, ...]:
         exchange.via or "own",
         str(exchange.depth or "all"),
         exchange.guard.name.lower(),
-        "none" if heartbeat_s is None else f"{heartbeat_s:g} s",
-        f"{exchange.quiet_max_s:g} s",
+        "none" if heartbeat_s is None else f"{heartbeat_s:g}",
+        f"{exchange.quiet_max_s:g}",
         "yes" if exchange.timed else "no",
         exchange.ws_url or "-",
     )
+
+
+def listed(exchange: Exchange) -> dict[str, Any]:
+    """Return an exchange's row of the list as values, under `COLUMNS`."""
+    return {
+        "exchange_name": exchange.name,
+        "display_name": exchange.display,
+        "quality": quality(exchange).level,
+        "via": exchange.via or "own",
+        "depth": exchange.depth,
+        "lost_frame": exchange.guard.name.lower(),
+        "heartbeat_s": exchange.heartbeat_max_s,
+        "quiet_s": exchange.quiet_max_s,
+        "times": exchange.timed,
+        "ws_url": exchange.ws_url,
+    }
+
+
+def detailed(exchange: Exchange) -> dict[str, Any]:
+    """Return all that is known of an exchange as values."""
+    proven, limits, text = proven_of(exchange), exchange.limits, docstring(exchange)
+    return listed(exchange) | {
+        "former_names": exchange.former_names,
+        "rest_url": exchange.rest_url,
+        "instruments_path": exchange.instruments_path,
+        "subscription": proven.subscription,
+        "interval_ms": exchange.interval_ms,
+        "gap_rule": GUARDS[exchange.guard],
+        "checksum": checksum(exchange),
+        "horizon": horizon(exchange, proven),
+        "lifetime_s": exchange.lifetime_s,
+        "limits": {
+            "instruments_on_a_connection": limits.topics,
+            "connections": limits.connections,
+            "messages": _limits(limits.messages),
+            "subscription_requests": _limits(limits.requests),
+            "connection_attempts": _limits(limits.connects),
+            "rest_weight": _limits(limits.fetches),
+        },
+        "shut_out_by": [
+            {"status": status, "hold_s": hold_s} for status, hold_s in exchange.holds.items()
+        ],
+        "channels": list(exchange.channels),
+        "proof": [dict(zip(PROOF_COLUMNS, each, strict=True)) for each in proof(exchange)],
+        "doubts": doubts(text),
+        "protocol": text,
+    }
+
+
+def _limits(limits: Sequence[Limit]) -> list[dict[str, Any]]:
+    return [
+        {"count": each.count, "per_s": each.per_s, "scope": each.scope.name.lower()}
+        for each in limits
+    ]
 
 
 def facts(exchange: Exchange, channel: str = "") -> list[tuple[str, str]]:
@@ -164,7 +219,12 @@ def checksum(exchange: Exchange) -> str:
     """Return which checksum of the exchange books are compared with, where it is sent."""
     made = exchange.connector
     channels = made.args if isinstance(made, partial) else ()
-    modules = [each.data.__module__ for each in channels if isinstance(each, BookChannel)]
+    modules = [
+        part.__module__  # either may be made by a helper of several connectors
+        for each in channels
+        if isinstance(each, BookChannel)
+        for part in (each.data, each.control)
+    ]
     layouts = [
         value
         for module in modules

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from onebook import config
 from onebook.cli.common import console, fail, fitting, print_fields, print_table, reported, run
-from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, facts, proof, row
+from onebook.cli.exchange_facts import COLUMNS, PROOF_COLUMNS, detailed, facts, listed, proof, row
 from onebook.cli.exchange_page import page
 from onebook.cli.options import AsJson, ConfigFile, print_json
 from onebook.config import FeedSettings
@@ -50,9 +50,9 @@ def list_exchanges(
 
     `quality` is how well the exchange is proven, from bronze to gold; docs/reference/exchanges has
     the rules. `via` is "ccxt" for those of the setting feeds.ccxt.exchanges, which are only as
-    exact as ccxt, and "own" for the others. `depth` is levels a side. `lost frame` is what shows
-    one. `heartbeat` is how long a connection may bring neither data nor a heartbeat that its
-    exchange promises, `quiet` how long one book may. `times` is whether data names the exchange's
+    exact as ccxt, and "own" for the others. `depth` is levels a side. `lost_frame` is what shows
+    one. `heartbeat_s` is how long a connection may bring neither data nor a heartbeat that its
+    exchange promises, `quiet_s` how long one book may. `times` is whether data names the exchange's
     own time.
 
     Example: onebook exchanges list
@@ -64,7 +64,7 @@ def list_exchanges(
         if wanted in f"{each.name} {each.display}".casefold()
     ]
     if as_json:
-        print_json([_facts(each) for each in exchanges])
+        print_json([listed(each) for each in exchanges])
     else:
         rows = [row(each) for each in exchanges]
         count = fitting(COLUMNS, rows)
@@ -76,21 +76,6 @@ def _known(settings: Path | None) -> dict[str, Exchange]:
     return EXCHANGES | ccxt.enabled(config.load(settings).feeds)
 
 
-def _facts(exchange: Exchange) -> dict[str, str | float | bool | None]:
-    return {
-        "name": exchange.name,
-        "display": exchange.display,
-        "quality": quality(exchange).level,
-        "via": exchange.via or None,
-        "depth": exchange.depth,
-        "lost_frame": exchange.guard.name.lower(),
-        "heartbeat_s": exchange.heartbeat_max_s,
-        "quiet_s": exchange.quiet_max_s,
-        "times": exchange.timed,
-        "ws_url": exchange.ws_url,
-    }
-
-
 @exchanges_app.command("show")
 @reported
 def show(
@@ -98,6 +83,7 @@ def show(
     as_page: Annotated[
         bool, typer.Option("--page", help="Its reference page, in Markdown.")
     ] = False,
+    as_json: AsJson = False,
     settings: ConfigFile = None,
 ) -> None:
     """Show what is known of one exchange: its limits, its protocol, the evidence and the doubts.
@@ -111,6 +97,9 @@ def show(
     exchange = exchanges[known]
     if as_page:
         typer.echo(page(exchange), nl=False)
+        return
+    if as_json:
+        print_json(detailed(exchange))
         return
     print_fields([("display", exchange.display), ("quality", quality(exchange).level)])
     print_fields(facts(exchange))

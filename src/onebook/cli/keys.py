@@ -7,7 +7,6 @@ about it go to standard error.
 from typing import Annotated
 
 import typer
-from msgspec import to_builtins
 
 from onebook.accounts.admin import NewKey
 from onebook.cli.common import fail, reported, run
@@ -17,6 +16,7 @@ from onebook.cli.operator import (
     Reason,
     change,
     desk,
+    fields,
     moment_ms,
     now_ms,
     print_json,
@@ -81,7 +81,7 @@ def list_keys(
 
     keys = run(work())
     if as_json:
-        print_json(keys)
+        print_json([fields(key) for key in keys])
     else:
         print_keys(keys)
 
@@ -209,14 +209,14 @@ async def _move(key: str, action: str, reason: str, config: ConfigFile) -> KeyRo
 
 def _print_key(row: KeyRow, as_json: bool) -> None:
     if as_json:
-        print_json(row)
+        print_json(fields(row))
     else:
         print_keys([row])
 
 
 def _print_new(made: NewKey, as_json: bool) -> None:
     if as_json:
-        print_json({"api_key": made.text} | to_builtins(made.row))
+        print_json({"api_key": made.text} | fields(made.row))
         return
     typer.echo(made.text)
     typer.echo(

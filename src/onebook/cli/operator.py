@@ -1,6 +1,5 @@
 """Helpers of operator commands: opening the store, the operator's name, dates and spans, tables.
 
-
 Imported by the commands only; the rules themselves are in `onebook.accounts`.
 """
 
@@ -11,9 +10,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+from msgspec import to_builtins
 
 from onebook import config
 from onebook.accounts.admin import Admin
@@ -26,6 +26,31 @@ from onebook.errors import InvalidRequest
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
 from onebook.store import AccountRow, AuditedChange, KeyRow, Store
 from onebook.times import iso_ms, ms_of_iso
+
+# The names of the REST bodies, where the database has others.
+ACCOUNT_NAMES: Final = {"account_id": "user_id", "status": "account_status"}
+KEY_NAMES: Final = {"account_id": "user_id", "tier": "billing_tier", "status": "api_key_status"}
+ACCOUNT_COLUMNS: Final = (
+    "user_id",
+    "username",
+    "account_status",
+    "created_at",
+    "changed_by",
+    "reason",
+)
+KEY_COLUMNS: Final = (
+    "key_id",
+    "prefix",
+    "username",
+    "billing_tier",
+    "api_key_status",
+    "allowance_bytes",
+    "created_at",
+    "expires_at",
+    "last_used_at",
+    "changed_by",
+    "reason",
+)
 
 SPAN_UNITS_MS: Final = {"s": SECOND_MS, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": DAY_MS}
 SIZE_UNITS_BYTES: Final = {"": 1, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -94,6 +119,18 @@ def size_bytes(text: str) -> int:
     return int(size[1]) * SIZE_UNITS_BYTES[size[2]]
 
 
+def day_ms(text: str) -> int:
+    """Read a date in UTC such as 2027-01-31.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    try:
+        return ms_of_iso(text)
+    except ValueError:
+        raise InvalidRequest(f"{text!r} is no date; write 2027-01-31.") from None
+
+
 def moment_ms(text: str, since_ms: int) -> int:
     """Read a moment: a span from now such as 90d, or a date in UTC such as 2027-01-31.
 
@@ -108,45 +145,32 @@ def moment_ms(text: str, since_ms: int) -> int:
         raise InvalidRequest(f"{text!r} is no moment; write 90d or 2027-01-31.") from None
 
 
+def fields(row: AccountRow | KeyRow) -> dict[str, Any]:
+    """An account or a key under the names of the REST bodies."""
+    names = KEY_NAMES if isinstance(row, KeyRow) else ACCOUNT_NAMES
+    return {names.get(name, name): value for name, value in to_builtins(row).items()}
+
+
 def print_accounts(accounts: Sequence[AccountRow]) -> None:
     """Print accounts as a table."""
-    rows = (
-        (row.account_id, row.username, row.status, _day(row.created_at_ms), *_change(row))
-        for row in accounts
-    )
-    columns = ("account_id", "username", "status", "created_at", "changed_by", "reason")
-    print_table(columns, rows)
+    _print_rows(ACCOUNT_COLUMNS, accounts)
 
 
 def print_keys(keys: Sequence[KeyRow]) -> None:
     """Print keys as a table; of each no more than its first characters."""
-    rows = (
-        (
-            row.key_id,
-            row.prefix,
-            row.username,
-            row.tier,
-            row.status,
-            "" if row.allowance_bytes is None else str(row.allowance_bytes),
-            _day(row.created_at_ms),
-            _day(row.expires_at_ms),
-            _moment(row.last_used_at_ms),
-            *_change(row),
-        )
-        for row in keys
-    )
-    columns = ("key_id", "prefix", "username", "tier", "status", "allowance_bytes")
-    moments = ("created_at", "expires_at", "last_used_at")
-    print_table((*columns, *moments, "changed_by", "reason"), rows)
+    _print_rows(KEY_COLUMNS, keys)
 
 
-def _change(row: AccountRow | KeyRow) -> tuple[str, str]:
-    return row.changed_by, row.reason
+def _print_rows(columns: Sequence[str], rows: Sequence[AccountRow | KeyRow]) -> None:
+    print_table(columns, ([_cell(fields(row), name) for name in columns] for row in rows))
 
 
-def _day(at_ms: int | None) -> str:
-    return "" if at_ms is None else iso_ms(at_ms)[:10]
-
-
-def _moment(at_ms: int | None) -> str:
-    return "" if at_ms is None else iso_ms(at_ms)[:16].replace("T", " ")
+def _cell(row: dict[str, Any], name: str) -> str:
+    """A field as text: a time as its day, the last use to the minute."""
+    value = row[name if name in row else f"{name}_ms"]
+    if value is None:
+        return ""
+    if not name.endswith("_at"):
+        return str(value)
+    at = iso_ms(value)
+    return at[:16].replace("T", " ") if name == "last_used_at" else at[:10]

@@ -35,7 +35,9 @@ def top_command(
     ] = 2.0,
     looks: Annotated[
         int,
-        typer.Option(min=0, help="Print so many screens in a row and end; 0: live."),
+        typer.Option(
+            min=0, help="Print so many screens in a row and end; 0: live, in a pipe one screen."
+        ),
     ] = 0,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Do not verify the node's certificate.")
@@ -57,8 +59,8 @@ def top_command(
             private = _own_url(server.metrics_host, server.metrics_port, tls=False)
     with httpx.Client(timeout=TIMEOUT_S, verify=not insecure, trust_env=False) as http:
         node = _Node(http, public.rstrip("/"), private.rstrip("/"))
-        if looks:
-            _print(node, looks, interval)
+        if looks or not console.is_terminal:
+            _print(node, looks or 1, interval)
         else:
             _follow(node, interval)
 

@@ -78,7 +78,8 @@ def watch_command(
     try:
         run(_follow(shown, lambda levels: start(depth=levels), updates))
     except Refused as refused:
-        fail(str(refused))
+        near = ", ".join(refused.details.get("suggested_symbols", ()))
+        fail(f"{refused} Did you mean {near}?" if near else str(refused))
 
 
 class _Screen:

@@ -190,11 +190,20 @@ _WORDS: Final[Mapping[str, str]] = {
 }
 
 
+def _near(name: str) -> str:
+    """The setting or section beside a wrong name that it resembles; "" where none does."""
+    table, dot, leaf = name.rpartition(".")
+    known = [each.name for each in catalogue() if each.name.startswith(table + dot)]
+    beside = {each.removeprefix(table + dot).partition(".")[0] for each in known}
+    near = difflib.get_close_matches(leaf, sorted(beside), n=1)
+    return table + dot + near[0] if near else ""
+
+
 def _sentence(name: str, fault: Any) -> str:
     """A fault in words; never the value, which may be a secret."""
     if fault["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, [each.name for each in catalogue()], n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        near = _near(name)
+        hint = f" Did you mean {near}?" if near else ""
         return f"There is no setting {name}.{hint}"
     words = _WORDS.get(fault["type"])
     if words is None:

@@ -265,7 +265,7 @@ def _replies(operation: Document) -> Content:
 
 def _books() -> Part:
     """How a book is written, in every form, and how to keep one from deltas."""
-    forms = [join(tag("h4", title), code(example)) for title, example in books.forms()]
+    forms = [join(tag("h3", title), code(example)) for title, example in books.forms()]
     before, delta, after = books.delta()
     content = join(
         prose(books.FORMS),

@@ -37,14 +37,17 @@ SEARCH = Html(
 def document(title: str, *, contents: Sequence[ContentsEntry], main: Sequence[Content]) -> str:
     """Write a whole page."""
     head = tag("head", HEAD, tag("title", f"{title} - Onebook"))
-    columns = tag("div", _contents(contents), tag("main", *main), class_="columns")
-    body = tag("body", _header(), columns)
+    columns = tag(
+        "div", _contents(contents), tag("main", *main, id="text", tabindex="-1"), class_="columns"
+    )
+    skip = tag("a", "Skip to the text", href="#text", class_="skip")
+    body = tag("body", skip, _header(), columns)
     return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
 
 
 def _header() -> Html:
     icon = Html('<img src="/web/page/icon.svg" alt="" width="26" height="26">')
-    label = "Change colours: light, dark or as the system"
+    label = "Auto: change the colours"
     theme = tag("button", "Auto", type="button", id="theme", class_="quiet", aria_label=label)
     links = (
         ("Tutorial", "/docs/tutorial"),

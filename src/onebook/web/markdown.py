@@ -124,12 +124,21 @@ def _code(renderer: Any, tokens: Sequence[Token], at: int, *_: Any) -> str:
     return f'<pre tabindex="0"><code>{escape(tokens[at].content)}</code></pre>\n'
 
 
+def _heading(renderer: Any, tokens: Sequence[Token], at: int, *_: Any) -> str:
+    """A cell of a table's head; one without text heads nothing."""
+    opens = tokens[at].nesting == 1
+    name = "th" if tokens[at + 1 if opens else at - 1].content else "td"
+    return f'<{name} scope="col">' if opens and name == "th" else f"<{'' if opens else '/'}{name}>"
+
+
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable("table")
     for name in ("html_block", "html_inline"):
         parser.add_render_rule(name, _dropped)
     for name in ("fence", "code_block"):
         parser.add_render_rule(name, _code)
+    for name in ("th_open", "th_close"):
+        parser.add_render_rule(name, _heading)
     parser.add_render_rule("table_open", lambda *_: '<div class="wide"><table>\n')
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     return parser

@@ -46,7 +46,7 @@ def inline(text: str) -> Html:
 
 def table(head: tuple[str, ...], rows: list[tuple[Content, ...]]) -> Html:
     """A table that scrolls by itself where the page is narrow."""
-    cells = [tag("th", name, scope="col") for name in head]
+    cells = [tag("th", name, scope="col") if name else tag("td") for name in head]
     lines = [tag("tr", *(tag("td", cell) for cell in row)) for row in rows]
     body = tag("table", tag("thead", tag("tr", *cells)), tag("tbody", *lines))
     return tag("div", body, class_="wide")

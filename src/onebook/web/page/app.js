@@ -89,7 +89,7 @@ function showLink(link, text, retryInS = null) {
   const inside = ["connecting", "live", "waiting"].includes(link);
   const focused = document.activeElement;
   at("key-form").hidden = inside;
-  for (const id of ["choice", "panels", "traffic"]) at(id).hidden = !inside;
+  for (const id of ["inside", "choice", "panels", "traffic"]) at(id).hidden = !inside;
   // The focus goes with the form that is hidden; without this it would fall back to the page.
   if (inside && at("key-form").contains(focused)) panels[0].find(".symbol").focus();
   if (!inside && (at("choice").contains(focused) || at("panels").contains(focused))) at("key").focus();

@@ -123,10 +123,20 @@ const addCopy = (pre) => {
   });
 };
 
+// Wide tables
+
+/** Only what scrolls is a stop of the keyboard. */
+const reachIfCut = ({ target }) => {
+  if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+  else target.removeAttribute("tabindex");
+};
+
 const form = document.querySelector("form.search");
 if (form) {
   startSearch(form);
   document.querySelectorAll("main pre").forEach(addCopy);
+  const sizes = new ResizeObserver((seen) => seen.forEach(reachIfCut));
+  document.querySelectorAll("main .wide").forEach((each) => sizes.observe(each));
   // On a narrow screen the contents stand above the text: closed, so that the text is seen.
   if (matchMedia("(max-width: 56rem)").matches) document.querySelector(".contents")?.removeAttribute("open");
 }

@@ -14,7 +14,7 @@ import { hide, mark, write } from "./write.js";
 
 const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
-const OLD_MS = 3_000; // a book without an update for so long is dimmed, with its age
+const OLD_MS = 3_000; // a book without an update for so long is grey, with its age
 
 export class Panel {
   subscribed = ""; // the symbol whose books are shown
@@ -256,7 +256,7 @@ export class Panel {
     write(this.find(name), text);
   }
 
-  /** A book is shown at full brightness only while updates come; else dimmed, with its age. */
+  /** A book is shown in colour only while updates come; else grey, with its age. */
   #showAge() {
     const ageMs = performance.now() - this.#updatedAt;
     const live = this.#linked && this.#updatedAt > 0 && ageMs < OLD_MS;

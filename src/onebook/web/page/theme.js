@@ -9,7 +9,9 @@
     if (chosen === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = chosen;
     const button = document.getElementById("theme");
-    if (button) button.textContent = words[chosen];
+    if (!button) return;
+    button.textContent = words[chosen];
+    button.ariaLabel = `${words[chosen]}: change the colours`;
   };
   if (!choices.includes(chosen)) chosen = "auto";
   apply();
