@@ -114,9 +114,7 @@ def test_levels_that_leave_and_enter_the_depth_are_gone_and_new(core: Any) -> No
 @pytest.mark.parametrize(
     "options", [{}, {"arrays": True}, {"split": True}, {"arrays": True, "split": True}]
 )
-def test_the_delta_of_an_unchanged_merge_has_no_levels(
-    core: Any, options: dict[str, bool]
-) -> None:
+def test_the_delta_of_an_unchanged_merge_has_no_levels(core: Any, options: dict[str, bool]) -> None:
     books = members(core)
     view = merged(core, books, **options)
     for amount in ("2", "9", "7"):  # the first is what the book has
