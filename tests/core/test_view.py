@@ -111,15 +111,24 @@ def test_levels_that_leave_and_enter_the_depth_are_gone_and_new(core: Any) -> No
     assert document(view, view.delta(b"{", b"}"))["bids"] == [[6, 0], [4, 1]]
 
 
-def test_an_unchanged_merge_keeps_the_state_before(core: Any) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"arrays": True}, {"split": True}, {"arrays": True, "split": True}]
+)
+def test_the_delta_of_an_unchanged_merge_has_no_levels(core: Any, options: dict[str, bool]) -> None:
     books = members(core)
-    view = merged(core, books)
-    apply(books[0], [("100", "9")])
+    view = merged(core, books, **options)
+    for amount in ("2", "9", "7"):  # the first is what the book has
+        apply(books[0], [("100", amount)])
+        assert view.merge(books) is (amount != "2")
+        same = view.full(b"", b""), view.checksum()
+        apply(books[0], [("100", amount + ".0")])
+        assert view.merge(books) is False
+        data = document(view, view.delta(b"{", b"}"))
+        assert (data["bids"], data["asks"]) == ([], [])
+        assert (view.full(b"", b""), view.checksum()) == same
+    apply(books[0], [("100", "8")])
     assert view.merge(books) is True
-    before = view.delta(b"", b""), view.full(b"", b""), view.checksum()
-    apply(books[0], [("100", "9.0")])
-    assert view.merge(books) is False
-    assert (view.delta(b"", b""), view.full(b"", b""), view.checksum()) == before
+    assert len(document(view, view.delta(b"{", b"}"))["bids"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -382,6 +391,7 @@ def test_numbers_beyond_64_bits_are_exact_and_deltas_go_on(core: Any) -> None:
     assert data["bids"] == [[999999999999999999, 999999999999999999]]
     assert len(document(view)["bids"]) == 2
     assert view.merge([fine, huge]) is False
+    assert document(view, view.delta(b"{", b"}"))["bids"] == []
     assert view.checksum() == crc32(b"999999999999999999:999999999999999999:0.000000000000000001:1")
     assert view.merge([None, huge]) is True
     gone = document(view, view.delta(b"{", b"}"))["bids"]
@@ -450,9 +460,7 @@ def test_scales_that_grow_between_merges_are_no_change_by_themselves(core: Any) 
     apply(book, [("100", "3")])
     assert view.merge([book]) is True
     apply(book, [("98.0000000001", "1")])
-    before = view.delta(b"", b"")
     assert view.merge([book]) is True
-    assert before != view.delta(b"", b"")
     assert [level["price"] for level in document(view, view.delta(b"{", b"}"))["bids"]] == [
         Decimal("98.0000000001")
     ]

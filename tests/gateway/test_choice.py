@@ -100,6 +100,17 @@ def test_a_symbol_on_none_of_them_is_invalid_symbol(alice, exchanges):
     assert alice.client.subscriptions is NONE_SUBSCRIBED
 
 
+def test_a_symbol_that_only_excluded_exchanges_trade_is_invalid_symbol(alice):
+    subscribe = {"type": "subscribe_aggregated", "symbol": "DOGE/USDT"}
+    for exchanges in (["all", "-binance"], ["okx", "binance", "-binance"]):
+        (refusal,) = alice.says(**subscribe, exchanges=exchanges)
+        assert refusal["error"] == "invalid_symbol"
+        assert refusal["message"] == 'None of these exchanges trades "DOGE/USDT".'
+    unread(alice, "bybit")
+    (refusal,) = alice.says(**subscribe, exchanges=["all", "-binance"])
+    assert (refusal["error"], refusal["exchange"]) == ("exchange_unavailable", "bybit")
+
+
 def unread(alice, *names):
     alice.client.directory.unread = lambda: set(names)
 

@@ -51,11 +51,15 @@ async def test_an_immediate_rotation_closes_what_the_old_text_opened_and_nothing
             assert (await new.ask(type="ping"))["type"] == "pong"
 
 
-async def test_a_rotation_with_an_overlap_closes_nothing(node, key):
+async def test_a_rotation_with_an_overlap_closes_nothing_and_each_text_is_shown_as_sent(node, key):
     async with node.client(key) as old:
-        await node.admin.rotate_key(key, node.change(), overlap_ms=60_000)
+        made = await node.admin.rotate_key(key, node.change(), overlap_ms=60_000)
         await node.accounts.poll(node.clock.wall_ms())
         assert (await old.ask(type="ping"))["type"] == "pong"
+        async with node.client(key) as again:
+            for client, text in ((old, key), (again, key), (again, made.text)):
+                welcome = await client.ask(type="authenticate", api_key=text)
+                assert welcome["authentication"]["api_key"] == f"{text[:12]}..."
 
 
 async def test_over_the_allowance_all_sockets_get_data_limit_exceeded_and_4003(tmp_path):

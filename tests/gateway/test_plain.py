@@ -60,6 +60,12 @@ def test_what_is_wrong_with_a_field_that_may_be_left_out(alice, options, sentenc
     assert refusal["message"] == sentence
 
 
+def test_a_message_of_two_types_is_refused_in_plain_words(alice):
+    (refusal,) = alice.says('{"type": "ping", "type": "get_exchanges", "id": 1}')
+    assert refusal["message"] == 'type: must be "get_exchanges", and only once.'
+    assert (refusal["error"], refusal["id"]) == ("invalid_parameters", 1)
+
+
 def test_a_missing_field_is_named(alice):
     (refusal,) = alice.says(type="resync")
     assert refusal["message"].startswith("symbol: is required; it must be a pair such as")

@@ -369,6 +369,35 @@ def test_a_present_book_can_be_asked_for_within_the_interval_and_goes_to_everyon
     assert rig.heard.updates[-1][2]["previous_update_number"] == 2
 
 
+def test_a_delta_holds_only_what_changed_since_the_update_before():
+    rig = Rig()
+    books = {"okx": BOOK, "kraken": ([("90", "1")], [("110", "1")])}
+    stream = rig.opened(key("okx", "kraken", mode="delta", depth=1, coverage=True), **books)
+    rig.delta("okx", [("100", "5")], [])
+    rig.time.run(1)
+    assert rig.heard.updates[-1][2]["data"]["bids"]
+    rig.lose("kraken")  # beyond the depth: only the list of stale exchanges changes
+    rig.time.run(1)
+    lost = rig.heard.updates[-1][2]
+    rig.streams.publish_now(stream)  # a client joins
+    joined = rig.heard.updates[-1][2]
+    for update in (lost, joined):
+        assert update["type"] == "aggregated_orderbook_delta"
+        assert (update["data"]["bids"], update["data"]["asks"]) == ([], [])
+        assert update["data"]["stale_exchanges"] == ["kraken"]
+
+
+def test_a_second_update_without_changes_is_a_delta():
+    rig = Rig()
+    rig.opened(key("okx", "kraken", mode="delta", depth=1), okx=BOOK, kraken=([], []))
+    rig.lose("kraken")
+    rig.time.run(1)
+    first, second = (message for *_, message, _ in rig.heard.updates)
+    assert first["type"] == "aggregated_orderbook_update"
+    assert second["type"] == "aggregated_orderbook_delta"
+    assert (second["data"]["bids"], second["data"]["asks"]) == ([], [])
+
+
 def test_a_present_book_and_its_stale_exchanges_are_of_the_same_instant():
     rig = Rig()
     books = {"okx": BOOK, "kraken": ([("99.5", "1")], [("101.5", "1")])}

@@ -1,7 +1,7 @@
 # Books merged to one view: its levels as integers. `_view.pxi` prints them.
 
 cdef class MergedBooks:
-    """Some books merged to one: the levels of the last merge, and those before it."""
+    """Some books merged to one: the levels of the last merge, and those of the one before."""
 
     cdef State states[3]
     cdef State *now
@@ -59,6 +59,9 @@ cdef class MergedBooks:
         if self.is_wide or not fits:
             return self.merge_wide(books, fits)
         if self.merged and state_same(self.now, self.spare, self.arrays and not self.split):
+            # Before is as now: a delta of this merge has no levels.
+            self.before, self.spare = self.spare, self.before
+            self.before.fits = self.delta_ready = True
             return False
         self.turn(fits)
         return True

@@ -79,7 +79,7 @@ cdef class View(MergedBooks):
         return whole
 
     def delta(self, head, tail):
-        """Return `head`, the members with changed levels only and `tail`; None at first."""
+        """Return `head`, what the last merge changed and `tail`; None after the first merge."""
         cdef char *out
         if self.is_wide:
             return self.wide.delta(head, tail)

@@ -12,8 +12,10 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onebook.accounts import Accounts, Key
+from onebook.accounts.keys import SHOWN_LENGTH
 from onebook.config import GatewaySettings
 from onebook.errors import (
     ApiKeyDisabled,
@@ -122,7 +124,7 @@ class Authenticator:
         opened_by = self._accounts.fingerprint(command.api_key)
         if connection.processor.key is not None and connection.processor.opened_by == opened_by:
             # No look-up: a suspension or replacement would have closed the connection.
-            known = KeyVerdict(command.message_id, connection.processor.key, opened_by)
+            known = self._accepted(command, connection.processor.key)
             asyncio.get_running_loop().call_soon(connection.verdict_received, known)
             return
         task = asyncio.get_running_loop().create_task(self._verify(connection, command))
@@ -148,7 +150,12 @@ class Authenticator:
         if self._unavailable:
             log.info("API keys can be verified again.")
             self._unavailable = False
-        return KeyVerdict(command.message_id, key, self._accounts.fingerprint(command.api_key))
+        return self._accepted(command, key)
+
+    def _accepted(self, command: VerifyKey, key: Key) -> KeyVerdict:
+        """The verdict for a key: shown by the text that was sent, which a rotation may outdate."""
+        shown = replace(key, prefix=command.api_key[:SHOWN_LENGTH])
+        return KeyVerdict(command.message_id, shown, self._accounts.fingerprint(command.api_key))
 
     def _refusal(self, error: Exception, message_id: Id) -> Effects:
         now = self._now()

@@ -76,23 +76,22 @@ def _choose(
     request = _read(directory, [ALL] if requested == ALL else requested)
     if not request.everything and not request.known:
         raise _none_known(directory, request)
-    trading = set(directory.trading(symbol))
-    unwanted = set(request.unwanted.values())
     asked = set(directory.supported) if request.everything else request.known
+    asked = asked.difference(request.unwanted.values())
+    if not asked:
+        raise _bad("exchanges: the list excludes every exchange that it names.")
+    trading = set(directory.trading(symbol))
     unread = directory.unread() & asked
-    candidates = trading & asked
-    if not candidates:
-        if unread - unwanted:
-            raise _not_known_yet(symbol, unread - unwanted)
+    accepted = trading & asked
+    if not accepted:
+        if unread:
+            raise _not_known_yet(symbol, unread)
         raise CommandRefused(
             "invalid_symbol",
-            f"None of these exchanges trades {symbol}.",
+            f"None of these exchanges trades {shown(symbol)}.",
             symbol=symbol,
-            suggested_symbols=directory.suggest(symbol, asked - unwanted),
+            suggested_symbols=directory.suggest(symbol, asked),
         )
-    accepted = candidates - unwanted
-    if not accepted:
-        raise _bad("exchanges: the list excludes every exchange that it names.")
     if len(accepted) > MEMBERS_MAX:
         raise _bad(
             f"exchanges: a view merges at most {MEMBERS_MAX} exchanges, and {len(accepted)} of"
@@ -117,7 +116,8 @@ def _not_known_yet(symbol: str, unread: set[str]) -> CommandRefused:
     names = sorted(unread)
     return CommandRefused(
         "exchange_unavailable",
-        f"The instruments of {', '.join(names)} are not known yet; try {symbol} again shortly.",
+        f"The instruments of {', '.join(names)} are not known yet; try {shown(symbol)} again"
+        " shortly.",
         symbol=symbol,
         exchange=names[0],
         retry_after=LIST_RETRY_S,

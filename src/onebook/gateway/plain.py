@@ -40,7 +40,10 @@ def shown(text: str) -> str:
 @cache
 def must_be(body: type[Struct], field: str) -> str:
     """What a field must be, in words."""
-    return _words(get_type_hints(body, include_extras=True).get(field, Any))
+    hints = get_type_hints(body, include_extras=True)
+    if field not in hints:  # the type of the message, which is there twice
+        return f'"{body.__struct_config__.tag}", and only once'
+    return _words(hints[field])
 
 
 def _words(hint: Any) -> str:

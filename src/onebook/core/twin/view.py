@@ -116,6 +116,7 @@ class View:
             self._merged, self._now = True, state
             return True
         if not self._differs(state):
+            self._before = self._now
             return False
         self._before, self._now = self._now, state
         return True
@@ -129,7 +130,7 @@ class View:
         return self._document(head, self._now, tail)
 
     def delta(self, head: bytes, tail: bytes) -> bytes | None:
-        """Return `head`, the members with changed levels only and `tail`; None at first."""
+        """Return `head`, what the last merge changed and `tail`; None after the first merge."""
         if self._before is None:
             return None
         bids = self._changes(self._before.bids, self._now.bids)
