@@ -31,7 +31,7 @@ DEPOSIT = funds.deposit(
 )
 
 
-PENDING = funds.deposit({"coin": "BTC", "amount": "1", "status": 1}, SPOT)
+PENDING = funds.deposit({"coin": "BTC", "amount": "1", "status": 1, "id": "1"}, SPOT)
 
 
 WITHDRAWAL = funds.withdrawal(

@@ -80,6 +80,8 @@ class TestSummaries:
         assert (record.view, record.receivedCurrency.amount_str) == (RecordView.PRIMARY, "2")  # type: ignore[union-attr]
 
     def test_a_session_of_an_unknown_symbol(self) -> None:
-        record = closings.settlement({"symbol": "?", "createdTime": "5"}, LINEAR)
+        record = closings.settlement(
+            {"symbol": "?", "createdTime": "5", "realisedPnl": "0"}, LINEAR
+        )
         assert record.incomplete == ("instrument",)
         assert record.amount == "0"

@@ -1,5 +1,7 @@
 """Deposits, withdrawals, transfers, tokens and balances of Bybit as records."""
 
+from typing import Any
+
 import pytest
 from msgspec import UNSET
 
@@ -8,6 +10,10 @@ from onebook.transactions.bybit.instruments import new_markets
 from onebook.transactions.bybit.rows import Context
 from onebook.transactions.record import Direction, RecordView, Status
 from transactions.bybit.native import SPOT
+
+
+def deposit_row(**fields: Any) -> dict[str, Any]:
+    return {"id": "9", "coin": "BTC", "amount": "1", "status": 3, "successAt": "5"} | fields
 
 
 class TestFunds:
@@ -23,7 +29,7 @@ class TestFunds:
         ],
     )  # fmt: skip
     def test_deposit_states(self, native: int, status: Status) -> None:
-        row = {"coin": "BTC", "chain": "BTC", "amount": "1", "status": native, "successAt": "5"}
+        row = deposit_row(status=native, chain="BTC")
         record = funds.deposit(row, SPOT)
         assert (record.status, record.native_status) == (status, str(native))
         assert record.incomplete == ()
@@ -37,7 +43,7 @@ class TestFunds:
         assert later.transactionId == record.transactionId
 
     def test_a_blocked_deposit_is_not_credited(self) -> None:
-        row = {"coin": "BTC", "amount": "1", "status": 3, "successAt": "5", "depositType": "50"}
+        row = deposit_row(depositType="50")
         assert funds.deposit(row, SPOT).status is Status.PENDING
         assert funds.deposit(row | {"depositType": "0"}, SPOT).status is Status.COMPLETED
 
@@ -73,12 +79,13 @@ class TestFunds:
         assert unknown.direction is Direction.NONE
 
     def test_a_deposit_with_a_fee(self) -> None:
-        row = {"coin": "BTC", "amount": "1", "status": 3, "successAt": "5", "depositFee": "0.1"}
-        record = funds.deposit(row, SPOT)
+        record = funds.deposit(deposit_row(depositFee="0.1"), SPOT)
         assert [(f.amount, f.kind) for f in record.fees] == [("0.1", "network")]
 
     def test_an_internal_deposit_without_a_time(self) -> None:
-        record = funds.internal_deposit({"id": "1", "coin": "BTC", "status": 1}, SPOT)
+        record = funds.internal_deposit(
+            {"id": "1", "coin": "BTC", "amount": "1", "status": 1}, SPOT
+        )
         assert (record.status, record.incomplete, record.sender) == (
             Status.PENDING, ("timestamp",), None,
         )  # fmt: skip

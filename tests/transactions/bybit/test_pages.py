@@ -1,6 +1,6 @@
 """Bybit's pages: query strings, rows, and what cannot be read."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -12,10 +12,12 @@ from onebook.transactions.bybit.pages import (
     query_of,
     read_row,
     read_rows,
+    rows_of,
     witnessed,
 )
+from onebook.transactions.failures import SourceFailed
 from onebook.transactions.record import Holder, Status
-from transactions.bybit.native import SPOT, fill
+from transactions.bybit.native import SPOT, fill, fund_row, line, order
 from transactions.test_record import record
 
 WINDOW = Window(1_000_000, 2_000_000, 1_999_999)
@@ -44,6 +46,89 @@ def test_a_row_that_cannot_be_read_is_shown_and_counted() -> None:
     found, read = read_row({"nothing": 1}, ENDPOINTS["spot_fills"], SPOT)
     assert not read
     assert (found.kind, found.status) == ("other", Status.UNKNOWN)
+
+
+MOVES: Final[dict[str, dict[str, Any]]] = {
+    "chain_deposits": {"id": "1", "coin": "BTC", "amount": "1", "status": 3, "successAt": "5"},
+    "internal_deposits": {"id": "1", "coin": "BTC", "amount": "1", "status": 2, "createdTime": "5"},
+    "withdrawals": {"withdrawId": "1", "coin": "BTC", "amount": "1", "createTime": "5"},
+    "internal_transfers": {"transferId": "1", "coin": "BTC", "amount": "1", "timestamp": "5"},
+    "spot_fills": fill(),
+    "linear_fills": fill(execType="Funding", execFee="1"),
+    "spot_orders": order(),
+    "unified_ledger": line(),
+    "funding_ledger": fund_row(),
+    "linear_deliveries": {"symbol": "BTCUSDT", "deliveryTime": "5", "deliveryRpl": "1"},
+    "usdc_sessions": {"symbol": "BTCPERP", "createdTime": "5", "realisedPnl": "1"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["", None])
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("chain_deposits", "id"), ("chain_deposits", "coin"), ("chain_deposits", "amount"),
+        ("internal_deposits", "id"), ("internal_deposits", "coin"),
+        ("internal_deposits", "amount"), ("withdrawals", "withdrawId"), ("withdrawals", "coin"),
+        ("withdrawals", "amount"), ("internal_transfers", "transferId"),
+        ("internal_transfers", "coin"), ("internal_transfers", "amount"),
+        ("spot_fills", "execId"), ("spot_fills", "execQty"), ("linear_fills", "execFee"),
+        ("spot_orders", "orderId"), ("unified_ledger", "currency"), ("unified_ledger", "change"),
+        ("funding_ledger", "currency"), ("funding_ledger", "txnAmt"),
+        ("funding_ledger", "ioDirection"), ("linear_deliveries", "deliveryRpl"),
+        ("usdc_sessions", "realisedPnl"),
+    ],
+)  # fmt: skip
+def test_a_row_without_what_moved_is_unreadable_not_a_move_of_nothing(
+    source: str, name: str, value: str | None
+) -> None:
+    """And without its id it would be one with every other row without one."""
+    endpoint = ENDPOINTS[source]
+    assert read_row(MOVES[source], endpoint, SPOT)[1]
+    rows = [MOVES[source] | {name: value, "note": note} for note in "ab"]
+    read, unreadable = read_rows(rows, endpoint, SPOT, WINDOW)
+    assert unreadable == 2
+    assert len({record.transactionId for record in read}) == 2
+    assert {record.status for record in read} == {Status.UNKNOWN}
+
+
+@pytest.mark.parametrize("source", ["chain_deposits", "withdrawals", "funding_ledger"])
+def test_an_amount_whose_direction_is_given_elsewhere_has_no_sign(source: str) -> None:
+    field = "txnAmt" if source == "funding_ledger" else "amount"
+    assert not read_row(MOVES[source] | {field: "-1"}, ENDPOINTS[source], SPOT)[1]
+
+
+def test_a_way_that_is_neither_in_nor_out_is_not_guessed() -> None:
+    assert not read_row(fund_row(ioDirection="X"), ENDPOINTS["funding_ledger"], SPOT)[1]
+
+
+class TestEqualRowsWithoutAnId:
+    """Of one page they are events of their own; what another page repeats is not."""
+
+    ENDPOINT = ENDPOINTS["funding_ledger"]
+
+    def ids(self, *rows: Any) -> list[str]:
+        read, _ = read_rows(list(rows), self.ENDPOINT, SPOT, WINDOW)
+        return [record.transactionId for record in read]
+
+    def test_each_counts(self) -> None:
+        rows = [fund_row(currcCursor="") for _ in range(3)]
+        assert len(set(self.ids(*rows))) == 3
+
+    def test_the_same_page_has_the_same_ids(self) -> None:
+        rows = [fund_row(currcCursor="", afterAmt=after) for after in "2232"]
+        assert self.ids(*rows) == self.ids(*rows)
+        assert self.ids(rows[0]) == self.ids(*rows)[:1]
+
+    def test_an_id_that_is_repeated_is_one_event(self) -> None:
+        assert len(set(self.ids(fund_row(), fund_row()))) == 1
+
+
+@pytest.mark.parametrize("rows", [{}, "", 0, False])
+def test_rows_that_are_no_list_are_not_an_empty_list(rows: Any) -> None:
+    assert rows_of(ENDPOINTS["withdrawals"], {"rows": None}) == ([], "")
+    with pytest.raises(SourceFailed):
+        rows_of(ENDPOINTS["withdrawals"], {"rows": rows})
 
 
 class TestAnUnreadableRowKeepsItsPlace:

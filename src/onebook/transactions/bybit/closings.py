@@ -28,6 +28,7 @@ from onebook.transactions.bybit.rows import (
     ms,
     nonzero,
     plain,
+    stated,
     text,
 )
 from onebook.transactions.bybit.trades import (
@@ -130,7 +131,7 @@ def _gained(currency: str | None, amount: str | None) -> tuple[Money | None, Mon
 
 def delivery(row: Row, context: Context) -> Record:
     """Delivery of an expired contract, and its profit."""
-    realised, at_ms = digits(row, "deliveryRpl") or "0", int(row["deliveryTime"])
+    realised, at_ms = stated(digits(row, "deliveryRpl"), "deliveryRpl"), int(row["deliveryTime"])
     native_key = f"{row['symbol']}:{at_ms}:{plain(row, 'side')}:{plain(row, 'position')}"
     return _expired(
         row,
@@ -152,7 +153,7 @@ def delivery(row: Row, context: Context) -> Record:
 
 def settlement(row: Row, context: Context) -> Record:
     """A session of a USDC contract that was settled (every eight hours)."""
-    realised, at_ms = digits(row, "realisedPnl") or "0", int(row["createdTime"])
+    realised, at_ms = stated(digits(row, "realisedPnl"), "realisedPnl"), int(row["createdTime"])
     return _expired(
         row,
         context,

@@ -216,6 +216,7 @@ _ENDPOINTS: Final = (
         path=FUND_LEDGER,
         fixed=(),
         mapper=ledger.funding_line,
+        anonymous=True,
         times=Times("createTimeFrom", "createTimeTo", SECOND_MS),
         permission=WALLET_PERMISSION,
     ),

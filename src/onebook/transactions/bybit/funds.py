@@ -30,10 +30,12 @@ from onebook.transactions.bybit.rows import (
     digits,
     first_fee,
     make_id,
+    moved,
     ms,
     nonzero,
     plain,
     seconds,
+    stated,
     text,
 )
 from onebook.transactions.decimals import unsigned
@@ -108,15 +110,15 @@ def deposit(row: Row, context: Context) -> Record:
     """A deposit from a blockchain. Until it is credited it has no time of its own: it counts at
     the end of the window that it was found in, and says so in `incomplete`.
     """
-    coin, credited_ms = row["coin"], ms(row, "successAt")
+    coin, credited_ms = stated(row["coin"], "coin"), ms(row, "successAt")
     at_ms = credited_ms or context.asked_at_ms
-    amount, charged = canonicals(row.get("amount"), row.get("depositFee"))
-    amount = amount or "0"
+    found, charged = canonicals(row.get("amount"), row.get("depositFee"))
+    amount = moved(found)
     native, native_type, status, chain, tx_hash, tx_index, block_hash, sender, to, tag = texts(
         row, "id", "depositType", "status", "chain", "txID", "txIndex", "blockHash", "fromAddress",
         "toAddress", "tag",
     )  # fmt: skip
-    key = native or ":".join(plain(row, name) for name in ("txID", "txIndex", "coin", "toAddress"))
+    key = native or f"{stated(tx_hash, 'txID')}:{tx_index or ''}:{coin}:{to or ''}"
     pattern = _chain_pattern("deposit", context.environment, coin, native_type, status, charged)
     return replace(
         pattern,
@@ -200,11 +202,12 @@ def _chain_pattern(
 def internal_deposit(row: Row, context: Context) -> Record:
     """A deposit from another Bybit user: never on a chain; the sender's address is masked."""
     at_ms = seconds(row, "createdTime") or context.asked_at_ms
-    coin, amount = row["coin"], digits(row, "amount") or "0"
+    coin, amount = stated(row["coin"], "coin"), moved(digits(row, "amount"))
+    native = stated(text(row, "id"), "id")
     uid, address = text(row, "fromMemberId"), text(row, "address")
     status = INTERNAL_DEPOSIT_STATUSES.get(plain(row, "status"), Status.UNKNOWN)
     return Record(
-        transactionId=make_id(context, "deposit", f"i:{row['id']}"),
+        transactionId=make_id(context, "deposit", f"i:{native}"),
         timestamp=at_ms,
         label="Deposit",
         receivedCurrency=as_money(coin, amount) or UNSET if status.moves else UNSET,
@@ -223,19 +226,20 @@ def internal_deposit(row: Row, context: Context) -> Record:
         asset=coin,
         amount=amount,
         transfer=Transfer(None, None, from_uid=uid),
-        ids=Ids(native=plain(row, "id"), transfer_id=text(row, "txID")),
+        ids=Ids(native=native, transfer_id=text(row, "txID")),
         incomplete=() if row.get("createdTime") else ("timestamp",),
     )
 
 
 def withdrawal(row: Row, context: Context) -> Record:
     """A withdrawal, on a chain or to another Bybit user."""
-    at_ms, coin, get = int(row["createTime"]), row["coin"], row.get
-    amount, charged, tax = canonicals(get("amount"), get("withdrawFee"), get("tax"))
-    native, native_type, status, chain, tx_hash, to, tag = texts(
+    at_ms, coin, get = int(row["createTime"]), stated(row["coin"], "coin"), row.get
+    found, charged, tax = canonicals(get("amount"), get("withdrawFee"), get("tax"))
+    named, native_type, status, chain, tx_hash, to, tag = texts(
         row, "withdrawId", "withdrawType", "status", "chain", "txID", "toAddress", "tag"
     )
-    amount, native, off_chain = amount or "0", native or "", native_type == OFF_CHAIN
+    amount, native = moved(found), stated(named, "withdrawId")
+    off_chain = native_type == OFF_CHAIN
     pattern = _chain_pattern("withdrawal", context.environment, coin, native_type, status, charged)
     moves = pattern.status.moves
     if tax is not None and tax != "0" and moves:
@@ -274,14 +278,14 @@ def transfer(row: Row, context: Context) -> Record:
 
     Between users only our side of it moved: which one that is follows from the key's user id.
     """
-    at_ms, coin = int(row["timestamp"]), row["coin"]
-    amount = digits(row, "amount") or "0"
-    moved = as_money(coin, amount) or UNSET
-    native, status, source, target, from_uid, to_uid = texts(
+    at_ms, coin = int(row["timestamp"]), stated(row["coin"], "coin")
+    amount = moved(digits(row, "amount"))
+    money = as_money(coin, amount) or UNSET
+    named, status, source, target, from_uid, to_uid = texts(
         row, "transferId", "status", "fromAccountType", "toAccountType", "fromMemberId",
         "toMemberId",
     )  # fmt: skip
-    native = native or ""
+    native = stated(named, "transferId")
     pattern = _transfer_pattern(
         context.environment, coin, status, context.uid, source, target, from_uid, to_uid
     )
@@ -290,8 +294,8 @@ def transfer(row: Row, context: Context) -> Record:
         pattern,
         transactionId=make_id(context, "transfer", native),
         timestamp=at_ms,
-        sentCurrency=moved if direction in SENT else UNSET,
-        receivedCurrency=moved if direction in RECEIVED else UNSET,
+        sentCurrency=money if direction in SENT else UNSET,
+        receivedCurrency=money if direction in RECEIVED else UNSET,
         description=Description("Bybit Transfer", f"{amount} {coin} from {source} to {target}"),
         datetime=iso(at_ms),
         amount=amount,

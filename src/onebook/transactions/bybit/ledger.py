@@ -39,10 +39,12 @@ from onebook.transactions.bybit.rows import (
     direction_of,
     first_fee,
     make_id,
+    moved,
     nonzero,
     opposite,
     plain,
     seconds,
+    stated,
     text,
 )
 from onebook.transactions.bybit.trades import (
@@ -53,7 +55,7 @@ from onebook.transactions.bybit.trades import (
     extra_fees,
     unit_of,
 )
-from onebook.transactions.decimals import add, subtract, unsigned
+from onebook.transactions.decimals import add, negated, subtract, unsigned
 from onebook.transactions.record import (
     Balance,
     Description,
@@ -70,6 +72,7 @@ from onebook.transactions.record import (
 FUND_WALLET: Final = "FUND"
 CONTRACT_WALLET: Final = Holder("CONTRACT", None)
 TITLE: Final = "Bybit Ledger Entry"
+_WAYS: Final = {"I": Direction.IN, "O": Direction.OUT}
 
 
 def ledger(row: Row, context: Context) -> Record:
@@ -128,14 +131,14 @@ def ledger_key(row: Row) -> str:
 
 
 def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Record:
-    native, coin, get = row["type"], row["currency"], row.get
+    native, coin, get = row["type"], stated(row["currency"], "currency"), row.get
     category, side, native_id, order_id, client_order_id, trade_id = texts(
         row, "category", "side", "id", "orderId", "orderLinkId", "tradeId"
     )
-    change, after, charged, rate, cash_flow = canonicals(
+    found, after, charged, rate, cash_flow = canonicals(
         get("change"), get("cashBalance"), get("fee"), get("feeRate"), get("cashFlow")
     )
-    change, settled = change or "0", native == "SETTLEMENT"
+    change, settled = stated(found, "change"), native == "SETTLEMENT"
     fees = _line_fees(coin, charged, rate)
     if extra := get("extraFees"):
         gross = _sum(cash_flow, funding)
@@ -153,7 +156,7 @@ def _line(row: Row, context: Context, *, funding: str | None, source: str) -> Re
         record_id=make_id(context, source, ledger_key(row)),
         at_ms=int(row["transactionTime"]),
         change=change,
-        moved=_before_fees(change, fees) if fees else change,
+        before_fees=_before_fees(change, fees) if fees else change,
         cash_flow=cash_flow,
         after=after,
         desc=f"{pattern.description.desc} {change} {coin}",
@@ -265,8 +268,8 @@ def _book_pattern(
 def funding_line(row: Row, context: Context) -> Record:
     """A line of the funding wallet's book; `currcCursor` is its id."""
     at_ms = seconds(row, "createTime") or context.asked_at_ms
-    coin, amount = row["currency"], digits(row, "txnAmt") or "0"
-    change = amount if row["ioDirection"] == "I" else opposite(amount) or "0"
+    coin, amount = stated(row["currency"], "currency"), moved(digits(row, "txnAmt"))
+    change = amount if _WAYS[row["ioDirection"]] is Direction.IN else negated(amount)
     words, desc = plain(row, "showBusiTypeEn"), plain(row, "descriptionEn")
     kind, label = funding_kind(words, desc, incoming=change[0] != "-")
     uid, native = text(row, "memberId"), text(row, "currcCursor")
@@ -283,7 +286,7 @@ def funding_line(row: Row, context: Context) -> Record:
         record_id=make_id(context, "funding_wallet", native_key),
         at_ms=at_ms,
         change=change,
-        moved=change,
+        before_fees=change,
         cash_flow=None,
         after=digits(row, "afterAmt"),
         desc=desc or words,
@@ -298,7 +301,7 @@ def _booked(
     record_id: str,
     at_ms: int,
     change: str,
-    moved: str,
+    before_fees: str,
     cash_flow: str | None,
     after: str | None,
     desc: str,
@@ -306,8 +309,8 @@ def _booked(
     fees: tuple[Fee, ...] = (),
 ) -> Record:
     """A line of either book: what moved before fees, and the balance around it."""
-    money = (as_money(pattern.asset, moved) or UNSET) if moved != "0" else UNSET
-    outgoing = moved[0] == "-"
+    money = (as_money(pattern.asset, before_fees) or UNSET) if before_fees != "0" else UNSET
+    outgoing = before_fees[0] == "-"
     return replace(
         pattern,
         transactionId=record_id,

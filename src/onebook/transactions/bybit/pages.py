@@ -1,5 +1,6 @@
 """Bybit's pages: the query string of one, its rows, and each row as a record; pure."""
 
+from collections import Counter
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
@@ -59,7 +60,7 @@ def rows_of(endpoint: Endpoint, result: Any) -> tuple[list[Row], str]:
         holder = result
         if endpoint.rows == "coin":  # a list of one account with its coins
             holder = result["list"][0] if result["list"] else {"coin": []}
-        rows = holder[endpoint.rows] or []
+        rows = [] if holder[endpoint.rows] is None else holder[endpoint.rows]
         cursor = result.get("nextPageCursor") or ""
         if not isinstance(rows, list) or not isinstance(cursor, str):
             raise TypeError
@@ -107,7 +108,26 @@ def read_rows(
             (record, True) if fits or at is None else (unread(row, endpoint, context, at), False)
             for row, (record, fits), at in zip(rows, read, times, strict=True)
         ]
-    return [record for record, _ in read], unreadable
+    records = [record for record, _ in read]
+    return (_told_apart(records, context) if endpoint.anonymous else records), unreadable
+
+
+def _told_apart(records: list[Record], context: Context) -> list[Record]:
+    """Records with an id each: rows without one that are equal get their ordinal in the page.
+
+    Only there are two equal rows surely two events: windows may overlap, and pages when rows are
+    added.
+    """
+    found: Counter[str] = Counter()
+    apart = []
+    for record in records:
+        first = record.transactionId
+        found[first] += record.ids.native is None
+        if found[first] > 1:
+            twin = make_id(context, "twin", f"{first}:{found[first]}")
+            record = replace(record, transactionId=twin)
+        apart.append(record)
+    return apart
 
 
 def _times(

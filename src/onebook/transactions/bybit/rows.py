@@ -109,6 +109,30 @@ def nonzero(row: Row, name: str) -> str | None:
     return None if found == "0" else found
 
 
+def stated(value: str | None, name: str) -> str:
+    """What a row must say to be an event: two rows without an id would be one, and a row without
+    an amount or a coin would pass for one that moved nothing.
+
+    Raises:
+        ValueError: The row does not say it.
+    """
+    if not value:
+        raise ValueError(f"The row has no {name}.")
+    return value
+
+
+def moved(amount: str | None) -> str:
+    """An amount whose direction another field gives, so that it has no sign.
+
+    Raises:
+        ValueError: The row does not say it, or it has a sign.
+    """
+    found = stated(amount, "amount")
+    if found[0] == "-":
+        raise ValueError("The amount is below zero.")
+    return found
+
+
 def ms(row: Row, name: str) -> int | None:
     """A time in Unix ms; None where it is absent or zero."""
     value = row.get(name)

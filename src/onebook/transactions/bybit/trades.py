@@ -31,6 +31,7 @@ from onebook.transactions.bybit.rows import (
     opposite,
     order_id_of,
     plain,
+    stated,
     text,
 )
 from onebook.transactions.decimals import EXACT, unsigned
@@ -148,6 +149,7 @@ def _fill(row: Row, context: Context, pattern: Record) -> Record:
         get("feeRate"),
         get("closedSize"), get("markPrice"),
     )  # fmt: skip
+    quantity = stated(quantity, "execQty")
     value = value or _product(price, quantity)
     fees = execution_fees(row, market, charged, rate)
     order_id = get("orderId")
@@ -205,7 +207,7 @@ def _funding_pattern(
 
 def _funding(row: Row, context: Context, market: TradedMarket) -> Record:
     """A funding payment: `execFee` above zero was paid, below zero received."""
-    at_ms, paid = int(row["execTime"]), digits(row, "execFee") or "0"
+    at_ms, paid = int(row["execTime"]), stated(digits(row, "execFee"), "execFee")
     moved = as_money(market.settle, paid) or UNSET
     received = paid[0] == "-"
     word = "Received" if received else "Paid"
@@ -235,7 +237,7 @@ def _funding(row: Row, context: Context, market: TradedMarket) -> Record:
 
 def execution_key(row: Row, category: str) -> str:
     """The native key of an execution. Both sides of a self-match could bear one execId."""
-    return f"{category}:{row['execId']}:{row.get('orderId', '')}:{row['side']}"
+    return f"{category}:{stated(row['execId'], 'execId')}:{row.get('orderId', '')}:{row['side']}"
 
 
 def _execution_ids(row: Row) -> Ids:
@@ -333,7 +335,7 @@ def order(row: Row, context: Context) -> Record:
     native_type, native_status, client_order_id, block_trade_id = texts(
         row, "orderType", "orderStatus", "orderLinkId", "blockTradeId"
     )
-    spot, order_id = category == "spot", row["orderId"]
+    spot, order_id = category == "spot", stated(row["orderId"], "orderId")
     fees = _order_fees(row, market, spot=spot)
     sent, received = _exchanged(market, side, quantity, value) if spot and filled else NOTHING
     what = f"{side} {quantity} {_unit_name(market)}"
