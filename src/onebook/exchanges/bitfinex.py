@@ -149,9 +149,8 @@ def _followed(books: Trackers[int, Unnumbered], message: Frame, payload: bytes) 
     if books.repeats(number):
         return NOTHING
     lost = books.missed(number)
-    outputs: Outputs
     if book is None:
-        outputs = HEARTBEAT if follow is _alive else NOTHING
+        outputs: Outputs = HEARTBEAT if follow is _alive else NOTHING
     else:
         outputs = follow(book, payload, message)
     return (*lost, *each_of(outputs)) if lost else outputs

@@ -196,9 +196,9 @@ UNKNOWN: Final[tuple[Output, ...]] = (Ignored(known=False),)
 ROWS_MAX: Final = 50_000  # rows of an instrument list; the longest known has about 5,000
 
 
-def each_of(outputs: Outputs) -> tuple[Output, ...]:
-    """Return the outputs of a frame as a tuple, whatever their number."""
-    return (outputs,) if type(outputs) is Delta else outputs
+def each_of(outputs: Outputs, *then: Output) -> tuple[Output, ...]:
+    """Return the outputs of a frame as a tuple, whatever their number, and others behind them."""
+    return (outputs, *then) if type(outputs) is Delta else (*outputs, *then)
 
 
 class Instruments(list[Instrument]):

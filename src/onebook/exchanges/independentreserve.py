@@ -49,7 +49,6 @@ from onebook.exchanges.channel import (
     verbs,
 )
 from onebook.exchanges.contract import (
-    NOTHING,
     ROWS_MAX,
     Alive,
     Exchange,
@@ -147,9 +146,7 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
         outputs = book.snapshot(change.bids, change.asks, message.at)
     else:
         raise ProtocolError(f"a book has no event {short(message.event)!r}", book.instrument)
-    if not outputs:
-        return NOTHING
-    return (*each_of(outputs), Verify(book.instrument, CHECKSUM, change.checksum))
+    return outputs and each_of(outputs, Verify(book.instrument, CHECKSUM, change.checksum))
 
 
 def control(frame: bytes) -> Event:

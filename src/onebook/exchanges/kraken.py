@@ -44,7 +44,6 @@ from onebook.exchanges.channel import (
     verbs,
 )
 from onebook.exchanges.contract import (
-    NOTHING,
     Alive,
     Exchange,
     Ignored,
@@ -117,9 +116,7 @@ def _follow(book: Unnumbered, kind: str, item: Item) -> Outputs:
         outputs = book.snapshot(item.bids, item.asks, item.timestamp)
     else:
         raise ProtocolError(f"book has no type {short(kind)!r}", book.instrument)
-    if not outputs:
-        return NOTHING
-    return (*each_of(outputs), Verify(book.instrument, CHECKSUM, item.checksum))
+    return outputs and each_of(outputs, Verify(book.instrument, CHECKSUM, item.checksum))
 
 
 data: Final = items_reader(_read, CHANNEL, _follow)

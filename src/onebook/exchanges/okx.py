@@ -126,13 +126,12 @@ def _unchanged(book: Chain, item: Item) -> bool:
 
 
 def _followed(book: Chain, item: Item, *, whole: bool) -> Outputs:
-    outputs: Outputs
     if whole:
-        outputs = book.snapshot(item.bids, item.asks, item.seq_id, item.ts)
+        outputs: Outputs = book.snapshot(item.bids, item.asks, item.seq_id, item.ts)
     else:
         outputs = book.delta(item.bids, item.asks, item.prev_seq_id, item.seq_id, item.ts)
     if item.checksum and book.last is not None:
-        return (*each_of(outputs), Verify(book.instrument, CHECKSUM, item.checksum))
+        return each_of(outputs, Verify(book.instrument, CHECKSUM, item.checksum))
     return outputs
 
 
