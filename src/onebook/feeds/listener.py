@@ -38,10 +38,8 @@ class Listener(WSListener):
             and not (frame.rsv1 or frame.rsv2 or frame.rsv3)
             and frame.payload_size <= self.bytes_max
         ):
-            # Called as locals: an attribute that is no method is slow to call in Python 3.11.
-            clock, received = self.clock, self.received
-            now = clock()
-            received(frame.get_payload_as_bytes(), now)
+            now = self.clock()
+            self.received(frame.get_payload_as_bytes(), now)
             if self.session.pending:
                 self.carry_out(now)
         else:
