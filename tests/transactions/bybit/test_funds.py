@@ -134,6 +134,12 @@ class TestFunds:
         assert record.fees[0].currency == "USDT"
         assert record.view is RecordView.SUMMARY  # the ledger's lines of it are the ones to sum
 
+    def test_a_balance_that_is_not_stated_says_so(self) -> None:
+        record = funds.unified_balance({"coin": "BTC", "walletBalance": ""}, SPOT)
+        assert (record.amount, record.incomplete) == (None, ("amount",))
+        with pytest.raises(ValueError, match="no coin"):
+            funds.unified_balance({"coin": "", "walletBalance": "1"}, SPOT)
+
     def test_a_balance_below_zero_keeps_its_sign_in_the_total(self) -> None:
         record = funds.unified_balance({"coin": "USDC", "walletBalance": "-5.50"}, SPOT)
         assert record.amount == "5.5"

@@ -418,7 +418,7 @@ def funding_balance(row: Row, context: Context) -> Record:
 
 
 def _balance(row: Row, context: Context, *, wallet: str, balance: Balance) -> Record:
-    coin, at_ms = row["coin"], context.asked_at_ms
+    coin, at_ms = stated(row["coin"], "coin"), context.asked_at_ms
     return Record(
         transactionId=make_id(context, "balance", f"{wallet}:{coin}"),
         timestamp=at_ms,
@@ -436,4 +436,5 @@ def _balance(row: Row, context: Context, *, wallet: str, balance: Balance) -> Re
         amount=None if balance.total is None else unsigned(balance.total),
         balance=balance,
         ids=Ids(native=f"{wallet}:{coin}"),
+        incomplete=("amount",) if balance.total is None else (),
     )
