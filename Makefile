@@ -8,6 +8,8 @@ LOG    := $(VENV)/install.log
 PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
            -e "s/^ *building '\([a-z._]*\)' extension.*/      compile \1/p" \
            -e 's/^ *Installing collected packages:.*/      install packages/p'
+# Test processes: half as many again as cores, because many tests wait for processes and deadlines.
+PROCESSES ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 # The WebSocket conformance cases; Python 2 code, so it is fetched and translated, not installed.
 AUTOBAHN := autobahntestsuite==25.10.1
 
@@ -39,7 +41,7 @@ demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:800
 # Sockets, processes and clocks are real in many tests, and the machine may be busy. What fails beside
 # other tests is run again alone and must pass there; either way it is printed and wants a fix.
 test: $(BIN)/.installed-dev ## the whole test suite
-	PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=auto || { \
+	PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal || { \
 		echo "Failed beside other tests, so it is unsteady or wrong. Once more, alone:"; \
 		PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
 			--last-failed --last-failed-no-failures=none; }
