@@ -95,7 +95,7 @@ def test_check_names_all_faults_at_once_in_plain_words(files, tmp_path, monkeypa
         f"{file}: Setting gateway.forwarded_from must hold addresses or networks such as "
         "10.0.0.0/8, and '10.0.0.0/99' is neither.",
         f"{file}: Setting transactions.master_key must hold keys of 32 bytes in base64.",
-        f"{file}: There is no setting sevrer.",
+        f"{file}: There is no setting sevrer. Did you mean server?",
         f"{file}: feeds.exchanges: there is no exchange 'mtgox'; {known}",
         f"{file}: feeds.overrides: there is no exchange 'btce'; {known}",
         f"{file}: feeds.overrides.okx.channel: there is no channel 'faster'; known are none but "
