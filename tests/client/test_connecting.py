@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+import struct
 from contextlib import asynccontextmanager
 
 import pytest
@@ -86,6 +87,21 @@ async def answering(answer, context=None, *, end=END):
 
     async with await asyncio.start_server(serve, HOST, 0, ssl=context) as server:
         yield server.sockets[0].getsockname()[1]
+
+
+async def test_a_server_that_resets_the_connection_after_the_request():
+    async def serve(reader, writer):
+        await reader.readuntil(END)
+        linger = struct.pack("ii", 1, 0)  # closed so, a socket sends RST
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    async with await asyncio.start_server(serve, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        found = (await causes(f"http://{HOST}:{port}"))[::4]  # over HTTP
+    assert {(each.code, each.message) for each in found} == {
+        ("no_answer", f"{HOST}:{port} closed the connection before it answered.")
+    }
 
 
 @pytest.mark.parametrize(("family", "host", "shown"), [

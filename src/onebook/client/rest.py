@@ -30,6 +30,7 @@ ATTEMPTS_MAX = 5
 WAIT_MAX_S = 60.0  # a longer Retry-After is raised instead of waited for
 READ_TIMEOUT_S = 90.0  # an answer with transactions may take the service a minute
 BODY_BYTES_MAX = 64 << 20
+LOST = (httpx.ReadError, httpx.WriteError)  # of a connection that was open
 
 log = logging.getLogger("onebook.client")
 
@@ -158,7 +159,11 @@ class RestClient:
             why = f"{place_of(self._base)} sent no valid HTTP answer: {str(error).rstrip('.')}."
             raise Unavailable("no_answer", why) from None
         except httpx.TransportError as error:
-            code, sentence, wait_s = connect_failed(self._base, _cause(error))
+            cause = _cause(error)
+            if isinstance(error, LOST) and isinstance(cause, ConnectionError):
+                why = f"{place_of(self._base)} closed the connection before it answered."
+                raise Unavailable("no_answer", why) from None
+            code, sentence, wait_s = connect_failed(self._base, cause)
             raise Unavailable(code, sentence, retry_after_s=wait_s) from None
         return _parsed(self._base, response, content)
 
