@@ -46,6 +46,8 @@ class Theirs:
         self._symbol = simulated.listing.symbol
         config = {"enableRateLimit": False, "options": dict(judge.options)}
         self._exchange = getattr(ccxt.pro, judge.name)(config | dict(judge.keys))
+        if judge.repair:
+            judge.repair(self._exchange)
         self._client_of = self._exchange.client
         self._exchange.client = self._connected
         self._exchange.fetch = self._fetch
