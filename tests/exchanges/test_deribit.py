@@ -20,6 +20,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.deribit import EXCHANGE, LEVELS
+from onebook.exchanges.engine import OMITTED
 from onebook.model import Instrument, InstrumentStatus
 from onebook.simulator.board import Dropped, Now
 from simulator.pure import Desk
@@ -106,7 +107,7 @@ def test_the_result_of_a_request_accepts_its_books() -> None:
 
 
 def test_a_book_that_the_result_of_its_request_omits_is_refused() -> None:
-    omitted = BookRefused(BTC, "not listed as accepted")
+    omitted = BookRefused(BTC, OMITTED)
     connector = opened()
     assert connector.received(answer(1, result=["book.ETH_USDC.100ms"])) == (
         Acknowledged(ETH),

@@ -37,7 +37,7 @@ from onebook.exchanges.contract import (
     Unnamed,
     each_of,
 )
-from onebook.exchanges.engine import CONTROL_BYTES_MAX, Engine, SeededEngine
+from onebook.exchanges.engine import CONTROL_BYTES_MAX, OMITTED, Engine, SeededEngine
 from onebook.exchanges.join import Join
 from onebook.exchanges.sync import Trackers, Unnumbered, WholeBooks
 from onebook.model import Instrument
@@ -62,7 +62,7 @@ def control(frame: bytes) -> Event:
             return Accepted(names.split())
         case ["only", answer]:
             number, *names = answer.split()
-            return Accepted(names, int(number), omission="not listed")
+            return Accepted(names, int(number), lists_all=True)
         case ["done", number]:
             return Accepted(number=int(number))
         case ["no", words]:
@@ -115,9 +115,9 @@ def test_requests_are_batched_and_numbered() -> None:
 def test_what_the_answer_to_a_request_omits_is_refused() -> None:
     engine = opened()
     outputs = engine.received(b"only 1 B C")
-    assert outputs == (Acknowledged(B), BookRefused(A, "not listed")), "C is of another request"
+    assert outputs == (Acknowledged(B), BookRefused(A, OMITTED)), "C is of another request"
     assert engine.received(b"only 1 B") == EXPECTED, "it was answered before"
-    assert BookRefused(C, "not listed") in engine.received(b"only 2")
+    assert BookRefused(C, OMITTED) in engine.received(b"only 2")
 
 
 def test_what_was_accepted_before_may_be_omitted() -> None:

@@ -21,7 +21,8 @@ from onebook.exchanges.contract import (
     Snapshot,
     Unnamed,
 )
-from onebook.exchanges.hitbtc import EXCHANGE, OMITTED
+from onebook.exchanges.engine import OMITTED
+from onebook.exchanges.hitbtc import EXCHANGE
 from onebook.model import Instrument, InstrumentStatus
 from simulator.pure import Desk
 

@@ -27,14 +27,14 @@ from onebook.model import Instrument
 class Accepted(Struct, frozen=True):
     """The exchange accepted subscriptions: by name, or those of a numbered request.
 
-    `channel` is the id that frames of the name carry (`BookChannel.channel_ids`). Where the answer
-    lists the names that are accepted, `omission` is the reason why others are refused.
+    `channel` is the id that frames of the name carry (`BookChannel.channel_ids`). `lists_all`
+    means that the answer names all that is accepted of its request: the others are refused.
     """
 
     names: Sequence[str] = ()
     number: int | str | None = None
     channel: int | None = None
-    omission: str = ""
+    lists_all: bool = False
 
 
 class RequestRejected(Struct, frozen=True):

@@ -153,7 +153,7 @@ def control(frame: bytes) -> Event:
         words = f"{problem.message} {text_in(problem.data, 'reason')}"
         return RequestRejected(words.rstrip(), message.id, code=problem.code)
     if isinstance(message.result, list):
-        return Accepted(texts_of(message.result), message.id, omission="not listed as accepted")
+        return Accepted(texts_of(message.result), message.id, lists_all=True)
     return Ignored(known=message.result is not None)
 
 

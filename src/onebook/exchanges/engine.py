@@ -50,6 +50,7 @@ from onebook.model import Instrument
 
 # Of a frame that is not of a book, or of a damaged one: decoded it takes up to 30 times as much.
 CONTROL_BYTES_MAX: Final = 1 << 20
+OMITTED: Final = "the exchange does not list it among the accepted subscriptions"
 
 
 class Engine:
@@ -176,7 +177,7 @@ class Engine:
 
     def _act(self, event: Plain, error: Exception | None) -> Iterable[Output]:
         match event:
-            case Accepted(names, number, channel, ""):
+            case Accepted(names, number, channel, lists_all=False):
                 left = NOTHING if channel is None else self._assign(names, channel)
                 return left + self._confirm([*self._named(names), *self._answered(number)])
             case Accepted():
@@ -244,7 +245,7 @@ class Engine:
             if self._channel.key(one) not in known and not self._requests.awaits(one)
         ]
         self._refused.update(self._channel.key(one) for one in omitted)
-        return (*self._confirm(asked), *(BookRefused(one, event.omission) for one in omitted))
+        return (*self._confirm(asked), *(BookRefused(one, OMITTED) for one in omitted))
 
     def _reject(self, event: RequestRejected) -> tuple[Output, ...]:
         """Refuse the instruments that an error names, else all of its request; else none."""

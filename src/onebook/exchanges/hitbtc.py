@@ -61,7 +61,6 @@ from onebook.exchanges.moments import UNTIMED
 from onebook.exchanges.sync import Chain
 
 CHANNEL: Final = "orderbook/full"
-OMITTED: Final = "it is not among the subscriptions that the exchange lists"
 TOO_MANY: Final = 429
 
 
@@ -131,7 +130,7 @@ def control(frame: bytes) -> Event:
         return RequestRejected(words, message.id, code=problem.code)
     if text_in(message.result, "ch") == CHANNEL:
         names = texts_of(message.result.get("subscriptions"))
-        return Accepted(names, message.id, omission=OMITTED)
+        return Accepted(names, message.id, lists_all=True)
     return Ignored(known=False)
 
 

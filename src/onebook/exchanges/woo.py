@@ -75,7 +75,6 @@ from onebook.model import Instrument
 
 CHANNEL: Final = "orderbookupdate@"
 DEPTH: Final = 50
-OMITTED: Final = "the exchange does not list this topic among the accepted ones"
 LEVELS: Final = LevelShape.objects("price", "quantity")
 
 
@@ -163,7 +162,7 @@ def control(frame: bytes) -> Event:
         book = message.topic.startswith(CHANNEL)
         return BookFrame(message.topic) if book else Ignored(known=False)
     if message.cmd == "SUBSCRIBE" and message.success:
-        return Accepted(texts_of(message.data), message.id, omission=OMITTED)
+        return Accepted(texts_of(message.data), message.id, lists_all=True)
     if not message.cmd or message.success:
         return Ignored(known=bool(message.cmd))
     return RequestRejected(str(message.data), message.id or None)
