@@ -156,7 +156,8 @@ def test_an_error_is_about_its_request() -> None:
 )
 def test_an_error_that_passes_refuses_nothing(code: int, words: str) -> None:
     error = {"message": words, "code": code}
-    assert opened().received(answer(1, error=error)) == (SlowDown(words),)
+    unavailable = code != 10028
+    assert opened().received(answer(1, error=error)) == (SlowDown(words, unavailable),)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ from onebook.model import Instrument
 
 CHANNEL: Final = "@incrDepth"
 TOO_FREQUENT: Final = 100410
+UNAVAILABLE: Final = (80012, 100500)  # service unavailable, internal system error
 
 
 class BookMessage(Struct, gc=False):
@@ -168,7 +169,13 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, *verbs(request, "sub", "unsub"), Chain, key=topic, too_many=(TOO_FREQUENT,)
+    data,
+    control,
+    *verbs(request, "sub", "unsub"),
+    Chain,
+    key=topic,
+    too_many=(TOO_FREQUENT,),
+    unavailable=UNAVAILABLE,
 )
 
 EXCHANGE: Final = Exchange(

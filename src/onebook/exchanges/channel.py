@@ -46,7 +46,8 @@ class RequestRejected(Struct, frozen=True):
         number: Of the request; None where this exchange does not number them.
         whole: One bad name costs the whole request: the others of it are subscribed again.
         repeated: The names are subscribed already, which is no refusal.
-        code: Of the error, where the exchange has codes: see `BookChannel.too_many`.
+        code: Of the error, where the exchange has codes: see `BookChannel.too_many` and
+            `unavailable`.
     """
 
     words: str
@@ -172,8 +173,10 @@ class BookChannel(Struct, frozen=True):
             without unsubscribing.
         acknowledges: Whether it answers a subscription that it accepts. Where it does not, what
             was requested counts as accepted, and only its data shows whether it is.
-        too_many: The codes of errors that ask for fewer requests, or for the same one later, and
-            refuse nothing. Sentences that ask for fewer are known without (`roster.RATE_LIMITS`).
+        too_many: The codes of errors that ask for fewer requests and refuse nothing. Sentences that
+            do so are known without (`roster.RATE_LIMITS`).
+        unavailable: The codes of errors of a server that cannot serve a request now and may serve
+            the same one later. Sentences that say so are known without (`roster.UNAVAILABLE`).
         expected: Whole frames without consequences: the answer to our ping, where it is no JSON.
     """
 
@@ -194,4 +197,5 @@ class BookChannel(Struct, frozen=True):
     renews: bool = False
     acknowledges: bool = True
     too_many: Collection[int | str] = ()
+    unavailable: Collection[int | str] = ()
     expected: Collection[bytes] = (b"pong",)

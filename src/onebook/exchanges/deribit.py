@@ -23,7 +23,7 @@ unanswered `test_request` ends the connection. On a busy connection only the tes
 The result of a request lists the channels that were accepted, `[]` where none was; another request
 for an open channel is accepted and brings no snapshot. A request too many (10028) ends the
 connection too; a subscription costs 3,000 of 30,000 credits, of which 10,000 come back in a second.
-The errors in `PASSING` are among those that nautilus_trader repeats a request after. Rows with
+The errors in `UNAVAILABLE` are among those that ccxt or nautilus_trader repeat a request after. Rows with
 `is_cbe_routed` are left out: their orders are matched at Coinbase, whose books are merged already.
 `raw` needs a login, `agg2` comes about every second.
 
@@ -64,8 +64,9 @@ from onebook.model import Instrument
 
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
-# Too many requests, retry, too many at once, maintenance, internal error, unavailable, timed out.
-PASSING: Final = (10028, 10040, 10066, 11051, 11094, 13028, 13888)
+TOO_MANY: Final = (10028, 10047, 10066)  # requests in a time, of one kind, at once
+# Retry, settlement, maintenance, internal error, temporarily unavailable, timed out.
+UNAVAILABLE: Final = (10040, 10041, 11051, 11094, 13028, 13888)
 
 
 def _rpc(method: str, number: int, params: object) -> object:
@@ -184,7 +185,8 @@ BOOKS: Final = BookChannel(
     names_per_request=100,
     key=topic,
     configure=_rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S}),
-    too_many=PASSING,
+    too_many=TOO_MANY,
+    unavailable=UNAVAILABLE,
 )
 
 EXCHANGE: Final = Exchange(

@@ -63,6 +63,7 @@ CHANNEL: Final = "spot.obu"
 PONG: Final = "spot.pong"
 DEPTH: Final = 400
 REPEATED: Final = "Alert sub"
+UNAVAILABLE: Final = 3  # "service error"
 NO_CHANGE: Final = Raw(NO_LEVELS)
 
 
@@ -133,6 +134,7 @@ def control(frame: bytes) -> Event:
             words if message.id else " ".join([words, *names]),
             message.id,
             repeated=words.startswith(REPEATED),
+            code=message.error.code,
         )
     if message.event == "subscribe":
         return Accepted(number=message.id) if message.id else Accepted(names)
@@ -156,7 +158,9 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="amount_precision",
 )
 
-BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, key=stream)
+BOOKS: Final = BookChannel(
+    data, control, *verbs(request), Chain, key=stream, unavailable=(UNAVAILABLE,)
+)
 
 EXCHANGE: Final = Exchange(
     name="gate",
