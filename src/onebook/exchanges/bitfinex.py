@@ -256,7 +256,7 @@ BOOKS: Final = BookChannel(
     subscribe=subscribe,
     unsubscribe=unsubscribe,
     track=partial(Unnumbered, shape=LEVELS),
-    configure={"event": "conf", "flags": TIMESTAMP | SEQ_ALL | OB_CHECKSUM},
+    configure=({"event": "conf", "flags": TIMESTAMP | SEQ_ALL | OB_CHECKSUM},),
     channel_ids=True,
     too_many=(TOO_MANY,),
     unavailable=(NOT_READY,),

@@ -163,7 +163,7 @@ class BookChannel(Struct, frozen=True):
         request: Writes the request for the whole book of one name, where it comes on the socket as
             a `SocketSeed` or `SeedRefused` and not by REST.
         welcomes: Whether the exchange must greet a connection before it takes requests.
-        configure: A message that is sent first on each connection, before any request.
+        configure: Messages that are sent first on each connection, before any request.
         channel_ids: Whether frames name a book by an id that the acknowledgement of its
             subscription assigned (`Accepted.channel`). `data` then gets the books by these ids,
             and `unsubscribe` and `pause` get ids.
@@ -191,7 +191,7 @@ class BookChannel(Struct, frozen=True):
     seed: Callable[[bytes], Any] | None = None
     request: Written | None = None
     welcomes: bool = False
-    configure: object | None = None
+    configure: Sequence[object] = ()
     channel_ids: bool = False
     unsubscribes_all: bool = False
     renews: bool = False

@@ -186,7 +186,7 @@ BOOKS: Final = BookChannel(
     *verbs(request),
     partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
     names_per_request=10,  # ours
-    configure={"type": "subscribe", "channel": "heartbeats"},
+    configure=({"type": "subscribe", "channel": "heartbeats"},),
 )
 
 ADVANCED: Final = Exchange(

@@ -23,13 +23,18 @@ unanswered `test_request` ends the connection. On a busy connection only the tes
 The result of a request lists the channels that were accepted, `[]` where none was; another request
 for an open channel is accepted and brings no snapshot. A request too many (10028) ends the
 connection too; a subscription costs 3,000 of 30,000 credits, of which 10,000 come back in a second.
-The errors in `UNAVAILABLE` are among those that ccxt or nautilus_trader repeat a request after. Rows with
-`is_cbe_routed` are left out: their orders are matched at Coinbase, whose books are merged already.
-`raw` needs a login, `agg2` comes about every second.
+The errors in `UNAVAILABLE` are among those that ccxt or nautilus_trader repeat a request after.
+Rows with `is_cbe_routed` are left out: their orders are matched at Coinbase, whose books are merged
+already. `raw` needs a login, `agg2` comes about every second.
+
+`platform_state` (its page: https://docs.deribit.com/subscriptions/platform/platform_state) says
+when maintenance begins and ends, `{"maintenance":true}`: no book is shown meanwhile. By the help
+centre no client can communicate during a planned one. It also says which price index is locked,
+`{"price_index":"sol_usdc","locked":true}`, which changes no book here.
 
 ccxt watchOrderBook agrees on frames (without checking the ids), nautilus_trader on frames.
-Unconfirmed: the gateway at drb.coinbase.com, which was to take over derivatives in 2026-09; what a
-book shows during maintenance (`platform_state` announces it, and is not read).
+Unconfirmed: the gateway at drb.coinbase.com, which was to take over derivatives in 2026-09; whether
+a lock of a price index stops orders of the spot pair of that name.
 """
 
 from collections.abc import Sequence
@@ -53,6 +58,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     Outputs,
+    Trading,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, text_in, texts_of
@@ -64,6 +70,7 @@ from onebook.model import Instrument
 
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
+PLATFORM: Final = "platform_state"
 TOO_MANY: Final = (10028, 10047, 10066)  # requests in a time, of one kind, at once
 # Retry, settlement, maintenance, internal error, temporarily unavailable, timed out.
 UNAVAILABLE: Final = (10040, 10041, 11051, 11094, 13028, 13888)
@@ -147,6 +154,8 @@ def control(frame: bytes) -> Event:
     match message.method:
         case "subscription":
             name = text_in(message.params, "channel")
+            if name == PLATFORM:
+                return _platform(message.params)
             return BookFrame(name) if name.startswith("book.") else Ignored(known=False)
         case "heartbeat":
             return TEST if text_in(message.params, "type") == "test_request" else Alive()
@@ -156,6 +165,14 @@ def control(frame: bytes) -> Event:
     if isinstance(message.result, list):
         return Accepted(texts_of(message.result), message.id, lists_all=True)
     return Ignored(known=message.result is not None)
+
+
+def _platform(params: Any) -> Event:
+    """Read a notification of the platform; locks of price indices change nothing."""
+    match params:
+        case {"data": {"maintenance": bool(maintenance)}}:
+            return Trading(open=not maintenance, reason="maintenance of the platform")
+    return Ignored(known=True)
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
@@ -184,7 +201,10 @@ BOOKS: Final = BookChannel(
     partial(Chain, shape=LEVELS),
     names_per_request=100,
     key=topic,
-    configure=_rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S}),
+    configure=(
+        _rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S}),
+        _rpc("subscribe", 0, {"channels": [PLATFORM]}),
+    ),
     too_many=TOO_MANY,
     unavailable=UNAVAILABLE,
 )

@@ -72,8 +72,7 @@ class Engine:
 
     def opened(self) -> Iterable[Output]:
         """Subscribe to everything, or wait for the welcome."""
-        first = self._channel.configure
-        configured = NOTHING if first is None else (send(first),)
+        configured = tuple(send(message) for message in self._channel.configure)
         return configured + self._subscribe(self._books.all())
 
     def reader(self) -> Callable[[bytes], Outputs | None]:
