@@ -102,9 +102,9 @@ class PublishedBook:
     the last frame. With `silent_cuts` a level that better ones push out of the window is not
     announced as gone (kraken); with `single_levels` each level that changed is a frame of its own,
     and `advance` is called until nothing is left (bitfinex); with `replaced_levels` a level whose
-    amount changed is removed and added in one frame (independentreserve). A `phantom` is a bid that no ask was
-    matched with: it stays, and keeps the published book crossed, until a client asks for a
-    snapshot.
+    amount changed is removed and added in one frame (independentreserve). A `phantom` is a bid that
+    no ask was matched with: it stays, and keeps the published book crossed, until a client asks for
+    a snapshot.
     """
 
     def __init__(self, book: SimulatedBook, key: ChannelKey, *, rules: ExchangeRules) -> None:
