@@ -24,7 +24,8 @@ FRAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "bingx": (
         '{"id":"1","code":100500,"msg":"Internal system error"}',
-        '{"id":"1","code":80012,"msg":"down"}',
+        '{"id":"1","code":100503,"msg":"x"}',
+        '{"id":"1","code":100421,"msg":"The current system is busy, please try again later"}',
     ),
     "bitfinex": (
         '{"event":"error","msg":"not ready","code":11000,"channel":"book"}',

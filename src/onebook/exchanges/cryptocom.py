@@ -29,8 +29,10 @@ levels are sent as whole books only, twice a second. The time of a frame is `t`,
 without one were accepted. It advises to wait 1 s after connecting, because the first calendar
 second has only its share of the 100 messages: few are sent at once.
 
-Unconfirmed: the sentence for too many requests (the page has TOO_MANY_REQUESTS); how many
-connections an address may open; what an empty side looks like.
+Of the page's codes 42901 (TOO_MANY_REQUESTS) asks for fewer requests; 40801 (REQUEST_TIMEOUT) and
+50001 (ERR_INTERNAL) pass, as 9010001 (maintenance) does, which ccxt knows.
+
+Unconfirmed: how many connections an address may open; what an empty side looks like.
 """
 
 from collections.abc import Sequence
