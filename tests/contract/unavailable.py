@@ -24,7 +24,7 @@ FRAMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "bingx": (
         '{"id":"1","code":100500,"msg":"Internal system error"}',
-        '{"id":"1","code":100503,"msg":"x"}',
+        '{"id":"1","code":100503,"msg":"Server busy"}',
         '{"id":"1","code":100421,"msg":"The current system is busy, please try again later"}',
     ),
     "bitfinex": (

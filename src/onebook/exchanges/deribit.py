@@ -23,7 +23,8 @@ unanswered `test_request` ends the connection. On a busy connection only the tes
 The result of a request lists the channels that were accepted, `[]` where none was; another request
 for an open channel is accepted and brings no snapshot. A request too many (10028) ends the
 connection too; a subscription costs 3,000 of 30,000 credits, of which 10,000 come back in a second.
-The errors in `UNAVAILABLE` are among those that ccxt or nautilus_trader repeat a request after.
+Other errors that nautilus_trader repeats a request after are known by their words: maintenance
+(11051), an internal error (11094), unavailable (13028), timed out (13888).
 Rows with `is_cbe_routed` are left out: their orders are matched at Coinbase, whose books are merged
 already. `raw` needs a login, `agg2` comes about every second.
 
@@ -72,8 +73,7 @@ LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
 PLATFORM: Final = "platform_state"
 TOO_MANY: Final = (10028, 10047, 10066)  # requests in a time, of one kind, at once
-# Retry, settlement, maintenance, internal error, temporarily unavailable, timed out.
-UNAVAILABLE: Final = (10040, 10041, 11051, 11094, 13028, 13888)
+UNAVAILABLE: Final = (10040, 10041)  # retry, settlement: others say so in their words
 
 
 def _rpc(method: str, number: int, params: object) -> object:

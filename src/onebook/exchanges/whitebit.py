@@ -21,8 +21,8 @@ Frames:
     {"id":0,"result":"pong","error":null}                              to our `ping`
 
 The fourth parameter of a subscription keeps the other markets of the socket; each request has one
-market. Code 7 asks for fewer requests; 2, 3 and 5 (internal error, service unavailable or timed
-out) pass. A
+market. Code 7 asks for fewer requests; 2, 3 and 5 (internal error, service unavailable, service
+timeout) pass. A
 client that sends nothing for 60 s is dropped, one that sends no JSON at once. The host is the one
 that stays after 2027-03-01; ccxt has the older one, the same request and frames, and does not look
 at the ids. The book is that without RPI orders, which orders by API cannot meet.
@@ -68,7 +68,6 @@ LEVELS: Final = 100
 UPDATE: Final = "depth_update"
 NO_GROUPING: Final = "0"
 TOO_MANY: Final = 7
-UNAVAILABLE: Final = (2, 3, 5)  # internal error, service unavailable, service timeout
 MICROSECONDS: Final = 1_000_000  # of a second
 
 Seconds = Annotated[float, Meta(ge=0, lt=1e10)]
@@ -169,14 +168,7 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data,
-    control,
-    subscribe,
-    unsubscribe,
-    Chain,
-    renews=True,
-    too_many=(TOO_MANY,),
-    unavailable=UNAVAILABLE,
+    data, control, subscribe, unsubscribe, Chain, renews=True, too_many=(TOO_MANY,)
 )
 
 EXCHANGE: Final = Exchange(
