@@ -44,6 +44,10 @@ class Reason(StrEnum):
     SNAPSHOT_FAILED = "snapshot_failed", "The request for the snapshot failed."
     REFUSED = "refused", "The exchange refused the subscription."
     RATE_LIMITED = "rate_limited", "The exchange asked for fewer requests; it is asked again later."
+    UNAVAILABLE = (
+        "unavailable",
+        "The exchange could not serve the request for now; it is asked again later.",
+    )
     MAINTENANCE = "maintenance", "The exchange announced that it does not match orders."
     CLOSING = "closing", "The exchange announced that it ends the connection."
     DISCONNECTED = "disconnected", "The connection was lost."

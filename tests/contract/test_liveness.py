@@ -10,9 +10,12 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
+from contract.talk import Talk
+from contract.unavailable import FRAMES as UNAVAILABLE
 from contract.venue import CHANNELS, Venue, greeted
 from onebook.books import Books
 from onebook.config import FeedSettings
+from onebook.exchanges.contract import SlowDown
 from onebook.exchanges.limits import Limit
 from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.liveness import Cadences
@@ -257,6 +260,33 @@ def test_a_rate_limit_is_waited_for(name: str) -> None:
     assert book.health is Health.LIVE
     assert world.live()
     assert world.ends == []
+
+
+@with_others
+def test_an_exchange_that_is_unavailable_is_asked_again(name: str) -> None:
+    for frame in UNAVAILABLE[name]:
+        world, third = unanswered(name)
+        world.instruments = [*world.instruments, third]
+        world.say(frame.encode())
+        book = world.books.get(third)
+        assert book is not None
+        assert (book.health, book.reason) == (Health.STALE, Reason.UNAVAILABLE), frame
+        world.mute = False
+        world.run(14)
+        assert book.health is Health.STALE
+        world.run(3)
+        assert book.health is Health.LIVE
+        assert world.live()
+        assert world.ends == []
+
+
+@every_channel
+def test_an_error_of_an_unavailable_exchange_refuses_nothing(name: str) -> None:
+    for frame in UNAVAILABLE[name]:
+        talk = Talk(name).open()
+        outputs = list(talk.connector.received(frame.encode()))
+        assert [*map(type, outputs)] == [SlowDown], frame
+        assert outputs[0].unavailable, frame
 
 
 @every_channel

@@ -62,7 +62,8 @@ def test_a_refusal_a_rate_limit_and_a_damaged_frame() -> None:
         SlowDown("Too many requests"),
     )
     reason = "Invalid request: too many parameters"
-    refusal = json.dumps({"code": 2, "msg": reason, "id": 1}).encode()
+    connector.resync([BNB])
+    refusal = json.dumps({"code": 2, "msg": reason, "id": 2}).encode()
     assert connector.received(refusal) == (BookRefused(BNB, reason),)
     with pytest.raises(ProtocolError, match="BNBBTC") as caught:
         connector.received(EVENT.replace(b'"U":157', b'"U":"x"'))

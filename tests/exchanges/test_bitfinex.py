@@ -192,7 +192,8 @@ def test_other_errors() -> None:
     connector = live()
     for message, output in (
         ({"msg": "unknown event", "code": 10000}, Unnamed("unknown event (10000)")),
-        ({"msg": "not ready", "code": 11000}, SlowDown("not ready (11000)")),
+        ({"msg": "not ready", "code": 11000}, SlowDown("not ready (11000)", unavailable=True)),
+        ({"msg": "ratelimit: error", "code": 11010}, SlowDown("ratelimit: error (11010)")),
         ({"msg": "subscribe: dup", "code": 10301, "symbol": "tBTCUSD"}, Acknowledged(BTC)),
         (
             {"msg": "subscribe: limit", "code": 10305, "symbol": "tBTCUSD"},

@@ -17,6 +17,7 @@ from onebook.exchanges.contract import (
     Send,
     SlowDown,
     Snapshot,
+    Trading,
     Unnamed,
 )
 from onebook.exchanges.deribit import EXCHANGE, LEVELS
@@ -78,7 +79,7 @@ def kinds(outputs: Any) -> list[type]:
 
 
 def test_heartbeats_are_asked_for_before_the_books() -> None:
-    first, books = EXCHANGE.connector([BTC, ETH]).opened()
+    first, _, books = EXCHANGE.connector([BTC, ETH]).opened()
     assert isinstance(first, Send)
     assert json.loads(first.frame) == {
         "jsonrpc": "2.0",
@@ -150,13 +151,34 @@ def test_an_error_is_about_its_request() -> None:
     assert connector.received(answer(9, error=error)) == (Unnamed(words),)
 
 
+def platform(data: dict[str, object]) -> bytes:
+    params = {"channel": "platform_state", "data": data}
+    return json.dumps({"jsonrpc": "2.0", "method": "subscription", "params": params}).encode()
+
+
+def test_maintenance_of_the_platform_halts_its_books() -> None:
+    connector = EXCHANGE.connector([BTC])
+    requests = [json.loads(out.frame) for out in connector.opened()]
+    assert requests[1]["params"] == {"channels": ["platform_state"]}
+    accepted = answer(requests[1]["id"], result=["platform_state"])
+    assert connector.received(accepted) == EXPECTED
+    (halted,) = connector.received(platform({"maintenance": True}))
+    assert halted == Trading(open=False, reason="maintenance of the platform")
+    (resumed,) = connector.received(platform({"maintenance": False}))
+    assert isinstance(resumed, Trading)
+    assert resumed.open
+    lock = platform({"price_index": "btc_usdc", "locked": True})
+    assert connector.received(lock) == EXPECTED, "it is about derivatives, as far as is known"
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [(10028, "too_many_requests"), (11051, "system_maintenance"), (13888, "timed_out")],
 )
 def test_an_error_that_passes_refuses_nothing(code: int, words: str) -> None:
     error = {"message": words, "code": code}
-    assert opened().received(answer(1, error=error)) == (SlowDown(words),)
+    unavailable = code != 10028
+    assert opened().received(answer(1, error=error)) == (SlowDown(words, unavailable),)
 
 
 @pytest.mark.parametrize(

@@ -421,6 +421,33 @@ def test_a_sentence_that_asks_for_fewer_requests_refuses_nothing(words: str) -> 
     assert opened().received(b"no " + words.encode()) == (SlowDown(words),)
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["EService:Unavailable", "internal_server_error", "Systems are busy", "Request timed out"],
+)
+def test_an_exchange_that_is_unavailable_refuses_nothing(words: str) -> None:
+    assert opened().received(b"no " + words.encode()) == (SlowDown(words, unavailable=True),)
+
+
+@pytest.mark.parametrize("words", ["Invalid symbol: A", "A is no market", "not available: A"])
+def test_a_sentence_about_what_was_asked_for_is_a_refusal(words: str) -> None:
+    assert [*map(type, opened().received(b"no " + words.encode()))] == [BookRefused]
+
+
+def test_an_error_whose_code_says_that_it_is_unavailable_refuses_nothing() -> None:
+    engine = Engine(replace(BOOKS, unavailable=("7",)), [A, B])
+    engine.opened()
+    assert engine.received(b"code 7 A") == (SlowDown("A", unavailable=True),)
+
+
+def test_a_request_that_failed_is_answered_and_the_next_answer_may_omit_its_names() -> None:
+    engine = opened(A, B)
+    assert engine.received(b"never 1 too many requests") == (SlowDown("too many requests"),)
+    engine.resync([A, B])
+    outputs = engine.received(b"only 3 A")
+    assert outputs == (Acknowledged(A), BookRefused(B, OMITTED))
+
+
 def test_a_seed_that_came_too_soon_is_asked_for_later() -> None:
     channel = replace(REQUESTED, control=lambda frame: SeedRefused("A", frame.decode(), 7))
     engine = SeededEngine(replace(channel, too_many=(7,)), [A])

@@ -18,7 +18,7 @@ from onebook.feeds.actions import PING, Action, End, Request, Transmit
 from onebook.feeds.dispatch import FAULTS, NOISE, QUEUE_FULL
 from onebook.feeds.liveness import Cadences
 from onebook.feeds.pulse import DEAD, NO_DATA, NO_HEARTBEAT
-from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS
+from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS, UNAVAILABLE_MAX
 from onebook.feeds.session import RENEWED, FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
@@ -842,6 +842,42 @@ def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
     talk.hear(snap("A"), b"slower wait")
     assert talk.wait(14.5) == []
     assert talk.wait(1.0) == [again("B")]
+
+
+def test_a_burst_of_errors_is_one_pause():
+    talk = Talk(A, B, settings=FeedSettings(slow_down_s=10.0, slow_down_max_s=300.0))
+    talk.open()
+    for words in (b"slower wait", b"unavailable out of order"):
+        assert talk.hear(*[words] * 100) == []
+    assert talk.wait(14.5) == []
+    assert talk.wait(1.0) == [again("A B")]
+
+
+def test_an_exchange_that_is_unavailable_is_asked_again_and_no_book_goes_offline():
+    talk = Talk(A, B)
+    talk.open()
+    assert talk.hear(b"unavailable Internal error") == []
+    assert talk.health(A) == talk.health(B) == (Health.STALE, Reason.UNAVAILABLE)
+    assert talk.detail(A) == "Internal error"
+    assert talk.wait(14.5) == []
+    assert talk.wait(1.0) == [again("A B")]
+    talk.hear(snap("A"), snap("B"))
+    assert talk.health(A)[0] is talk.health(B)[0] is Health.LIVE
+
+
+def test_a_lasting_internal_error_is_about_one_of_what_was_asked_for():
+    talk = Talk(A, B, C)
+    talk.open()
+    for tries in range(UNAVAILABLE_MAX):
+        assert talk.hear(b"unavailable Internal error") == []
+        talk.wait(15.0 * 2**tries - 0.5)
+        assert talk.wait(1.0) == [again("A B C")]
+    assert talk.hear(b"unavailable Internal error") == [again("A")]
+    assert talk.hear(snap("A")) == [again("B")]
+    assert talk.hear(b"unavailable Internal error") == [again("C")]
+    assert talk.health(B) == (Health.OFFLINE, Reason.REFUSED)
+    talk.hear(snap("C"))
+    assert talk.health(A)[0] is talk.health(C)[0] is Health.LIVE
 
 
 def test_a_resync_of_many_instruments_is_one_request():

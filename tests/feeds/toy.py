@@ -39,7 +39,7 @@ from onebook.model import Instrument
 
 CHECKSUM = ChecksumLayout(10, ChecksumOrder.ASKS_BIDS, ChecksumNumber.DIGITS)
 CONNECTION_WIDE = frozenset(
-    b"closing send garbage bug beat unnamed slower trading known unknown urgent".split()
+    b"closing send garbage bug beat unnamed slower unavailable trading known unknown urgent".split()
 )
 SNAP = b'snap %b [["100","1"]] [["101","1"]]'
 DELTA = b'delta %b [["99","1"]] []'
@@ -97,6 +97,8 @@ class ToyConnector:
                 return Unnamed(text.decode())
             case b"slower":
                 return SlowDown(text.decode())
+            case b"unavailable":
+                return SlowDown(text.decode(), unavailable=True)
             case b"trading":
                 return Trading(open=text == b"online", reason=text.decode())
             case b"known" | b"unknown":

@@ -13,10 +13,10 @@ LINES_MAX = 100
 LINES_HARD_MAX = 160
 # Protocols of the hardest kind, and what makes them so.
 HARD = {
-    "coinbase_advanced": "a number on every frame of a connection, aliases in its list",
     "hyperliquid": "pairs that are indices into a list of coins, two speeds",
     "phemex": "integers at scales of pairs and currencies, which two lists state",
     "bitfinex": "signed amounts, ids for names, numbered connections, checksums, maintenance",
+    "deribit": "heartbeats that are asked for and answered, maintenance on a channel of its own",
     "cryptocom": "two shapes of a book, its heartbeats by book and by connection",
     "htx": "deltas of a window, its whole books requested on the same socket",
     "kucoin_classic": "an address by POST, a welcome, a REST body, fillers among the levels",

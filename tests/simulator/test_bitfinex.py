@@ -110,7 +110,7 @@ def test_a_refusal_repeats_the_request_or_names_nothing() -> None:
     [nameless] = desk.say(BTC | {"symbol": "tETHUST"})
     assert nameless == {"event": "error", "msg": "symbol: invalid", "code": 10_300}
     desk.board.limited = 1
-    assert desk.say(BTC)[0]["code"] == 11_000
+    assert desk.say(BTC)[0]["code"] == 11_010
     desk.session.topics |= {str(n): desk.session.topics["tBTCUST"] for n in range(24)}
     assert desk.say(BTC | {"symbol": "tSOLUST"})[0]["code"] == 10_305
 

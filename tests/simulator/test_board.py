@@ -39,11 +39,17 @@ def best(book: dict[str, str], depth: int, *, highest: bool) -> dict[str, str]:
 
 
 @settings(max_examples=20)
-@given(seed=st.integers(0, 10**6), depth=st.sampled_from([10, 25, 100]), cuts=st.booleans())
+@given(
+    seed=st.integers(0, 10**6),
+    depth=st.sampled_from([10, 25, 100]),
+    cuts=st.booleans(),
+    replaced=st.booleans(),
+)
 def test_a_client_that_applies_every_change_and_cuts_has_the_window(
-    seed: int, depth: int, cuts: bool
+    seed: int, depth: int, cuts: bool, replaced: bool
 ) -> None:
-    market, board = board_of("kraken", ExchangeRules(silent_cuts=cuts), seed=seed)
+    rules = ExchangeRules(silent_cuts=cuts, replaced_levels=replaced)
+    market, board = board_of("kraken", rules, seed=seed)
     session = SimulatedSession("/", now_s=0)
     board.sessions.append(session)
     channel = board.subscribe(session, "t", ChannelKey("BTC/USD", depth))
@@ -58,6 +64,9 @@ def test_a_client_that_applies_every_change_and_cuts_has_the_window(
         for book, levels in zip(mine, changes, strict=True):
             for price, amount in levels:
                 assert cuts or amount != "0" or price in book, "a window announces what it held"
+                assert not replaced or (price in book) == (amount == "0"), (
+                    "it is removed, then added"
+                )
                 book[price] = amount
                 if amount == "0":
                     del book[price]

@@ -21,7 +21,8 @@ Frames, each a binary message in gzip:
 
 Then `"action":"update"`; a zero amount removes. A side is an object by price, as the client of spot
 reads it, or a list of pairs, as the perpetuals' socket sends it: both are read. Code 100410 asks
-for fewer requests. A refused topic may bring one frame all the same.
+for fewer requests; that it is busy (100421, 100500, 100503 by ccxt and a copy of the page's list)
+passes. A refused topic may bring one frame all the same.
 
 Unconfirmed: which of the two forms a side has on spot; where a book names its time (in `timestamp`
 or `time` of the data, or outside it); whether ids skip on spot too; whether a plain `Ping`, as on

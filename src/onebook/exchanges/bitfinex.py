@@ -30,7 +30,7 @@ GoCryptoTrader (`subId` in answers and errors, place of the numbers), tardis-nod
 time), bitfinex-api-py (25 channels). BULK_UPDATES is not used: its frames look like snapshots.
 
 Unconfirmed: whether refusals of each kind have `subId` and `symbol`; the words of 11000 and 10305;
-which rate of requests is too high.
+which rate of requests is too high, and that it is answered by 11010 as in REST (ccxt knows that).
 """
 
 from collections.abc import Callable, Sequence
@@ -91,6 +91,7 @@ OB_CHECKSUM: Final = 131_072
 ALREADY_SUBSCRIBED: Final = 10_301
 NOT_SUBSCRIBED: Final = (10_400, 10_401)  # an unsubscription of what is over already
 NOT_READY: Final = 11_000
+TOO_MANY: Final = 11_010  # "ratelimit: error", as REST has it
 STOPPING: Final = 20_051
 MAINTENANCE: Final = 20_060
 MAINTENANCE_OVER: Final = 20_061
@@ -255,9 +256,10 @@ BOOKS: Final = BookChannel(
     subscribe=subscribe,
     unsubscribe=unsubscribe,
     track=partial(Unnumbered, shape=LEVELS),
-    configure={"event": "conf", "flags": TIMESTAMP | SEQ_ALL | OB_CHECKSUM},
+    configure=({"event": "conf", "flags": TIMESTAMP | SEQ_ALL | OB_CHECKSUM},),
     channel_ids=True,
-    too_many=(NOT_READY,),
+    too_many=(TOO_MANY,),
+    unavailable=(NOT_READY,),
 )
 
 EXCHANGE: Final = Exchange(

@@ -76,6 +76,7 @@ CHANNEL: Final = "book"
 SEED: Final = "getBook"
 SEED_LEVELS: Final = 1_000
 TOO_MANY: Final = (103, 105, 110, 112)
+UNAVAILABLE: Final = (107, 108, 109)  # the matching engine is overloaded, or answers too late
 
 
 class BookMessage(Struct, gc=False):
@@ -184,6 +185,7 @@ BOOKS: Final = BookChannel(
     names_per_request=100,
     request=request,
     too_many=TOO_MANY,
+    unavailable=UNAVAILABLE,
 )
 
 EXCHANGE: Final = Exchange(

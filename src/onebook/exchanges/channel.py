@@ -46,7 +46,8 @@ class RequestRejected(Struct, frozen=True):
         number: Of the request; None where this exchange does not number them.
         whole: One bad name costs the whole request: the others of it are subscribed again.
         repeated: The names are subscribed already, which is no refusal.
-        code: Of the error, where the exchange has codes: see `BookChannel.too_many`.
+        code: Of the error, where the exchange has codes: see `BookChannel.too_many` and
+            `unavailable`.
     """
 
     words: str
@@ -162,7 +163,7 @@ class BookChannel(Struct, frozen=True):
         request: Writes the request for the whole book of one name, where it comes on the socket as
             a `SocketSeed` or `SeedRefused` and not by REST.
         welcomes: Whether the exchange must greet a connection before it takes requests.
-        configure: A message that is sent first on each connection, before any request.
+        configure: Messages that are sent first on each connection, before any request.
         channel_ids: Whether frames name a book by an id that the acknowledgement of its
             subscription assigned (`Accepted.channel`). `data` then gets the books by these ids,
             and `unsubscribe` and `pause` get ids.
@@ -172,8 +173,10 @@ class BookChannel(Struct, frozen=True):
             without unsubscribing.
         acknowledges: Whether it answers a subscription that it accepts. Where it does not, what
             was requested counts as accepted, and only its data shows whether it is.
-        too_many: The codes of errors that ask for fewer requests, or for the same one later, and
-            refuse nothing. Sentences that ask for fewer are known without (`roster.RATE_LIMITS`).
+        too_many: The codes of errors that ask for fewer requests and refuse nothing. Sentences that
+            do so are known without (`roster.RATE_LIMITS`).
+        unavailable: The codes of errors of a server that cannot serve a request now and may serve
+            the same one later. Sentences that say so are known without (`roster.UNAVAILABLE`).
         expected: Whole frames without consequences: the answer to our ping, where it is no JSON.
     """
 
@@ -188,10 +191,11 @@ class BookChannel(Struct, frozen=True):
     seed: Callable[[bytes], Any] | None = None
     request: Written | None = None
     welcomes: bool = False
-    configure: object | None = None
+    configure: Sequence[object] = ()
     channel_ids: bool = False
     unsubscribes_all: bool = False
     renews: bool = False
     acknowledges: bool = True
     too_many: Collection[int | str] = ()
+    unavailable: Collection[int | str] = ()
     expected: Collection[bytes] = (b"pong",)

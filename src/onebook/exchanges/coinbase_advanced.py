@@ -121,8 +121,7 @@ def data(books: Trackers[str, Unnumbered], frame: bytes) -> Outputs | None:
         return NOTHING
     outputs = books.missed(message.number)
     for change in message.events:
-        book = books.get(change.product)
-        if book is not None:
+        if (book := books.get(change.product)) is not None:
             follow = book.delta if change.type == "update" else book.snapshot
             outputs += each_of(follow(change.updates, NO_LEVELS, message.at))
     return outputs
@@ -174,9 +173,7 @@ INSTRUMENTS: Final = ListReader(
 def parse_own_books(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     """Read `/products` without those that are answered with the book of another."""
     found = INSTRUMENTS(body, rows_max=rows_max)
-    found[:] = [
-        each for each in found if each.native in OWN_BOOKS or not each.native.endswith(ALIAS)
-    ]
+    found[:] = [one for one in found if one.native in OWN_BOOKS or not one.native.endswith(ALIAS)]
     return found
 
 
@@ -186,7 +183,7 @@ BOOKS: Final = BookChannel(
     *verbs(request),
     partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
     names_per_request=10,  # ours
-    configure={"type": "subscribe", "channel": "heartbeats"},
+    configure=({"type": "subscribe", "channel": "heartbeats"},),
 )
 
 ADVANCED: Final = Exchange(

@@ -137,9 +137,13 @@ class Unnamed(Struct, frozen=True, gc=False):
 
 
 class SlowDown(Struct, frozen=True, gc=False):
-    """The exchange got too many requests: nothing is refused, ask again after a pause."""
+    """The exchange serves no requests for now: nothing is refused, ask again after a pause.
+
+    It got too many, or is `unavailable`. The latter may be about one instrument after all.
+    """
 
     reason: str
+    unavailable: bool = False
 
 
 class Trading(Struct, frozen=True, gc=False):

@@ -29,8 +29,10 @@ levels are sent as whole books only, twice a second. The time of a frame is `t`,
 without one were accepted. It advises to wait 1 s after connecting, because the first calendar
 second has only its share of the 100 messages: few are sent at once.
 
-Unconfirmed: the sentence for too many requests (the page has TOO_MANY_REQUESTS); how many
-connections an address may open; what an empty side looks like.
+Of the page's codes 42901 (TOO_MANY_REQUESTS) asks for fewer requests; 40801 (REQUEST_TIMEOUT) and
+50001 (ERR_INTERNAL) pass, as 9010001 (maintenance) does, which ccxt knows.
+
+Unconfirmed: how many connections an address may open; what an empty side looks like.
 """
 
 from collections.abc import Sequence
@@ -67,6 +69,8 @@ DEPTH: Final = 50
 FREQUENCY_MS: Final = 10
 HEARTBEAT: Final = "public/heartbeat"
 NO_PREVIOUS: Final = -1
+TOO_MANY: Final = 42901
+UNAVAILABLE: Final = (40801, 50001, 9010001)  # timed out, internal error, maintenance
 
 
 # Members are in the order of the wire: msgspec looks for each behind the one before it.
@@ -163,7 +167,8 @@ def control(frame: bytes) -> Event:
     if message.method == "unsubscribe":
         return Ignored(known=True)
     if message.code:
-        return RequestRejected(f"{message.message} {message.channel}".strip())  # or it names none
+        words = f"{message.message} {message.channel}".strip()  # or it names none
+        return RequestRejected(words, code=message.code)
     if text_in(message.result, "channel").startswith("book"):
         return BookFrame(text_in(message.result, "subscription"))
     if message.method == "subscribe" and message.channel.startswith("book."):
@@ -194,7 +199,14 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, *verbs(request), Chain, names_per_request=100, key=channel
+    data,
+    control,
+    *verbs(request),
+    Chain,
+    names_per_request=100,
+    key=channel,
+    too_many=(TOO_MANY,),
+    unavailable=UNAVAILABLE,
 )
 
 EXCHANGE: Final = Exchange(

@@ -23,13 +23,19 @@ unanswered `test_request` ends the connection. On a busy connection only the tes
 The result of a request lists the channels that were accepted, `[]` where none was; another request
 for an open channel is accepted and brings no snapshot. A request too many (10028) ends the
 connection too; a subscription costs 3,000 of 30,000 credits, of which 10,000 come back in a second.
-The errors in `PASSING` are among those that nautilus_trader repeats a request after. Rows with
-`is_cbe_routed` are left out: their orders are matched at Coinbase, whose books are merged already.
-`raw` needs a login, `agg2` comes about every second.
+Other errors that nautilus_trader repeats a request after are known by their words: maintenance
+(11051), an internal error (11094), unavailable (13028), timed out (13888).
+Rows with `is_cbe_routed` are left out: their orders are matched at Coinbase, whose books are merged
+already. `raw` needs a login, `agg2` comes about every second.
+
+`platform_state` (its page: https://docs.deribit.com/subscriptions/platform/platform_state) says
+when maintenance begins and ends, `{"maintenance":true}`: no book is shown meanwhile. By the help
+centre no client can communicate during a planned one. It also says which price index is locked,
+`{"price_index":"sol_usdc","locked":true}`, which changes no book here.
 
 ccxt watchOrderBook agrees on frames (without checking the ids), nautilus_trader on frames.
-Unconfirmed: the gateway at drb.coinbase.com, which was to take over derivatives in 2026-09; what a
-book shows during maintenance (`platform_state` announces it, and is not read).
+Unconfirmed: the gateway at drb.coinbase.com, which was to take over derivatives in 2026-09; whether
+a lock of a price index stops orders of the spot pair of that name.
 """
 
 from collections.abc import Sequence
@@ -53,6 +59,7 @@ from onebook.exchanges.contract import (
     Exchange,
     Ignored,
     Outputs,
+    Trading,
 )
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, text_in, texts_of
@@ -64,8 +71,9 @@ from onebook.model import Instrument
 
 LEVELS: Final = LevelShape.rows(price=1, amount=2)
 HEARTBEAT_S: Final = 10
-# Too many requests, retry, too many at once, maintenance, internal error, unavailable, timed out.
-PASSING: Final = (10028, 10040, 10066, 11051, 11094, 13028, 13888)
+PLATFORM: Final = "platform_state"
+TOO_MANY: Final = (10028, 10047, 10066)  # requests in a time, of one kind, at once
+UNAVAILABLE: Final = (10040, 10041)  # retry, settlement: others say so in their words
 
 
 def _rpc(method: str, number: int, params: object) -> object:
@@ -146,6 +154,8 @@ def control(frame: bytes) -> Event:
     match message.method:
         case "subscription":
             name = text_in(message.params, "channel")
+            if name == PLATFORM:
+                return _platform(message.params)
             return BookFrame(name) if name.startswith("book.") else Ignored(known=False)
         case "heartbeat":
             return TEST if text_in(message.params, "type") == "test_request" else Alive()
@@ -155,6 +165,14 @@ def control(frame: bytes) -> Event:
     if isinstance(message.result, list):
         return Accepted(texts_of(message.result), message.id, lists_all=True)
     return Ignored(known=message.result is not None)
+
+
+def _platform(params: Any) -> Event:
+    """Read a notification of the platform; locks of price indices change nothing."""
+    match params:
+        case {"data": {"maintenance": bool(maintenance)}}:
+            return Trading(open=not maintenance, reason="maintenance of the platform")
+    return Ignored(known=True)
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:
@@ -183,8 +201,12 @@ BOOKS: Final = BookChannel(
     partial(Chain, shape=LEVELS),
     names_per_request=100,
     key=topic,
-    configure=_rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S}),
-    too_many=PASSING,
+    configure=(
+        _rpc("set_heartbeat", 0, {"interval": HEARTBEAT_S}),
+        _rpc("subscribe", 0, {"channels": [PLATFORM]}),
+    ),
+    too_many=TOO_MANY,
+    unavailable=UNAVAILABLE,
 )
 
 EXCHANGE: Final = Exchange(

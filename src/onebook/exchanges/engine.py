@@ -44,7 +44,7 @@ from onebook.exchanges.contract import (
 from onebook.exchanges.frames import UNREADABLE, batches, send, short
 from onebook.exchanges.join import Join
 from onebook.exchanges.moments import UNTIMED
-from onebook.exchanges.roster import Requests, Roster, is_rate_limit
+from onebook.exchanges.roster import Requests, Roster, is_rate_limit, is_unavailable
 from onebook.exchanges.sync import Trackers
 from onebook.model import Instrument
 
@@ -72,8 +72,7 @@ class Engine:
 
     def opened(self) -> Iterable[Output]:
         """Subscribe to everything, or wait for the welcome."""
-        first = self._channel.configure
-        configured = NOTHING if first is None else (send(first),)
+        configured = tuple(send(message) for message in self._channel.configure)
         return configured + self._subscribe(self._books.all())
 
     def reader(self) -> Callable[[bytes], Outputs | None]:
@@ -194,7 +193,9 @@ class Engine:
             case SocketSeed():
                 return self._seeded(event)
             case RequestRejected() | SeedRefused() if self._asks_for_fewer(event):
-                return (SlowDown(short(event.words)),)
+                return self._later(event)
+            case RequestRejected() if self._is_unavailable(event):
+                return self._later(event, unavailable=True)
             case RequestRejected():
                 return self._reject(event)
             case SeedRefused():
@@ -265,6 +266,17 @@ class Engine:
     def _asks_for_fewer(self, event: RequestRejected | SeedRefused) -> bool:
         """Return whether an error is about the number of requests, not about what was asked for."""
         return event.code in self._channel.too_many or is_rate_limit(event.words)
+
+    def _is_unavailable(self, event: RequestRejected) -> bool:
+        """Return whether the exchange failed: the same request may succeed later."""
+        return event.code in self._channel.unavailable or is_unavailable(event.words)
+
+    def _later(
+        self, event: RequestRejected | SeedRefused, *, unavailable: bool = False
+    ) -> tuple[Output, ...]:
+        if isinstance(event, RequestRejected):
+            self._requests.answered(event.number)  # a later answer must not wait for this one
+        return (SlowDown(short(event.words), unavailable),)
 
     def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
         settled = self._accepted | self._refused

@@ -25,7 +25,8 @@ Each request names its time, which must be within 60 s of its own.
 
 Unconfirmed: whether a request of another time is refused (the page's examples of this channel send
 a constant, and clients in use send none on public channels); what is said to an unknown pair here
-("unknown currency pair: X" on other channels) and to too many requests; whether a level that leaves
+("unknown currency pair: X" on other channels; on futures it is accepted and silent) and to too many
+requests; whether a level that leaves
 the 400 is always sent as removed; limits of connections and requests: Gate said in 2022 that there
 are none, and advised 100 connections.
 """
@@ -63,6 +64,7 @@ CHANNEL: Final = "spot.obu"
 PONG: Final = "spot.pong"
 DEPTH: Final = 400
 REPEATED: Final = "Alert sub"
+UNAVAILABLE: Final = 3  # an error of the server
 NO_CHANGE: Final = Raw(NO_LEVELS)
 
 
@@ -133,6 +135,7 @@ def control(frame: bytes) -> Event:
             words if message.id else " ".join([words, *names]),
             message.id,
             repeated=words.startswith(REPEATED),
+            code=message.error.code,
         )
     if message.event == "subscribe":
         return Accepted(number=message.id) if message.id else Accepted(names)
@@ -156,7 +159,9 @@ INSTRUMENTS: Final = ListReader(
     lot_decimals="amount_precision",
 )
 
-BOOKS: Final = BookChannel(data, control, *verbs(request), Chain, key=stream)
+BOOKS: Final = BookChannel(
+    data, control, *verbs(request), Chain, key=stream, unavailable=(UNAVAILABLE,)
+)
 
 EXCHANGE: Final = Exchange(
     name="gate",

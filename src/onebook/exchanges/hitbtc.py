@@ -62,6 +62,7 @@ from onebook.exchanges.sync import Chain
 
 CHANNEL: Final = "orderbook/full"
 TOO_MANY: Final = 429
+UNAVAILABLE: Final = (500, 503, 504)  # internal error, service unavailable, gateway timeout
 
 
 class BookMessage(Struct, gc=False):
@@ -151,7 +152,13 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, *verbs(request), Chain, names_per_request=50, too_many=(TOO_MANY,)
+    data,
+    control,
+    *verbs(request),
+    Chain,
+    names_per_request=50,
+    too_many=(TOO_MANY,),
+    unavailable=UNAVAILABLE,
 )
 
 EXCHANGE: Final = Exchange(

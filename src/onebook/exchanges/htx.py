@@ -72,6 +72,8 @@ from onebook.model import Instrument
 LEVELS: Final = 150
 AMOUNTS_CUT: Final = LevelShape.rows(amount_decimals=8)
 NOT_SUBSCRIBED: Final = "unsub with not subbed topic"
+TOO_MANY: Final = ("rate-too-many-requests", "base-request-exceed-frequency-limit")
+UNAVAILABLE: Final = ("gateway-internal-error", "system-maintenance", "timeout")
 
 
 class Tick(Struct, gc=False):
@@ -116,6 +118,7 @@ class Control(Struct, rename="kebab"):
     unsubbed: str = ""
     rep: str = ""
     ch: str = ""
+    err_code: str = ""
     err_msg: str = ""
 
 
@@ -171,8 +174,9 @@ def _failed(message: Control) -> Event:
     if words == NOT_SUBSCRIBED:
         return Ignored(known=True)
     if isinstance(message.id, str) and not message.id.isdecimal():
-        return SeedRefused(message.id, words)  # requests for a book have its topic as their id
-    return RequestRejected(words, message.id)
+        # Requests for a book have its topic as their id.
+        return SeedRefused(message.id, words, message.err_code)
+    return RequestRejected(words, message.id, code=message.err_code)
 
 
 def subscription(names: Sequence[str], number: int, verb: str) -> object:
@@ -203,7 +207,14 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, *verbs(subscription, "sub", "unsub"), join, key=topic, request=request
+    data,
+    control,
+    *verbs(subscription, "sub", "unsub"),
+    join,
+    key=topic,
+    request=request,
+    too_many=TOO_MANY,
+    unavailable=UNAVAILABLE,
 )
 
 EXCHANGE: Final = Exchange(

@@ -91,6 +91,7 @@ SEED_LEVELS: Final = 100
 SEED_WEIGHT: Final = 4
 TOKEN_REFUSED: Final = 401
 TOO_MUCH: Final = 509
+UNAVAILABLE: Final = 500
 
 
 class Changes(Struct, gc=False):
@@ -194,7 +195,7 @@ def control(frame: bytes) -> Event:
         case "error" if message.code == TOO_MUCH:
             return SlowDown(short(message.data))
         case "error":
-            return RequestRejected(str(message.data), message.id, whole=True)
+            return RequestRejected(str(message.data), message.id, whole=True, code=message.code)
     return Ignored(known=message.type == "pong")
 
 
@@ -243,6 +244,7 @@ BOOKS: Final = BookChannel(
     seed=seed,
     welcomes=True,
     too_many=(TOO_MUCH,),
+    unavailable=(UNAVAILABLE,),
 )
 
 CLASSIC: Final = Exchange(

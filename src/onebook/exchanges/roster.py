@@ -19,8 +19,41 @@ RATE_LIMITS: Final = (
     "rate limit",
     "too many request",
     "too many visits",
+    "frequency limit",
+    "access frequency",
+    "frequency protection",
+    "throttled",
+)
+# Messages about a server that cannot serve a request now and may serve the same one later, as the
+# pages and ccxt's tables of exceptions have them, with " " for "_", "-" and ":".
+UNAVAILABLE: Final = (
+    "internal error",
+    "internal server",
+    "internal system",
+    "server error",
+    "system error",
+    "service unavailable",
+    "service not available",
+    "temporarily unavailable",
+    "is busy",
+    "are busy",
+    "server busy",
+    "service busy",
+    "system busy",
+    "too busy",
+    "overloaded",
+    "restarting",
+    "maintenance",
+    "request timeout",
+    "service timeout",
+    "timeout waiting",
+    "timed out",
+    "deadline elapsed",
+    "try again later",
+    "try again in",
 )
 
+_BLANKS: Final = str.maketrans("_-:", "   ")
 _WORDS: Final = re.compile(r"[^\s,:;\[\]{}()\"'`]+")
 
 
@@ -141,8 +174,17 @@ class Roster(Generic[T]):
 
 def is_rate_limit(words: str) -> bool:
     """Return whether an exchange's sentence asks for fewer requests."""
-    lower = words.lower().replace("_", " ")
-    return any(each in lower for each in RATE_LIMITS)
+    return _has(words, RATE_LIMITS)
+
+
+def is_unavailable(words: str) -> bool:
+    """Return whether an exchange's sentence is about itself, and the same request may succeed."""
+    return _has(words, UNAVAILABLE)
+
+
+def _has(words: str, phrases: Sequence[str]) -> bool:
+    plain = " ".join(words.lower().translate(_BLANKS).split())
+    return any(each in plain for each in phrases)
 
 
 class Requests:

@@ -21,7 +21,8 @@ Frames:
     {"id":0,"result":"pong","error":null}                              to our `ping`
 
 The fourth parameter of a subscription keeps the other markets of the socket; each request has one
-market. Code 7 asks for fewer requests; 3 (service unavailable) and 5 (service timeout) pass too. A
+market. Code 7 asks for fewer requests; 2, 3 and 5 (internal error, service unavailable, service
+timeout) pass. A
 client that sends nothing for 60 s is dropped, one that sends no JSON at once. The host is the one
 that stays after 2027-03-01; ccxt has the older one, the same request and frames, and does not look
 at the ids. The book is that without RPI orders, which orders by API cannot meet.
@@ -66,7 +67,7 @@ from onebook.exchanges.sync import Chain
 LEVELS: Final = 100
 UPDATE: Final = "depth_update"
 NO_GROUPING: Final = "0"
-PASSING: Final = (3, 5, 7)  # service unavailable, service timeout, too many requests
+TOO_MANY: Final = 7
 MICROSECONDS: Final = 1_000_000  # of a second
 
 Seconds = Annotated[float, Meta(ge=0, lt=1e10)]
@@ -167,7 +168,7 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, subscribe, unsubscribe, Chain, renews=True, too_many=PASSING
+    data, control, subscribe, unsubscribe, Chain, renews=True, too_many=(TOO_MANY,)
 )
 
 EXCHANGE: Final = Exchange(

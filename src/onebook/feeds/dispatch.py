@@ -83,7 +83,9 @@ class Dispatch:
             Renewed: lambda out, now: recovery.renewed(out.instrument, now),
             BookRefused: lambda out, now: recovery.refused(out.instrument, out.reason, now),
             Unnamed: lambda out, now: recovery.unnamed(out.reason, now),
-            SlowDown: lambda out, now: recovery.slow_down(out.reason, now),
+            SlowDown: lambda out, now: recovery.slow_down(
+                out.reason, now, unavailable=out.unavailable
+            ),
             Trading: lambda out, now: recovery.trading(out.reason, now, is_open=out.open),
             Ignored: self._ignored,
             Alive: lambda out, now: pulse.alive(recovery.watches.get(out.instrument), now),

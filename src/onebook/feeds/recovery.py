@@ -17,6 +17,8 @@ from onebook.feeds.phases import LIVE_PHASE, RETRYING, WAITING, Cause, Phase, Wa
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 
+UNAVAILABLE_MAX: Final = 5  # pauses in a row until an error counts as one about an instrument
+
 CHECKSUMS: Final = "too many wrong checksums"
 BEYOND_REPAIR: Final = "a book could not be repaired"
 
@@ -74,7 +76,7 @@ class Recovery:
         self._jitter = jitter
         self._resync = resync
         self._end = end
-        self._slowed = 0  # how often it asked for fewer since it last acknowledged something
+        self._slowed = 0  # pauses of requests since it last acknowledged something
         self._alone: deque[Watch] = deque()  # to be asked for one by one
         self._asking: Watch | None = None  # the one of them that is being asked for
 
@@ -173,21 +175,31 @@ class Recovery:
         self._alone.extend(pending)
         self._ask_next(now)
 
-    def slow_down(self, words: str, now: float) -> None:
-        """Pause requests, then repeat the unacknowledged ones."""
+    def slow_down(self, words: str, now: float, *, unavailable: bool = False) -> None:
+        """Pause requests, then repeat the unacknowledged ones.
+
+        An error during a pause answers what was sent before it: the pause gets no longer. One of an
+        exchange that is `unavailable` to a request for one instrument, or for long, may be about
+        what was asked for.
+        """
         settings = self._settings
-        pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**self._slowed)
-        self._slowed = min(self._slowed + 1, DOUBLINGS_MAX)
-        self._stats.slow_downs += 1
-        self._outbox.hold(now + pause_s * (1.0 + self._jitter()))
+        reason = Reason.UNAVAILABLE if unavailable else Reason.RATE_LIMITED
+        self._stats.slow_downs += not unavailable
+        until = self._outbox.held_until
+        if now >= until:
+            if unavailable and (self._asking is not None or self._slowed >= UNAVAILABLE_MAX):
+                self.unnamed(words, now)
+                return
+            pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**self._slowed)
+            self._slowed = min(self._slowed + 1, DOUBLINGS_MAX)
+            until = now + pause_s * (1.0 + self._jitter())
+        self._outbox.hold(until)
         self._forget_turns()
         for watch in self._all():
             watch.move(Cause.POSTPONE)
             if watch.phase is Phase.POSTPONED:
                 watch.at = self._outbox.held_until
-                self._books.set_health(
-                    watch.instrument, Health.STALE, Reason.RATE_LIMITED, now, detail=words
-                )
+                self._books.set_health(watch.instrument, Health.STALE, reason, now, detail=words)
 
     def trading(self, words: str, now: float, *, is_open: bool) -> None:
         """Invalidate all books while the exchange matches no orders, then request them again."""

@@ -247,6 +247,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "snapshot_failed",
             "refused",
             "rate_limited",
+            "unavailable",
             "maintenance",
             "closing",
             "disconnected",

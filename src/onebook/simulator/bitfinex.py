@@ -121,7 +121,7 @@ class Bitfinex:
         asked = {name: each for name, each in request.items() if name != "event"}
         native, length = str(request.get("symbol")), str(request.get("len", "25"))
         if self._board.limits(session, now):
-            return [_event("error", msg="not ready", code=11_000)]
+            return [_event("error", msg="ratelimit: error", code=11_010)]
         if request.get("channel") != "book":
             return [_event("error", **asked, msg="channel: unknown", code=10_302)]
         if not self._board.lists(native) and self._board.nameless:

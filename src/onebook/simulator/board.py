@@ -54,6 +54,7 @@ class ExchangeRules(NamedTuple):
     spelling: Spelling = Spelling()
     silent_cuts: bool = False  # see `PublishedBook`
     single_levels: bool = False  # see `PublishedBook`
+    replaced_levels: bool = False  # see `PublishedBook`
     signed_amounts: bool = False  # amounts of asks are negative, so that no sign is a fault
     messages: tuple[Most, ...] = (Most(100),)  # one more ends the connection
     requests: tuple[Most, ...] = ()  # one more is answered with "too many requests"
@@ -100,9 +101,10 @@ class PublishedBook:
     `sequence` counts changed levels, `updates` counts frames; `previous` is the sequence before
     the last frame. With `silent_cuts` a level that better ones push out of the window is not
     announced as gone (kraken); with `single_levels` each level that changed is a frame of its own,
-    and `advance` is called until nothing is left (bitfinex). A `phantom` is a bid that no ask was
-    matched with: it stays, and keeps the published book crossed, until a client asks for a
-    snapshot.
+    and `advance` is called until nothing is left (bitfinex); with `replaced_levels` a level whose
+    amount changed is removed and added in one frame (independentreserve). A `phantom` is a bid that
+    no ask was matched with: it stays, and keeps the published book crossed, until a client asks for
+    a snapshot.
     """
 
     def __init__(self, book: SimulatedBook, key: ChannelKey, *, rules: ExchangeRules) -> None:
@@ -117,6 +119,7 @@ class PublishedBook:
         self._amount_places = _places(rules.spelling.amount_places, self.listing.amount_decimals)
         self._silent_cuts = rules.silent_cuts
         self._single_levels = rules.single_levels
+        self._replaced_levels = rules.replaced_levels
         self._phantoms: dict[int, int] = {}
 
     def advance(self) -> TextChanges | None:
@@ -217,6 +220,8 @@ class PublishedBook:
             for price in before
             if price not in now and not (self._silent_cuts and price in side.amounts)
         ]
+        if self._replaced_levels:
+            gone += [(price, 0) for price, _ in changed if price in before]
         return gone + changed, now
 
     def _texts(self, levels: Levels) -> TextLevels:

@@ -40,6 +40,13 @@ NO_METHOD: Final = -32601
 UNANSWERED: Final = "unanswered public/test"
 INTERVAL: Final = "interval of heartbeats"  # seconds, which the client set
 LAST: Final = "last heartbeat"
+PLATFORM: Final = "platform_state"
+
+
+def status(system: str) -> str:
+    """The notification that maintenance begins, or that it is over."""
+    data = {"maintenance": system != "online"}
+    return _notified("subscription", {"channel": PLATFORM, "data": data})
 
 
 class Deribit:
@@ -57,6 +64,7 @@ class Deribit:
         requests=(Most(10, 1.0, per_address=True),),
         silence_max_s=86_400.0,  # test requests end what is silent
         heartbeat_s=1.0,
+        status=status,
     )
 
     def __init__(self, board: ExchangeBoard) -> None:
@@ -111,7 +119,8 @@ class Deribit:
         known = [native for native in natives if self._board.lists(native)]
         if self._board.nameless and known != natives:
             return [_error({}, INVALID_PARAMS, "Invalid params", "")]
-        done = _result(request, [f"book.{native}.100ms" for native in known])
+        accepted = [PLATFORM] if PLATFORM in channels else []
+        done = _result(request, [*accepted, *(f"book.{native}.100ms" for native in known)])
         if method == "public/unsubscribe":
             for native in known:
                 session.topics.pop(native, None)

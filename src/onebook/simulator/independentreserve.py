@@ -1,6 +1,7 @@
 """Independent Reserve's side of its aggregated book channel: `/orderbook/<depth>`, with a CRC-32.
 
-The depth stands in the address. Levels that better ones push out of it are not announced. Each
+The depth stands in the address. A level that changes is removed and added in one frame. Levels that
+better ones push out of the depth are not announced. Each
 answer lists all subscriptions of the socket; codes come back in small letters, xbt as btc. An
 unknown code is an error in a frame and ends the connection in the address. Here no JSON is an error
 too, which closes the real socket.
@@ -48,6 +49,7 @@ class IndependentReserve:
     )
     rules = ExchangeRules(
         silent_cuts=True,
+        replaced_levels=True,
         checksum_field="Crc32",
         requests=(Most(20, 1.0),),
         silence_max_s=86_400.0,
