@@ -25,7 +25,7 @@ from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.bus import Bus
 from onebook.nodes.demand import LocalInterest, encode_interest
 from onebook.nodes.effects import Effect, apply
-from onebook.nodes.list_reader import ListReader
+from onebook.nodes.list_reader import RemoteListReader
 from onebook.nodes.members import NodeHeartbeat, NodeRole
 from onebook.nodes.placement import BookKey, ranking
 from onebook.nodes.presence import Presence
@@ -148,7 +148,7 @@ class RemoteSupervisor:
         self._swept_at = float("-inf")
         self._began_at = clock()
         self._tasks = BackgroundTasks()
-        self._lists = ListReader(
+        self._lists = RemoteListReader(
             catalogue,
             bus=bus,
             tasks=self._tasks,

@@ -32,7 +32,7 @@ class PartialList:
     rows: list[lists.Row] = field(default_factory=list)
 
 
-class ListReader:
+class RemoteListReader:
     """Reads each list anew when its digest changes.
 
     Args:
