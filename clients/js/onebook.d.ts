@@ -185,12 +185,12 @@ export class Onebook {
   validateCredentials(exchange: string, options?: { testnet?: boolean }): Promise<Record<string, any>>;
   transactions(
     exchange: string,
-    types?: string[],
+    types?: string[] | string,
     options?: TransactionOptions & { partialAllowed?: boolean },
   ): AsyncGenerator<Record<string, any>, void, void>;
   transactionPages(
     exchange: string,
-    types?: string[],
+    types?: string[] | string,
     options?: TransactionOptions,
   ): AsyncGenerator<TransactionPage, void, void>;
 }

@@ -1,9 +1,11 @@
 """A connection that fails has its cause: one code and one sentence, in both Python clients."""
 
 import asyncio
+import signal
 import socket
 import ssl
 import struct
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -119,6 +121,70 @@ async def test_a_dead_port(family, host, shown):
     assert codes(found) == ("unreachable", "unreachable")
     assert {each.message for each in found} == {f"Nothing listens at {shown}:{port}."}
     assert all(isinstance(each, Unavailable) for each in found)
+
+
+async def test_a_proxy_of_the_environment_is_named(monkeypatch):
+    """It is the proxy that refuses, and nothing else says that there is one."""
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        dead = unused.getsockname()[1]
+        monkeypatch.setenv("HTTP_PROXY", f"http://{HOST}:{dead}")
+        hint = "The environment sets a proxy (HTTP_PROXY); NO_PROXY excludes hosts."
+        found = await causes("http://books.invalid:8000")
+        assert {each.message for each in found} == {
+            f"Nothing listens at books.invalid:8000. {hint}"
+        }
+        monkeypatch.setenv("NO_PROXY", HOST)
+        found = await causes(f"http://{HOST}:{dead}")
+        assert {each.message for each in found} == {f"Nothing listens at {HOST}:{dead}."}
+
+
+async def test_a_proxy_that_refuses_now_is_asked_again(monkeypatch):
+    async with answering(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as port:
+        monkeypatch.setenv("HTTP_PROXY", f"http://{HOST}:{port}")
+        found = await causes("http://books.invalid:8000")
+    assert codes(found) == ("http_503", "unreachable")
+    assert all(isinstance(each, Unavailable) for each in found)
+    assert "proxy rejected connection: HTTP 503. The environment" in found[2].message
+
+
+INTERRUPTED = """
+import sys
+from onebook.client import Onebook
+
+with Onebook(sys.argv[1], "the key") as client:
+    try:
+        for view in client.watch("BTC/USDT"):
+            print("a view")
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+async def test_ctrl_c_in_a_loop_over_views_is_a_keyboard_interrupt():
+    asked = asyncio.Event()
+
+    async def serve(reader, writer):
+        await reader.readuntil(END)
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with (
+        await asyncio.start_server(serve, HOST, 0) as server,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        port = server.sockets[0].getsockname()[1]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", INTERRUPTED, f"http://{HOST}:{port}"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        await asked.wait()
+        process.send_signal(signal.SIGINT)
+        printed, _ = await process.communicate()
+    assert printed.decode().splitlines() == ["interrupted"]
+    assert process.returncode == 0
 
 
 async def test_a_host_that_is_not_known():

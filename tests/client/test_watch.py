@@ -204,6 +204,23 @@ async def test_a_wrong_address_is_refused_before_any_attempt(url):
     assert refused.value.code == "invalid_url"
 
 
+async def test_no_symbol_is_refused_before_any_attempt():
+    """It waited for a view for ever."""
+    for none in ([], ""):
+        with pytest.raises(Refused, match="name at least one"):
+            await anext(watch("ws://127.0.0.1:1/", "the key", none))
+
+
+async def test_one_symbol_may_be_text():
+    script = Scripted(["hear", "hear", {"type": "welcome"}, update(1, 10), "seen", 1000])
+    async with serve(script, "127.0.0.1", 0) as server, asyncio.timeout(PATIENCE_S):
+        port = server.sockets[0].getsockname()[1]
+        async with aclosing(watch(f"ws://127.0.0.1:{port}/", "the key", "BTC/USDT")) as views:
+            assert (await anext(views)).live
+            script.seen.release()
+    assert [each["symbol"] for each in script.heard[1:]] == ["BTC/USDT"]
+
+
 async def test_an_untrusted_certificate_is_final(tmp_path):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*Authority(tmp_path, "stranger").vouch())

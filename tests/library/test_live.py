@@ -301,9 +301,67 @@ async def test_names_that_are_not_listed_raise_with_near_ones(sim: SimulatedExch
         await book.__aenter__()
 
 
-def test_a_depth_that_is_no_whole_number_is_named() -> None:
-    with pytest.raises(TypeError, match="depth is a whole number, not '5'"):
-        onebook.order_book(SYMBOL, exchanges="okx", depth="5")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"depth": "10"}, "depth is a whole number, not '10'."),
+        ({"interval_ms": "100"}, "interval_ms is a number, not '100'."),
+        ({"timeout_s": None}, "timeout_s is a number, not None."),
+        ({"group": Decimal("0.5")}, "group is decimal text such as \"0.5\", not Decimal('0.5')."),
+        ({"exchanges": 5}, "exchanges is text such as okx, or a list of it, not 5."),
+        ({"exchanges": ["okx", None]}, "exchanges is text such as okx, or a list of it, not None."),
+        ({"feeds": {}}, "feeds is a FeedSettings, not {}."),
+        ({"streams": 1}, "streams is a StreamSettings, not 1."),
+    ],
+)
+def test_an_option_of_another_type_is_named(options: dict[str, Any], message: str) -> None:
+    for opened in (onebook.order_book, onebook.order_books):
+        with pytest.raises(TypeError) as raised:
+            opened(SYMBOL, **options)
+        assert str(raised.value) == message
+
+
+def test_a_symbol_that_is_none_is_named_before_anything_is_connected() -> None:
+    with pytest.raises(TypeError, match=r"^symbol is text such as BTC/USDT, not .*order_books"):
+        onebook.order_book([SYMBOL])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^symbols is text such as BTC/USDT, or a list of it"):
+        onebook.order_books([SYMBOL, 1])  # type: ignore[list-item]
+    for empty in ("", " ", []):
+        with pytest.raises(ValueError, match=r"^symbols is empty: name at least one"):
+            onebook.order_books(empty)
+
+
+async def test_a_callback_that_ends_an_iterator_or_cancels_ends_run(
+    sim: SimulatedExchanges,
+) -> None:
+    """No future takes a StopIteration, and a CancelledError is no Exception."""
+    calls = 0
+
+    def exhausted(update: BookUpdate) -> None:
+        nonlocal calls
+        calls += 1
+        next(iter(()))
+
+    def cancelled(update: BookUpdate) -> None:
+        nonlocal calls
+        calls += 1
+        raise asyncio.CancelledError
+
+    class Later:
+        async def __call__(self, update: BookUpdate) -> None:
+            """Never awaited."""
+
+    async with onebook.order_book(SYMBOL, exchanges=NAMES, feeds=feeds(sim)) as book:
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(RuntimeError, match=r"^The callback raised StopIteration"):
+                await book.run(exhausted)
+            with pytest.raises(asyncio.CancelledError):
+                await book.run(cancelled)
+            with pytest.raises(TypeError, match="use `async for` over the book"):
+                await book.run(Later())
+        sim.step()
+        await until(aiter(book), lambda each: each.live)
+    assert calls == 2
 
 
 async def test_nothing_hangs_where_no_book_comes(sim: SimulatedExchanges) -> None:

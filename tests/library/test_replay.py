@@ -87,6 +87,13 @@ async def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "kraken.rec").read_text() == "precious"
 
 
+async def test_a_recording_where_nothing_can_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    book = onebook.order_book("BTC/USDT", exchanges="okx", record=tmp_path / "file" / "folder")
+    with pytest.raises(RecordingError, match="folder cannot be made: Not a directory"):
+        await book.__aenter__()
+
+
 def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=r"There are no \.rec files"):
         onebook.replay(tmp_path)

@@ -12,6 +12,7 @@ from onebook.nodes.demand import (
     interest_of,
 )
 from onebook.nodes.members import (
+    WIRE_OMITTED,
     Members,
     NodeHeartbeat,
     NodeRole,
@@ -110,6 +111,15 @@ def test_another_version_is_a_stranger():
     assert not view.heard(beat(2, wire=wire.VERSION + 1), 1.0)
     assert set(view.strangers) == {2}
     assert set(view.alive(NodeRole.FEEDS)) == {ME}
+
+
+def test_a_heartbeat_states_the_version_of_its_sender_to_a_build_of_another():
+    from msgspec import msgpack
+
+    told = msgpack.decode(encode_heartbeat(beat(2, wire=WIRE_OMITTED + 1)))
+    assert told["wire"] == WIRE_OMITTED + 1
+    del told["wire"]
+    assert heartbeat_of(msgpack.encode(told)).wire == WIRE_OMITTED
 
 
 def test_a_stranger_is_forgotten_when_it_falls_silent_or_says_that_it_goes():

@@ -109,3 +109,27 @@ async def test_a_release_of_the_same_wire_version_takes_over_and_no_book_is_stal
         assert [first.wrong, second.wrong] == [[], []]
         assert all(service.refusals(name) == [] for name in nodes.logs)
         assert "Onebook 9.9.9 listens" in "".join(nodes.logs["f2"])
+
+
+async def test_an_upgrade_to_another_wire_version_runs_two_groups_side_by_side(tmp_path):
+    new = build(tmp_path, wire.VERSION + 1)
+    async with upgrade(tmp_path) as service:
+        nodes = service.nodes
+        await asyncio.gather(service.start("f1", "feeds"), service.start("g1", "gateway"))
+        first = service.subscriber("g1")
+        await service.fresh(first)
+        await service.start("f2", "feeds", new)
+        await service.start("g2", "gateway", new)
+        second = service.subscriber("g2")
+        await service.followed(2)  # each group has connections of its own
+        await service.fresh(first, second)
+        for name, others in {"g1": ("f2", "g2"), "g2": ("f1", "g1")}.items():
+            assert len(service.refusals(name)) == len(others)
+            assert all(f"Node {other} " in "".join(service.refusals(name)) for other in others)
+        before = len(second.statuses)
+        assert await nodes.stop("g1") == 0
+        assert await nodes.stop("f1") == 0
+        await service.followed(1)
+        await service.fresh(second)
+        assert states_of(second, before) == {}
+        assert [first.wrong, second.wrong] == [[], []]

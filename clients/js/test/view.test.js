@@ -57,6 +57,35 @@ test("attribution is read in both forms, and a copy does not change", () => {
   assert.deepEqual([view.live, view.bids, view.problem.code], [false, [], "gap"]);
 });
 
+test("no symbol is refused at once", () => {
+  const client = new Onebook("http://127.0.0.1:1", "the key");
+  assert.throws(() => client.watch([]), { name: "Refused", code: "invalid_parameters" });
+});
+
+test("a request for transactions has one type or several, and times that are times", async () => {
+  const asked = [];
+  const fetch = async (url, { body }) => {
+    if (url.endsWith("/transactions")) asked.push(JSON.parse(body));
+    return new Response(
+      '{"session_token":"t","transactions":[],"coverage":[],"errors":[],"partial":false,"next_cursor":null,"summary":{}}',
+    );
+  };
+  const client = new Onebook("http://127.0.0.1:1", "the key", { fetch });
+  const read = async (types, options) => {
+    for await (const page of client.transactionPages("bybit", types, options)) assert.equal(page.records.length, 0);
+  };
+  await read("deposits", { start: new Date(5), end: 7 });
+  await read(["deposits"], { start: null });
+  assert.deepEqual(asked, [
+    { exchange: "bybit", limit: 1000, transaction_types: ["deposits"], start_time: 5, end_time: 7 },
+    { exchange: "bybit", limit: 1000, transaction_types: ["deposits"] },
+  ]);
+  for (const start of ["2026-01-01", NaN, new Date("no")]) {
+    await assert.rejects(read([], { start }), { name: "TypeError" });
+  }
+  assert.equal(asked.length, 2);
+});
+
 test("pauses grow with full jitter, 41xx back off, 42xx return at the time given", () => {
   const half = () => 0.5;
   assert.deepEqual([0, 1, 2, 20].map((attempt) => pauseS(1006, attempt, null, half)), [0.125, 0.25, 0.5, 15]);

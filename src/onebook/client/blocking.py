@@ -109,7 +109,7 @@ class Onebook:
     def transactions(
         self,
         exchange: str,
-        types: Sequence[str] = (),
+        types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
         end: Time | None = None,
@@ -133,7 +133,7 @@ class Onebook:
     def transaction_pages(
         self,
         exchange: str,
-        types: Sequence[str] = (),
+        types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
         end: Time | None = None,
@@ -151,16 +151,22 @@ class Onebook:
         """Iterate over an asynchronous generator; leaving the loop closes it."""
         values = start()
         end = object()
+        one = asyncio.Lock()  # after Ctrl-C the generator still ends its step
 
         async def following() -> Any:
-            return await anext(values, end)
+            async with one:
+                return await anext(values, end)
+
+        async def closed() -> None:
+            async with one:
+                await values.aclose()
 
         try:
             while (value := self._run(following())) is not end:
                 yield value
         finally:
             if not self._loop.is_closed():
-                self._run(_closed(values))
+                self._run(closed())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of work on the loop; Ctrl-C in the caller cancels it."""
@@ -182,7 +188,3 @@ class Onebook:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.get_running_loop().shutdown_asyncgens()
-
-
-async def _closed(values: AsyncGenerator[Any, None]) -> None:
-    await values.aclose()

@@ -11,7 +11,8 @@ import ssl
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from websockets.exceptions import (
     ConnectionClosed,
@@ -20,6 +21,7 @@ from websockets.exceptions import (
     InvalidProxy,
     InvalidStatus,
     InvalidURI,
+    ProxyError,
 )
 
 BACKOFF_BASE_S = 0.25
@@ -34,6 +36,12 @@ DRAINING_CODES = range(4200, 4300)
 NO_CLOSE_FRAME = 1006
 NEXT_ATTEMPT = "%s Next attempt in %.1f s."  # a log line: the cause, seconds
 PORTS = {"ws": 80, "wss": 443, "http": 80, "https": 443}
+PROXIES = {  # variables that websockets and httpx read, without their _PROXY
+    "ws": ("ws", "socks", "https", "http"),
+    "wss": ("wss", "socks", "https"),
+    "http": ("http", "all"),
+    "https": ("https", "all"),
+}
 # What HTTP answers before the upgrade and may answer otherwise a moment later.
 TRANSIENT_STATUSES = frozenset((408, 425, 429, *range(500, 600)))
 
@@ -135,7 +143,7 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
         Refused: Connecting again would fail in the same way.
     """
     parts = urlsplit(url)
-    place = place_of(url)
+    place, proxy = place_of(url), _proxy(parts)
     match error:
         case ssl.SSLCertVerificationError():
             raise Refused(
@@ -156,21 +164,41 @@ def connect_failed(url: str, error: Exception) -> tuple[str, str, float | None]:
             return "no_handshake", f"{place} closed the connection during the handshake.", None
         case InvalidURI() | InvalidProxy():
             raise Refused("invalid_url", f"{shown(url)} cannot be used: {error}.") from None
+        case ProxyError():
+            return "unreachable", f"{place} cannot be reached: {error}.{proxy}", None
         case InvalidHandshake():
             raise Refused("not_websocket", f"{shown(url)} is no WebSocket: {error}.") from None
         case TimeoutError():
-            return "timeout", f"{place} does not answer in time.", None
+            return "timeout", f"{place} does not answer in time.{proxy}", None
         case socket.gaierror():
-            return "unknown_host", f"{parts.hostname!r} is not a known host name.", None
+            return (
+                "unknown_host",
+                f"{parts.hostname!r} is not a known host name.{proxy}",
+                None,
+            )
         case ConnectionRefusedError():
-            return "unreachable", f"Nothing listens at {place}.", None
+            return "unreachable", f"Nothing listens at {place}.{proxy}", None
         case ConnectionResetError() | ConnectionAbortedError():
             return "unreachable", f"{place} closed the connection while it was opened.", None
         case OSError(errno=int(number)):
-            return "unreachable", f"{place} cannot be reached: {os.strerror(number)}.", None
+            return (
+                "unreachable",
+                f"{place} cannot be reached: {os.strerror(number)}.{proxy}",
+                None,
+            )
         case _:
             reason = str(error).rstrip(".") or type(error).__name__
-            return "unreachable", f"{place} cannot be reached: {reason}.", None
+            return "unreachable", f"{place} cannot be reached: {reason}.{proxy}", None
+
+
+def _proxy(parts: SplitResult) -> str:
+    """A further sentence where the environment sets a proxy: what failed may be that."""
+    proxies = getproxies()
+    named = [name for name in PROXIES[parts.scheme] if proxies.get(name)]
+    if not named or proxy_bypass(parts.hostname or ""):
+        return ""
+    names = " or ".join(f"{name.upper()}_PROXY" for name in named)
+    return f" The environment sets a proxy ({names}); NO_PROXY excludes hosts."
 
 
 def _status(url: str, error: InvalidStatus) -> tuple[str, str, float | None]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from onebook.client.failures import NO_CLOSE_FRAME, Refused, Unavailable, pause_s
@@ -11,6 +11,7 @@ from onebook.client.failures import NO_CLOSE_FRAME, Refused, Unavailable, pause_
 PAGE_RECORDS = 1_000
 IDLE_PAGES_MAX = 5  # pages in a row without progress
 OLDER_NOT_KEPT = "older_not_kept"  # the exchange keeps no more: not an error
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Time = datetime | int
 Post = Callable[[Mapping[str, Any]], Awaitable[Any]]
@@ -43,7 +44,7 @@ class TransactionPage:
 
 def request_of(
     exchange: str,
-    types: Sequence[str],
+    types: Sequence[str] | str,
     *,
     start: Time | None,
     end: Time | None,
@@ -53,7 +54,7 @@ def request_of(
     """The request body of the first page."""
     body: dict[str, Any] = {"exchange": exchange, "limit": page_records, **options}
     if types:
-        body["transaction_types"] = list(types)
+        body["transaction_types"] = [types] if isinstance(types, str) else list(types)
     for name, time in (("start_time", start), ("end_time", end)):
         if time is not None:
             body[name] = _milliseconds(time)
@@ -115,6 +116,8 @@ def _page(answer: Mapping[str, Any]) -> TransactionPage:
 def _milliseconds(time: Time) -> int:
     if isinstance(time, int):
         return time
+    if not isinstance(time, datetime):
+        raise TypeError(f"A time is a datetime or Unix ms as a whole number, not {time!r}.")
     if time.tzinfo is None:
         raise ValueError(f"{time} has no time zone: use datetime(..., tzinfo=UTC).")
-    return int(time.timestamp() * 1_000)
+    return (time - EPOCH) // timedelta(milliseconds=1)  # exact, as `timestamp` is not

@@ -77,7 +77,7 @@ class AsyncOnebook:
         return watch(
             self._addresses.websocket,
             self._api_key,
-            [symbols] if isinstance(symbols, str) else symbols,
+            symbols,
             exchanges=exchanges,
             attempts_max=attempts_max,
             silence_max_s=silence_max_s,
@@ -120,7 +120,7 @@ class AsyncOnebook:
     async def transactions(
         self,
         exchange: str,
-        types: Sequence[str] = (),
+        types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
         end: Time | None = None,
@@ -135,7 +135,7 @@ class AsyncOnebook:
 
         Args:
             exchange: Such as bybit.
-            types: Unified and exchange names; none: all but ledger and holdings.
+            types: Unified and exchange names, or one; none: all but ledger and holdings.
             start: Oldest time, with a time zone, or Unix ms; none: 30 days before `end`.
             end: Newest time; none: now.
             page_records: Records of one request, up to 10,000.
@@ -162,7 +162,7 @@ class AsyncOnebook:
     def transaction_pages(
         self,
         exchange: str,
-        types: Sequence[str] = (),
+        types: Sequence[str] | str = (),
         *,
         start: Time | None = None,
         end: Time | None = None,

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from onebook.client.failures import (
     NEXT_ATTEMPT,
     NO_CLOSE_FRAME,
+    Refused,
     Unavailable,
     ViewProblem,
     check_url,
@@ -32,7 +33,7 @@ log = logging.getLogger("onebook.client")
 async def watch(
     url: str,
     api_key: str,
-    symbols: Sequence[str],
+    symbols: Sequence[str] | str,
     *,
     exchanges: Sequence[str] | str = "all",
     attempts_max: int | None = None,
@@ -51,7 +52,7 @@ async def watch(
     Args:
         url: The WebSocket address, such as ws://127.0.0.1:8000/api/v1/ws.
         api_key: The key; it is sent in a message, never in the address.
-        symbols: Pairs such as BTC/USDT.
+        symbols: Pairs such as BTC/USDT, or one.
         exchanges: Names, or "all".
         attempts_max: Failures in a row after which `Unavailable` is raised; None for no end.
         silence_max_s: Seconds after which a connection that answers no ping is given up.
@@ -65,10 +66,13 @@ async def watch(
         Unavailable: `attempts_max` attempts failed.
     """
     check_url(url)
+    named = [symbols] if isinstance(symbols, str) else symbols
+    if not named or not all(named):
+        raise Refused("invalid_parameters", "symbols: name at least one, such as BTC/USDT.")
     newest = _Newest()
     link = _Link(
         newest,
-        [BookView(symbol) for symbol in symbols],
+        [BookView(symbol) for symbol in named],
         url=url,
         options={"exchanges": exchanges, **options},
         attempts_max=attempts_max,

@@ -12,7 +12,7 @@ from typing import Final, Self, TypeVar
 from onebook.config import FeedSettings, StreamSettings
 from onebook.core import View
 from onebook.library.consumers import BookCallbacks, BookUpdates, Reading
-from onebook.library.engine import BookEngine, names_of
+from onebook.library.engine import BookEngine, names_of, symbols_of
 from onebook.library.errors import BookClosed
 from onebook.library.source import BookOptions, BookSource
 from onebook.library.update import BookUpdate
@@ -58,7 +58,10 @@ def order_book(
     Raises:
         UnknownExchange: There is no exchange of a name.
         ValueError: An option is out of range.
+        TypeError: An option is of another type.
     """
+    if not isinstance(symbol, str):
+        raise TypeError(f"symbol is text such as BTC/USDT, not {symbol!r}; see order_books.")
     return OrderBook(
         [symbol],
         exchanges,
@@ -92,9 +95,10 @@ def order_books(
     Raises:
         UnknownExchange: There is no exchange of a name.
         ValueError: An option is out of range.
+        TypeError: An option is of another type.
     """
     return OrderBooks(
-        [symbols] if isinstance(symbols, str) else [*symbols],
+        symbols,
         exchanges,
         options_of(depth, interval_ms, group, split=split),
         merged=merged,
@@ -109,15 +113,23 @@ def options_of(depth: int, interval_ms: int, group: str | None, *, split: bool) 
     """Check the options of a book.
 
     Raises:
-        TypeError: The depth is no whole number.
+        TypeError: An option is of another type.
         ValueError: An option is out of range.
     """
+    _require_number("interval_ms", interval_ms)
     if not 0 <= interval_ms <= INTERVAL_MS_MAX:
         raise ValueError(f"interval_ms is 0 to {INTERVAL_MS_MAX}, not {interval_ms}.")
     if not isinstance(depth, int):
         raise TypeError(f"depth is a whole number, not {depth!r}.")
+    if not isinstance(group, str | None):
+        raise TypeError(f'group is decimal text such as "0.5", not {group!r}.')
     View([], depth=depth, group=group)
     return BookOptions(depth, group, split, interval_ms / 1_000)
+
+
+def _require_number(name: str, value: object) -> None:
+    if not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number, not {value!r}.")
 
 
 def some(names: Sequence[str]) -> str:
@@ -142,7 +154,7 @@ class OrderBooks:
 
     def __init__(
         self,
-        symbols: Sequence[str],
+        symbols: str | Iterable[str],
         exchanges: Exchanges,
         options: BookOptions,
         *,
@@ -152,11 +164,16 @@ class OrderBooks:
         feeds: FeedSettings | None = None,
         streams: StreamSettings | None = None,
     ) -> None:
-        if not symbols:
-            raise ValueError("symbols is empty: name at least one, such as BTC/USDT.")
+        _require_number("timeout_s", timeout_s)
         if not timeout_s > 0:
             raise ValueError(f"timeout_s is above 0, not {timeout_s}.")
-        self.symbols = tuple(dict.fromkeys(each.strip().upper() for each in symbols))
+        for name, given, kind in (
+            ("feeds", feeds, FeedSettings),
+            ("streams", streams, StreamSettings),
+        ):
+            if not isinstance(given, kind | None):
+                raise TypeError(f"{name} is a {kind.__name__}, not {given!r}.")
+        self.symbols = symbols_of(symbols)
         self.exchanges = names_of(exchanges)
         self._options = options
         self._merged = merged
@@ -211,7 +228,8 @@ class OrderBooks:
             TypeError: The function is a coroutine function; use `async for`.
             Exception: What the function raised; it is not called again.
         """
-        if inspect.iscoroutinefunction(callback):
+        called = getattr(callback, "__call__", None)  # noqa: B004 - of an object, its method
+        if any(map(inspect.iscoroutinefunction, (callback, called))):
             raise TypeError("The callback is a coroutine function; use `async for` over the book.")
         engine = self._opened()
         calls = self._kept(BookCallbacks(self._sources, self._options, engine.clock, callback))

@@ -171,7 +171,14 @@ class BookCallbacks(Reading):
                 update = ready.popleft().read(clock.wall_us(), now())
                 if update is not None:
                     callback(update)
-        except Exception as error:
-            if not self.ended.done():
-                self.ended.set_exception(error)
-            self.close()
+        except StopIteration as error:  # no future takes one; as PEP 479 has it for generators
+            failed = RuntimeError("The callback raised StopIteration.")
+            failed.__cause__ = error
+            self._fail(failed)
+        except (Exception, asyncio.CancelledError) as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error)
+        self.close()

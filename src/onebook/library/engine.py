@@ -39,13 +39,36 @@ def names_of(exchanges: str | Iterable[str] | None) -> tuple[str, ...]:
     Raises:
         UnknownExchange: There is none of a name.
         ValueError: The list is empty.
+        TypeError: A name is not text.
     """
     if exchanges is None:
         return tuple(EXCHANGES)
-    asked = [exchanges] if isinstance(exchanges, str) else [*exchanges]
+    asked = _texts("exchanges", exchanges, "okx")
     if not asked:
         raise ValueError("exchanges is empty: name at least one, or None for all.")
     return tuple(dict.fromkeys(map(_name_of, asked)))
+
+
+def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
+    """Return symbols as Onebook writes them.
+
+    Raises:
+        ValueError: There is none, or one is empty.
+        TypeError: A symbol is not text.
+    """
+    asked = [each.strip().upper() for each in _texts("symbols", symbols, "BTC/USDT")]
+    if not asked or not all(asked):
+        raise ValueError("symbols is empty: name at least one, such as BTC/USDT.")
+    return tuple(dict.fromkeys(asked))
+
+
+def _texts(what: str, given: str | Iterable[str], example: str) -> list[str]:
+    """Return one text or several as a list."""
+    texts = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
+    for each in texts:
+        if not isinstance(each, str):
+            raise TypeError(f"{what} is text such as {example}, or a list of it, not {each!r}.")
+    return texts
 
 
 def _name_of(asked: str) -> str:

@@ -16,7 +16,7 @@ from onebook.config import FeedSettings, StreamSettings
 from onebook.feeds.recording import Entry, RecordingError
 from onebook.library.book import DEPTH, Exchanges, options_of
 from onebook.library.consumers import Reading
-from onebook.library.engine import names_of
+from onebook.library.engine import names_of, symbols_of
 from onebook.library.errors import UnknownSymbol
 from onebook.library.source import BookOptions, BookSource
 from onebook.library.tapes import Tape, files_of, tapes_of
@@ -58,10 +58,9 @@ def replay(
         ValueError: An option is out of range.
     """
     options = options_of(depth, interval_ms, group, split=split)
-    wanted = [symbols] if isinstance(symbols, str) else symbols
     player = Player(
         tapes_of(files_of(recordings), names_of(exchanges)),
-        None if wanted is None else [each.strip().upper() for each in wanted],
+        None if symbols is None else symbols_of(symbols),
         options,
         merged=merged,
         feeds=feeds or FeedSettings(),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from onebook.exchanges.contract import Exchange
-from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder
+from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
 
 SUFFIX: Final = ".rec"
 
@@ -38,7 +38,10 @@ class Recorders:
     ) -> None:
         self.problem = ""
         self._files: dict[str, Recorder] = {}  # by address of the socket, and of REST
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RecordingError(f"{folder} cannot be made: {error.strerror}.") from None
         try:
             for name, exchange in exchanges.items():
                 path = folder / f"{name}{SUFFIX}"

@@ -25,6 +25,7 @@ from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.bus import Bus
 from onebook.nodes.demand import LocalInterest, encode_interest
 from onebook.nodes.effects import Effect, apply
+from onebook.nodes.list_reader import RemoteListReader
 from onebook.nodes.members import NodeHeartbeat, NodeRole
 from onebook.nodes.placement import BookKey, ranking
 from onebook.nodes.presence import Presence
@@ -141,14 +142,20 @@ class RemoteSupervisor:
         self._wants = LocalInterest(node)
         self._followed: dict[BookKey, Followed] = {}
         self._announcing = False
-        self._digests: dict[str, str] = {}
-        self._fetching: set[str] = set()
         self._pending: dict[BookKey, None] = {}  # books that are not in sync
         self._requests = 0
         self._applied = 0
         self._swept_at = float("-inf")
         self._began_at = clock()
         self._tasks = BackgroundTasks()
+        self._lists = RemoteListReader(
+            catalogue,
+            bus=bus,
+            tasks=self._tasks,
+            lister=self._lister,
+            subject=lambda node: self.presence.subjects.request(node, LIST),
+            timeout_s=settings.request_timeout_s,
+        )
 
     async def __aenter__(self) -> Self:
         presence = self.presence
@@ -239,14 +246,7 @@ class RemoteSupervisor:
         if heartbeat.role is not NodeRole.FEEDS:
             return
         self._note_exchanges()
-        for exchange, digest in heartbeat.lists.items():
-            if (
-                self._digests.get(exchange) != digest
-                and exchange not in self._fetching
-                and self._lister(exchange) == heartbeat.node
-            ):
-                self._fetching.add(exchange)
-                self._tasks.begin(self._fetch(heartbeat.node, exchange), f"list of {exchange}")
+        self._lists.heard(heartbeat)
 
     def _lister(self, exchange: str) -> int | None:
         """The node whose list counts: the same one on every gateway."""
@@ -269,29 +269,6 @@ class RemoteSupervisor:
             self._catalogue.served = set(self.stats)
             self._catalogue.noted()
         self._catalogue.problems = problems
-
-    async def _fetch(self, node: int, exchange: str) -> None:
-        """Read the list of an exchange from a node, page by page."""
-        try:
-            subject = self.presence.subjects.request(node, LIST)
-            rows: list[lists.Row] = []
-            number, pages, digest = 0, 1, ""
-            while number < min(pages, lists.PAGES_MAX):
-                payload = await self._bus.request(
-                    subject,
-                    lists.encode_request(exchange, number),
-                    self._settings.request_timeout_s,
-                )
-                page = lists.page_of(payload) if payload else None
-                if page is None or (number and page.digest != digest):
-                    return  # the next heartbeat leads here again
-                rows += page.rows
-                number, pages, digest = number + 1, page.pages, page.digest
-            assert page is not None
-            self._digests[exchange] = digest
-            self._catalogue.received(exchange, page, rows)
-        finally:
-            self._fetching.discard(exchange)
 
     # Books
 

@@ -9,7 +9,7 @@ from msgspec import Struct, msgpack
 
 from onebook.model import Instrument, InstrumentStatus
 
-PAGE_ROWS: Final = 5_000  # at 100 bytes a row below the largest NATS message
+PAGE_ROWS: Final = 1_000  # about 100 KB: soon across a slow link, within `request_timeout_s`
 PAGES_MAX: Final = 1_000
 
 

@@ -16,6 +16,9 @@ from onebook.nodes import wire
 
 LOOK_FACTOR: Final = 3.0  # one check counts as at most so many planned intervals
 NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
+# The version of a heartbeat that omits it. Not this build's own: each side would read the omitted
+# version of the other as its own.
+WIRE_OMITTED: Final = 1
 
 
 class NodeRole(StrEnum):
@@ -44,7 +47,7 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     name: str
     role: NodeRole
     state: NodeState = NodeState.UP
-    wire: int = wire.VERSION
+    wire: int = WIRE_OMITTED
     version: str = ""
     url: str = ""
     started_ms: int = 0

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from onebook.config import NatsSettings
 from onebook.errors import ConfigError
+from onebook.nodes.nats_credentials import CredentialsFile
 
 RECONNECT_WAIT_S: Final = 0.2
 PING_INTERVAL_S: Final = 2  # a connection that answers two of these with nothing is dead
@@ -156,7 +157,11 @@ def credentials(settings: NatsSettings) -> dict[str, Any]:
     for name in ("credentials_file", "tls_ca_file", "tls_cert_file", "tls_key_file"):
         _require_readable(name, getattr(settings, name))
     if settings.credentials_file is not None:
-        found["user_credentials"] = str(settings.credentials_file)
+        try:
+            found["user_credentials"] = CredentialsFile(settings.credentials_file)
+        except (OSError, ValueError) as error:
+            reason = f"nats.credentials_file: {settings.credentials_file} cannot be used: {error}."
+            raise ConfigError(reason) from None
     if settings.tls_ca_file or settings.tls_cert_file:
         found["tls"] = _context(settings)
     return found

@@ -80,6 +80,7 @@ class Presence:
             node=node,
             name=settings.name or f"{socket.gethostname()}-{getpid()}",
             role=role,
+            wire=wire.VERSION,
             version=__version__,
             started_ms=time.time_ns() // 1_000_000,
         )

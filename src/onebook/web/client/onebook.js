@@ -329,6 +329,13 @@ function parsed(text) {
   throw new Refused("not_onebook", "The peer does not speak Onebook's protocol: check the URL.");
 }
 
+/** A Date or Unix ms; another text than a number would be sent as null, which is no bound at all. */
+function millisecondsOf(time) {
+  const ms = Number(time);
+  if (!Number.isInteger(ms)) throw new TypeError(`A time is a Date or Unix ms as a whole number, not ${time}.`);
+  return ms;
+}
+
 /** What `watch` yields: the newest view of each symbol of one session. */
 class Watching {
   constructor(client, symbols, { attemptsMax, silenceMaxS, signal, ...options }) {
@@ -737,7 +744,9 @@ export class Onebook {
 
   /** Yield the newest view of each symbol for ever, across reconnects; leaving the loop closes. */
   watch(symbols, options = {}) {
-    return new Watching(this, typeof symbols === "string" ? [symbols] : [...symbols], options).iterate();
+    const named = typeof symbols === "string" ? [symbols] : [...symbols];
+    if (!named.length) throw new Refused("invalid_parameters", "symbols: name at least one, such as BTC/USDT.");
+    return new Watching(this, named, options).iterate();
   }
 
   /** Subscriptions that may change while it runs; see `Session`. */
@@ -801,9 +810,9 @@ export class Onebook {
   /** The same as pages, each with its coverage and its errors. */
   async *transactionPages(exchange, types = [], { start, end, pageRecords = PAGE_RECORDS, ...options } = {}) {
     const request = { exchange, limit: pageRecords, ...options };
-    if (types.length) request.transaction_types = types;
-    if (start !== undefined) request.start_time = Number(start);
-    if (end !== undefined) request.end_time = Number(end);
+    if (types.length) request.transaction_types = typeof types === "string" ? [types] : types;
+    if (start != null) request.start_time = millisecondsOf(start);
+    if (end != null) request.end_time = millisecondsOf(end);
     let before = null;
     for (let idle = 0; ; ) {
       const answer = await this.#request("POST", "/transactions", request, true);

@@ -1,0 +1,136 @@
+"""A gateway reads instrument lists over a real nats-server, whose answers are late or lost."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from nodes.servers import nats_server
+from onebook.books import Books
+from onebook.config import FeedSettings, NatsSettings, NodeSettings
+from onebook.model import Instrument
+from onebook.nodes import lists, wire
+from onebook.nodes.bus import NatsBus
+from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
+from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.subjects import LIST, Subjects
+from onebook.rest import Rest
+from steady import PATIENCE_S
+
+FEEDS = 2
+NAMES = ("okx", "kraken", "binance")
+PAGES = 4
+NEVER_S = 60.0
+LATE_S = 0.1  # so long the gateway waits for an answer that is lost
+
+
+def listed(name, count=PAGES * lists.PAGE_ROWS):
+    rows = [Instrument(name, f"C{at}/USDT", f"C{at}USDT") for at in range(count)]
+    return lists.PublishedList(rows, depth=0, levels_max=1_000)
+
+
+class FeedsNode:
+    """A feeds node that sends heartbeats and answers requests for lists as a test has it."""
+
+    def __init__(self, bus, answer):
+        self.lists = {name: listed(name) for name in NAMES}
+        self.asked = []
+        self._bus = bus
+        self._answer = answer
+        self._subjects = Subjects(NodeSettings().cluster)
+
+    def page(self, request):
+        return self.lists[request.exchange].page(request.page)
+
+    async def run(self):
+        self._bus.subscribe(self._subjects.request(FEEDS, LIST), self._received)
+        while True:
+            beat = NodeHeartbeat(
+                node=FEEDS,
+                name="f",
+                role=NodeRole.FEEDS,
+                wire=wire.VERSION,
+                lists={name: each.digest for name, each in self.lists.items()},
+                states=dict.fromkeys(self.lists, "active"),
+            )
+            self._bus.publish(self._subjects.heartbeats, encode_heartbeat(beat))
+            await asyncio.sleep(0.02)
+
+    def _received(self, payload, reply):
+        request = lists.request_of(payload)
+        self.asked.append((request.exchange, request.page))
+        self._answer(self, request, lambda page: self._bus.publish(reply, page))
+
+
+@asynccontextmanager
+async def gateway(answer, timeout_s):
+    """A gateway's catalogue, and the feeds node whose lists it reads."""
+    with nats_server() as port:
+        settings = NatsSettings(servers=(f"nats://127.0.0.1:{port}",))
+        node = NodeSettings(
+            heartbeat_timeout_s=NEVER_S, isolated_s=NEVER_S, request_timeout_s=timeout_s
+        )
+        async with (
+            NatsBus(settings, name="feeds") as there,
+            NatsBus(settings, name="gateway") as bus,
+            Rest() as rest,
+        ):
+            catalogue = RemoteCatalogue(rest=rest, settings=FeedSettings(exchanges=NAMES))
+            supervisor = RemoteSupervisor(
+                1, bus=bus, books=Books(), catalogue=catalogue, settings=node
+            )
+            feeds = FeedsNode(there, answer)
+            async with supervisor:
+                running = asyncio.create_task(feeds.run())
+                try:
+                    yield catalogue, feeds
+                finally:
+                    running.cancel()
+                    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_pages_that_came_are_kept_when_an_answer_is_lost():
+    """Every third answer is lost: a list of four pages never came, begun anew each time."""
+
+    def answer(feeds, request, reply):
+        if len(feeds.asked) % 3:
+            reply(feeds.page(request))
+
+    async with gateway(answer, LATE_S) as (catalogue, _):
+        assert await catalogue.first_read(PATIENCE_S)
+        for name in NAMES:
+            assert len(catalogue.listed(name)) == PAGES * lists.PAGE_ROWS
+
+
+async def test_one_page_is_asked_for_at_a_time():
+    """Answers to all lists at once queue behind each other on a slow link, and all are late."""
+    waiting = []
+    most = 0
+
+    def answer(feeds, request, reply):
+        nonlocal most
+        waiting.append(request)
+        most = max(most, len(waiting))
+
+        def send():
+            waiting.remove(request)
+            reply(feeds.page(request))
+
+        asyncio.get_running_loop().call_soon(send)
+
+    async with gateway(answer, NEVER_S) as (catalogue, feeds):
+        assert await catalogue.first_read(PATIENCE_S)
+    assert most == 1
+    assert sorted(feeds.asked) == sorted((name, page) for name in NAMES for page in range(PAGES))
+
+
+@pytest.mark.parametrize("changed_at", [1, PAGES - 1])
+async def test_a_list_that_changes_between_two_pages_is_read_from_its_beginning(changed_at):
+    def answer(feeds, request, reply):
+        if (request.exchange, request.page) == ("okx", changed_at) and len(feeds.asked) <= PAGES:
+            feeds.lists["okx"] = listed("okx", changed_at * lists.PAGE_ROWS + 1)
+        reply(feeds.page(request))
+
+    async with gateway(answer, NEVER_S) as (catalogue, _):
+        assert await catalogue.first_read(PATIENCE_S)
+        assert len(catalogue.listed("okx")) == changed_at * lists.PAGE_ROWS + 1
