@@ -178,6 +178,21 @@ async def test_on_warning_is_called_once_per_period_with_the_report(
     assert len(told) == 2
 
 
+async def test_usage_that_jumps_over_both_marks_warns_before_it_ends(
+    meter: Meter, key: Key
+) -> None:
+    told: list[tuple[str, float]] = []
+    meter.on_warning.subscribe(
+        lambda _, report: told.append(("warning", report.data_usage.usage_percentage))
+    )
+    meter.on_over.subscribe(lambda _: told.append(("over", 0.0)))
+    meter.add(key.key_id, 1_001)
+    await meter.flush()
+    meter.add(key.key_id, 1_001)
+    await meter.flush()
+    assert told == [("warning", 100.1), ("over", 0.0)]
+
+
 async def test_a_reset_lets_a_key_in_again(meter: Meter, rig: Rig, key: Key) -> None:
     meter.add(key.key_id, 1_001)
     assert meter.over(key.key_id)

@@ -1,6 +1,7 @@
 """Every delivered byte is charged once, as it was sent."""
 
 from gateway.rig import SYMBOL, gateway, settled
+from onebook import sockets
 from onebook.gateway import frames
 
 
@@ -55,3 +56,26 @@ async def test_what_a_tick_brought_is_not_charged_when_the_connection_ends_withi
         connection.end(4200, "test")
         assert connection.sent + connection.total == before
         assert await client.closed() == 4200
+
+
+async def test_bytes_that_wait_for_their_acknowledgement_are_not_charged_to_the_next_key(
+    node, key, monkeypatch
+):
+    """The kernel acknowledges late: the welcome before a key is free, and each key pays its own."""
+    other = await node.key()
+    unacknowledged = [100]
+    monkeypatch.setattr(sockets, "unacknowledged", lambda fd: unacknowledged[0])
+    shares = []
+    async with node.client() as client:
+        await client.next()
+        for text in (key, other):
+            await client.say(type="authenticate", api_key=text)
+            welcome = await client.socket.recv()
+            await client.say(type="get_subscriptions")
+            shares.append(len(welcome.encode()) + len((await client.socket.recv()).encode()))
+        unacknowledged[0] = 0
+        (connection,) = node.gateway.connections
+    await settled(lambda: connection.lost)
+    report, now_ms = node.accounts.meter.used, node.clock.wall_ms()
+    keys = {row.prefix: row.key_id for row in await node.store.keys()}
+    assert [report(keys[text[: len(next(iter(keys)))]], now_ms) for text in (key, other)] == shares

@@ -72,6 +72,7 @@ async def test_over_the_allowance_all_sockets_get_data_limit_exceeded_and_4003(t
             await node.acknowledged()
             await node.accounts.meter.flush()
             for client in (first, second):
+                assert (await client.next())["type"] == "data_limit_warning"
                 notice = await client.next()
                 assert notice["type"] == "data_limit_exceeded"
                 assert notice["data_usage"]["bytes_limit"] == 2_000
@@ -95,3 +96,16 @@ async def test_data_limit_warning_at_80_percent(tmp_path):
             assert warning["type"] == "data_limit_warning"
             assert warning["data_usage"]["usage_percentage"] >= 80
             assert (await client.ask(type="ping"))["type"] == "pong"
+
+
+async def test_usage_that_jumps_over_the_allowance_is_warned_of_before_the_end(tmp_path):
+    async with gateway(tmp_path, allowance_bytes=10_000) as node:
+        key = await node.key()
+        async with node.client(key) as client:
+            (key_id,) = node.gateway.connections.by_key
+            node.accounts.meter.add(key_id, 20_000)
+            await node.accounts.meter.flush()
+            warning, end = await client.next(), await client.next()
+            assert (warning["type"], end["type"]) == ("data_limit_warning", "data_limit_exceeded")
+            assert warning["data_usage"] == end["data_usage"]
+            assert await client.closed() == 4003

@@ -2,12 +2,16 @@
 
 import asyncio
 import re
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 import pytest
+from websockets.server import ServerProtocol
 
+from gateway.attack import text
 from gateway.helpers import refused
 from gateway.rig import PATIENCE_S, gateway, parse, settled
+from onebook.gateway.upgrade import Handshake, Upgrader
 
 UPGRADE = (
     b"Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -122,6 +126,49 @@ async def test_bytes_that_are_no_upgrade_end_the_connection(node, data):
         writer.close()
         await writer.wait_closed()
     assert not node.gateway.connections
+
+
+@asynccontextmanager
+async def direct(node):
+    """A client of the protocol without an HTTP server before it."""
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(
+        lambda: node.gateway.protocol(None, node.server_state, {}), "127.0.0.1", 0
+    ) as server:
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        yield reader, writer
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.01])
+async def test_frames_that_come_with_the_upgrade_are_answered_in_order(node, delay_s, monkeypatch):
+    monkeypatch.setattr(Upgrader, "delay_s", lambda upgrader, address: delay_s)
+    key = await node.key()
+    early = text(type="ping", id=1) + text(type="authenticate", api_key=key, id=2)
+    request = GET + UPGRADE + VERSION_13 + b"\r\n"
+    async with direct(node) as (reader, writer):
+        writer.write(request + early + text(type="get_subscriptions", id=3))
+        async with asyncio.timeout(PATIENCE_S):
+            answer = await reader.readuntil(b'"id":3')
+    places = [answer.find(each) for each in (b" 101 ", b'"type":"welcome"', b'"id":1', b'"id":2')]
+    assert places == sorted(places)
+    assert places[0] > 0
+
+
+@pytest.mark.parametrize("at", range(1, len(GET + UPGRADE + VERSION_13) + 6))
+def test_a_handshake_ends_at_its_empty_line_however_it_is_cut(at):
+    request = GET + UPGRADE + VERSION_13 + b"\r\n"
+    data = request + b"\r\n\r\nmore"
+    handshake = Handshake(ServerProtocol())
+    rest = handshake.received(data[:at])
+    if handshake.request is None:
+        assert (rest, at < len(request)) == (b"", True)
+        rest = handshake.received(data[at:])
+    else:
+        rest += data[at:]
+    assert handshake.request.headers["Sec-WebSocket-Version"] == "13"
+    assert (rest, handshake.broken) == (b"\r\n\r\nmore", False)
 
 
 async def test_uvicorn_may_stop_during_a_handshake(node):

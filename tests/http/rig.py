@@ -58,10 +58,16 @@ async def application(scope, receive, send):
 
 
 class Upgraded(asyncio.Protocol):
-    """Takes an upgraded socket over, as the gateway's protocol does."""
+    """Takes an upgraded socket over, as the gateway's protocol does; an echo."""
 
     def __init__(self, config, server_state, app_state):
         self.seats = ()
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(data)
 
     def take_seat(self, seat):
         self.seats += (seat,)

@@ -73,6 +73,16 @@ async def test_a_body_that_breaks_while_its_answer_is_sent_ends_the_connection(c
     assert [record for record in caplog.records if record.exc_info] == []
 
 
+async def test_frames_that_come_with_an_upgrade_reach_the_websocket_protocol():
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    async with served() as port, peer_of(port) as peer:
+        await peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + head + b"early frames")
+        async with asyncio.timeout(PATIENCE_S):
+            await peer.reader.readuntil(b"small")
+            echo = await peer.reader.readuntil(b"early frames")
+    assert echo.startswith(b"GET / HTTP/1.1\r\n")
+
+
 @pytest.fixture
 def uvicorn_log():
     """What uvicorn logs as the settings have it, and all loggers as they were afterwards."""

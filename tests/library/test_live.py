@@ -11,6 +11,7 @@ import pytest
 
 import onebook
 from library.place import PATIENCE_S, SYMBOL, feeds, shown, truth, until
+from onebook.exchanges import EXCHANGES
 from onebook.library import (
     BookClosed,
     BookUpdate,
@@ -20,6 +21,7 @@ from onebook.library import (
     NoLiveBook,
     Reason,
     StreamSettings,
+    UnknownExchange,
     UnknownSymbol,
 )
 from onebook.simulator.server import SimulatedExchanges
@@ -362,6 +364,41 @@ async def test_a_callback_that_ends_an_iterator_or_cancels_ends_run(
         sim.step()
         await until(aiter(book), lambda each: each.live)
     assert calls == 2
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "names"),
+    [
+        (None, [*EXCHANGES]),
+        ("all", [*EXCHANGES]),
+        (" ALL ", [*EXCHANGES]),
+        (["all", "-okx", "-Huobi"], [name for name in EXCHANGES if name not in ("okx", "htx")]),
+        (["-okx", "all", "okx"], [name for name in EXCHANGES if name != "okx"]),
+        (["okx", "kraken", "okx", "-kraken"], ["okx"]),
+        (("gateio",), ["gate"]),
+    ],
+)
+def test_exchanges_are_named_as_in_a_subscription(
+    exchanges: str | list[str] | None, names: list[str]
+) -> None:
+    assert [*onebook.order_book(SYMBOL, exchanges=exchanges).exchanges] == names
+
+
+@pytest.mark.parametrize(
+    ("exchanges", "error", "message"),
+    [
+        ([], ValueError, 'name at least one, or "all"'),
+        ("-okx", ValueError, 'name at least one, or "all"'),
+        (["okx", "-okx"], ValueError, "excludes every exchange"),
+        (["all", "-okay"], UnknownExchange, "no exchange 'okay'. Did you mean okx"),
+        (["all", "okay"], UnknownExchange, "no exchange 'okay'. Did you mean okx"),
+    ],
+)
+def test_a_list_of_exchanges_without_any_is_refused(
+    exchanges: str | list[str], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        onebook.order_book(SYMBOL, exchanges=exchanges)
 
 
 async def test_nothing_hangs_where_no_book_comes(sim: SimulatedExchanges) -> None:

@@ -247,15 +247,14 @@ class Meter:
     def _report_marks(self, cells: Iterable[UsageCell]) -> None:
         for cell in cells:
             count = self._counts[cell.key_id]
-            mark = self._mark(count)
-            if mark <= count.reported:
-                continue
-            count.reported = mark
-            ALLOWANCE_MARKS.labels(mark.name.lower()).inc()
-            if mark is UsageMark.OVER:
-                self.on_over(cell.key_id)
-            else:
-                self.on_warning(cell.key_id, self.report(cell.key_id, self._clock_ms()))
+            passed = [mark for mark in UsageMark if count.reported < mark <= self._mark(count)]
+            for mark in passed:  # usage that jumps over both is warned of before it ends
+                count.reported = mark
+                ALLOWANCE_MARKS.labels(mark.name.lower()).inc()
+                if mark is UsageMark.OVER:
+                    self.on_over(cell.key_id)
+                else:
+                    self.on_warning(cell.key_id, self.report(cell.key_id, self._clock_ms()))
 
     async def run(self, interval_s: float) -> None:
         """Flush until cancelled."""

@@ -241,6 +241,7 @@ class Authenticator:
                 return refusals.connection_limit(
                     connections_max, now=self._now(), message_id=verdict.message_id
                 )
+            self._charges.hand_over(connection)
             self.leave(connection)
             self._connections.join_key(key.key_id, connection)
             counters.move_tier(_tier(processor.key), key.tier)

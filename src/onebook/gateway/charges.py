@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable
 from typing import Protocol
 
-from onebook.accounts import UsageReport
+from onebook.accounts import Key, UsageReport
 from onebook.accounts.usage import Meter
 from onebook.gateway import counters
 from onebook.gateway.codes import CloseCode
@@ -24,6 +24,9 @@ class Charged(Hashable, Protocol):
     def take_delivered(self) -> int:
         """Payload bytes that the peer has got since the last call."""
 
+    def take_written(self) -> int:
+        """The same with those that it has not acknowledged."""
+
 
 class Charges:
     """Charges keys for the bytes delivered to their connections; reports used allowances."""
@@ -38,6 +41,13 @@ class Charges:
     def settle(self, connection: Charged) -> None:
         """Charge the bytes delivered to one connection since the last call; free without a key."""
         self._charge((connection,))
+
+    def hand_over(self, connection: Charged) -> None:
+        """Charge everything written to a connection that gets another key, acknowledged or not.
+
+        What its next key pays begins after it; without a key it was free.
+        """
+        self._add(connection.processor.key, connection.take_written())
 
     def settle_all(self) -> None:
         """Charge the bytes delivered to all connections, in one sum per key."""
@@ -83,6 +93,9 @@ class Charges:
         for connection in connections:
             delivered += connection.take_delivered()
             key = connection.processor.key
-        if delivered and key is not None:
-            self._meter.add(key.key_id, delivered)
-            counters.SENT_BYTES.labels(key.tier).inc(delivered)
+        self._add(key, delivered)
+
+    def _add(self, key: Key | None, sent_bytes: int) -> None:
+        if sent_bytes and key is not None:
+            self._meter.add(key.key_id, sent_bytes)
+            counters.SENT_BYTES.labels(key.tier).inc(sent_bytes)

@@ -380,10 +380,10 @@ class ClientConnection(FrameReader):
 
     # The upgrade
 
-    def _upgrade_received(self, data: bytes) -> None:
+    def _upgrade_received(self, data: bytes) -> bytes:
         handshake, upgrader = self._handshake, self._parts.upgrader
         assert handshake is not None
-        handshake.received(data)
+        rest = handshake.received(data)
         if handshake.request is not None:
             self.address = upgrader.address(handshake.request, self._peer())
             wait_s = upgrader.delay_s(self.address)
@@ -394,6 +394,7 @@ class ClientConnection(FrameReader):
                 self._answer_upgrade(handshake)
         if handshake.broken and self.state is ConnectionState.HANDSHAKE:
             self._upgrade_answered(upgrader.unreadable(data))
+        return rest
 
     def _answer_late(self) -> None:
         if self.state is ConnectionState.DELAYED and self._handshake is not None:

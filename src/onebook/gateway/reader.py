@@ -70,8 +70,8 @@ class FrameReader(Subscriber, asyncio.Protocol):
         """Follow the table of the state machine."""
 
     @abstractmethod
-    def _upgrade_received(self, data: bytes) -> None:
-        """Bytes of the upgrade request."""
+    def _upgrade_received(self, data: bytes) -> bytes:
+        """Bytes of the upgrade request; return those that come after it."""
 
     @abstractmethod
     def _close_sent(self, code: int, last_bytes: int) -> None:
@@ -120,9 +120,9 @@ class FrameReader(Subscriber, asyncio.Protocol):
         if self.state in BEFORE_OPEN:
             if not self._paused and self.state is ConnectionState.HANDSHAKE:
                 data, self._rest = self._rest, b""
-                self._upgrade_received(data)
+                self._rest = self._upgrade_received(data)
             self._turns.spend()
-            return False
+            return bool(self._rest) and self._may_act()
         buffer, start, more = self._rest, 0, False
         for _ in range(self._settings.turn_frames_max):
             more = False

@@ -71,6 +71,12 @@ class Subscriber(Peer):
         self.total += delivered
         return delivered
 
+    def take_written(self) -> int:
+        """Payload bytes since the last call, also those that the peer has not acknowledged."""
+        written, self.sent = self.sent, 0
+        self.total += written
+        return written
+
     def _tune_socket(self, settings: GatewaySettings) -> None:
         """Set up an open socket: bound its buffers, and send directly where possible."""
         self.transport.set_write_buffer_limits(high=settings.write_buffer_bytes_max)

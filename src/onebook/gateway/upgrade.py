@@ -26,6 +26,7 @@ from onebook.logs import redact
 from onebook.streams import Clock
 
 VERSION: Final = "13"  # RFC 6455 section 4.4
+REQUEST_END: Final = b"\r\n\r\n"
 REQUEST_LINE_BYTES_MAX: Final = 8_192  # of the websockets library
 RETRY_AFTER_MIN_S: Final = 1
 RETRY_AFTER_MAX_S: Final = 10  # spread, so that refused clients do not return together
@@ -215,17 +216,23 @@ class Upgrader:
 class Handshake:
     """The upgrade request of one connection while it is read, and while its answer waits."""
 
-    __slots__ = ("protocol", "request")
+    __slots__ = ("_tail", "protocol", "request")
 
     def __init__(self, protocol: ServerProtocol) -> None:
         self.protocol = protocol
         self.request: Request | None = None
+        self._tail = b""  # where the end of the request may have begun
 
-    def received(self, data: bytes) -> None:
-        """Read more of the request; it is whole when `request` is there."""
-        self.protocol.receive_data(data)
+    def received(self, data: bytes) -> bytes:
+        """Read more of the request, whole when `request` is there; return what comes after it."""
+        seen = self._tail + data
+        end = seen.find(REQUEST_END)
+        length = end + len(REQUEST_END) - len(self._tail) if end >= 0 else len(data)
+        self._tail = seen[-len(REQUEST_END) + 1 :]
+        self.protocol.receive_data(data[:length])
         for event in self.protocol.events_received():
             self.request = cast(Request, event)
+        return data[length:]
 
     @property
     def broken(self) -> bool:

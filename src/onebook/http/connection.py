@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from onebook import sockets
 from onebook.core import iso
 from onebook.http.deadlines import Deadlines, Wait
+from onebook.http.requests import RequestParser
 from onebook.http.socket_limits import CountedSocket, Sockets
 
 UNSENT_BYTES_MAX: Final = 131_072  # in the kernel, so that a slow client's progress is seen
@@ -63,6 +64,7 @@ class HttpConnection(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.conn = RequestParser(h11.SERVER)
         self.wait: Wait | None = None
         self.unread = 0  # at the last check of a client that reads its response slowly
         self.place: CountedSocket | None = None
@@ -106,7 +108,7 @@ class HttpConnection(H11Protocol):
     def read(self, ends_at: float) -> bool:
         """Process received input."""
         data, self._rest = self._rest, b""
-        if not self.transport.is_closing():
+        if data and not self.transport.is_closing():
             super().data_received(data)
             self._look()
         return False
@@ -121,7 +123,7 @@ class HttpConnection(H11Protocol):
             self.transport.resume_reading()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Pass the socket to the WebSocket protocol, with its slot."""
+        """Pass the socket to the WebSocket protocol, with its slot and what came meanwhile."""
         self.deadlines.end(self)
         if self.server is not None and self.server[1] == self.metrics_port:
             self.refuse(404)
@@ -131,6 +133,9 @@ class HttpConnection(H11Protocol):
         place, self.place = self.place, None
         if place is not None:
             self._heir.take_seat(place)
+        early, self._rest = self.conn.trailing_data[0] + self._rest, b""
+        if early:  # frames that the client sent without waiting for the answer
+            self._heir.data_received(early)
 
     def on_response_complete(self) -> None:
         """A response was written; the client may not have read it yet."""

@@ -44,7 +44,8 @@ def order_book(
 
     Args:
         symbol: The pair, such as `BTC/USDT`.
-        exchanges: CCXT ids; one name, several, or None for all that Onebook knows.
+        exchanges: CCXT ids; one name or several. None or "all" for all that Onebook knows, of
+            which "-name" leaves one out: `["all", "-okx"]`.
         depth: Levels a side, 1 to 500.
         interval_ms: The least time between two updates of a book; 0 gives every change that is not
             overtaken by the next. An exchange that stops being live is reported at once.

@@ -27,6 +27,7 @@ from onebook.library.wiring import Wiring
 from onebook.model import Reason
 from onebook.rest import Rest
 
+ALL: Final = "all"
 NEAR: Final = 0.5  # least similarity of a name that is suggested
 LOOK_S: Final = 1.0  # how often to check whether all have a book, if nothing happens before
 REST_UNREAD: Final = "its list of instruments could not be read"
@@ -34,19 +35,26 @@ REST_READING: Final = "its list of instruments is not read yet"
 
 
 def names_of(exchanges: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return exchanges by the names that Onebook uses; all that are known for None.
+    """Return exchanges by the names that Onebook uses, as the service reads them.
+
+    None and "all" are all that are known; "-name" leaves one out.
 
     Raises:
         UnknownExchange: There is none of a name.
-        ValueError: The list is empty.
+        ValueError: The list names none, or leaves out all that it names.
         TypeError: A name is not text.
     """
-    if exchanges is None:
-        return tuple(EXCHANGES)
-    asked = _texts("exchanges", exchanges, "okx")
-    if not asked:
-        raise ValueError("exchanges is empty: name at least one, or None for all.")
-    return tuple(dict.fromkeys(map(_name_of, asked)))
+    asked = [ALL] if exchanges is None else _texts("exchanges", exchanges, "okx")
+    plain = [name.strip().lower() for name in asked]
+    unwanted = {_name_of(name[1:]) for name in plain if name.startswith("-")}
+    wanted = [name for name in plain if not name.startswith("-")]
+    if not wanted:
+        raise ValueError('exchanges: name at least one, or "all".')
+    known = dict.fromkeys(_name_of(name) for name in wanted if name != ALL)
+    names = tuple(name for name in (EXCHANGES if ALL in wanted else known) if name not in unwanted)
+    if not names:
+        raise ValueError("exchanges: the list excludes every exchange that it names.")
+    return names
 
 
 def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
