@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from e2e.test_tls import Authority
 from onebook import config, preflight
 from onebook.cli.main import app
-from onebook.exchanges import NAMES
 
 NOW = datetime.now(UTC)
 
@@ -84,8 +83,8 @@ def test_check_names_all_faults_at_once_in_plain_words(files, tmp_path, monkeypa
     monkeypatch.setenv("ONEBOOK_ACCOUNTS__ALLOWANCE_BYTES", "0")
     monkeypatch.setenv("ONEBOOK_SEVER__PORT", "1")
     answer = CliRunner().invoke(app, ["config", "check", str(file)], env={"COLUMNS": "400"})
-    known = f"known are {', '.join(NAMES)}."
     assert answer.exit_code == 2
+    known = "`onebook exchanges list` shows all."
     assert sorted(answer.output.removeprefix("error: ").splitlines()) == sorted([
         "There is no setting for the variable ONEBOOK_SEVER__PORT.",
         f"{file}: Setting server.port must be a whole number.",
@@ -96,12 +95,25 @@ def test_check_names_all_faults_at_once_in_plain_words(files, tmp_path, monkeypa
         "10.0.0.0/8, and '10.0.0.0/99' is neither.",
         f"{file}: Setting transactions.master_key must hold keys of 32 bytes in base64.",
         f"{file}: There is no setting sevrer. Did you mean server?",
-        f"{file}: feeds.exchanges: there is no exchange 'mtgox'; {known}",
-        f"{file}: feeds.overrides: there is no exchange 'btce'; {known}",
+        f"{file}: feeds.exchanges: there is no exchange 'mtgox'. {known}",
+        f"{file}: feeds.overrides: there is no exchange 'btce'. {known}",
         f"{file}: feeds.overrides.okx.channel: there is no channel 'faster'; known are none but "
         "the usual one.",
         f"{file}: server.tls_cert_file: none.pem cannot be read: No such file or directory.",
     ])  # fmt: skip
+
+
+def test_serve_names_all_faults_at_once(tmp_path):
+    file = tmp_path / "onebook.toml"
+    file.write_text('[server]\nport = 99999\n[feeds]\nexchanges = ["krakn"]\n')
+    answer = CliRunner().invoke(app, ["serve", "--config", str(file)])
+    assert answer.exit_code == 2
+    ports, exchange = answer.output.splitlines()
+    assert "server.port" in ports
+    assert exchange == (
+        f"{file}: feeds.exchanges: there is no exchange 'krakn'. Did you mean kraken? "
+        "`onebook exchanges list` shows all."
+    )
 
 
 def test_secrets_of_other_places_are_checked_too(files, tmp_path):

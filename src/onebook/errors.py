@@ -4,6 +4,7 @@ Exceptions of libraries are mapped to these where they are caught. No message ev
 token or an exchange secret.
 """
 
+import errno
 from collections.abc import Mapping
 from typing import Any
 
@@ -185,3 +186,9 @@ class ConfigError(OnebookError):
     """A setting that cannot be used; refuses to start. One line for each fault."""
 
     code, status = "invalid_config", 500
+
+
+def file_problem(error: OSError) -> str:
+    """Write which file cannot be used, and why."""
+    advice = " Run this as the account of the service." if error.errno == errno.EACCES else ""
+    return f"{error.filename} cannot be used: {error.strerror}.{advice}"

@@ -4,13 +4,14 @@ Run by `onebook config check`, and first of all at the start of a node. Nothing 
 anywhere or writes anything.
 """
 
+import difflib
 import os
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -20,10 +21,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from onebook import exchanges
+from onebook import config, exchanges
 from onebook.accounts.pepper import load_pepper
 from onebook.config import ExchangeSettings, ServerSettings, Settings
-from onebook.errors import ConfigError
+from onebook.errors import ConfigError, file_problem
 from onebook.exchanges import channel_of
 from onebook.feeds import ccxt
 from onebook.store.engine import open_engine
@@ -31,6 +32,20 @@ from onebook.transactions.credentials import master_keys
 
 CERT: Final = "server.tls_cert_file"
 KEY: Final = "server.tls_key_file"
+NEAR: Final = 0.75  # likeness of a name that may be meant
+
+
+def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Read the settings of a node.
+
+    Raises:
+        ConfigError: One line for each fault, of the settings and of what they name.
+    """
+    settings, found = config.examine(file, overrides=overrides)
+    found += faults(settings)
+    if found:
+        raise ConfigError("\n".join(found))
+    return settings
 
 
 def require(settings: Settings) -> None:
@@ -79,10 +94,13 @@ def _same_port(server: ServerSettings) -> Iterator[str]:
 
 
 def _unknown_exchanges(name: str, given: Iterable[str]) -> Iterator[str]:
-    known = exchanges.EXCHANGES
     for each in given:
-        if each not in known:
-            yield f"{name}: there is no exchange {each!r}; known are {', '.join(known)}."
+        if each not in exchanges.EXCHANGES:
+            near = difflib.get_close_matches(each, exchanges.EXCHANGES, 1, NEAR)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            yield (
+                f"{name}: there is no exchange {each!r}.{hint} `onebook exchanges list` shows all."
+            )
 
 
 def _unknown_channel(name: str, override: ExchangeSettings) -> Iterator[str]:
@@ -98,6 +116,8 @@ def _raised(check: Callable[[], object]) -> Iterator[str]:
         check()
     except ConfigError as error:
         yield error.message
+    except OSError as error:
+        yield file_problem(error)
 
 
 def _pepper(path: Path) -> None:

@@ -43,6 +43,18 @@ def test_a_bad_file_is_one_clear_line_and_status_2(tmp_path):
     )
 
 
+def test_a_file_that_cannot_be_looked_up_is_a_fault_beside_others(tmp_path, monkeypatch):
+    file = tmp_path / "onebook.toml"
+    file.write_text("[server]\nport = 99999\n")
+    name = "x" * 300
+    monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", f"{tmp_path}/{name}")
+    monkeypatch.setenv("ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE", f"{tmp_path}/{name}")
+    answer = run("check", str(file))
+    assert answer.exit_code == 2
+    assert answer.output.count("File name too long") == 2
+    assert "server.port" in answer.output
+
+
 def test_doc_explains_every_setting_with_its_variable():
     text = run("doc").output
     for setting in config.catalogue():

@@ -82,6 +82,13 @@ def test_show_as_json_has_the_facts_of_the_list_and_more():
     }  # fmt: skip
 
 
+def test_show_names_a_fact_as_its_json_does():
+    facts = json.loads(run("show", "okx", "--json").output)
+    named = {*facts, *facts["limits"]}
+    shown = run("show", "okx").output.partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in shown if line.split()[0] not in named] == []
+
+
 def test_show_takes_former_names_and_refuses_others():
     assert "480 in 1 h" in run("show", "okex").output
     unknown = run("show", "mtgox")

@@ -279,6 +279,47 @@ def test_a_database_that_does_not_answer_is_one_clear_line(
     refused(run("keys", "list"), "PostgreSQL at 127.0.0.1:1 refuses connections")
 
 
+def test_the_settings_file_may_be_named_by_a_variable(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONEBOOK_CONFIG", str(tmp_path / "none.toml"))
+    refused(run("keys", "list"), f"There is no settings file {tmp_path}/none.toml")
+    (tmp_path / "none.toml").touch()
+    assert run("accounts", "create", "alice").exit_code == 0
+
+
+def test_a_change_names_who_logged_in_also_behind_sudo(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getlogin", lambda: "carol")
+    assert json.loads(run("accounts", "create", "alice", "--json").stdout)["changed_by"] == "carol"
+
+    def no_login() -> str:
+        raise OSError(6, "No such device or address")
+
+    monkeypatch.setattr("os.getlogin", no_login)
+    made = json.loads(run("accounts", "create", "bob", "--json").stdout)
+    assert made["changed_by"] not in ("carol", "")
+
+
+def test_a_file_that_cannot_be_looked_up_is_one_clear_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a folder of another account, which does not stop root.
+    monkeypatch.setenv("ONEBOOK_STORE__PEPPER_FILE", str(tmp_path / ("x" * 300)))
+    refused(run("accounts", "create", "alice"), str(tmp_path), "File name too long")
+
+
+def test_only_a_first_account_makes_a_database(run: Run, tmp_path: Path) -> None:
+    for words in (("accounts", "list"), ("keys", "create", "alice"), ("billing",), ("audit",)):
+        refused(run(*words), f"{tmp_path}/onebook.db is missing")
+    assert list(tmp_path.iterdir()) == []
+    made = run("accounts", "create", "alice")
+    assert made.exit_code == 0
+    assert made.stderr == f"A new database: {tmp_path}/onebook.db\n"
+    assert run("accounts", "create", "bob").stderr == ""
+
+
 def test_a_foreign_pepper_is_refused_before_a_key_is_made(
     run: Run, key: dict[str, str], tmp_path: Path
 ) -> None:

@@ -141,6 +141,17 @@ class TestCredentials:
         )
         assert result.exit_code == 0, result.output
 
+    def test_a_key_file_that_cannot_be_read(self, run: Run, tmp_path: Path) -> None:
+        (tmp_path / "bytes.pem").write_bytes(b"\xff\xfe")
+        for name, reason in (("none.pem", "No such file"), ("bytes.pem", "not text")):
+            words = ("credentials", "set", "bybit", "--rsa-key-file", str(tmp_path / name))
+            refused(run(*words, typed="key\n"), name, reason)
+
+    def test_a_script_is_not_prompted(self, run: Run) -> None:
+        result = run("credentials", "set", "bybit", typed=typed_key())
+        assert result.stdout == "The bybit mainnet credentials are set.\n"
+        assert "API" not in result.stderr
+
 
 class TestFetch:
     """A history into a file, and the word about what is missing."""
@@ -236,6 +247,7 @@ class TestFetch:
         assert (tmp_path / "out").exists()
 
     def test_without_credentials_there_is_no_file(self, run: Run, tmp_path: Path) -> None:
+        run("credentials", "set", "bybit", "--testnet", typed=typed_key())
         refused(run("transactions", "fetch", "-o", str(tmp_path / "out")), "no Bybit mainnet")
         assert list(tmp_path.glob("out*")) == []
 

@@ -38,7 +38,7 @@ def create(
     """
 
     async def work() -> AccountRow:
-        async with desk(config) as (_store, admin):
+        async with desk(config, create=True) as (_store, admin):
             return await admin.create_account(username, change(reason))
 
     _show(run(work()), as_json)

@@ -3,6 +3,7 @@
 `onebook --help` prints the summaries that stand here; a test holds them equal to the commands' own.
 """
 
+import inspect
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -92,12 +93,20 @@ SERVER_PACKAGES: Final = frozenset(
 )
 
 
+HELP_NAMES: Final = ["-h", "--help"]
+
+
 class LazyCommands(TyperGroup):
     """A group that imports a command when it runs, and none for its own help."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List the commands in the order of the table."""
         return list(COMMANDS)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the group itself."""
+        _set_help(self)
+        super().format_help(ctx, formatter)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command by its summary alone; `resolve_command` has the real one."""
@@ -128,7 +137,24 @@ def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer
     if isinstance(found, typer.Typer):
         group: Any = typer.main.get_group(found)
         group.name = name
+        for each in (group, *group.commands.values()):
+            _set_help(each)
         return group
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name)(found)
-    return typer.main.get_command(alone)
+    command = typer.main.get_command(alone)
+    _set_help(command)
+    return command
+
+
+def _set_help(command: Any) -> None:
+    """Let a help's paragraphs fill the terminal, and show no type of value beside a flag.
+
+    Typer keeps the line breaks of a docstring, which fit no width but the source's, and shows
+    `<bool>` beside a flag, which takes no value.
+    """
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(each.replace("\n", " ") for each in paragraphs)
+    for each in command.get_params(typer.Context(command, help_option_names=HELP_NAMES)):
+        if getattr(each, "is_flag", False):
+            each.metavar = ""

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from onebook.errors import OnebookError
+from onebook.errors import OnebookError, file_problem
 
 EXIT_BAD_INPUT = 2
 TABLE_GAP = 2
@@ -38,6 +38,10 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except OnebookError as error:
             fail(error.message)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            fail(file_problem(error))
         except KeyboardInterrupt:
             sys.exit(130)
 

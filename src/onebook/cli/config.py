@@ -7,7 +7,7 @@ import typer
 
 from onebook import config, preflight, reload
 from onebook.cli.common import reported
-from onebook.errors import ConfigError
+from onebook.cli.options import ConfigFile
 
 config_app = typer.Typer(no_args_is_help=True, help="Show, check and explain the settings.")
 
@@ -35,19 +35,14 @@ def check(
     file: Annotated[
         Path | None, typer.Argument(help="The settings file; onebook.toml if not given.")
     ] = None,
-    named: Annotated[
-        Path | None, typer.Option("--config", help="The same, as the other commands have it.")
-    ] = None,
+    named: ConfigFile = None,
 ) -> None:
     """Check a settings file, the environment and the files they name; print every fault.
 
     Example: onebook config check onebook.toml
     """
-    file = named or file
-    settings, faults = config.examine(file)
-    faults += preflight.faults(settings)
-    if faults:
-        raise ConfigError("\n".join(faults))
+    file = file or named
+    preflight.load(file)
     typer.echo(f"{file or 'The settings'}: no fault found.")
 
 

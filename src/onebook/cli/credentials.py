@@ -1,5 +1,6 @@
 """`onebook credentials`: the operator's exchange keys, asked for and encrypted, never shown."""
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ import typer
 
 from onebook import config
 from onebook.cli.common import print_table, reported, run
-from onebook.cli.operator import AsJson, ConfigFile, change, now_ms, print_json
+from onebook.cli.operator import AsJson, ConfigFile, change, now_ms, print_json, upgrade
 from onebook.errors import InvalidRequest
 from onebook.store import Store
 from onebook.times import iso_ms
@@ -37,11 +38,11 @@ class Safe(NamedTuple):
 
 
 @asynccontextmanager
-async def safe(file: Path | None) -> AsyncIterator[Safe]:
+async def safe(file: Path | None, *, create: bool = False) -> AsyncIterator[Safe]:
     """Open the vault over the store that the settings name."""
     settings = config.load(file)
     async with Store(settings.store.url) as store:
-        await store.upgrade(create=not settings.store.pepper_file.exists())
+        await upgrade(store, settings.store.pepper_file, create=create)
         masters = master_keys(settings.transactions)
         yield Safe(Vault(store, masters), settings.transactions, store)
 
@@ -70,7 +71,8 @@ def set_credentials(
 ) -> None:
     """Prompt for an API key, its secret and other fields of the exchange; store them encrypted.
 
-    A read-only key with the permissions Wallet, Spot and Contract is enough.
+    A read-only key with the permissions Wallet, Spot and Contract is enough. A script writes the
+    fields to standard input, one a line.
 
     Example: onebook credentials set bybit --testnet
     """
@@ -80,7 +82,7 @@ def set_credentials(
     fields = {field.name: _field(field, rsa_key_file) for field in entry.fields}
 
     async def work() -> None:
-        async with safe(config) as opened:
+        async with safe(config, create=True) as opened:
             credentials = Credentials(**fields)
             await opened.vault.put(exchange, _environment(testnet), credentials, now_ms=now_ms())
             subject = f"{exchange}/{_environment(testnet)}"
@@ -181,14 +183,23 @@ def remove(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = No
 
 
 def _asked(what: str) -> str:
-    text = str(typer.prompt(what, hide_input=True)).strip()
+    if sys.stdin.isatty():
+        text = str(typer.prompt(what, hide_input=True)).strip()
+    else:  # of a script, a line for each field; getpass would warn that it cannot hide it
+        text = sys.stdin.readline().strip()
     if not text or len(text) > SECRET_CHARS_MAX or not text.isprintable():
         raise InvalidRequest(f"That is no {what}.")
     return text
 
 
 def _field(field: CredentialField, file: Path | None) -> str:
-    return file.read_text() if file is not None and field.from_file else _asked(field.label)
+    if file is None or not field.from_file:
+        return _asked(field.label)
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidRequest(f"The key file {file} cannot be read: {reason}.") from None
 
 
 def _known(exchange: str) -> AdapterEntry:

@@ -26,7 +26,9 @@ DRAIN_S: Final = 0.5
 @reported
 def demo_command(
     port: Annotated[int, typer.Option(help="Where the service listens.")] = 8000,
-    rate: Annotated[float, typer.Option(help="Frames a second of each simulated book.")] = 10.0,
+    rate: Annotated[
+        float, typer.Option(min=0.1, max=1_000, help="Frames a second of each simulated book.")
+    ] = 10.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same market.")] = 1,
 ) -> None:
     """Run the service on simulated exchanges, with a key that is ready to use.

@@ -1,6 +1,5 @@
 """`onebook doctor`: diagnose an installation, with an advice for each finding."""
 
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -9,7 +8,7 @@ from rich.text import Text
 
 from onebook import config, doctor
 from onebook.cli.common import console, reported, run
-from onebook.cli.operator import AsJson, print_json
+from onebook.cli.operator import AsJson, ConfigFile, print_json
 from onebook.doctor import Finding, Severity
 
 EXIT_FAULT: Final = 1
@@ -18,10 +17,7 @@ STYLES: Final = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.FAUL
 
 @reported
 def doctor_command(
-    file: Annotated[
-        Path | None,
-        typer.Option("--config", help="The settings file; onebook.toml if not given."),
-    ] = None,
+    file: ConfigFile = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Do not connect to exchanges.")
     ] = False,

@@ -11,7 +11,7 @@ from onebook.exchanges.quality import docstring, doubts, quality, rules
 
 NOTE: Final = "<!-- Written by `make reference`: change the connector, its tests or the rules. -->"
 # Facts that are code, in code spans.
-CODE: Final = ("name", "WebSocket", "REST", "instrument list", "subscription")
+CODE: Final = ("exchange_name", "ws_url", "rest_url", "instruments_path", "subscription")
 INDEX_COLUMNS: Final = ("exchange", "quality", "depth", "lost frame", "the next level lacks")
 
 

@@ -101,7 +101,7 @@ def show(
     if as_json:
         print_json(detailed(exchange))
         return
-    print_fields([("display", exchange.display), ("quality", quality(exchange).level)])
+    print_fields([("display_name", exchange.display), ("quality", quality(exchange).level)])
     print_fields(facts(exchange))
     console.print()
     print_table(PROOF_COLUMNS, proof(exchange))

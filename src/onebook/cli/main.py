@@ -5,7 +5,7 @@ import sys
 import typer
 
 from onebook import __version__
-from onebook.cli.commands import LazyCommands
+from onebook.cli.commands import HELP_NAMES, LazyCommands
 
 app = typer.Typer(
     name="onebook",
@@ -13,7 +13,7 @@ app = typer.Typer(
     help="Every exchange in one order book; every account in one ledger.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": HELP_NAMES},
 )
 
 

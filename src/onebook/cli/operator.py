@@ -8,7 +8,7 @@ import pwd
 import re
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -67,12 +67,28 @@ class Desk(NamedTuple):
     admin: Admin
 
 
+async def upgrade(store: Store, pepper_file: Path, *, create: bool) -> None:
+    """Bring a database to this release's schema.
+
+    A new file is made only by a command that puts the first row into it: any other is at the wrong
+    place. A pepper without a database means that the database was deleted or moved.
+    """
+    missing = _missing(store.path)
+    await store.upgrade(create=create and _missing(pepper_file))
+    if missing:
+        typer.echo(f"A new database: {store.path}", err=True)
+
+
+def _missing(path: Path | None) -> bool:
+    return path is not None and not path.exists()
+
+
 @asynccontextmanager
-async def desk(file: Path | None) -> AsyncIterator[Desk]:
-    """Open the store that the settings name, brought to this release's schema."""
+async def desk(file: Path | None, *, create: bool = False) -> AsyncIterator[Desk]:
+    """Open the store that the settings name."""
     settings = config.load(file).store
     async with Store(settings.url) as store:
-        await store.upgrade(create=not settings.pepper_file.exists())
+        await upgrade(store, settings.pepper_file, create=create)
         pepper = load_pepper(settings.pepper_file)
         await require_same_pepper(store, pepper)
         yield Desk(store, Admin(store, pepper))
@@ -89,6 +105,9 @@ def change(reason: str) -> AuditedChange:
 
 
 def _who() -> str:
+    """The account that logged in, also behind sudo; else that of the process."""
+    with suppress(OSError):  # a timer's and a container's commands have no login
+        return os.getlogin()
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container may run under a number without a name

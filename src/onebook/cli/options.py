@@ -8,8 +8,12 @@ import typer
 
 from onebook.times import iso_ms
 
+FILE_VARIABLE: Final = "ONEBOOK_CONFIG"
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="The settings file; onebook.toml if not given.")
+    Path | None,
+    typer.Option(
+        "--config", envvar=FILE_VARIABLE, help="The settings file; onebook.toml if not given."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 AT_MS: Final = "_at_ms"

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onebook import app, config, metrics, workers
+from onebook import app, config, metrics, preflight, workers
 from onebook.cli.common import reported, run
 from onebook.cli.operator import ConfigFile
 
@@ -51,7 +51,7 @@ def serve_command(
     }
 
     def read() -> config.Settings:
-        return config.load(settings, overrides=flags)
+        return preflight.load(settings, overrides=flags)
 
     wanted = read()
     if wanted.node.workers:

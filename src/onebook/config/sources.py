@@ -22,11 +22,13 @@ from onebook.config.settings import (
 from onebook.errors import ConfigError
 
 FILE_NAME = "onebook.toml"
-# Variables with our prefix that are no settings of a node: a client's key and address, the inputs
+# Variables with our prefix that are no settings of a node: the commands' settings file, a client's
+# key and address, the inputs
 # and the extent of the tests, the build with sanitizers.
 OTHER_VARIABLES = frozenset(
     (
         "ONEBOOK_AUTOBAHN",
+        "ONEBOOK_CONFIG",
         "ONEBOOK_KEY",
         "ONEBOOK_SAMPLES",
         "ONEBOOK_SANITIZE",

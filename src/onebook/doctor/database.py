@@ -7,7 +7,7 @@ from typing import Final
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.config import Settings
 from onebook.doctor.findings import Finding, fault, ok, warning
-from onebook.errors import ConfigError, DatabaseUnavailable
+from onebook.errors import ConfigError, DatabaseUnavailable, file_problem
 from onebook.store import Store
 from onebook.transactions.credentials import Vault, master_keys
 
@@ -23,13 +23,16 @@ async def database_findings(
     except ConfigError:
         return []  # a fault of the settings, which are examined elsewhere
     async with store:
-        if store.path is not None and not store.path.exists():
-            return [_absent(settings, store)]
         try:
+            if store.path is not None and not store.path.exists():
+                return [_absent(settings, store)]
             return [each async for each in _opened(settings, store, monotonic)]
         except DatabaseUnavailable as error:
             advice = "Start the database, and check store.url and the rights of its user."
             return [fault("database", error.reason, advice)]
+        except OSError as error:
+            advice = "Check the owner and the mode of the file and of its folder."
+            return [fault("database", file_problem(error), advice)]
 
 
 def _absent(settings: Settings, store: Store) -> Finding:

@@ -103,12 +103,17 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
         "the TLS key": settings.server.tls_key_file,
     }
     for what, path in sensitive.items():
-        if path is None or not path.exists():
+        if path is None:
             continue
-        if stat.S_IMODE(path.stat().st_mode) & OTHERS:
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except OSError:  # not made yet, or in a folder that is examined below
+            continue
+        if mode & OTHERS:
             yield warning("permissions", f"Others can read {what} {path}.", f"chmod 600 {path}")
         elif not os.access(path, os.R_OK):
-            yield fault("permissions", f"{path} cannot be read.", f"chown it to {os.geteuid()}.")
+            advice = "Run this as the account of the service, which must own the file."
+            yield fault("permissions", f"{path} cannot be read.", advice)
 
 
 def _database_file(settings: Settings) -> Path | None:
@@ -129,12 +134,12 @@ def _folders(settings: Settings) -> Iterator[Finding]:
 
 
 def _folder(folder: Path) -> Iterator[Finding]:
-    there = next(each for each in (folder, *folder.parents) if each.exists())
+    there = next(each for each in (folder, *folder.parents) if os.path.exists(each))
     if not os.access(there, os.W_OK | os.X_OK):
         yield fault(
             "permissions",
             f"{there} cannot be written, and the service keeps files in {folder}.",
-            f"Give the folder to the account that runs the service: chown {os.geteuid()} {there}",
+            f"Run this as the account of the service, which must own {folder}.",
         )
         return
     free_bytes = shutil.disk_usage(there).free
