@@ -14,6 +14,7 @@ import uvicorn
 from msgspec import json
 
 from api.conftest import NOW_MS, bearer
+from databases import migrated
 from onebook.config import TransactionSettings
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.account.serving import LOOPBACK, LoopbackServer
@@ -52,8 +53,7 @@ async def served(node: Node) -> AsyncIterator[int]:
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
     settings = TransactionSettings(unread_s=UNREAD_S, runs_max=6, runs_per_key_max=4)
-    async with Store(f"sqlite+aiosqlite:///{tmp_path / 'onebook.db'}") as store:
-        await store.upgrade()
+    async with Store(await migrated(tmp_path)) as store:
         node = make_node(store, settings)
         credentials = Credentials(KEY.api_key, KEY.secret)
         await node.vault.put("bybit", "mainnet", credentials, now_ms=NOW_MS)
