@@ -40,15 +40,19 @@ demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:800
 
 # Sockets, processes and clocks are real in many tests, and the machine may be busy. What fails beside
 # other tests is run again alone and must pass there; either way it is printed and wants a fix.
+# Hundreds of tests start processes; none should compile the source again.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(BIN)/.installed-dev ## the whole test suite
 	PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal || { \
 		echo "Failed beside other tests, so it is unsteady or wrong. Once more, alone:"; \
 		PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
 			--last-failed --last-failed-no-failures=none; }
 
-coverage: $(BIN)/.installed-dev ## the suite with the coverage of every file by its own tests (three times the CPU)
-	PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=auto --cov --cov-report=term --cov-context=test
-	$(BIN)/python tests/house/coverage_by_file.py .coverage
+# Only the test files that a source file is judged by: the rest of the suite would cost and not count.
+coverage: $(BIN)/.installed-dev ## what source files' own tests leave uncovered (OF=gateway: of one folder)
+	$(BIN)/python -m pytest --numprocesses=auto --cov --cov-report= --cov-context=test \
+		$$($(BIN)/python tests/house/coverage_by_file.py --tests --of=$(OF))
+	$(BIN)/python tests/house/coverage_by_file.py .coverage --of=$(OF)
 
 check: $(BIN)/.installed-dev ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

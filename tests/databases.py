@@ -10,11 +10,32 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
+from onebook.store import Store
 from steady import PATIENCE_S
 
 KINDS = ("sqlite", "postgresql")
 SERVER = "postgresql://postgres@127.0.0.1:5432"
 CONNECT_TIMEOUT_S = 2
+
+_migrated: list[bytes] = []  # the first file of this process
+
+
+async def migrated(folder: Path) -> str:
+    """The address of a SQLite database of this release, without a row.
+
+    The first of a process is made by the migrations, the others are copies of it: hundreds of
+    tests have one of their own, and migrating costs more CPU than most of them.
+    """
+    path = folder / "onebook.db"
+    url = f"sqlite:///{path}"
+    if _migrated:
+        path.touch(0o600)
+        path.write_bytes(_migrated[0])
+    else:
+        async with Store(url) as store:
+            await store.upgrade()
+        _migrated.append(path.read_bytes())
+    return url
 
 
 def _run(statement: str) -> None:

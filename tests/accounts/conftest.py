@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from databases import migrated
 from onebook.accounts import Accounts, Admin
 from onebook.model import Tier
 from onebook.store import AuditedChange, Store
@@ -54,8 +55,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    async with Store(f"sqlite:///{tmp_path}/onebook.db") as opened:
-        await opened.upgrade()
+    async with Store(await migrated(tmp_path)) as opened:
         yield opened
 
 

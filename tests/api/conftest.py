@@ -10,6 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from databases import migrated
 from onebook.accounts import Accounts, Admin
 from onebook.api import (
     HealthFacts,
@@ -118,8 +119,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with Store(f"sqlite+aiosqlite:///{tmp_path / 'onebook.db'}") as store:
-        await store.upgrade()
+    async with Store(await migrated(tmp_path)) as store:
         yield make_world(store)
 
 

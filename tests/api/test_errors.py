@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.conftest import NOW_MS, client_of
+from databases import migrated
 from onebook.accounts import Accounts
 from onebook.api import create_app
 from onebook.config import TransactionSettings
@@ -199,8 +200,7 @@ ROWS: list[tuple[str, str, Way]] = [
 
 @pytest.fixture
 async def caller(tmp_path: Path) -> AsyncIterator[Caller]:
-    async with Store(f"sqlite+aiosqlite:///{tmp_path / 'onebook.db'}") as store:
-        await store.upgrade()
+    async with Store(await migrated(tmp_path)) as store:
         one = Caller(make_node(store))
         await one.node.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)
         await one.begin()

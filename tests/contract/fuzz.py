@@ -23,11 +23,11 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from contract.recorded import bodies, frames
-from contract.talk import Talk
+from contract.talk import Talk, reopened
 from contract.test_connectors import SPLINTERS, UNKNOWN_FRAMES
 from contract.venue import CHANNELS
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Connector, Output, ProtocolError
+from onebook.exchanges.contract import Output, ProtocolError
 
 MEMORY_BYTES: Final = 50 << 20
 CPU_S: Final = 5.0  # the largest list takes about a second on a slow machine
@@ -191,11 +191,10 @@ class Attack:
         self._shared = shared
         self._exchange = CHANNELS[name]
         self._source = source
-        talk = Talk(name).open()
+        talk = self._talk = Talk(name).open()
         self._instruments = talk.instruments
         for instrument in talk.instruments:
             talk.change(instrument.native)
-        self._script = talk.script
         self._frames = [step.payload for step in talk.script if step.kind != "body"]
         self._bodies = [step.payload for step in talk.script if step.kind == "body"]
         self._list = talk.venue.listed
@@ -224,23 +223,11 @@ class Attack:
 
     def _read_everywhere(self, payload: bytes) -> None:
         if self.calls % SAME_CONNECTOR == 0:
-            self._connector = self._opened()
-            self._seeded = self._opened()
+            self._connector = reopened(self._talk)
+            self._seeded = reopened(self._talk)
         self.calls += 1
         self._call("received", self._connector.received, payload)
         self._call("fetched", partial(self._seeded.fetched, self._instruments[0]), payload)
-
-    def _opened(self) -> Connector:
-        """A connector on which every book is followed."""
-        connector = self._exchange.connector(self._instruments)
-        by_native = {each.native: each for each in self._instruments}
-        connector.opened()
-        for step in self._script:
-            if step.kind == "body":
-                connector.fetched(by_native[step.native], step.payload)
-            else:
-                connector.received(step.payload)
-        return connector
 
     def _parse(self, body: bytes) -> Iterable[Output]:
         self._exchange.parse_instruments(body)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import lru_cache
 
 from onebook.core import LEVELS_MAX, Book, ChecksumLayout
 from onebook.exchanges.contract import (
@@ -16,6 +17,9 @@ from onebook.model import Instrument
 
 Side = dict[Decimal, Decimal]
 Sides = tuple[Side, Side]
+
+# Most levels of a book are compared after every change, and few of them have changed.
+decimal = lru_cache(100_000)(Decimal)
 
 
 class Dicts:
@@ -74,8 +78,8 @@ class Reader:
             return None
         bids, asks = book.top(LEVELS_MAX)
         return (
-            {Decimal(price): Decimal(amount) for price, amount in bids},
-            {Decimal(price): Decimal(amount) for price, amount in asks},
+            {decimal(price): decimal(amount) for price, amount in bids},
+            {decimal(price): decimal(amount) for price, amount in asks},
         )
 
     def _verify(self, instrument: Instrument, layout: ChecksumLayout, expected: int) -> None:

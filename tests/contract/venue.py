@@ -3,11 +3,10 @@
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import Decimal
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from contract.oracle import Sides
+from contract.oracle import Side, Sides, decimal
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import (
     Connector,
@@ -215,5 +214,5 @@ def encoded(frames: Iterable[Frame]) -> list[bytes]:
     return [frame.encode() if isinstance(frame, str) else frame for frame in frames]
 
 
-def decimals(side: dict[str, str]) -> dict[Decimal, Decimal]:
-    return {Decimal(price): Decimal(amount) for price, amount in side.items()}
+def decimals(side: dict[str, str]) -> Side:
+    return {decimal(price): decimal(amount) for price, amount in side.items()}

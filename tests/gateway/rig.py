@@ -11,6 +11,7 @@ from uvicorn.server import ServerState
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError
 
+from databases import migrated
 from onebook.accounts import Accounts, Admin
 from onebook.books import Books
 from onebook.clock import SystemClock
@@ -274,8 +275,7 @@ async def _nothing(scope, receive, send):
 async def gateway(folder, *, listed=LISTED, allowance_bytes=1 << 30, **options):
     """A listening node over a fresh database."""
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(Store(f"sqlite:///{folder}/onebook.db"))
-        await store.upgrade()
+        store = await stack.enter_async_context(Store(await migrated(folder)))
         settings = GatewaySettings(**{"connects_per_minute": 0, **options})
         node = Node(store, settings=settings, listed=listed, allowance_bytes=allowance_bytes)
         yield await stack.enter_async_context(node.listening())

@@ -1,10 +1,14 @@
-"""Files that their own tests leave uncovered: `python tests/house/coverage_by_file.py .coverage`.
+"""Files that their own tests leave uncovered: `make coverage`, or `make coverage OF=gateway`.
 
-A source file's own tests are those that `test_test_files.py` gives it. Counted are the lines of its
-functions, because a module's other lines run whenever anything imports it. The data file must have
-contexts: `make coverage` records one for each test.
+    python tests/house/coverage_by_file.py --tests [--of FOLDER]    the test files to run
+    python tests/house/coverage_by_file.py .coverage [--of FOLDER]  what they left uncovered
+
+A source file's own tests are those that `test_test_files.py` gives it, and no others need to run.
+Counted are the lines of its functions, because a module's other lines run whenever anything imports
+it. The data file must have contexts: `make coverage` records one for each test.
 """
 
+import argparse
 import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -84,14 +88,28 @@ def measured(data_file: Path, files: Iterable[str] | None = None) -> Iterator[Fi
         yield FileCoverage(source, tests, len(lines & ran), len(lines))
 
 
+def within(folder: str, files: Iterable[str]) -> list[str]:
+    """The files of a folder; all of them for ""."""
+    return [each for each in files if not folder or each.startswith(f"{folder.rstrip('/')}/")]
+
+
 def main() -> None:
     """Print what is covered too little; exit status 1 if the table does not list it."""
-    results = sorted(measured(Path(sys.argv[1])), key=lambda each: each.share)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tests", action="store_true", help="print the test files to run")
+    parser.add_argument("data_file", type=Path, nargs="?", default=Path(".coverage"))
+    parser.add_argument("--of", default="", metavar="FOLDER", help="of this folder of the source")
+    options = parser.parse_args()
+    files = within(options.of, sources())
+    if options.tests:
+        print(*sorted({f"tests/{test}" for source in files for test in own_tests(source)}))
+        return
+    results = sorted(measured(options.data_file, files), key=lambda each: each.share)
     low = [each for each in results if each.share < SHARE_MIN]
     for each in low:
         why = LESS.get(each.source, "by " + ", ".join(each.tests))
         print(f"{each.share:4.0%} of {each.lines:3} lines  {each.source}  {why}")
-    needless = LESS.keys() - {each.source for each in low}
+    needless = {*within(options.of, LESS)} - {each.source for each in low}
     if needless:
         print("Covered well enough, take them out of LESS:", *sorted(needless))
     missing = [each.source for each in low if each.source not in LESS]

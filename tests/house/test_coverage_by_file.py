@@ -99,6 +99,18 @@ def test_a_low_share_fails_unless_the_table_has_it(
     assert "take them out of LESS: whole.py" in capsys.readouterr().out
 
 
+def test_of_a_folder_only_its_files_are_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["coverage_by_file.py", "--tests", "--of=http"])
+    coverage_by_file.main()
+    tests = capsys.readouterr().out.split()
+    assert "tests/http/test_connection.py" in tests
+    assert all(each.startswith("tests/http/") for each in tests)
+    assert coverage_by_file.within("http", ["http/a.py", "https/a.py"]) == ["http/a.py"]
+    assert coverage_by_file.within("", ["a.py", "http/a.py"]) == ["a.py", "http/a.py"]
+
+
 def test_a_short_body_is_not_judged() -> None:
     assert FileCoverage("a.py", (), covered=0, lines=3).share == 1.0
     assert FileCoverage("a.py", (), covered=1, lines=4).share == 0.25

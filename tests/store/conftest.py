@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from databases import KINDS, database
 from onebook.store import Store
 from onebook.store.tables import metadata
 from store.samples import ALICE, KEY
+from together import upgraded
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -16,6 +18,7 @@ def migrated(
 ) -> Iterator[str]:
     """One database of each kind for the whole run."""
     with database(request.param, tmp_path_factory.mktemp("db")) as url:
+        asyncio.run(upgraded(url))
         yield url
 
 
@@ -23,7 +26,6 @@ def migrated(
 async def store(migrated: str) -> AsyncIterator[Store]:
     """The contract suite's store, empty again before each test."""
     async with Store(migrated) as opened:
-        await opened.upgrade()
         async with opened._writes.begin() as connection:
             for table in reversed(metadata.sorted_tables):
                 await connection.execute(table.delete())

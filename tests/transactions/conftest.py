@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.conftest import NOW_MS, PEPPER, Clock, World, bearer, client_of
+from databases import migrated
 from onebook.accounts import Accounts, Admin
 from onebook.api import create_app
 from onebook.config import TransactionSettings
@@ -70,8 +71,7 @@ def make_node(store: Store, settings: TransactionSettings | None = None) -> Node
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with Store(f"sqlite+aiosqlite:///{tmp_path / 'onebook.db'}") as store:
-        await store.upgrade()
+    async with Store(await migrated(tmp_path)) as store:
         node = make_node(store)
         await node.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)
         yield node
