@@ -95,3 +95,24 @@ def test_credentials_of_the_client_are_refused_with_the_reason(action):
     with pytest.raises(ActionRefused) as caught:
         parse(text, action)
     assert (caught.value.error, caught.value.message) == ("invalid_parameters", CREDENTIALS_HELD)
+
+
+@pytest.mark.parametrize(
+    ("action", "names"),
+    [
+        (
+            "subscribe_transactions",
+            ("testnet", "transaction_types", "start_time", "end_time", "limit", "cursor",
+             "include_raw"),
+        ),
+        ("validate_credentials", ("testnet",)),
+        ("unsubscribe_transactions", ("exchange",)),
+    ],
+)  # fmt: skip
+def test_null_means_absent(action: str, names: tuple[str, ...]) -> None:
+    least = {"action": action} | ({} if "exchange" in names else {"exchange": "bybit"})
+    absent = parse(json.dumps(least), action)
+    for name in names:
+        found = parse(json.dumps(least | {name: None}), action)
+        assert not getattr(found, name)
+        assert not getattr(absent, name)

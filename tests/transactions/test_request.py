@@ -19,6 +19,11 @@ def test_names_are_read_in_any_case_and_whole_numbers_in_any_form() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", sorted(set(TransactionsRequest.model_fields) - {"exchange"}))
+def test_null_means_absent(name: str) -> None:
+    assert read(f'{{"exchange": "bybit", "{name}": null}}') == read('{"exchange": "bybit"}')
+
+
 @pytest.mark.parametrize(
     "field", ['"limit": 1.5', '"start_time": "2024-01-01"', '"credentials": {}', '"testnet": 1']
 )

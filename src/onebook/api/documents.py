@@ -119,7 +119,7 @@ def _name_choices(operation: dict[str, Any], services: Services) -> None:
         fields["exchange"]["enum"] = [each.name for each in exchanges]
     if "transaction_types" in fields:
         words = dict.fromkeys(word for each in exchanges for word in each.words)
-        fields["transaction_types"]["items"]["enum"] = list(words)
+        fields["transaction_types"]["anyOf"][0]["items"]["enum"] = list(words)
 
 
 def _header(description: str, *, required: bool = False) -> dict[str, Any]:

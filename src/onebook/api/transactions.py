@@ -41,7 +41,7 @@ from onebook.times import iso_ms
 from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.counters import UNREAD
 from onebook.transactions.record import Record
-from onebook.transactions.request import ExchangeName, TransactionsRequest
+from onebook.transactions.request import ExchangeName, Flag, TransactionsRequest
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
@@ -72,7 +72,7 @@ class ValidateRequest(BaseModel):
 
     exchange: ExchangeName = Field(examples=["bybit"])
     """An exchange of `/api/v1/exchanges`."""
-    testnet: bool = False
+    testnet: Flag = False
     """Check the testnet credentials."""
 
 

@@ -110,7 +110,7 @@ class ActionRunner:
 
     async def _validate(self, send: Send, key: Key, body: ValidateCredentialsAction) -> None:
         found = await self._transactions.validate(
-            body.exchange.strip().lower(), testnet=body.testnet, key_id=key.key_id
+            body.exchange.strip().lower(), testnet=bool(body.testnet), key_id=key.key_id
         )
         reply = {"type": "validation_response"} | found.body()
         send(message_of(reply, body.id, self._now_ms()))
@@ -118,13 +118,13 @@ class ActionRunner:
     async def _subscribe(self, send: Send, key: Key, body: SubscribeTransactionsAction) -> None:
         request = TransactionsRequest(
             exchange=body.exchange.strip().lower(),
-            transaction_types=body.transaction_types,
-            testnet=body.testnet,
+            transaction_types=body.transaction_types or [],
+            testnet=bool(body.testnet),
             start_time=body.start_time,
             end_time=body.end_time,
             limit=self._settings.action_records_default if body.limit is None else body.limit,
             cursor=body.cursor or None,
-            include_raw=body.include_raw,
+            include_raw=bool(body.include_raw),
         )
         if not 1 <= cast(int, request.limit) <= self._settings.action_records_max:
             message = f"limit: must be from 1 to {self._settings.action_records_max:,}."

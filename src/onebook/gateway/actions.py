@@ -1,6 +1,7 @@
 """Messages of the transaction interface over the WebSocket: `action` instead of `type`.
 
-Pure: a message in, its fields or an error message out. `action_runner` executes actions.
+Null means absent, as over REST. Pure: a message in, its fields or an error message out.
+`action_runner` executes actions.
 """
 
 from typing import Annotated, Any, Final
@@ -46,7 +47,7 @@ class ValidateCredentialsAction(
     """Ask an exchange whether it accepts the operator's credentials."""
 
     exchange: Name
-    testnet: bool = False
+    testnet: bool | None = False
     id: Id = None
 
 
@@ -56,13 +57,13 @@ class SubscribeTransactionsAction(
     """Get the transactions of an account: progress, the records, completion."""
 
     exchange: Name
-    testnet: bool = False
-    transaction_types: Annotated[list[Name], Meta(max_length=TYPES_MAX)] = []
+    testnet: bool | None = False
+    transaction_types: Annotated[list[Name], Meta(max_length=TYPES_MAX)] | None = []
     start_time: int | None = None
     end_time: int | None = None
     limit: int | None = None
     cursor: str | None = None
-    include_raw: bool = False
+    include_raw: bool | None = False
     id: Id = None
 
 

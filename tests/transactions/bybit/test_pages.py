@@ -60,6 +60,13 @@ MOVES: Final[dict[str, dict[str, Any]]] = {
     "funding_ledger": fund_row(),
     "linear_deliveries": {"symbol": "BTCUSDT", "deliveryTime": "5", "deliveryRpl": "1"},
     "usdc_sessions": {"symbol": "BTCPERP", "createdTime": "5", "realisedPnl": "1"},
+    "linear_closed_pnl": {
+        "symbol": "BTCUSDT", "orderId": "1", "closedPnl": "1", "updatedTime": "5",
+    },
+    "token_orders": {
+        "ltCoin": "BTC3L", "valueCoin": "USDT", "amount": 5, "value": "10", "ltOrderType": 2,
+        "ltOrderStatus": 1, "orderId": 7, "orderTime": 9,
+    },
 }  # fmt: skip
 
 
@@ -76,7 +83,9 @@ MOVES: Final[dict[str, dict[str, Any]]] = {
         ("spot_orders", "orderId"), ("unified_ledger", "currency"), ("unified_ledger", "change"),
         ("funding_ledger", "currency"), ("funding_ledger", "txnAmt"),
         ("funding_ledger", "ioDirection"), ("linear_deliveries", "deliveryRpl"),
-        ("usdc_sessions", "realisedPnl"),
+        ("funding_ledger", "createTime"), ("usdc_sessions", "realisedPnl"),
+        ("linear_closed_pnl", "orderId"), ("linear_closed_pnl", "closedPnl"),
+        ("token_orders", "orderId"), ("token_orders", "ltCoin"), ("token_orders", "amount"),
     ],
 )  # fmt: skip
 def test_a_row_without_what_moved_is_unreadable_not_a_move_of_nothing(

@@ -113,13 +113,14 @@ class LedgerLine(NamedTuple):
 
 
 class FundLine(NamedTuple):
-    """A row of `/v5/asset/fundinghistory`."""
+    """A row of `/v5/asset/fundinghistory`; Bybit's own example shows one without an id."""
 
     coin: str
     change: int
     balance: int
     kind: str
     text: str
+    identified: bool = True
 
 
 class Closed(NamedTuple):

@@ -205,7 +205,7 @@ def _without(row: Row, *names: str) -> Row:
 def fund_line(entry: Entry, uid: str) -> Row:
     """A row of `/v5/asset/fundinghistory`; its time is in seconds, its cursor is its id."""
     line: FundLine = entry.facts
-    return {
+    row = {
         "memberId": uid,
         "currency": line.coin,
         "ioDirection": "I" if line.change >= 0 else "O",
@@ -218,6 +218,7 @@ def fund_line(entry: Entry, uid: str) -> Row:
         "descriptionEn": line.text,
         "currcCursor": b64encode(str(entry.seq).encode()).decode(),
     }
+    return row if line.identified else _without(row, "currcCursor")
 
 
 def deposit(entry: Entry) -> Row:

@@ -56,11 +56,11 @@ def closed_pnl(row: Row, context: Context) -> Record:
     """What an order that closed a position realised; it and its fills share the order's id."""
     market = context.markets.find(context.category, row["symbol"])
     at_ms = ms(row, "updatedTime") or ms(row, "createdTime") or context.asked_at_ms
-    realised = digits(row, "closedPnl") or "0"
+    realised = stated(digits(row, "closedPnl"), "closedPnl")
     open_fee, close_fee = canonicals(row.get("openFee"), row.get("closeFee"))
     gross = gross_pnl(row, context.category)
     sent, received = _gained(market.settle, gross)
-    native_type, order_id = text(row, "execType"), plain(row, "orderId")
+    native_type, order_id = text(row, "execType"), stated(text(row, "orderId"), "orderId")
     native_key = f"{context.category}:{row['symbol']}:{order_id}:{at_ms}"
     return Record(
         transactionId=make_id(context, "closed_pnl", native_key),

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onebook.core import canonicals, iso, texts
+from onebook.core import canonical, canonicals, iso, texts
 from onebook.transactions.bybit.rows import (
     BLANK,
     EXCHANGE,
@@ -52,6 +52,7 @@ from onebook.transactions.record import (
     Sender,
     Status,
     Transfer,
+    money,
 )
 
 DEPOSIT_STATUSES: Final = {
@@ -124,7 +125,7 @@ def deposit(row: Row, context: Context) -> Record:
         pattern,
         transactionId=make_id(context, "deposit", key),
         timestamp=at_ms,
-        receivedCurrency=as_money(coin, amount) or UNSET if pattern.status.moves else UNSET,
+        receivedCurrency=money(coin, amount) if pattern.status.moves else UNSET,
         sender=Sender(walletId=sender) if sender else None,
         description=Description("Bybit Deposit", f"Deposit {amount} {coin}"),
         datetime=iso(at_ms),
@@ -210,7 +211,7 @@ def internal_deposit(row: Row, context: Context) -> Record:
         transactionId=make_id(context, "deposit", f"i:{native}"),
         timestamp=at_ms,
         label="Deposit",
-        receivedCurrency=as_money(coin, amount) or UNSET if status.moves else UNSET,
+        receivedCurrency=money(coin, amount) if status.moves else UNSET,
         sender=Sender(name=uid, walletId=address) if uid or address else None,
         description=Description("Bybit Deposit", f"Deposit {amount} {coin} from a Bybit user"),
         datetime=iso(at_ms),
@@ -249,7 +250,7 @@ def withdrawal(row: Row, context: Context) -> Record:
         pattern,
         transactionId=make_id(context, "withdrawal", native),
         timestamp=at_ms,
-        sentCurrency=as_money(coin, amount) or UNSET if moves else UNSET,
+        sentCurrency=money(coin, amount) if moves else UNSET,
         description=Description(
             "Bybit Withdrawal",
             f"Withdraw {amount} {coin} to a Bybit user"
@@ -279,8 +280,8 @@ def transfer(row: Row, context: Context) -> Record:
     Between users only our side of it moved: which one that is follows from the key's user id.
     """
     at_ms, coin = int(row["timestamp"]), stated(row["coin"], "coin")
-    amount = moved(digits(row, "amount"))
-    money = as_money(coin, amount) or UNSET
+    amount = moved(canonical(row.get("amount")))
+    moving = money(coin, amount)
     named, status, source, target, from_uid, to_uid = texts(
         row, "transferId", "status", "fromAccountType", "toAccountType", "fromMemberId",
         "toMemberId",
@@ -294,8 +295,8 @@ def transfer(row: Row, context: Context) -> Record:
         pattern,
         transactionId=make_id(context, "transfer", native),
         timestamp=at_ms,
-        sentCurrency=money if direction in SENT else UNSET,
-        receivedCurrency=money if direction in RECEIVED else UNSET,
+        sentCurrency=moving if direction in SENT else UNSET,
+        receivedCurrency=moving if direction in RECEIVED else UNSET,
         description=Description("Bybit Transfer", f"{amount} {coin} from {source} to {target}"),
         datetime=iso(at_ms),
         amount=amount,
@@ -348,13 +349,14 @@ def leverage_token(row: Row, context: Context) -> Record:
     Sum the ledger's lines of it instead: they go further than this endpoint did.
     """
     at_ms, bought = int(row["orderTime"]), plain(row, "ltOrderType") == PURCHASE
-    token, coin = row["ltCoin"], row["valueCoin"]
-    tokens = as_money(token, digits(row, "amount")) or UNSET
+    token, coin = stated(row["ltCoin"], "ltCoin"), row["valueCoin"]
+    order_id, amount = stated(text(row, "orderId"), "orderId"), moved(digits(row, "amount"))
+    tokens = money(token, amount)
     value = as_money(coin, digits(row, "value")) or UNSET
     charged = nonzero(row, "fee")
     fees = (Fee(coin, charged, None, "trading", "fee"),) if charged else ()
     word = "Buy" if bought else "Sell"
-    native_key = f"{plain(row, 'ltOrderType')}:{plain(row, 'orderId')}"
+    native_key = f"{plain(row, 'ltOrderType')}:{order_id}"
     return Record(
         transactionId=make_id(context, "leverage_token", native_key),
         timestamp=at_ms,
@@ -362,9 +364,7 @@ def leverage_token(row: Row, context: Context) -> Record:
         sentCurrency=value if bought else tokens,
         receivedCurrency=tokens if bought else value,
         fee=first_fee(fees),
-        description=Description(
-            "Bybit Leverage Token", f"{word} {digits(row, 'amount')} {token} for {coin}"
-        ),
+        description=Description("Bybit Leverage Token", f"{word} {amount} {token} for {coin}"),
         datetime=iso(at_ms),
         updated_at=ms(row, "updateTime"),
         exchange=EXCHANGE,
@@ -378,12 +378,12 @@ def leverage_token(row: Row, context: Context) -> Record:
         direction=Direction.IN if bought else Direction.OUT,
         side=word.lower(),
         asset=token,
-        amount=digits(row, "amount"),
-        quantity=digits(row, "amount"),
+        amount=amount,
+        quantity=amount,
         quantity_unit="base",
         value=digits(row, "value"),
         fees=fees,
-        ids=Ids(native=plain(row, "orderId"), order_id=plain(row, "orderId")),
+        ids=Ids(native=order_id, order_id=order_id),
     )
 
 

@@ -267,7 +267,9 @@ def _book_pattern(
 
 def funding_line(row: Row, context: Context) -> Record:
     """A line of the funding wallet's book; `currcCursor` is its id."""
-    at_ms = seconds(row, "createTime") or context.asked_at_ms
+    at_ms = seconds(row, "createTime")
+    if at_ms is None:  # equal ones could not be counted
+        raise ValueError("The row has no createTime.")
     coin, amount = stated(row["currency"], "currency"), moved(digits(row, "txnAmt"))
     change = amount if _WAYS[row["ioDirection"]] is Direction.IN else negated(amount)
     words, desc = plain(row, "showBusiTypeEn"), plain(row, "descriptionEn")

@@ -14,6 +14,7 @@ from onebook.transactions.adapter import Page, Source, Window
 from onebook.transactions.bybit.paths import Endpoint
 from onebook.transactions.bybit.rows import EXCHANGE, Context, Row, make_id, ms
 from onebook.transactions.failures import FailureReason, SourceFailed
+from onebook.transactions.reading import is_last
 from onebook.transactions.record import Description, Holder, Ids, Record, Status
 
 # What Bybit calls the time of a row, the one that its record has first.
@@ -116,7 +117,7 @@ def _told_apart(records: list[Record], context: Context) -> list[Record]:
     """Records with an id each: rows without one that are equal get their ordinal in the page.
 
     Only there are two equal rows surely two events: windows may overlap, and pages when rows are
-    added.
+    added. So one page has to hold all rows of an instant: see `with_instant`.
     """
     found: Counter[str] = Counter()
     apart = []
@@ -128,6 +129,37 @@ def _told_apart(records: list[Record], context: Context) -> list[Record]:
             record = replace(record, transactionId=twin)
         apart.append(record)
     return apart
+
+
+def begins_unnamed(page: Page) -> bool:
+    """Whether rows without an id are among those of a page's first instant."""
+    return any(
+        record.ids.native is None and record.timestamp == page.records[0].timestamp
+        for record in page.records
+    )
+
+
+def holds_instant(page: Page, at_ms: int, source: Source) -> bool:
+    """Whether a page that begins with an instant surely holds all of it."""
+    older = any(record.timestamp < at_ms for record in page.records)
+    return older or not page.cursor or is_last(source, page.rows, full_page=False)
+
+
+def with_instant(page: Page, whole: Page, at_ms: int) -> Page:
+    """A page whose rows of an instant are those of another that holds all of them."""
+    records = [record for record in whole.records if record.timestamp == at_ms]
+    known = {record.transactionId for record in records}
+    records += [record for record in page.records if record.transactionId not in known]
+    return replace(page, records=records)
+
+
+def uncountable() -> SourceFailed:
+    """Equal rows without an id that no page holds together."""
+    return SourceFailed(
+        FailureReason.UNREADABLE,
+        "More rows without an id share one second than a page of Bybit holds: "
+        "equal ones cannot be counted.",
+    )
 
 
 def _times(

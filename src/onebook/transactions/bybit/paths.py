@@ -102,7 +102,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         by_symbol: It must be asked for each symbol; those that were traded are found first.
         ranged: Whether it takes a range of time; without, its whole list is read.
         sure_ms: Where rows appear, how far back from now it is sure to hold them all.
-        anonymous: Whether rows may have no id: equal ones of one page are then events of their own.
+        anonymous: Whether rows may have no id: equal ones of one instant are then events of their
+            own.
         witness: Its rows only prove that there was something that Bybit no longer shows.
     """
 

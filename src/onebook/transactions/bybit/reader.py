@@ -21,11 +21,15 @@ from onebook.transactions.bybit.endpoints import ENDPOINTS, ENTRY
 from onebook.transactions.bybit.former import CLASSIC
 from onebook.transactions.bybit.key import expires_at, granted_of, warnings_of
 from onebook.transactions.bybit.pages import (
+    begins_unnamed,
+    holds_instant,
     owned,
     query_of,
     read_rows,
     rows_of,
+    uncountable,
     undocumented,
+    with_instant,
     witnessed,
 )
 from onebook.transactions.bybit.paths import (
@@ -118,7 +122,10 @@ class BybitReader:
     ) -> Page:
         query = query_of(endpoint, window, cursor, symbol=symbol, rows=rows)
         if not endpoint.not_in:
-            return self._page(endpoint, window, await self._get(endpoint.path, query))
+            page = self._page(endpoint, window, await self._get(endpoint.path, query))
+            if cursor and endpoint.anonymous and begins_unnamed(page):
+                return await self._with_first_instant(endpoint, window, page)
+            return page
         # Several sources ask for the same rows of a former mode, and most accounts have none.
         key = (endpoint.path, query)
         async with self._locks[key]:
@@ -133,6 +140,24 @@ class BybitReader:
         if endpoint.sure_ms is not None and page.rows:
             return replace(page, kept_from_ms=reply.server_ms - endpoint.sure_ms)
         return page
+
+    async def _with_first_instant(self, endpoint: Endpoint, window: Window, page: Page) -> Page:
+        """A page that goes on from another, with every row of its first instant.
+
+        Of equal rows without an id the ordinal decides, and those of one instant can stand on two
+        pages: so they are read in one.
+        """
+        at_ms = page.records[0].timestamp
+        below = Window(window.from_ms, at_ms + endpoint.source.grain_ms, window.seen_ms)
+        found = self._page(
+            endpoint, below, (await self._get(endpoint.path, query_of(endpoint, below, "")))
+        )
+        if not holds_instant(found, at_ms, endpoint.source):
+            query = query_of(endpoint, below, found.cursor)
+            rest = self._page(endpoint, below, await self._get(endpoint.path, query))
+            if any(record.timestamp >= at_ms for record in rest.records):
+                raise uncountable()
+        return with_instant(page, found, at_ms)
 
     async def _page_of_symbol(
         self, endpoint: Endpoint, window: Window, symbol: str, cursor: str

@@ -1,0 +1,146 @@
+"""Rows without an id that span two pages of Bybit: each counts once, over sockets."""
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec import json
+
+from onebook.config import TransactionSettings
+from onebook.model import DAY_MS, SECOND_MS
+from onebook.simulator.account.serving import serving
+from onebook.simulator.account.tables import HistoryTable
+from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.simulator.bybit_account.facts import FundLine
+from onebook.transactions.bybit import BybitAdapter
+from onebook.transactions.clock import ServiceClock
+from onebook.transactions.credentials import Credentials, MasterKeys, Vault
+from onebook.transactions.request import TransactionsRequest
+from onebook.transactions.service import Transactions
+from transactions.bybit_support import CALLER, KEY, MASTER_KEY, NOW_MS, MemoryStore
+
+PAGE = 100  # rows of a full page
+SECOND = NOW_MS - DAY_MS
+
+
+def passing() -> ServiceClock:
+    """A clock that only waiting moves on: no limit of requests takes real time."""
+    now_s = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+        await asyncio.sleep(0)
+
+    return ServiceClock(now_ms=lambda: NOW_MS, now_s=lambda: now_s, sleep=sleep)
+
+
+def account(*seconds: int) -> Account:
+    """An account whose funding wallet booked so many equal rows, the newest second first."""
+    found = Account(History(NOW_MS - 2 * DAY_MS, NOW_MS, executions=0))
+    found.fund_ledger = HistoryTable()
+    for age, rows in reversed(list(enumerate(seconds))):
+        for _ in range(rows):
+            add(found, SECOND - age * SECOND_MS)
+    return found
+
+
+def add(found: Account, at_ms: int) -> None:
+    seq = len(found.fund_ledger) + 1
+    found.fund_ledger.insert(at_ms, seq, FundLine("USDT", 100, 0, "Earn", "Earn", identified=False))
+
+
+async def answers(exchange: SimulatedBybit, **fields: Any) -> list[dict[str, Any]]:
+    """Every answer along our cursor, of the ledger alone."""
+    async with serving(exchange) as url:
+        vault = Vault(MemoryStore(), MasterKeys(None, value=MASTER_KEY))
+        await vault.put("bybit", "mainnet", Credentials(KEY.api_key, KEY.secret), now_ms=NOW_MS)
+        clock = passing()
+        adapter = BybitAdapter(
+            TransactionSettings(bybit_mainnet_url=url), clock=clock, random=Random(7)
+        )
+        service = Transactions([adapter], vault, cursor_secret=b"a secret", clock=clock)
+        found: list[dict[str, Any]] = []
+        try:
+            while not found or found[-1]["next_cursor"]:
+                cursor = found[-1]["next_cursor"] if found else None
+                ask = TransactionsRequest(
+                    exchange="bybit", transaction_types=["ledger"], cursor=cursor, **fields
+                )
+                query = service.plan(ask, key_id=CALLER)
+                found.append(json.decode(await service.fetch(query, key_id=CALLER)))
+        finally:
+            await service.close()
+        return found
+
+
+def simulated(found: Account, **options: Any) -> SimulatedBybit:
+    return SimulatedBybit(found, [KEY], now_ms=lambda: NOW_MS, limited=False, **options)
+
+
+def ids(found: list[dict[str, Any]]) -> list[str]:
+    """Of the funding wallet's lines."""
+    return [
+        record["transactionId"]
+        for answer in found
+        for record in answer["transactions"]
+        if record["account"]["wallet"] == "FUND"
+    ]
+
+
+def whole(found: list[dict[str, Any]]) -> bool:
+    return all(entry["complete"] for entry in found[-1]["coverage"])
+
+
+@pytest.mark.parametrize("by_offset", [False, True])
+@pytest.mark.parametrize("limit", [50, 10_000])
+@pytest.mark.parametrize("seconds", [(99, 2), (100, 3), (60, 30, 30, 90, 9)], ids=str)
+async def test_none_is_lost_at_the_border_of_two_pages(
+    seconds: tuple[int, ...], limit: int, by_offset: bool
+) -> None:
+    found = await answers(simulated(account(*seconds), by_offset=by_offset), limit=limit)
+    assert whole(found)
+    assert len(ids(found)) == len(set(ids(found))) == sum(seconds)
+
+
+@pytest.mark.parametrize("limit", [None, 30])
+async def test_ids_do_not_depend_on_where_pages_end(limit: int | None) -> None:
+    """The same rows, read by pages of other sizes and from another row on, have the same ids."""
+    exchange = simulated(account(30, 60, 45, 70))
+    later = await answers(exchange, limit=limit, end_time=SECOND - SECOND_MS)
+    assert set(ids(later)) < set(ids(await answers(exchange)))
+    assert len(ids(later)) == 175
+
+
+async def test_a_row_that_two_pages_repeat_counts_once() -> None:
+    """Where a cursor is an offset, what is booked between two pages shifts the second."""
+    here = account(99, 2)
+    exchange = simulated(here, by_offset=True)
+    pages = iter(range(100))
+
+    def book(path: str) -> None:
+        if path == "/v5/asset/fundinghistory" and next(pages) == 1:
+            add(here, SECOND)
+
+    exchange.before_page = book
+    found = await answers(exchange, end_time=SECOND)
+    assert len(ids(found)) == len(set(ids(found)))
+    assert len(ids(found)) in (101, 102)  # without the row that came in between, or with it
+
+
+async def test_a_second_that_no_page_can_hold_is_not_called_complete() -> None:
+    """Its equal rows cannot be counted."""
+    found = await answers(simulated(account(PAGE + 1)))
+    assert not whole(found)
+    assert "without an id" in found[0]["errors"][0]["message"]
+
+
+async def test_rows_with_an_id_are_not_asked_for_twice() -> None:
+    here = account()
+    for at in range(250):
+        line = FundLine("USDT", 100, 0, "Earn", "Earn")
+        here.fund_ledger.append(SECOND, at + 1, line)
+    exchange = simulated(here)
+    assert len(ids(await answers(exchange))) == 250
+    assert exchange.requests["/v5/asset/fundinghistory"] == 3 + 4  # three pages, empty windows
