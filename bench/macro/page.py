@@ -36,7 +36,8 @@ KINDS = {  # by how the names of trace events begin
     "garbage": ("MinorGC", "MajorGC", "V8.GC", "BlinkGC"),
     "style": ("UpdateLayoutTree", "Document::recalc", "Blink.Style"),
     "layout": ("Layout", "LocalFrameView::performLayout", "LocalFrameView::UpdateStyle",
-               "InlineNode", "LocalFrameView::NotifyResize", "IntersectionObserver", "Blink.Layout"),
+               "InlineNode", "LocalFrameView::NotifyResize", "IntersectionObserver",
+               "Blink.Layout"),
     "paint": ("Paint", "PrePaint", "Layerize", "Commit", "UpdateLayer", "Canvas", "Blink.",
               "LocalFrameView::RunPaint"),
 }  # fmt: skip
