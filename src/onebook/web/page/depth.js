@@ -36,7 +36,7 @@ export class Depth {
 
   show(book) {
     this.#book = book;
-    if (this.#sight.visible) this.#draw();
+    if (this.#sight.visible || !this.#chart) this.#draw();
   }
 
   #draw() {

@@ -34,7 +34,7 @@ export class History {
       line.push(point[at]);
       if (line.length > POINTS_MAX) line.shift();
     });
-    if (this.#sight.visible) this.#draw();
+    if (this.#sight.visible || !this.#chart) this.#draw();
   }
 
   #draw() {
