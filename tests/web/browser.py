@@ -41,6 +41,7 @@ class Page:
     session: str = ""
     urls: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    trace: asyncio.Future[str] = field(default_factory=asyncio.Future)  # where it can be read
     _answers: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
     _sent: int = 0
 
@@ -58,6 +59,8 @@ class Page:
                 self.urls.append(params["request"]["url"])
             case "Network.webSocketCreated":
                 self.urls.append(params["url"])
+            case "Tracing.tracingComplete":
+                self.trace.set_result(params["stream"])
             case "Runtime.exceptionThrown":
                 self.complaints.append(json.dumps(params["exceptionDetails"]))
             case "Runtime.consoleAPICalled" if params["type"] in ("error", "warning"):

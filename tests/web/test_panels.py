@@ -82,11 +82,12 @@ async def test_the_cost_of_a_size_is_priced_by_the_service_and_net_of_the_visito
     before = len(subscribed(market))
     await page.run(change(".size", "lots"))
     assert await page.run("document.querySelector('.size').ariaInvalid") == "true"
+    await page.run(change(".size", "2.5"))
     market.fills = False
     await page.until("!document.querySelector('.shortage').hidden")
     assert "buy side holds 0.625000 of 2.50000 BTC" in await page.run(text(".shortage"))
     assert "okx" in await page.run(text(".uncovered"))
-    assert len(subscribed(market)) == before
+    assert {str(each["fill"]) for each in subscribed(market)[before:]} <= {"{'amounts': ['2.5']}"}
     await page.go("about:blank")
     await page.go(f"{address}/")
     await page.until(f"{number(AVERAGE)} > 0")
@@ -288,6 +289,47 @@ async def test_the_depth_chart_has_a_crosshair_and_a_zoom_that_outlives_updates(
     await page.until(f"/ of (bids|asks) from the best price/.test({text('.depth-text')})")
     await page.run(key(".depth", "Escape"))
     await page.until(f"/^Drag or use the wheel/.test({text('.depth-text')})")
+
+
+SIZES_TYPED = """import("/web/page/state.js").then(({ sizeOf }) => [
+  "10000", " 10,000 ", "1,234,567.5", "10 000", "1_000", ".5", "1,5", "1.000,5", "10,00", "1e3",
+  "0", "0.0", "-1", "lots", "", "0.000000001", "1,", "1."].map((typed) => sizeOf(typed)))"""
+SMALL = """import("/web/page/format.js").then(({ sixDigits }) =>
+  [0, 1e-9, 0.00001234567, 0.5, 12.345678, 1234567.891].map((each) => sixDigits(each)))"""
+
+
+async def test_a_size_is_taken_as_it_was_meant_or_not_at_all(page: Page, address: str) -> None:
+    await page.open(address + "/")
+    assert await page.run(SIZES_TYPED) == [
+        "10000", "10000", "1234567.5", "10000", "1000", "0.5", None, None, None, None, None,
+        None, None, None, None, "0.000000001", None, None,
+    ]  # fmt: skip
+    assert await page.run(SMALL) == [
+        "0",
+        "0.00000000100000",
+        "0.0000123457",
+        "0.500000",
+        "12.3457",
+        "1,234,568",
+    ]
+
+
+async def test_the_cost_of_another_size_than_the_one_in_the_box_is_not_shown(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{number(AVERAGE)} > 0")
+    await page.run(change(".size", "1,5"))
+    assert await page.run(text(AVERAGE)) == "—"
+    assert "such as 2.5 or 10,000" in await page.run(text(".shortage"))
+    first = await page.run(text(".best-bid"))
+    await page.until(f"{text('.best-bid')} !== '{first}'")
+    assert await page.run(text(AVERAGE)) == "—", "an update prices the size before"
+    await page.run(change(".size", "2,500"))
+    assert await page.run(text(AVERAGE)) == "—"
+    await page.until(f"{number(AVERAGE)} > 0")
+    assert subscribed(market)[-1]["fill"] == {"notionals": ["2500"]}
+    assert await page.run("document.querySelector('.shortage').hidden")
 
 
 CROSSINGS = """

@@ -1,13 +1,15 @@
 // What buying and selling a size costs: the service prices it (option `fill`), the fees are ours.
 
 import { withFees } from "./book.js";
-import { amountDecimals, fixed } from "./format.js";
+import { amountDecimals, fixed, sixDigits } from "./format.js";
 import { code, dress } from "./palette.js";
 import { sizeOf } from "./state.js";
 import { hide, write } from "./write.js";
 
+const TINY = 0.001; // an amount that a column of eight decimals does not show well
 const WAIT_MS = 500; // after the last key, before the service is asked for the new size
 const SIDES = ["buy", "sell"];
+const EXPECTED = "A size is a number above 0, such as 2.5 or 10,000.";
 const ROWS = ["Average", "Worst price", "Slippage from mid", "Fees", "Average with fees", "In total"];
 
 export class Cost {
@@ -46,6 +48,8 @@ export class Cost {
       clearTimeout(this.#timer);
       const valid = sizeOf(this.#size.value);
       this.#size.setAttribute("aria-invalid", String(valid === null));
+      this.#blank();
+      this.#complain(valid ? "" : EXPECTED);
       if (valid) this.#timer = setTimeout(() => changed(valid, this.#by.value), WAIT_MS);
     };
     this.#size.addEventListener("input", edited);
@@ -72,6 +76,7 @@ export class Cost {
     this.#shown = [book, price];
     const { mid_price: mid } = book.stats;
     const found = SIDES.map((side) => book.fill[side][0]);
+    if (!this.#asked(found[0])) return;
     found.forEach((fill, column) => {
       const direction = SIDES[column];
       const paid = withFees(fill, direction, this.feeOf);
@@ -99,14 +104,29 @@ export class Cost {
 
   clear() {
     this.#shown = null;
+    this.#complain("");
+    this.#blank();
+  }
+
+  #blank() {
     for (const row of this.#cells) for (const cell of row) write(cell, "—");
-    this.#shortage.hidden = true;
     write(this.#uncovered, "");
     this.#split.replaceChildren();
   }
 
+  /** Whether a fill is of the size that is in the box now. */
+  #asked({ size, by }) {
+    const wanted = sizeOf(this.#size.value);
+    return wanted !== null && Number(wanted) === size && by === this.#by.value;
+  }
+
   #money(value) {
-    return fixed(value, Math.abs(value) >= 1 ? 2 : 6);
+    return Math.abs(value) >= 1 ? fixed(value, 2) : sixDigits(value);
+  }
+
+  #complain(text) {
+    write(this.#shortage, text);
+    hide(this.#shortage, !text);
   }
 
   /** Where the books do not hold the size, and whose books are not known far enough. */
@@ -115,10 +135,9 @@ export class Cost {
     const short = found.flatMap((fill, at) => {
       if (fill.complete) return [];
       const held = fill.by === "amount" ? fill.amount : fill.notional;
-      return `${SIDES[at]} side holds ${fixed(held, amountDecimals(held))} of ${fixed(fill.size, amountDecimals(fill.size))} ${unit}`;
+      return `${SIDES[at]} side holds ${sixDigits(held)} of ${sixDigits(fill.size)} ${unit}`;
     });
-    write(this.#shortage, short.length ? `Not enough on the books: the ${short.join(", the ")}. The figures are for what is there.` : "");
-    hide(this.#shortage, !short.length);
+    this.#complain(short.length ? `Not enough on the books: the ${short.join(", the ")}. The figures are for what is there.` : "");
     const names = [...new Set(found.flatMap((fill) => fill.uncovered))].sort();
     write(this.#uncovered, names.length
       ? `The books of ${names.join(", ")} are not known this far out: the real cost may be lower.`
@@ -134,7 +153,8 @@ export class Cost {
       }
     });
     const rows = [...parts].sort((a, b) => Math.max(...b[1]) - Math.max(...a[1]));
-    const places = amountDecimals(Math.max(0, ...found.map((fill) => fill.amount)));
+    const most = Math.max(0, ...found.map((fill) => fill.amount));
+    const text = (amount) => (most < TINY ? sixDigits(amount) : fixed(amount, amountDecimals(most)));
     const body = this.#split;
     while (body.rows.length > rows.length) body.deleteRow(-1);
     while (body.rows.length < rows.length) splitRow(body);
@@ -144,7 +164,7 @@ export class Cost {
         dress(name.firstChild, exchange);
         write(name.children[2], code(exchange));
       }
-      amounts.forEach((amount, column) => write(cells[column], amount ? fixed(amount, places) : "–"));
+      amounts.forEach((amount, column) => write(cells[column], amount ? text(amount) : "–"));
       write(cells[2], `${this.feeOf(exchange)} %`);
     });
   }

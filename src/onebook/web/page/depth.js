@@ -4,6 +4,7 @@
 import { depthLines } from "./book.js";
 import { colour } from "./colour.js";
 import { decimals, fixed, short } from "./format.js";
+import { Sight } from "./sight.js";
 import { write } from "./write.js";
 
 const AXIS_FONT = "11px system-ui, sans-serif";
@@ -16,12 +17,15 @@ export class Depth {
   #text;
   #hint;
   #lines = [[], [], []];
+  #book = null; // the newest
+  #sight;
   #zoom = null; // {min, max} of the prices in sight; null shows all
 
   constructor(element, text) {
     this.#element = element;
     this.#text = text;
     this.#hint = text.textContent;
+    this.#sight = new Sight(element, () => this.#draw());
     new ResizeObserver(() => this.#fit()).observe(element);
     addEventListener("themechange", () => this.#rebuild());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
@@ -31,10 +35,18 @@ export class Depth {
   }
 
   show(book) {
-    this.#lines = depthLines(book);
+    this.#book = book;
+    if (this.#sight.visible || !this.#chart) this.#draw();
+  }
+
+  #draw() {
+    if (!this.#book) return;
+    this.#lines = depthLines(this.#book);
     if (!this.#chart) return this.#rebuild();
-    this.#chart.setData(this.#lines, this.#zoom === null);
-    if (this.#zoom) this.#chart.setScale("x", this.#zoom);
+    this.#chart.batch(() => { // at once, not after the texts of this frame
+      this.#chart.setData(this.#lines, this.#zoom === null);
+      if (this.#zoom) this.#chart.setScale("x", this.#zoom);
+    });
     this.#report();
   }
 
@@ -42,6 +54,7 @@ export class Depth {
     this.#chart?.destroy();
     this.#chart = null;
     this.#lines = [[], [], []];
+    this.#book = null;
     this.#zoom = null;
     this.#text.textContent = this.#hint;
   }

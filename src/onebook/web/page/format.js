@@ -30,6 +30,12 @@ export function amountDecimals(largest) {
   return Math.min(8, Math.max(0, 5 - Math.floor(Math.log10(largest))));
 }
 
+/** A number with about six digits, however small it is; of a large one all before the point. */
+export function sixDigits(value) {
+  if (!value) return "0";
+  return fixed(value, Math.min(20, Math.max(0, 5 - Math.floor(Math.log10(Math.abs(value))))));
+}
+
 /** Steps to bin prices to: powers of ten and their halves, from about the finest useful one. */
 export function groupSteps(price) {
   if (!(price > 0)) return [];

@@ -2,6 +2,7 @@
 
 import { colour } from "./colour.js";
 import { decimals, fixed } from "./format.js";
+import { Sight } from "./sight.js";
 import { write } from "./write.js";
 
 const POINTS_MAX = 600; // ten minutes
@@ -13,10 +14,12 @@ export class History {
   #chart = null;
   #lines = [[], [], []]; // seconds, mid, spread
   #nextMs = -Infinity;
+  #sight;
 
   constructor(element, text) {
     this.#element = element;
     this.#text = text;
+    this.#sight = new Sight(element, () => this.#draw());
     new ResizeObserver(() => this.#fit()).observe(element);
     addEventListener("themechange", () => this.#rebuild());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
@@ -31,8 +34,12 @@ export class History {
       line.push(point[at]);
       if (line.length > POINTS_MAX) line.shift();
     });
+    if (this.#sight.visible || !this.#chart) this.#draw();
+  }
+
+  #draw() {
     if (!this.#chart) return this.#rebuild();
-    this.#chart.setData(this.#lines);
+    this.#chart.batch(() => this.#chart.setData(this.#lines));
     if (!(this.#chart.cursor.left >= 0)) this.#report();
   }
 

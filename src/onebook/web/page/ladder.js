@@ -1,14 +1,14 @@
 // The ladder: rows are made once and only their changed texts are written. Of a long ladder the
-// rows in sight follow every update, the others in turn, each about once a second.
+// rows in sight follow every update, the others in turn, each about once in five seconds.
 
 import { amountDecimals, decimals, fixed } from "./format.js";
 import { code } from "./palette.js";
-import { Share } from "./share.js";
+import { same, Shares } from "./share.js";
 import { write } from "./write.js";
 
 const PRICE_DECIMALS_MAX = 12;
 const COLUMNS = ["price", "amount", "total", "who"];
-const HIDDEN_EVERY_MS = 1_000;
+const HIDDEN_EVERY_MS = 5_000;
 const MARGIN_ROWS = 4; // beyond the edges, so that slow scrolling shows no old row
 
 export class Ladder {
@@ -16,11 +16,13 @@ export class Ladder {
   #bids;
   #scroller;
   #middle;
+  #shares;
   #priceDecimals = 0;
   #sweptAt = -Infinity; // when rows out of sight were written last
   #sweep = 0; // the next of them
   #shown = null; // the last arguments of `show`
   #count = 0;
+  #sight = [0, 0]; // rows: from, and to before
   #centred = true; // until the user scrolls, the middle stays centred
   #point = null; // {side, index}: the level that is read out
   #pinned = false;
@@ -33,19 +35,13 @@ export class Ladder {
     this.#middle = root.querySelector(".middle");
     this.#asks = new Side(root.querySelector(".asks"));
     this.#bids = new Side(root.querySelector(".bids"));
+    this.#shares = new Shares(this.#scroller);
     this.#pointed = pointed;
     this.#listen();
   }
 
-  /** Show the `count` best levels a side; asks stand upside down, so that the best meet. */
-  show(book, count, now) {
-    this.#shown = { book, count };
-    const bids = book.bids.slice(0, count);
-    const asks = book.asks.slice(0, count);
-    const all = [...bids, ...asks];
-    this.#priceDecimals = decimals(all.map((row) => row.price), PRICE_DECIMALS_MAX);
-    const largest = Math.max(0, bids.at(-1)?.total ?? 0, asks.at(-1)?.total ?? 0);
-    const places = { price: this.#priceDecimals, amount: amountDecimals(largest) };
+  /** Make room for `count` levels a side and see which rows are in sight: all that reads the layout. */
+  place(count) {
     if (this.#count !== count) {
       this.#count = count;
       this.#asks.resize(count);
@@ -54,13 +50,40 @@ export class Ladder {
       this.#sweptAt = -Infinity;
     }
     if (this.#centred) this.#centre();
-    const showRow = (at) => (at < count
-      ? this.#asks.rows[at].show(asks[count - 1 - at], largest, places)
-      : this.#bids.rows[at - count].show(bids[at - count], largest, places));
-    const [from, to] = this.#inSight(count);
-    for (let at = from; at < to; at += 1) showRow(at);
+    this.#sight = this.#inSight(count);
+    this.#coverShares(...this.#sight);
+  }
+
+  /** Show the best levels a side; asks stand upside down, so that the best meet. */
+  show(book, now) {
+    const count = this.#count;
+    this.#shown = { book, count };
+    const bids = book.bids.slice(0, count);
+    const asks = book.asks.slice(0, count);
+    const all = [...bids, ...asks];
+    this.#priceDecimals = decimals(all.map((row) => row.price), PRICE_DECIMALS_MAX);
+    const largest = Math.max(0, bids.at(-1)?.total ?? 0, asks.at(-1)?.total ?? 0);
+    const places = { price: this.#priceDecimals, amount: amountDecimals(largest) };
+    const levelOf = (at) => (at < count ? asks[count - 1 - at] : bids[at - count]);
+    const showRow = (at) => this.#rowAt(at).show(levelOf(at), largest, places);
+    const [from, to] = this.#sight;
+    for (let at = from; at < to; at += 1) {
+      showRow(at);
+      this.#shares.show(at, levelOf(at)?.shares ?? []);
+    }
     for (const at of this.#due(2 * count, now)) if (at < from || at >= to) showRow(at);
     this.#report(false);
+  }
+
+  /** A row, counted from the worst ask. */
+  #rowAt(at) {
+    return at < this.#count ? this.#asks.rows[at] : this.#bids.rows[at - this.#count];
+  }
+
+  #coverShares(from, to) {
+    const [asks, bids] = [this.#asks.body.offsetTop, this.#bids.body.offsetTop];
+    const height = this.#asks.rows[0].element.offsetHeight;
+    this.#shares.cover(from, to, height, (at) => (at < this.#count ? asks + at * height : bids + (at - this.#count) * height));
   }
 
   /** Rows to refresh now, in sight or not: all of them within HIDDEN_EVERY_MS. */
@@ -80,6 +103,7 @@ export class Ladder {
   clear() {
     this.#shown = null;
     this.#sweptAt = -Infinity; // the next book is written whole
+    this.#shares.clear();
     for (const side of [this.#asks, this.#bids]) for (const row of side.rows) row.show(undefined, 0, {});
     this.#report(false);
   }
@@ -169,7 +193,9 @@ export class Ladder {
     this.#drawing = true;
     requestAnimationFrame((now) => {
       this.#drawing = false;
-      if (this.#shown) this.show(this.#shown.book, this.#shown.count, now);
+      if (!this.#shown) return;
+      this.place(this.#count);
+      this.show(this.#shown.book, now);
     });
   }
 }
@@ -191,7 +217,7 @@ class Row {
   #texts = [];
   #bar;
   #reach = "";
-  #shown = null; // the shares that are drawn
+  #shown = null; // the shares whose codes are written
 
   constructor(body) {
     this.element = body.insertRow();
@@ -201,10 +227,9 @@ class Row {
       cell.setAttribute("role", "cell");
       cell.className = COLUMNS[at];
     });
-    this.share = new Share();
     const codes = document.createElement("span");
     codes.className = "codes";
-    this.cells[3].append(this.share.element, codes);
+    this.cells[3].append(codes);
     this.#texts = [...this.cells.slice(0, 3), codes];
     for (const element of this.#texts) element.append("");
     this.#bar = document.createElement("i");
@@ -227,12 +252,6 @@ class Row {
   #showExchanges(shares) {
     if (this.#shown && same(this.#shown, shares)) return;
     this.#shown = shares;
-    this.share.show(shares);
     write(this.#texts[3], shares.map(([exchange]) => code(exchange)).join(" "));
   }
-}
-
-function same(some, others) {
-  return some.length === others.length
-    && some.every(([exchange, amount], at) => exchange === others[at][0] && amount === others[at][1]);
 }

@@ -16,6 +16,7 @@ export class Members {
   #summary;
   #rows = new Map();
   #wanted = "";
+  #book = null; // whose shares are not written yet
 
   constructor(body, summary) {
     this.#body = body;
@@ -29,6 +30,7 @@ export class Members {
   begin(accepted, rejected, { keep = false } = {}) {
     const before = keep ? new Map(this.#rows) : new Map();
     this.#rows.clear();
+    this.#book = null;
     this.#body.replaceChildren();
     for (const exchange of accepted) {
       const row = before.get(exchange);
@@ -68,22 +70,24 @@ export class Members {
    * before may be drawn after it.
    */
   show(book, left) {
-    const bids = shareOf(book.bids);
-    const asks = shareOf(book.asks);
+    this.#book = book;
     for (const [exchange, row] of this.#rows) {
       const absent = left.includes(exchange);
       if (absent && row.state === "live") this.#write(row, "stale", "left out of the book");
       if (!absent && row.seenOut && row.state !== "live") this.#write(row, "live", "");
       row.seenOut = absent || (row.seenOut && row.state !== "live");
       row.ageMs = absent ? undefined : book.ages[exchange];
-      write(row.bids, percent(bids.of(exchange)));
-      write(row.asks, percent(asks.of(exchange)));
     }
   }
 
-  /** Write the ages, which grow by themselves since the last update. */
-  showAges(sinceMs) {
-    for (const row of this.#rows.values()) {
+  /** Write the ages, which grow by themselves since the last update, and the shares: not with every
+   * update, as nobody reads 70 figures that change ten times a second.
+   */
+  showFigures(sinceMs) {
+    const sides = this.#book && [shareOf(this.#book.bids), shareOf(this.#book.asks)];
+    this.#book = null;
+    for (const [exchange, row] of this.#rows) {
+      if (sides) [row.bids, row.asks].forEach((cell, at) => write(cell, percent(sides[at].of(exchange))));
       write(row.age, row.ageMs === undefined || row.state !== "live" ? "–" : quoteAge(row.ageMs + sinceMs));
     }
   }

@@ -5,6 +5,7 @@ import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
 import { age, ago, amountDecimals, fixed, groupSteps } from "./format.js";
+import { drawSoon } from "./frames.js";
 import { History } from "./history.js";
 import { Ladder } from "./ladder.js";
 import { Members } from "./members.js";
@@ -26,7 +27,6 @@ export class Panel {
   #left = [];
   #updatedAt = 0;
   #linked = false;
-  #drawing = false;
 
   /**
    * @param wanted {symbol, group, size, by}: what to show
@@ -210,13 +210,16 @@ export class Panel {
 
   /** At most one drawing a frame, however fast books come. */
   draw() {
-    if (this.#drawing) return;
-    this.#drawing = true;
-    requestAnimationFrame((now) => {
-      this.#drawing = false;
-      if (this.#unread) this.#read();
-      if (this.#book) this.#showBook(now);
-    });
+    drawSoon(this);
+  }
+
+  /** Read the newest update, draw charts and see which rows are in sight. */
+  measure(now) {
+    if (this.#unread) this.#read();
+    if (!this.#book) return;
+    this.ladder.place(this.#site.options().depth);
+    this.depth.show(this.#book);
+    this.history.add(this.#book.stats, now);
   }
 
   #read() {
@@ -225,13 +228,13 @@ export class Panel {
     this.#unread = null;
   }
 
-  #showBook(now) {
+  /** Write what differs. */
+  write(now) {
     const book = this.#book;
+    if (!book) return;
     const { stats } = book;
     const price = (value, more) => this.ladder.price(value, more);
-    this.ladder.show(book, this.#site.options().depth, now);
-    this.depth.show(book);
-    this.history.add(stats, now);
+    this.ladder.show(book, now);
     this.members.show(book, this.#left);
     this.crossed.show(book, price, now);
     this.cost.show(book, price);
@@ -271,7 +274,7 @@ export class Panel {
     this.#write(".rate", this.rate.perSecond(now).toFixed(1));
     this.#write(".age", this.#updatedAt ? ago(now - this.#updatedAt) : "—");
     this.#write(".live-count", this.members.live);
-    this.members.showAges(now - this.#updatedAt);
+    this.members.showFigures(now - this.#updatedAt);
   }
 
   /** What a purchase or a sale up to a level comes to. */

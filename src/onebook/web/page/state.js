@@ -7,6 +7,7 @@ export const PANELS_MAX = 6;
 const SYMBOL = /^[A-Z0-9][A-Z0-9.:_-]*\/[A-Z0-9][A-Z0-9.:_-]*$/;
 const SYMBOL_MAX = 64;
 const SYMBOL_USUAL = "BTC/USDT";
+const THOUSANDS = /^\d{1,3}(,\d{3})+(\.\d+)?$/;
 const DECIMAL = /^(?!0*\.?0*$)\d{1,18}(\.\d{1,18})?$/;
 
 const usual = { rows: [8, 12], rate: 5 };
@@ -25,9 +26,10 @@ export function symbolOf(text) {
   return name.length <= SYMBOL_MAX && SYMBOL.test(name) ? name : null;
 }
 
-/** A size as the option `fill` takes it, or null. */
+/** A size as the option `fill` takes it, or null: "1,5" is 1.5 to some and must not become 15. */
 export function sizeOf(text) {
-  const plain = text.replaceAll(/[\s,_]/g, "");
+  const spaced = text.replaceAll(/[\s_]/g, "").replace(/^\./, "0.");
+  const plain = THOUSANDS.test(spaced) ? spaced.replaceAll(",", "") : spaced;
   return DECIMAL.test(plain) ? plain : null;
 }
 

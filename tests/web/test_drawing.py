@@ -1,0 +1,84 @@
+"""What an update makes the browser do, in counts that a busy machine does not change."""
+
+import pytest
+
+from web.browser import CHROMIUM, Page, resize
+from web.by_hand import count_drawings, send
+from web.scripted import GOOD_KEY, Market
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+UPDATES = 10
+SHOWN = "document.querySelector('.bids td')?.textContent.trim()"
+# Lines of charts from now on, by the class of their card's element.
+STROKES = """(() => {
+  window.strokes = { depth: 0, history: 0 };
+  const draw = CanvasRenderingContext2D.prototype.stroke;
+  CanvasRenderingContext2D.prototype.stroke = function (...path) {
+    const chart = this.canvas.closest(".depth, .history");
+    if (chart) strokes[chart.className] += 1;
+    return draw.apply(this, path);
+  };
+})()"""
+
+
+async def test_the_bars_of_all_rows_are_one_canvas(
+    page: Page, address: str, market: Market
+) -> None:
+    """Each canvas is a layer that the browser hands on with every update."""
+    await page.open(f"{address}/#key={GOOD_KEY}&levels=100")
+    await page.until(SHOWN)
+    assert await page.run("document.querySelectorAll('.ladder canvas').length") == 1
+
+
+async def test_a_chart_is_drawn_only_while_it_is_in_sight(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open("about:blank")
+    await resize(page, 390, 700)
+    await page.go(f"{address}/#key={GOOD_KEY}&levels=25")
+    await page.until(SHOWN)
+    await count_drawings(page, market)
+    await page.run("scrollTo(0, 0)")
+    await page.run(STROKES)
+    for _ in range(UPDATES):
+        await send(page, market)
+    assert (await page.run("strokes"))["depth"] == 0
+    await page.run("document.querySelector('.depth').scrollIntoView()")
+    await page.until("strokes.depth > 0")  # the newest book, without another update
+    before = (await page.run("strokes"))["depth"]
+    await send(page, market)
+    assert (await page.run("strokes"))["depth"] > before
+
+
+async def test_the_shares_of_a_level_are_drawn_in_its_row_however_it_is_scrolled(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open("about:blank")
+    await resize(page, 1366, 900, mobile=False)
+    await page.go(f"{address}/#key={GOOD_KEY}&levels=200")
+    await page.until(SHOWN)
+    await count_drawings(page, market)
+    await send(page, market)
+    # Of each row in sight: whether its bar has ink, and whether the gap between two rows has none.
+    inked = """(() => {
+      const canvas = document.querySelector('.shares'), top = canvas.getBoundingClientRect().top;
+      const scale = canvas.height / canvas.clientHeight;
+      const scroller = document.querySelector('.scroller').getBoundingClientRect();
+      const alpha = (y) => canvas.getContext('2d')
+        .getImageData(0, Math.round((y - top) * scale), 4, 1).data.filter((_, at) => at % 4 === 3)
+        .some((each) => each > 0);
+      const rows = [...document.querySelectorAll('.asks tr, .bids tr')]
+        .map((one) => one.getBoundingClientRect())
+        .filter((box) => box.top > scroller.top && box.bottom < scroller.bottom);
+      return [rows.length, rows.filter((box) => alpha(box.top + box.height / 2 - 1)).length,
+        rows.filter((box) => alpha(box.top + 1)).length];
+    })()"""
+    count, bars, gaps = await page.run(inked)
+    assert count > 20
+    assert (bars, gaps) == (count, 0)
+    await page.run("""(() => { const one = document.querySelector('.scroller');
+      one.dispatchEvent(new Event('wheel')); one.scrollTop = 100; })()""")
+    await page.until(f"({inked})[0] === ({inked})[1]")
+    count, bars, gaps = await page.run(inked)
+    assert (bars, gaps) == (count, 0)
