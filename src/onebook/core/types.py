@@ -288,7 +288,7 @@ PART_FORM: Final = "=q"  # a packed amount of one member
 LevelRow = tuple[int, int, int]  # price, amount, members
 
 
-class Levels(Struct, frozen=True):
+class Levels(Struct, frozen=True, gc=False):
     """The levels of a view as integers, best first: price x 10^-price_scale and so on.
 
     `bids` and `asks` are packed as `LEVEL_FORM`. `bid_parts` and `ask_parts` are the amounts of the

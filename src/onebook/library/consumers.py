@@ -150,6 +150,14 @@ class BookCallbacks(Reading):
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._notify()
 
+    def woken(self, reader: BookReader) -> None:
+        """Do what the base class does, without a call of `_notify` (the hot path)."""
+        if self._closed or (self._interval_s and self._waits(reader)):
+            return
+        self._ready.append(reader)
+        if self._scheduled is None:
+            self._scheduled = self._loop.call_soon(self._deliver)
+
     def close(self) -> None:
         """Call no more."""
         super().close()

@@ -63,7 +63,10 @@ class Naming:
     def level(self, row: LevelRow, price_scale: int, amount_scale: int) -> BookLevel:
         """Decode a level without parts."""
         price, amount, members = row
-        names = self._known.get(members) or self[members]
+        try:  # a subscript is cheaper than a call of `get`
+            names = self._known[members]
+        except KeyError:
+            names = self[members]
         exact = _times(price, UNITS[price_scale])
         return _made(BookLevel, (exact, _times(amount, UNITS[amount_scale]), names, ()))
 
@@ -187,7 +190,7 @@ class BestLevels:
     ) -> BookLevel | None:
         if row is None:
             return None
-        scales = levels.price_scale, levels.amount_scale
+        prices, amounts = levels.price_scale, levels.amount_scale
         if parts:
-            return BookSide(rows, parts, *scales, self._naming)[0]
-        return self._naming.level(row, *scales)
+            return BookSide(rows, parts, prices, amounts, self._naming)[0]
+        return self._naming.level(row, prices, amounts)

@@ -21,7 +21,7 @@ from onebook.times import iso_ms
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class BookUpdate(Struct, frozen=True, eq=False):
+class BookUpdate(Struct, frozen=True, eq=False, gc=False):
     """An order book at one moment: what is live, and the health of each exchange.
 
     `symbol` is the pair. `number` counts the updates of one iteration, from 1; each is the whole

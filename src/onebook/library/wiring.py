@@ -46,7 +46,11 @@ class Wiring:
 
     def _changed(self, book: LiveBook) -> None:
         """A live book has new levels (the hot path)."""
-        for source in self._sources.get(book.instrument, ()):
+        try:  # a subscript is cheaper than a call of `get`
+            sources = self._sources[book.instrument]
+        except KeyError:
+            return
+        for source in sources:
             clean = source.clean  # the readers that have read everything so far
             while clean:
                 reader = clean.pop()
