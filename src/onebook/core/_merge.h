@@ -250,17 +250,25 @@ static inline bool merge_side(
 
 /* The same where one book has levels and there is no step: they are copied, without a search. */
 static inline bool merge_single(Cursors *cursors, State *state, int side, int depth, bool split) {
-    Cursor *cursor = &cursors->cursors[0];
+    const Cursor cursor = cursors->cursors[0];
     Merged *first = state->levels[side], *out = first, *end = first + depth;
-    do {
-        const Level *level = cursor->walk.level;
-        if (level->key < -cursor->key_max || level->amount > cursor->amount_max) return false;
-        out->key = level->key * cursor->keys;
-        out->amount = level->amount * cursor->amounts;
-        out->members = cursor->member;
-        out++;
-    } while (out < end && walk_next(&cursor->walk));
-    state->members |= cursor->member;
+    Walk walk = cursor.walk;
+    int64_t worst, largest = 0;
+    do { /* once for each block, whose levels stand side by side */
+        ptrdiff_t left = walk.level - walk.first, room = end - out - 1;
+        const Level *last = walk.level - (left < room ? left : room);
+        for (const Level *level = walk.level; level >= last; level--, out++) {
+            /* Unsigned: what is beyond the limits is multiplied before it is refused below. */
+            out->key = (int64_t)((uint64_t)level->key * (uint64_t)cursor.keys);
+            out->amount = (int64_t)((uint64_t)level->amount * (uint64_t)cursor.amounts);
+            out->members = cursor.member;
+            largest = larger_key(largest, level->amount);
+        }
+        worst = last->key; /* keys descend */
+        walk.level = last;
+    } while (out < end && walk_next(&walk));
+    if (worst < -cursor.key_max || largest > cursor.amount_max) return false;
+    state->members |= cursor.member;
     state->counts[side] = (int32_t)(out - first);
     state->part_counts[side] = split ? state->counts[side] : 0;
     for (int32_t at = 0; at < state->part_counts[side]; at++)
