@@ -348,7 +348,7 @@ static inline const uint8_t *string(Scan *scan, const uint8_t *at) {
         stops = not_plain(at);
         if (stops) {
             at += __builtin_ctzll(stops) >> 3;
-            break;
+            return at[0] == '"' ? at + 1 : fail(scan, BAD_JSON);
         }
     }
     for (; at < scan->end && at[0] != '"'; at++)
