@@ -187,6 +187,27 @@ async def test_ctrl_c_in_a_loop_over_views_is_a_keyboard_interrupt():
     assert process.returncode == 0
 
 
+def test_ctrl_c_before_the_wait_for_a_view_ends_the_loop_too(monkeypatch):
+    """The signal may arrive when the step has begun and nothing waits for it yet."""
+    begin, steps = asyncio.run_coroutine_threadsafe, []
+
+    def interrupted(work, loop):
+        future = begin(work, loop)
+        if work.__name__ == "following":
+            begin(asyncio.sleep(0), loop).result(PATIENCE_S)  # the step has begun
+            steps.append(future)
+            raise KeyboardInterrupt
+        return future
+
+    with socket.create_server((HOST, 0)) as silent:
+        url = f"http://{HOST}:{silent.getsockname()[1]}"
+        with Onebook(url, "the key") as client:
+            monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                next(client.watch("BTC/USDT"))
+        assert [each.cancelled() for each in steps] == [True]
+
+
 async def test_a_host_that_is_not_known():
     assert codes(await causes("http://nowhere.invalid")) == ("unknown_host", "unknown_host")
 

@@ -151,15 +151,19 @@ class Onebook:
         """Iterate over an asynchronous generator; leaving the loop closes it."""
         values = start()
         end = object()
-        one = asyncio.Lock()  # after Ctrl-C the generator still ends its step
+        step: asyncio.Task[Any] | None = None
 
         async def following() -> Any:
-            async with one:
-                return await anext(values, end)
+            nonlocal step
+            step = asyncio.current_task()
+            return await anext(values, end)
 
         async def closed() -> None:
-            async with one:
-                await values.aclose()
+            if step is not None and not step.done():  # Ctrl-C ended the wait for it
+                if not step.cancelling():
+                    step.cancel()
+                await asyncio.wait([step])
+            await values.aclose()
 
         try:
             while (value := self._run(following())) is not end:
