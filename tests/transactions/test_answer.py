@@ -144,13 +144,14 @@ async def test_an_answer_that_stops_early_covers_up_to_its_last_record() -> None
     await walker.close()
 
 
-def test_records_that_could_not_be_read_are_counted_in_an_error() -> None:
-    part = whole()
-    assert part.walker is not None
-    part.walker.unreadable = 2
-    (entry,) = errors_of([part])
+def test_rows_that_could_not_be_read_are_counted_in_one_error_of_their_type() -> None:
+    parts = [whole(), whole(name="other"), whole(name="readable")]
+    for part, unreadable in zip(parts, (2, 3, 0), strict=True):
+        assert part.walker is not None
+        part.walker.unreadable = unreadable
+    (entry,) = errors_of(parts)
     assert (entry.error, entry.retryable) == ("unreadable_record", False)
-    assert entry.message.startswith("2 records ")
+    assert "`other`: 5." in entry.message
 
 
 def test_an_empty_summary_shows_the_range_that_was_asked_for() -> None:

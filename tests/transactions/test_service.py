@@ -422,7 +422,9 @@ def test_a_row_that_cannot_be_read_is_not_lost_in_silence() -> None:
     answer = story(lambda w: w.fetch("withdrawals", limit=9_999), account=_with_nonsense())
     assert answer["partial"] is True
     assert answer["errors"][0]["error"] == "unreadable_record"
-    assert answer["errors"][0]["message"].startswith("1 record ")
+    assert answer["errors"][0]["message"].startswith(
+        "Rows that could not be read and stand as `other`: 1. "
+    )
     others = [record for record in answer["transactions"] if record["kind"] == "other"]
     assert len(others) == 1
     assert len(answer["transactions"]) == len(ACCOUNT.withdrawals)
@@ -438,6 +440,16 @@ def test_a_row_that_cannot_be_read_keeps_its_place() -> None:
     assert records == sorted(records, key=lambda r: (-r["timestamp"], r["transactionId"]))
     pages = story(lambda w: w.pages("withdrawals", limit=4), account=account)
     assert [r for page in pages for r in page["transactions"]] == records
+
+
+def test_a_fill_of_two_queries_that_cannot_be_read_stands_once() -> None:
+    """Contracts in USDC are asked for twice, and what cannot be read has no id of its own."""
+    account = Account(MONTH)
+    fills = account.executions["linear"].entries
+    index, entry = next(each for each in enumerate(fills) if each[1].facts.market.settle == "USDC")
+    fills[index] = entry._replace(facts=entry.facts._replace(execution_id=""))
+    answer = story(lambda w: w.fetch("futures_linear", limit=9_999), account=account)
+    assert [record["kind"] for record in answer["transactions"]].count("other") == 1
 
 
 def _with_nonsense(index: int = -1) -> Account:

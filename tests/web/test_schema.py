@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from onebook.web.schema import Field, Schemas, meaning
+from onebook.web.schema import Field, Schemas
 
 DOCUMENT = {
     "parts": {
@@ -98,7 +98,32 @@ def test_a_whole_example_has_the_optional_fields_too(schemas: Schemas) -> None:
     assert set(whole) == {"one", "many", "named", "either", "word"}
 
 
-def test_meaning_names_limits_and_default() -> None:
-    schema = {"description": "Levels.", "minimum": 1, "maximum": 500, "default": 20}
-    assert meaning(schema) == "Levels. At least 1. At most 500. Default `20`."
-    assert meaning({"minLength": 1, "maxItems": 2}) == ("At least 1 characters. At most 2 entries.")
+@pytest.mark.parametrize(
+    ("schema", "meaning"),
+    [
+        (
+            {"description": "Levels.", "minimum": 1, "maximum": 500, "default": 20},
+            "Levels. At least 1. At most 500. Default `20`.",
+        ),
+        ({"minLength": 1, "maxItems": 2}, "At least 1 characters. At most 2 entries."),
+        ({"minimum": 1.0, "maximum": 2.5}, "At least 1. At most 2.5."),
+        (
+            {"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": 3}},
+            "At most 2 entries. Each: at most 3 characters.",
+        ),
+    ],
+)
+def test_meaning_names_limits_and_default(
+    schemas: Schemas, schema: dict[str, Any], meaning: str
+) -> None:
+    assert schemas.meaning(schema) == meaning
+
+
+def test_a_limit_within_a_union_is_named_once(schemas: Schemas) -> None:
+    """A field that may be null has its limits beside the null, not at the top."""
+    list_of = {"type": "array", "maxItems": 64, "items": {"$ref": "#/parts/Name"}}
+    limited = Schemas({"parts": {"Name": {"type": "string", "maxLength": 9}}})
+    either = {"anyOf": [list_of, {"$ref": "#/parts/Name"}, {"maxLength": 9}, {"type": "null"}]}
+    assert limited.meaning(either | {"default": []}) == (
+        "At most 64 entries. Each: at most 9 characters. At most 9 characters. Default `[]`."
+    )

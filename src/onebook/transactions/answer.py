@@ -207,6 +207,7 @@ def errors_of(
         trouble: What was being tried again at that time.
     """
     found: dict[tuple[str, str], ErrorEntry] = {}
+    unreadable: Counter[str] = Counter()
     for part in parts:
         walker = part.walker
         if walker is None:
@@ -216,9 +217,8 @@ def errors_of(
             found.setdefault((kind, walker.failure.reason), _failed(kind, walker.failure))
         elif cut_off and not walker.exhausted:
             found.setdefault((kind, DEADLINE), _unfinished(kind, trouble))
-        if walker.unreadable:
-            found.setdefault((kind, UNREADABLE_RECORD), _unreadable(kind, walker.unreadable))
-    return list(found.values())
+        unreadable[kind] += walker.unreadable
+    return [*found.values(), *(_unreadable(*each) for each in unreadable.items() if each[1])]
 
 
 def _failed(kind: str, failure: SourceFailed) -> ErrorEntry:
@@ -240,7 +240,7 @@ def _unreadable(kind: str, count: int) -> ErrorEntry:
     return ErrorEntry(
         kind,
         UNREADABLE_RECORD,
-        f"{count} record{'' if count == 1 else 's'} could not be read and stand as `other`.",
+        f"Rows that could not be read and stand as `other`: {count}. Equal ones may stand as one.",
         None,
         retryable=False,
     )

@@ -65,7 +65,7 @@ class Schemas:
         required = schema.get("required", [])
         for name, value in schema.get("properties", {}).items():
             value = self.resolve(value)
-            yield Field(prefix + name, self.kind(value), name in required, meaning(value))
+            yield Field(prefix + name, self.kind(value), name in required, self.meaning(value))
             if depth < DEPTH_MAX:
                 for inner, mark in self._inner(value):
                     yield from self.fields(inner, f"{prefix}{name}{mark}.", depth + 1)
@@ -96,6 +96,23 @@ class Schemas:
             return f"array of {self.kind(schema['items'])}"
         return str(schema.get("type", "any"))
 
+    def meaning(self, schema: Schema) -> str:
+        """The description of a field, with its limits and its default."""
+        parts = [str(schema.get("description", "")).partition("\n\n")[0].strip()]
+        parts += dict.fromkeys(self._limits(schema))
+        if schema.get("default") not in (None, ""):
+            parts.append(f"Default `{str(schema['default']).lower()}`.")
+        return " ".join(part for part in parts if part)
+
+    def _limits(self, schema: Schema) -> Iterator[str]:
+        """The limits of a value, of the choices it is one of, and of the entries of a list."""
+        schema = self.resolve(schema)
+        yield from (_limit(name, schema[name]) for name in _LIMITS if name in schema)
+        for choice in schema.get("anyOf", ()):
+            yield from self._limits(choice)
+        for limit in self._limits(schema["items"]) if schema.get("items") else ():
+            yield f"Each: {limit[0].lower()}{limit[1:]}"
+
     def example(self, schema: Schema, *, whole: bool = False) -> Any:
         """A value that fits: its own example if it has one. Optional fields only if `whole`."""
         schema = self.resolve(schema)
@@ -114,15 +131,11 @@ class Schemas:
         return _SAMPLES.get(schema.get("type", "string"))
 
 
+def _limit(name: str, value: float) -> str:
+    # pydantic writes a bound of a whole number as 1.0.
+    return _LIMITS[name].format(int(value) if value == int(value) else value)
+
+
 def _own_examples(schema: Schema) -> tuple[list[Any], ...]:
     default = [schema["default"]] if schema.get("default") is not None else []
     return schema.get("examples", []), schema.get("enum", []), default
-
-
-def meaning(schema: Schema) -> str:
-    """The description of a field, with its default and its limits."""
-    parts = [str(schema.get("description", "")).partition("\n\n")[0].strip()]
-    parts += [text.format(schema[name]) for name, text in _LIMITS.items() if name in schema]
-    if schema.get("default") not in (None, ""):
-        parts.append(f"Default `{str(schema['default']).lower()}`.")
-    return " ".join(part for part in parts if part)

@@ -192,18 +192,23 @@ def _own_time(row: Row, source: Source, window: Window) -> int | None:
 
 
 def unread(row: Row, endpoint: Endpoint, context: Context, at_ms: int | None = None) -> Record:
-    """A row that the mapping cannot read, as it came."""
+    """A row that the mapping cannot read, as it came.
+
+    Its id is made of all that it says: two queries of one type may hold it, as those with and
+    without a coin do. Equal rows are one record: whether Bybit repeats a row or has two, only an id
+    could tell.
+    """
     at_ms = context.asked_at_ms if at_ms is None else at_ms
-    source = endpoint.source
+    kind = endpoint.source.type
     return Record(
-        transactionId=make_id(context, source.name, json.encode(row, order="sorted").decode()),
+        transactionId=make_id(context, kind, json.encode(row, order="sorted").decode()),
         timestamp=at_ms,
         label="Other",
         description=Description("Bybit Record", "This record could not be read."),
         datetime=iso(at_ms),
         exchange=EXCHANGE,
         environment=context.environment,
-        type=source.type,
+        type=kind,
         kind="other",
         status=Status.UNKNOWN,
         ids=Ids(),
