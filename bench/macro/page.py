@@ -119,7 +119,7 @@ def summed(events: list[dict[str, Any]], updates: int) -> dict[str, dict[str, fl
         elif event["name"].startswith("InlineNode::ShapeText"):
             counts["texts shaped"] += 1
         elif event["name"].endswith("ProduceCanvasResource"):
-            counts["canvases handed on"] += 1
+            counts["canvases passed on"] += 1
         nested.append((event["ts"] + event.get("dur", 0), kind))
     spent["all"] = sum(spent.values())
     return {

@@ -1,5 +1,5 @@
 // The shares of exchanges in the levels in sight, as bars on one canvas for the whole ladder: a canvas
-// a row would give the browser a layer a row to hand on with every update.
+// a row would give the browser a layer a row to pass on with every update.
 
 import { ink } from "./palette.js";
 
