@@ -251,6 +251,29 @@ async def test_the_subscriptions_of_a_session_change_and_outlive_its_connection(
     ]
 
 
+SET_BACK = """
+import { Onebook } from "MODULE";
+const client = new Onebook(process.env.ONEBOOK_URL, "the key");
+const seen = [];
+for await (const view of client.watch("BTC/USDT", { silenceMaxS: 0.2 })) {
+  seen.push(view.problem?.code ?? "live");
+  if (seen.length === 2) break;
+  const now = Date.now;
+  Date.now = () => now() - 3_600_000;
+}
+console.log(JSON.stringify(seen));
+"""
+
+
+@needs_node
+async def test_a_clock_that_is_set_back_does_not_delay_finding_a_dead_connection():
+    script = Scripted(["hear", "hear", update(1, 10), "stay"])
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        seen = await run(SET_BACK, ONEBOOK_URL=f"http://{HOST}:{port}")
+    assert seen == ["live", "silent"]
+
+
 @needs_chromium
 async def test_in_chromium_it_follows_deltas_of_the_node_that_serves_it(tmp_path):
     async with place(tmp_path) as rig, browser(tmp_path / "profile") as page:

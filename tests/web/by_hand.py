@@ -26,6 +26,6 @@ async def send(page: Page, market: Market) -> None:
     """Publish one update of the first symbol that was subscribed; return after it is drawn."""
     asked = subscribed(market)[0]
     before = await page.run("drawings")
-    await market.publish(market.update(asked["symbol"], market.updates + 1, asked))
+    await market.publish(market.update(asked["symbol"], asked))
     await page.until(f"drawings > {before}")
     await page.run(FRAME)

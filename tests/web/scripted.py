@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any
+from zlib import crc32
 
 import uvicorn
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
@@ -19,6 +20,7 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from onebook.api import HealthFacts, Services, WebSocketFacts, create_app
 from onebook.api.documents import asyncapi_of
 from onebook.config import ApiSettings
+from onebook.core.types import CHECKSUM_LEVELS
 from onebook.gateway import actions, codes, messages
 from onebook.transactions.bybit import BybitAdapter
 from onebook.transactions.credentials import MasterKeys, Vault
@@ -45,6 +47,7 @@ class Market:
         self.crossed = False
         self.reports = 0  # of usage
         self.updates = 0
+        self.delivered: dict[str, dict] = {}  # the last update of each symbol, whole
         self.fills = True  # whether its books hold a size that is asked for
 
     def levels(self, sign: int, depth: int) -> list:
@@ -83,7 +86,13 @@ class Market:
             }
         ]
 
-    def update(self, symbol: str, number: int, asked: dict) -> dict:
+    def update(self, symbol: str, asked: dict) -> dict:
+        """The next update: whole after a subscribe, then what changed in delta mode."""
+        before = self.delivered.get(symbol)
+        now = self.delivered[symbol] = self.whole(symbol, self.updates + 1, asked)
+        return delta(before, now) if before and asked.get("mode") == "delta" else now
+
+    def whole(self, symbol: str, number: int, asked: dict) -> dict:
         depth = asked["depth"]
         self.updates += 1
         self.middle += TICK * self.random.randint(-6, 6)
@@ -135,6 +144,23 @@ class Market:
     async def set_stale(self, exchange: str, reason: str) -> None:
         self.stale[exchange] = reason
         await self.publish(status("BTC/USDT", exchange, "stale", reason))
+
+
+def delta(before: dict, now: dict) -> dict:
+    """What changed between two updates, as the contract has it: section 2, delta mode."""
+    sides = {}
+    for side in ("bids", "asks"):
+        old, new = ({row[0]: row for row in each["data"][side]} for each in (before, now))
+        gone = [[price, 0, []] for price in old if price not in new]
+        sides[side] = gone + [row for price, row in new.items() if old.get(price) != row]
+    best = [row for side in ("bids", "asks") for row in now["data"][side][:CHECKSUM_LEVELS]]
+    text = ":".join(f"{json.dumps(price)}:{json.dumps(amount)}" for price, amount, _ in best)
+    return now | {
+        "type": "aggregated_orderbook_delta",
+        "previous_update_number": before["update_number"],
+        "data": now["data"] | sides,
+        "checksum": crc32(text.encode()),
+    }
 
 
 def status(symbol: str, exchange: str, state: str, reason: str) -> dict:
@@ -231,11 +257,9 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
         }
 
     async def books(socket: WebSocket, symbol: str) -> None:
-        number = 0
         while True:
-            number += 1
             if not market.frozen:
-                await socket.send_text(json.dumps(market.update(symbol, number, wanted[symbol])))
+                await socket.send_text(json.dumps(market.update(symbol, wanted[symbol])))
             await asyncio.sleep(interval_s)
 
     @app.websocket("/api/v1/ws")
@@ -264,8 +288,11 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
                 ):
                     symbol = message["symbol"]
                     wanted[symbol] = message
+                    market.delivered.pop(symbol, None)
                     if symbol not in tasks:
                         tasks[symbol] = asyncio.create_task(books(socket, symbol))
+                if message["type"] == "resync":
+                    market.delivered.pop(message["symbol"], None)
                 if message["type"] == "unsubscribe_aggregated" and message["symbol"] in tasks:
                     tasks.pop(message["symbol"]).cancel()
         except WebSocketDisconnect:

@@ -217,6 +217,15 @@ async def test_a_wide_table_of_the_docs_is_scrolled_by_keyboard_where_it_is_cut(
     await page.until(f"{stops} === {cut}.length && {cut}.length < 5")
 
 
+async def test_the_contents_of_the_docs_open_with_a_finger(page: Page, address: str) -> None:
+    """WCAG 2.2, 2.5.8: a target has 24 pixels."""
+    await page.open("about:blank")
+    await resize(page, 320)
+    await page.go(f"{address}/docs/tutorial")
+    height = "document.querySelector('.contents summary').getBoundingClientRect().height"
+    assert await page.run(height) >= 24
+
+
 async def test_the_contents_of_the_docs_can_be_skipped(page: Page, address: str) -> None:
     await page.open(f"{address}/docs/tutorial")
     for kind in ("rawKeyDown", "keyUp"):

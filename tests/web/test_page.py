@@ -51,7 +51,8 @@ async def test_the_ladder_is_shown_live_and_nothing_foreign_is_asked_for(
     assert all(GOOD_KEY not in url for url in page.urls[1:])
     subscribed = next(m for m in market.heard if m["type"] == "subscribe_aggregated")
     assert subscribed["exchanges"] == "all"
-    assert (subscribed["levels"], subscribed["split"]) == ("array", True)
+    asked = (subscribed["mode"], subscribed["levels"], subscribed["split"])
+    assert asked == ("delta", "array", True)
 
 
 async def test_an_exchange_that_goes_stale_is_shown_with_its_reason(
@@ -236,6 +237,121 @@ async def test_a_broken_line_dims_the_book_and_comes_back(
     await page.until("document.querySelector('.panel').dataset.live === 'no'")
     await page.until(LIVE)
     await page.until("document.querySelector('.panel').dataset.live === 'yes'")
+
+
+NOTICE = "document.querySelector('#notice').innerText"
+SPREADS = "[...document.querySelectorAll('.spread')].map((one) => one.textContent)"
+SHOWN_BIDS = (
+    "[...document.querySelectorAll('.bids td:first-child')].some((one) => one.textContent.trim())"
+)
+
+
+async def test_a_key_that_is_revoked_ends_the_view_and_another_one_resumes_it(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    for socket in list(market.sockets):
+        await socket.close(4002)
+    await page.until("document.querySelector('#link').dataset.state === 'stopped'")
+    assert "not valid, suspended or expired" in await page.run(
+        "document.querySelector('#link').innerText"
+    )
+    assert await page.run("document.querySelector('#key-form').checkVisibility()")
+    assert not await page.run("document.querySelector('.panel').checkVisibility()")
+    assert await page.run("sessionStorage.getItem('onebook.key')") is None
+    await page.run(
+        f"(() => {{ document.querySelector('#key').value = '{GOOD_KEY}';"
+        " document.querySelector('#key-form').requestSubmit(); })()"
+    )
+    await page.until("document.querySelector('.panel').dataset.live === 'yes'")
+    assert page.complaints == []
+
+
+async def test_a_damaged_delta_is_asked_for_again_without_a_notice(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}&rate=1")
+    await page.until(LADDER)
+    market.delivered["BTC/USDT"]["update_number"] += 7
+    await page.until(f"document.querySelector('.panel').dataset.live === 'yes' && !{NOTICE}")
+    while not any(each["type"] == "resync" for each in market.heard):
+        first = await page.run("document.querySelector('.best-bid').textContent")
+        await page.until(f"document.querySelector('.best-bid').textContent !== '{first}'")
+    first = await page.run("document.querySelector('.best-bid').textContent")
+    await page.until(f"document.querySelector('.best-bid').textContent !== '{first}'")
+    assert await page.run(NOTICE) == ""
+
+
+@pytest.mark.parametrize("symbols", [("NO/PE", "BTC/USDT"), ("BTC/USDT", "NO/PE")])
+async def test_a_refused_panel_says_that_it_has_no_book_while_others_are_accepted(
+    page: Page, address: str, symbols: tuple[str, str]
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}&symbol={symbols[0]}&symbol={symbols[1]}")
+    await page.until(f"{SHOWN_BIDS} && {SPREADS}.includes('no book')")
+    assert "None of the exchanges trades NO/PE." in await page.run(NOTICE)
+
+
+async def test_what_an_address_names_that_is_no_symbol_is_said(page: Page, address: str) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}&symbol=ethusdt")
+    await page.until(LADDER)
+    said = "No pair such as BTC/USDT, so not shown: ethusdt."
+    assert await page.run(NOTICE) == said
+    await page.run(typed("eth/usdt"))
+    await page.until("document.querySelector('.title').textContent === 'ETH/USDT'")
+    await page.until(f"!{NOTICE}")
+
+
+BLOCKED = """for (const name of ["localStorage", "sessionStorage"])
+  Object.defineProperty(window, name, {
+    get() { throw new DOMException("Access is denied.", "SecurityError"); },
+  })"""
+
+
+async def test_without_storage_everything_works_until_the_tab_is_closed(
+    page: Page, address: str
+) -> None:
+    await page.open("about:blank")
+    await page.call("Page.addScriptToEvaluateOnNewDocument", source=BLOCKED)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    await page.run("document.querySelector('#theme').click()")
+    assert await page.run("document.documentElement.dataset.theme") == "light"
+    await page.run(
+        "(() => { const fee = document.querySelector('#fee-rows [name=okx]'); fee.value = '0.5';"
+        " fee.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+    assert page.complaints == []
+
+
+# The page hears that its tab is hidden; timers of 10 s end at once.
+HIDDEN = """(() => {
+  const later = setTimeout;
+  window.setTimeout = (act, ms, ...given) => later(act, ms === 10_000 ? 0 : ms, ...given);
+  window.away = (hidden) => {
+    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  };
+})()"""
+
+
+async def test_a_hidden_tab_gets_an_update_a_minute_and_all_of_them_when_it_is_back(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open("about:blank")
+    await page.call("Page.addScriptToEvaluateOnNewDocument", source=HIDDEN)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(LADDER)
+    for hidden in ("true", "false"):
+        await page.run(f"away({hidden})")
+        first = await page.run("document.querySelector('.best-bid').textContent")
+        await page.until(f"document.querySelector('.best-bid').textContent !== '{first}'")
+    asked = [each for each in market.heard if each["type"] == "subscribe_aggregated"]
+    while len(asked) < 3:
+        await page.run("new Promise((done) => requestAnimationFrame(done))")
+        asked = [each for each in market.heard if each["type"] == "subscribe_aggregated"]
+    assert [each["interval_ms"] for each in asked] == [200, 60_000, 200]
+    assert await page.run("document.querySelector('.panel').dataset.live") == "yes"
 
 
 FORMAT = """

@@ -14,6 +14,7 @@ import pytest
 from onebook.exchanges import NAMES as ALL
 from steady import PATIENCE_S
 from web.browser import CHROMIUM, POLL_S, Page, resize
+from web.by_hand import count_drawings, send
 from web.scripted import EXCHANGES, GOOD_KEY, Market
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -333,36 +334,57 @@ async def test_the_cost_of_another_size_than_the_one_in_the_box_is_not_shown(
 
 
 CROSSINGS = """
-import("/web/page/book.js").then(({ crossings, readBook, imbalance, withFees }) => {
+import("/web/page/book.js").then(({ crossings, nearest, readBook, imbalance, withFees }) => {
   const level = (price, amount, exchanges, amounts) => ({ price, amount, exchanges, amounts });
-  const book = readBook({
-    bids: [level("102", "3", ["a", "b"], ["1", "2"]), level("100", "1", ["c"], ["1"])],
-    asks: [level("101", "2", ["b"], ["2"]), level("103", "1", ["a"], ["1"])],
-    marketStats: { total_bid_volume: "3", total_ask_volume: "1" }, ages: {}, fill: {} });
+  const read = (bids, asks) => readBook({ bids, asks, marketStats: {}, ages: {}, fill: {} });
+  const book = read(
+    [level("102", "3", ["a", "b"], ["1", "2"]), level("100", "1", ["c"], ["1"])],
+    [level("99", "2", ["b"], ["2"]), level("101", "1", ["a"], ["1"])]);
+  const apart = read([level("98", "1", ["a"], ["1"]), level("97", "1", ["b"], ["1"])],
+    [level("99", "3", ["a"], ["3"]), level("101", "1", ["c"], ["1"])]);
   const fill = { amount: 2, notional: 202, split: [
     { exchange: "a", notional: 101 }, { exchange: "b", notional: 101 }] };
-  const feeOf = (name) => ({ a: 1 })[name] ?? 0;
+  const feeOf = (name) => ({ a: 3 })[name] ?? 0;
+  const row = ({ buy, sell, gap, left, amount }) =>
+    [buy.exchange, sell.exchange, gap, left, amount];
   return [
-    crossings(book, feeOf, 9).map(({ buy, sell, gap, left, amount }) =>
-      [buy.exchange, sell.exchange, gap, left, amount]),
-    imbalance(book), withFees(fill, "buy", feeOf), withFees(fill, "sell", feeOf)];
+    crossings(book, feeOf).map(row), crossings(apart, feeOf), row(nearest(apart, feeOf)),
+    nearest(read([level("98", "1", ["a"], ["1"])], [level("99", "1", ["a"], ["1"])]), feeOf),
+    [imbalance(book, 1), imbalance(book, 2), imbalance(book, 25), imbalance(read([], []), 8)],
+    withFees(fill, "buy", feeOf), withFees(fill, "sell", feeOf)];
 })
 """
 
 
 async def test_crossings_imbalance_and_fees(page: Page, address: str) -> None:
     await page.open(address + "/")
-    pairs, uneven, bought, sold = await page.run(CROSSINGS)
-    # Never one exchange with itself: b would buy from b.
+    found = await page.run(CROSSINGS)
+    pairs, none, near, alone, uneven, bought, sold = found
+    # The widest gap, b to a, is not the best after fees; never one exchange with itself.
     assert pairs == [
-        ["b", "a", 1, pytest.approx(-0.02), 1],
-        ["b", "c", -1, -1, 1],
-        ["a", "b", -1, pytest.approx(-2.03), 1],
-        ["a", "c", -3, pytest.approx(-4.03), 1],
+        ["b", "c", 1, 1, 1],
+        ["b", "a", 3, pytest.approx(-0.06), 1],
+        ["a", "b", 1, pytest.approx(-2.03), 1],
     ]
-    assert uneven == 0.5
-    assert bought == {"fees": pytest.approx(1.01), "average": pytest.approx(101.505)}
-    assert sold == {"fees": pytest.approx(1.01), "average": pytest.approx(100.495)}
+    assert (none, near, alone) == ([], ["a", "b", -2, pytest.approx(-4.97), 1], None)
+    assert uneven == [0.2, pytest.approx(1 / 7), pytest.approx(1 / 7), None]
+    assert bought == {"fees": pytest.approx(3.03), "average": pytest.approx(102.515)}
+    assert sold == {"fees": pytest.approx(3.03), "average": pytest.approx(99.485)}
+
+
+async def test_imbalance_is_that_of_the_levels_that_are_shown(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}&levels=8")
+    await page.until(READY)
+    await count_drawings(page, market)
+    await send(page, market)
+    book = market.delivered["BTC/USDT"]["data"]
+    assert len(book["bids"]) == 25
+    bids, asks = (sum(row[1] for row in book[side][:8]) for side in ("bids", "asks"))
+    percent = round(100 * abs(bids - asks) / (bids + asks))
+    said = f"{percent} % {'bids' if bids > asks else 'asks'}" if percent else "even"
+    assert await page.run(f"[{text('.imbalance')}, {text('.imbalance-of')}]") == [said, "8"]
 
 
 async def test_ten_updates_a_second_of_100_levels_and_36_exchanges_are_drawn_in_time(

@@ -46,6 +46,18 @@ test("deltas change a view, a wrong number or checksum asks for the full book", 
   assert.equal(view.apply(delta(3, 2, 5, [])), false);
 });
 
+test("deltas are merged by value into a new array, and what has not changed is the same object", () => {
+  const view = new View("BTC/USDT");
+  view.apply(update(1, [[99, 1], [100, 2], [98.5, 3]], [[101, 3], [102, 1]]));
+  const { bids, asks } = view;
+  assert.deepEqual(bids.map(({ price }) => price), ["100", "99", "98.5"]);
+  const changed = update(2, [[97, 7], [99, 0], [99.5, 5], [55, 0]], [[102, 0], [100.5, 8]]);
+  const checksum = crc32("100:2:99.5:5:98.5:3:97:7:100.5:8:101:3");
+  assert.ok(view.apply({ ...changed, type: "aggregated_orderbook_delta", previous_update_number: 1, checksum }));
+  assert.deepEqual([bids.length, asks.length], [3, 2]);
+  assert.ok(view.bids[0] === bids[0] && view.bids[2] === bids[2] && view.asks[1] === asks[0]);
+});
+
 test("attribution is read in both forms, and a copy does not change", () => {
   const view = new View("BTC/USDT");
   view.apply(update(1, [[100, 2, [["okx", 1.5], ["kraken", 0.5]]]]));

@@ -93,6 +93,7 @@ export function crc32(text) {
 
 /** Order decimal texts by value; digits beyond a double decide too. */
 export function compareDecimals(left, right) {
+  if (left === right) return 0;
   const nearly = Number(left) - Number(right);
   if (nearly) return nearly; // rounding keeps the order; only equal doubles need the digits
   const [a, b] = [left, right].map((text) => {
@@ -115,10 +116,25 @@ function levelOf(raw) {
   return { price, amount, exchanges: parts.map(([name]) => name), amounts: parts.map(([, part]) => part) };
 }
 
+/**
+ * A side after changes, best levels first. It is a new array, so that copies of a view are cheap, and
+ * levels that have not changed are the same objects as before.
+ */
+function merged(levels, changes, direction) {
+  const order = (a, b) => direction * compareDecimals(a.price, b.price);
+  const side = [];
+  let at = 0;
+  for (const level of changes.map(levelOf).sort(order)) {
+    while (at < levels.length && order(levels[at], level) < 0) side.push(levels[at++]);
+    if (at < levels.length && order(levels[at], level) === 0) at += 1;
+    if (!/^-?0(\.0+)?$/.test(level.amount)) side.push(level);
+  }
+  while (at < levels.length) side.push(levels[at++]);
+  return side;
+}
+
 /** The merged book of one symbol as the service last described it, best levels first. */
 export class View {
-  #levels = { bids: new Map(), asks: new Map() };
-
   constructor(symbol) {
     this.symbol = symbol;
     this.lose(null);
@@ -126,8 +142,6 @@ export class View {
 
   /** Empty the view until the next full update, because of a problem. */
   lose(problem) {
-    this.#levels.bids.clear();
-    this.#levels.asks.clear();
     Object.assign(this, {
       live: false, problem, bids: [], asks: [], marketStats: {}, staleExchanges: [], states: {},
       ages: {}, coverage: {}, fill: {}, timestamp: "", updateNumber: 0,
@@ -143,8 +157,8 @@ export class View {
     const changed = message.type === "aggregated_orderbook_delta";
     if (changed && Number(message.previous_update_number) !== this.updateNumber) return false;
     const { data } = message;
-    this.bids = this.#side("bids", data.bids, changed, -1);
-    this.asks = this.#side("asks", data.asks, changed, 1);
+    this.bids = merged(changed ? this.bids : [], data.bids, -1);
+    this.asks = merged(changed ? this.asks : [], data.asks, 1);
     this.live = true;
     this.problem = null;
     this.marketStats = data.market_stats;
@@ -155,16 +169,6 @@ export class View {
     this.timestamp = message.timestamp;
     this.updateNumber = Number(message.update_number ?? 0);
     return !changed || Number(message.checksum) === this.checksum();
-  }
-
-  #side(name, rows, changed, direction) {
-    const levels = this.#levels[name];
-    if (!changed) levels.clear();
-    for (const level of rows.map(levelOf)) {
-      if (/^-?0(\.0+)?$/.test(level.amount)) levels.delete(level.price);
-      else levels.set(level.price, level);
-    }
-    return [...levels.values()].sort((a, b) => direction * compareDecimals(a.price, b.price));
   }
 
   /** CRC-32 of the best levels' `price:amount` text, bids then asks, joined by colons. */
@@ -256,12 +260,12 @@ class Connection {
     this.socket.onerror = () => this.opened || this.#put(() => (this.#ended ??= { code: NO_CLOSE_FRAME, reason: "" }));
     this.socket.onclose = ({ code, reason }) => this.#put(() => (this.#ended ??= { code, reason }));
     this.silenceMaxS = silenceMaxS;
-    this.heardAt = Date.now();
+    this.heardAt = performance.now();
     this.pingedAt = 0;
   }
 
   #put(change) {
-    this.heardAt = Date.now();
+    this.heardAt = performance.now();
     change();
     this.#wake();
   }
@@ -283,9 +287,9 @@ class Connection {
 
   /** Wait until it is open; false if it ended or did not open in time. */
   async open(signal) {
-    const byMs = Date.now() + OPEN_TIMEOUT_S * 1000;
-    while (!this.opened && !this.#ended && !signal?.aborted && Date.now() < byMs) {
-      await this.#change((byMs - Date.now()) / 1000);
+    const byMs = performance.now() + OPEN_TIMEOUT_S * 1000;
+    while (!this.opened && !this.#ended && !signal?.aborted && performance.now() < byMs) {
+      await this.#change((byMs - performance.now()) / 1000);
     }
     return this.opened && !this.#ended;
   }
@@ -298,7 +302,7 @@ class Connection {
 
   /** Send a ping after silence; whether the connection is dead, which only an unanswered ping shows: a timer may be late. */
   silent() {
-    const now = Date.now();
+    const now = performance.now();
     const [silentMs, maxMs] = [now - this.heardAt, this.silenceMaxS * 1000];
     const pinged = this.pingedAt > this.heardAt;
     if (silentMs >= maxMs && pinged && now - this.pingedAt >= maxMs / 4) return true;
@@ -441,7 +445,7 @@ export class Session {
         this.handlers.state({ name: "connecting", problem: null });
         const [code, message, closeCode, givenS] = await this.#connected();
         if (signal.aborted) return;
-        if (this.#liveSince !== null && Date.now() - this.#liveSince >= STABLE_S * 1000) this.#failures = 0;
+        if (this.#liveSince !== null && performance.now() - this.#liveSince >= STABLE_S * 1000) this.#failures = 0;
         const retryInS = pauseS(closeCode, this.#failures, givenS, this.client.random);
         this.#failures += 1;
         if (this.attemptsMax !== null && this.#failures >= this.attemptsMax) {
@@ -566,8 +570,8 @@ export class Session {
     for (const found of this.#each()) this.#subscribe(found);
     for (const { question } of this.#asked.values()) connection.send(question);
     while (!this.#stopping.signal.aborted) {
-      const waits = [...this.#due.values(), Date.now() + (this.silenceMaxS * 1000) / 4];
-      const came = await connection.next((Math.min(...waits) - Date.now()) / 1000);
+      const waits = [...this.#due.values(), performance.now() + (this.silenceMaxS * 1000) / 4];
+      const came = await connection.next((Math.min(...waits) - performance.now()) / 1000);
       if (this.#stopping.signal.aborted) break;
       if (came && typeof came === "object" && "code" in came) return this.#closed(came);
       if (came !== null) {
@@ -586,14 +590,14 @@ export class Session {
   }
 
   #resync(found) {
-    this.#resynced.set(found, Date.now());
+    this.#resynced.set(found, performance.now());
     this.#request(found, { type: "resync" });
   }
 
   #request(found, message) {
     const id = this.#nextId();
     this.#sent.set(id, found.symbol);
-    this.#due.set(`answer ${found.symbol}`, Date.now() + ANSWER_TIMEOUT_S * 1000);
+    this.#due.set(`answer ${found.symbol}`, performance.now() + ANSWER_TIMEOUT_S * 1000);
     this.#connection.send({ ...message, symbol: found.symbol, id });
     return id;
   }
@@ -603,7 +607,7 @@ export class Session {
       return ["silent", `Nothing came for ${this.silenceMaxS} s.`, NO_CLOSE_FRAME, null];
     }
     for (const [name, atMs] of [...this.#due]) {
-      if (atMs > Date.now()) continue;
+      if (atMs > performance.now()) continue;
       this.#due.delete(name);
       const [kind, symbol] = [name.slice(0, name.indexOf(" ")), name.slice(name.indexOf(" ") + 1)];
       if (kind === "close") throw new Refused(this.#cause.code, this.#cause.message);
@@ -633,7 +637,7 @@ export class Session {
   /** The service greets twice: before the key, and with a session id when it is accepted. */
   #welcomed(message) {
     if (!message.session_id) return;
-    if (!this.#subscriptions.size) this.#liveSince = Date.now();
+    if (!this.#subscriptions.size) this.#liveSince = performance.now();
     this.handlers.state({ name: "live", problem: null });
   }
 
@@ -657,13 +661,13 @@ export class Session {
     this.#due.delete(`answer ${symbol}`);
     if (message.type === "aggregated_orderbook_delta" && !view.live) return; // a full one is coming
     if (view.apply(message)) {
-      this.#liveSince ??= Date.now();
+      this.#liveSince ??= performance.now();
       return this.handlers.view(view, message);
     }
     view.lose({ code: "gap", message: "An update is missing or damaged; the full book is requested.", retryInS: 0 });
     this.handlers.view(view, null);
     const atMs = (this.#resynced.get(found) ?? -Infinity) + RESYNC_PAUSE_S * 1000;
-    if (Date.now() >= atMs) this.#resync(found);
+    if (performance.now() >= atMs) this.#resync(found);
     else this.#due.set(`resync ${symbol}`, atMs);
   }
 
@@ -680,7 +684,7 @@ export class Session {
     if (message.type !== "error") throw errorOf(Refused, code, message.message, message);
     this.#cause = { code, message: message.message };
     if (retryS) return [code, message.message, NO_CLOSE_FRAME, retryS];
-    this.#due.set("close ", Date.now() + CLOSE_WAIT_S * 1000);
+    this.#due.set("close ", performance.now() + CLOSE_WAIT_S * 1000);
     return null;
   }
 
@@ -690,7 +694,7 @@ export class Session {
     const { symbol, view } = found;
     if (retryS) {
       this.#due.delete(`answer ${symbol}`);
-      this.#due.set(`subscribe ${symbol}`, Date.now() + retryS * 1000);
+      this.#due.set(`subscribe ${symbol}`, performance.now() + retryS * 1000);
       view.lose({ code, message: message.message, retryInS: retryS });
       return this.handlers.view(view, null);
     }
@@ -846,10 +850,10 @@ export class Onebook {
   }
 
   async #reply(connection) {
-    const byMs = Date.now() + ANSWER_TIMEOUT_S * 1000;
+    const byMs = performance.now() + ANSWER_TIMEOUT_S * 1000;
     let cause = null;
     while (true) {
-      const came = await connection.next((byMs - Date.now()) / 1000);
+      const came = await connection.next((byMs - performance.now()) / 1000);
       if (came === null) {
         throw new Unavailable("no_answer", `The service did not answer within ${ANSWER_TIMEOUT_S} s.`);
       }

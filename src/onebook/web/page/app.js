@@ -10,6 +10,8 @@ import { Usage } from "./usage.js";
 
 const FIND_FROM = 10; // exchanges: fewer are seen at a glance
 const FIGURES_EVERY_MS = 500;
+const HIDDEN_AFTER_MS = 10_000; // a tab that was hidden for so long gets few updates
+const HIDDEN_INTERVAL_MS = 60_000; // the longest that the service takes
 const KEY_SLOT = "onebook.key";
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
 const PING_EVERY_MS = 30_000;
@@ -27,6 +29,10 @@ let retryAtMs = null; // when the session tries again
 let panels = [];
 let counts = new Map(); // of exchanges that list a symbol
 let askedPairs = false;
+let noticeOf = null; // the panel that the notice is about; the service for its warnings
+let ignored = ""; // what the address names that is not shown; said until the next choice
+let hidden = false; // the tab, for a while
+let hiding = 0; // the timer
 
 // Connecting
 
@@ -59,11 +65,12 @@ function shown(view, message) {
   const panel = panels.find((each) => each.shows(view));
   if (message?.type === "exchange_status") panel?.status(message);
   else if (view.live) panel?.update(view);
-  else if (at("link").dataset.state === "live" && view.problem) notice(view.problem.message);
+  // A gap is not worth a notice: the book that is shown was whole, and the next one comes at once.
+  else if (at("link").dataset.state === "live" && view.problem?.retryInS) notice(view.problem.message, [], panel ?? asker(view));
 }
 
 function warned({ type, message }) {
-  if (WARNINGS.includes(type)) notice(message);
+  if (WARNINGS.includes(type)) notice(message, [], session);
 }
 
 function showState({ name, problem }) {
@@ -103,15 +110,16 @@ function showWait() {
   at("link-wait").textContent = leftS === null ? "" : `Trying again in ${leftS} s`;
 }
 
-function notice(text, symbols = [], panel = panels[0]) {
+function notice(text, symbols = [], about = null) {
   const buttons = symbols.map((name) => {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
     button.className = "quiet";
-    button.addEventListener("click", () => panel.choose(name));
+    button.addEventListener("click", () => (about ?? panels[0]).choose(name));
     return button;
   });
-  at("notice").replaceChildren(text, ...buttons);
-  at("notice").hidden = !text;
+  noticeOf = about;
+  at("notice").replaceChildren(text || ignored, ...buttons);
+  at("notice").hidden = !(text || ignored);
 }
 
 // The panels: one for each symbol, side by side
@@ -120,7 +128,7 @@ const site = {
   subscribe: (symbol, options) => session?.subscribe(symbol, options) ?? null,
   unsubscribe: (symbol) => session?.unsubscribe(symbol),
   has: (symbol) => session?.has(symbol) ?? false,
-  options: () => ({ exchanges: chosen(), depth: state.rows, intervalMs: 1_000 / state.rate }),
+  options: () => ({ exchanges: chosen(), depth: state.rows, intervalMs: hidden ? HIDDEN_INTERVAL_MS : 1_000 / state.rate }),
   feeOf: fees.of,
   counts: () => counts,
   readPairs() {
@@ -129,7 +137,12 @@ const site = {
     session.pairs().then(showPairs, () => (askedPairs = false));
   },
   notice,
-  changed: keepState,
+  /** A panel shows what it asked for; what the notice says of another one, or of the key, stays. */
+  settled: (panel) => (noticeOf === null || noticeOf === panel) && notice(""),
+  changed() {
+    ignored = "";
+    keepState();
+  },
   taken: (symbol, panel) => panels.some((each) => each !== panel && each.wanted.symbol === symbol),
   remove(panel) {
     panel.leave();
@@ -212,7 +225,7 @@ function ticked() {
 
 /** An option of all panels has changed. */
 function changed() {
-  keepState();
+  site.changed();
   for (const panel of panels) panel.subscribe();
 }
 
@@ -243,6 +256,22 @@ function showFigures() {
   if (session) at("received").textContent = (session.receivedCharacters / 1e6).toFixed(2);
 }
 
+/** Follow books slowly while the tab is hidden: updates out of sight would use up the allowance. */
+function hide(now) {
+  if (hidden === now) return;
+  hidden = now;
+  for (const panel of panels) panel.follow();
+}
+
+function seen() {
+  clearTimeout(hiding);
+  if (document.hidden) hiding = setTimeout(hide, HIDDEN_AFTER_MS, true);
+  else {
+    hide(false);
+    measure(); // a connection that died while the computer slept is found at once
+  }
+}
+
 // The key: in this tab only. `#key=` lets `onebook demo` open the page ready to go.
 
 function forgetKey() {
@@ -261,6 +290,10 @@ function begin() {
   at("rows").value = state.rows;
   at("rate-max").value = state.rate;
   for (const wanted of state.panels) addPanel(wanted);
+  if (state.ignored.length) {
+    ignored = `No pair such as BTC/USDT, so not shown: ${state.ignored.join(", ")}.`;
+    notice("");
+  }
   try { key ??= sessionStorage.getItem(KEY_SLOT); } catch { /* storage is off */ }
   if (key) keep(key);
 }
@@ -287,6 +320,8 @@ at("add").addEventListener("click", addNext);
 at("leave").addEventListener("click", leave);
 // Another address of this page was opened in this tab: it is read as at the start.
 addEventListener("hashchange", () => location.reload());
+
+document.addEventListener("visibilitychange", seen);
 
 setInterval(showFigures, FIGURES_EVERY_MS);
 setInterval(measure, PING_EVERY_MS);

@@ -50,10 +50,11 @@ export function shareOf(side) {
   return { of: (exchange) => (total ? (amounts.get(exchange) ?? 0) / total : 0) };
 }
 
-/** How much more there is of bids (above 0) or of asks (below), of the delivered levels. */
-export function imbalance({ stats }) {
-  const { total_bid_volume: bids, total_ask_volume: asks } = stats;
-  return bids == null || asks == null ? null : (bids - asks) / (bids + asks);
+/** How much more there is of bids (above 0) or of asks (below) in the best `count` levels a side. */
+export function imbalance({ bids, asks }, count) {
+  if (!bids.length || !asks.length) return null;
+  const [bid, ask] = [bids, asks].map((side) => side[Math.min(count, side.length) - 1].total);
+  return (bid - ask) / (bid + ask);
 }
 
 /** The best price and amount of each exchange on a side. */
@@ -67,24 +68,34 @@ function bestOf(side) {
   return [...best.values()];
 }
 
+/** What buying on one exchange and selling on another gives: `left` is of one unit, after both fees. */
+function pairOf(buy, sell, feeOf) {
+  const gap = sell.price - buy.price;
+  const fees = (buy.price * feeOf(buy.exchange) + sell.price * feeOf(sell.exchange)) / 100;
+  return { buy, sell, gap, left: gap - fees, amount: Math.min(buy.amount, sell.amount) };
+}
+
 /**
- * Pairs of exchanges, the widest gap first: buy at the ask of one, sell at the bid of the other.
+ * Pairs of exchanges of which one bids at or above the ask of the other, best after fees first.
  *
- * A gap of 0 or more is a crossing. `feeOf` gives the taker fee of an exchange in percent;
- * `left` is what remains of one unit of the base currency after both fees.
+ * `feeOf` gives the taker fee of an exchange in percent.
  */
-export function crossings({ bids, asks }, feeOf, most) {
-  const pairs = [];
-  const sellers = bestOf(bids).slice(0, most * 2);
-  for (const buy of bestOf(asks).slice(0, most * 2)) {
-    for (const sell of sellers) {
-      if (buy.exchange === sell.exchange) continue;
-      const fees = (buy.price * feeOf(buy.exchange) + sell.price * feeOf(sell.exchange)) / 100;
-      const gap = sell.price - buy.price;
-      pairs.push({ buy, sell, gap, left: gap - fees, amount: Math.min(buy.amount, sell.amount) });
-    }
-  }
-  return pairs.sort((a, b) => b.gap - a.gap).slice(0, most);
+export function crossings({ bids, asks }, feeOf) {
+  const sellers = bestOf(bids);
+  const pairs = bestOf(asks).flatMap((buy) =>
+    sellers
+      .filter((sell) => sell.price >= buy.price && sell.exchange !== buy.exchange)
+      .map((sell) => pairOf(buy, sell, feeOf)));
+  return pairs.sort((a, b) => b.left - a.left);
+}
+
+/** The pair of exchanges whose ask and bid are nearest, or null with fewer than two exchanges. */
+export function nearest({ bids, asks }, feeOf) {
+  // The best two of each side hold it: only an exchange's pair with itself is left out.
+  const sellers = bestOf(bids).slice(0, 2);
+  const pairs = bestOf(asks).slice(0, 2).flatMap((buy) =>
+    sellers.filter(({ exchange }) => exchange !== buy.exchange).map((sell) => pairOf(buy, sell, feeOf)));
+  return pairs.sort((a, b) => b.gap - a.gap)[0] ?? null;
 }
 
 /** What a fill costs with fees: the sum of fees, and the average price after them. */

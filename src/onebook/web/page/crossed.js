@@ -1,7 +1,7 @@
 // Crossed markets: where to buy and where to sell, how much, how old each quote is, and what
 // is left after fees. A crossing often lasts less than a second: the last one stays to be read.
 
-import { crossings } from "./book.js";
+import { crossings, nearest } from "./book.js";
 import { age, amountDecimals, fixed, quoteAge } from "./format.js";
 import { mark, write } from "./write.js";
 
@@ -21,13 +21,12 @@ export class Crossed {
 
   show(book, price, nowMs) {
     this.#price = price;
-    const pairs = crossings(book, this.feeOf, PAIRS_MAX);
-    const crossed = pairs.filter((pair) => pair.gap >= 0);
+    const crossed = crossings(book, this.feeOf);
     if (crossed.length) {
-      this.#last = { pairs: crossed, ages: book.ages, at: nowMs };
+      this.#last = { pairs: crossed.slice(0, PAIRS_MAX), ages: book.ages, at: nowMs };
       this.#fill();
     }
-    this.#say(pairs[0], nowMs, crossed.length);
+    this.#say(crossed.length, crossed.length ? null : nearest(book, this.feeOf), nowMs);
   }
 
   name(symbol) {
@@ -41,11 +40,13 @@ export class Crossed {
     this.#text.textContent = "—";
   }
 
-  #say(best, nowMs, now) {
-    mark(this.#list, "data-past", now ? "no" : "yes");
+  #say(count, best, nowMs) {
+    mark(this.#list, "data-past", count ? "no" : "yes");
     let text = "Fewer than two exchanges are live.";
-    if (now) text = `Crossed now: ${this.#last.pairs.length === 1 ? "one pair" : `${this.#last.pairs.length} pairs`} of exchanges.`;
-    else if (best) {
+    if (count) {
+      const most = count > PAIRS_MAX ? ` The best ${PAIRS_MAX} after fees:` : "";
+      text = `Crossed now: ${count === 1 ? "one pair" : `${count} pairs`} of exchanges.${most}`;
+    } else if (best) {
       const past = this.#last ? ` Last crossed ${age(nowMs - this.#last.at)} ago:` : "";
       text = `Not crossed: ${best.buy.exchange} sells ${this.#price(-best.gap)} above the bid of ${best.sell.exchange}.${past}`;
     }
@@ -66,12 +67,16 @@ export class Crossed {
         `${quoted(buy)}, sell on `,
         sell.exchange,
         `${quoted(sell)}: gap ${this.#price(gap)} (${((100 * gap) / buy.price).toFixed(4)} %), `,
-        `after fees ${net > 0 ? "+" : "−"}${fixed(Math.abs(net), Math.abs(net) < 1 ? 4 : 2)} ${quote}`,
+        `after fees ${signed((100 * left) / buy.price, 4)} % or ${signed(net, Math.abs(net) < 1 ? 4 : 2)} ${quote}`,
       ];
       texts.forEach((text, part) => write(this.#list.children[at].children[part], text));
       mark(this.#list.children[at].lastChild, "data-gain", net > 0 ? "yes" : "no");
     });
   }
+}
+
+function signed(value, decimals) {
+  return `${value > 0 ? "+" : "−"}${fixed(Math.abs(value), decimals)}`;
 }
 
 function item() {

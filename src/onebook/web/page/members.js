@@ -81,7 +81,7 @@ export class Members {
   }
 
   /** Write the ages, which grow by themselves since the last update, and the shares: not with every
-   * update, as 70 figures cannot be read while they change ten times a second.
+   * update, as 70 figures that change ten times a second cannot be read.
    */
   showFigures(sinceMs) {
     const sides = this.#book && [shareOf(this.#book.bids), shareOf(this.#book.asks)];

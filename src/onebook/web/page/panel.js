@@ -13,7 +13,7 @@ import { Search } from "./search.js";
 import { panelOf, symbolOf } from "./state.js";
 import { hide, mark, write } from "./write.js";
 
-const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: shares and crossings need them
+const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
 const OLD_MS = 3_000; // a book without an update for so long is grey, with its age
 
@@ -32,7 +32,7 @@ export class Panel {
    * @param wanted {symbol, group, size, by}: what to show
    * @param site the page: `subscribe(symbol, options)`, `unsubscribe(symbol)`, `has(symbol)` of its
    *   session; `options()`, `feeOf`, `counts()`, `readPairs()`, `notice(text, names, panel)`,
-   *   `changed()`, `taken(symbol, panel)`, `remove(panel)`
+   *   `settled(panel)`, `changed()`, `taken(symbol, panel)`, `remove(panel)`
    */
   constructor(template, wanted, site) {
     this.element = template.content.cloneNode(true).firstElementChild;
@@ -100,6 +100,7 @@ export class Panel {
       exchanges,
       depth: Math.max(depth, DEPTH_MIN),
       interval_ms: intervalMs,
+      mode: "delta",
       levels: "array",
       split: true,
       ages: true,
@@ -108,6 +109,11 @@ export class Panel {
     });
     // A choice before this one that has no answer yet is not shown any more.
     if (before && before !== this.#asked && before !== this.#view) this.#site.unsubscribe(before.symbol);
+  }
+
+  /** Ask again for what is subscribed, because the options of the page differ. */
+  follow() {
+    if (this.#asked) this.subscribe();
   }
 
   /** End the subscription: the panel is removed. */
@@ -147,7 +153,7 @@ export class Panel {
       this.#newBook();
     }
     this.members.begin(reply.exchanges, reply.rejected ?? [], { keep: before === this.subscribed });
-    this.#site.notice("");
+    this.#site.settled(this);
   }
 
   /** The last subscribe was refused; what was shown before stays. */
@@ -159,6 +165,7 @@ export class Panel {
       this.#site.changed();
       if (!this.#site.has(this.subscribed)) this.subscribe(); // the session is a new one
     }
+    if (!this.subscribed) this.#newBook("no book");
     const still = kept ? ` Still showing ${this.subscribed}.` : "";
     this.#site.notice(message + still, details.suggested_symbols, this);
   }
@@ -242,7 +249,9 @@ export class Panel {
     this.#write(".best-bid", price(stats.best_bid));
     this.#write(".best-ask", price(stats.best_ask));
     this.#write(".spread", spreadText(stats, price));
-    this.#write(".imbalance", imbalanceText(imbalance(book)));
+    const { depth } = this.#site.options();
+    this.#write(".imbalance", imbalanceText(imbalance(book, depth)));
+    this.#write(".imbalance-of", depth);
     hide(this.find(".crossed"), !stats.crossed);
     if (this.find(".group").length === 1) this.#listSteps(stats.mid_price);
   }

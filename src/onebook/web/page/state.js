@@ -41,9 +41,11 @@ export function readState(fragment, { rows }) {
   const column = (name) => given.getAll(name);
   const [groups, sizes, kinds] = ["step", "size", "by"].map(column);
   const panels = [];
+  const ignored = []; // symbols that cannot be any
   const names = column("symbol").length ? column("symbol") : [SYMBOL_USUAL];
   names.forEach((text, at) => {
     const symbol = symbolOf(text);
+    if (!symbol) ignored.push(text.slice(0, SYMBOL_MAX));
     if (!symbol || panels.length >= PANELS_MAX || panels.some((each) => each.symbol === symbol)) return;
     panels.push({
       symbol,
@@ -58,6 +60,7 @@ export function readState(fragment, { rows }) {
     rows: number("levels", ROWS, rows),
     rate: number("rate", RATES, usual.rate),
     exchanges: exchanges?.split(",").filter((name) => /^[a-z0-9_]+$/.test(name)) ?? null,
+    ignored,
     panels: panels.length ? panels : [panelOf(SYMBOL_USUAL)],
   };
 }

@@ -57,11 +57,12 @@ export class Usage {
     const nowMs = Date.now();
     const percent = Number((100 * share).toFixed(2));
     const resetMs = resetsAt.getTime();
-    if (!this.#first || used < this.#first.bytes) this.#first = { bytes: used, ms: nowMs };
+    const measuredMs = performance.now(); // the clock may be set meanwhile
+    if (!this.#first || used < this.#first.bytes) this.#first = { bytes: used, ms: measuredMs };
     this.#at("usage-text").textContent =
       `${size(used, 2)} of ${size(limit, 2)} used (${percent || !used ? percent : "under 0.01"} %); reset ${inDays(resetMs - nowMs)}.`;
     this.#at("usage-bar").value = percent;
-    const lasted = nowMs - this.#first.ms;
+    const lasted = measuredMs - this.#first.ms;
     if (lasted < EVERY_MS / 2) {
       this.#at("forecast").textContent = "Measuring the rate of this key.";
       return;
