@@ -13,13 +13,25 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from nodes.servers import nats_server
 from onebook import app, config
 from onebook.accounts.admin import Admin
 from onebook.accounts.pepper import load_pepper, require_same_pepper
 from onebook.cli.main import app as commands
 from onebook.config import Settings
-from onebook.doctor import Finding, Severity, database_findings, local_findings, network_findings
+from onebook.doctor import (
+    Finding,
+    Severity,
+    cluster_findings,
+    database_findings,
+    local_findings,
+    network_findings,
+)
 from onebook.doctor.network import skew_s
+from onebook.nodes import wire
+from onebook.nodes.bus import NatsBus
+from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
+from onebook.nodes.subjects import Subjects
 from onebook.store import AuditedChange, Store
 from onebook.transactions.credentials import Credentials, Vault, master_keys
 
@@ -186,6 +198,45 @@ async def test_a_running_node_and_a_stranger_on_the_port_are_distinguished(tmp_p
         stranger = settings_in(tmp_path, server={"port": int(place.partition(":")[2])})
         (found,) = await network_findings(stranger, exchanges_too=False)
         assert (found.check, found.state) == ("port", Severity.FAULT)
+
+
+async def test_nats_and_the_nodes_of_the_cluster_are_examined(tmp_path: Path) -> None:
+    with nats_server() as port:
+        servers = {"servers": (f"nats://127.0.0.1:{port}",)}
+        settings = settings_in(
+            tmp_path, node={"role": "gateway", "heartbeat_timeout_s": 2.0}, nats=servers
+        )
+        assert bad(await cluster_findings(settings)) == [("nodes", Severity.WARNING)]
+        old = NodeHeartbeat(node=7, name="old-one", role=NodeRole.FEEDS, wire=99, version="9.9")
+        now = NodeHeartbeat(node=8, name="new-one", role=NodeRole.FEEDS, wire=wire.VERSION)
+        assert await _found_beside(settings, old) == [
+            "NATS accepts this node.",
+            "old-one (Onebook 9.9) speaks version 99 of the node protocol, this release "
+            f"{wire.VERSION}: neither uses the other.",
+            "No feeds node of the cluster onebook that this release can use is alive.",
+        ]
+        assert await _found_beside(settings, now) == [
+            "NATS accepts this node.",
+            "Alive in the cluster onebook: feeds nodes 1, gateways 0.",
+        ]
+    assert bad(await cluster_findings(settings)) == [("nats", Severity.FAULT)]
+    assert await cluster_findings(settings_in(tmp_path)) == []
+
+
+async def _found_beside(settings: Settings, node: NodeHeartbeat) -> list[str]:
+    """What is found while a node sends its heartbeats."""
+    async with NatsBus(settings.nats, name="test") as bus:
+
+        async def beat() -> None:
+            while True:
+                bus.publish(Subjects("onebook").heartbeats, encode_heartbeat(node))
+                await asyncio.sleep(0.05)
+
+        beating = asyncio.create_task(beat())
+        found = await cluster_findings(settings)
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+    return [each.message for each in found]
 
 
 def test_the_command_prints_advice_and_ends_with_1_at_a_fault(

@@ -103,17 +103,17 @@ MOVES = {
 )
 def test_a_key_moves_as_the_contract_says_and_no_other_way(status: KeyStatus, action: str) -> None:
     if (status, action) in MOVES:
-        assert following(KEY_MOVES, status, action) is MOVES[status, action]
+        assert following(KEY_MOVES, status, action, "Key key_1") is MOVES[status, action]
     else:
-        with pytest.raises(InvalidRequest, match=f"It is {status}"):
-            following(KEY_MOVES, status, action)
+        with pytest.raises(InvalidRequest, match=f"Key key_1 is {status}"):
+            following(KEY_MOVES, status, action, "Key key_1")
 
 
 def test_an_account_is_suspended_and_resumed_and_never_expires() -> None:
-    assert following(ACCOUNT_MOVES, ACTIVE, "suspend") is SUSPENDED
-    assert following(ACCOUNT_MOVES, SUSPENDED, "resume") is ACTIVE
+    assert following(ACCOUNT_MOVES, ACTIVE, "suspend", "User alice") is SUSPENDED
+    assert following(ACCOUNT_MOVES, SUSPENDED, "resume", "User alice") is ACTIVE
     with pytest.raises(InvalidRequest):
-        following(ACCOUNT_MOVES, ACTIVE, "expire")
+        following(ACCOUNT_MOVES, ACTIVE, "expire", "User alice")
 
 
 @pytest.mark.parametrize(

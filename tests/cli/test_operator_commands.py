@@ -101,7 +101,7 @@ def test_accounts_are_listed_shown_suspended_and_resumed(run: Run) -> None:
     assert shown["keys"] == []
     resumed = json.loads(run("accounts", "resume", created["user_id"], "--json").stdout)
     assert resumed["account_status"] == "active"
-    refused(run("accounts", "resume", "alice"), "It is active; resume does not apply.")
+    refused(run("accounts", "resume", "alice"), "User alice is active; resume does not apply.")
 
 
 def test_a_key_is_suspended_resumed_and_expired(run: Run, key: dict[str, str]) -> None:
@@ -109,7 +109,8 @@ def test_a_key_is_suspended_resumed_and_expired(run: Run, key: dict[str, str]) -
         moved = json.loads(run("keys", action, key["key_id"], "--reason", "why", "--json").stdout)
         assert (moved["api_key_status"], moved["reason"]) == (status, "why")
     assert "expired" in run("keys", "show", key["key_id"]).stdout
-    refused(run("keys", "resume", key["key_id"]), "It is expired; resume does not apply.")
+    words = f"Key {key['key_id']} is expired; resume does not apply."
+    refused(run("keys", "resume", key["key_id"]), words)
 
 
 def test_who_changed_a_key_is_kept(run: Run, key: dict[str, str]) -> None:

@@ -63,7 +63,7 @@ def test_a_file_that_exists_is_never_written_over(tmp_path: Path) -> None:
     path.write_text("precious")
     got = invoke("-e", "okx", "-s", "BTC/USDT", "-o", path, "--simulated")
     assert got.exit_code == 2
-    assert "cannot be written: File exists" in got.output.replace("\n", "")
+    assert "cannot be written: File exists." in got.output.replace("\n", "")
     assert path.read_text() == "precious"
 
 

@@ -60,7 +60,7 @@ async def test_the_normal_feeds_bring_every_replayed_book_to_life(samples: Path)
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("missing.rec",), "missing.rec cannot be read: No such file"),
+        (("missing.rec",), "missing.rec cannot be read: No such file or directory."),
         (("missing.rec", "--speed", "fast"), "--speed is a number above 0 or max, not 'fast'."),
         (("missing.rec", "--speed", "0"), "--speed is a number above 0 or max, not '0'."),
         (("missing.rec", "--speed", "nan"), "--speed is a number above 0 or max, not 'nan'."),

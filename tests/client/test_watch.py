@@ -120,6 +120,20 @@ async def test_4200_comes_back_at_the_time_the_service_named():
     assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
 
 
+async def test_the_time_of_a_return_counts_from_the_notice_not_from_the_close():
+    bye = {"type": "server_shutdown", "reconnect_in_ms": 60_000}
+    script = Scripted(["hear", "hear", bye, update(1, 10), "seen", 4200])
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        port = server.sockets[0].getsockname()[1]
+        async with aclosing(watch(f"ws://{HOST}:{port}/", "the key", ["BTC/USDT"])) as views:
+            async for view in views:
+                script.seen.release()
+                if not view.live:
+                    break
+    assert view.problem.code == "server_shutdown"
+    assert 0 < view.problem.retry_in_s < 60.0
+
+
 @pytest.mark.parametrize("code", [4001, 4002, 4003, 4004])
 async def test_40xx_is_final(code):
     with pytest.raises(Refused, match="because") as refused:

@@ -859,6 +859,8 @@ def test_an_exchange_that_is_unavailable_is_asked_again_and_no_book_goes_offline
     assert talk.hear(b"unavailable Internal error") == []
     assert talk.health(A) == talk.health(B) == (Health.STALE, Reason.UNAVAILABLE)
     assert talk.detail(A) == "Internal error"
+    assert talk.hear(b"unavailable Internal error") == []
+    assert talk.invalidations() == {Reason.UNAVAILABLE: 2}
     assert talk.wait(14.5) == []
     assert talk.wait(1.0) == [again("A B")]
     talk.hear(snap("A"), snap("B"))

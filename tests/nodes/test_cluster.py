@@ -4,6 +4,7 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import httpx
 import pytest
 
 from e2e.service import key_of, pointed_at, settings_in, ws_url
@@ -12,6 +13,7 @@ from nodes.servers import nats_server
 from onebook import app, feeder
 from onebook.errors import ConfigError
 from onebook.model import Health, Reason
+from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
 from onebook.simulator.server import SimulatedExchanges
@@ -20,6 +22,14 @@ from steady import PATIENCE_S
 EXCHANGES = ("okx", "kraken", "binance")
 SYMBOLS = ("BTC/USDT", "ETH/USDT")
 NEVER_S = 60.0  # a busy machine must not look like a dead node
+STRANGER = NodeHeartbeat(
+    node=7,
+    name="old-one",
+    role=NodeRole.FEEDS,
+    wire=99,
+    version="9.9",
+    states=dict.fromkeys(EXCHANGES, "active"),
+)
 
 
 class Pipe:
@@ -225,22 +235,31 @@ async def test_nodes_of_another_version_are_refused_clearly(tmp_path, caplog):
     async with world(tmp_path) as here, here.feeds() as feeds:
         node, subscriber = await here.gateway()
         await here.fresh(subscriber)
-        stranger = NodeHeartbeat(
-            node=7,
-            name="old-one",
-            role=NodeRole.FEEDS,
-            wire=99,
-            version="9.9",
-            states=dict.fromkeys(EXCHANGES, "active"),
-        )
         with caplog.at_level(logging.ERROR, "onebook.nodes"):
-            feeds.bus.publish(feeds.node.presence.subjects.heartbeats, encode_heartbeat(stranger))
+            feeds.bus.publish(feeds.node.presence.subjects.heartbeats, encode_heartbeat(STRANGER))
             await eventually(lambda: 7 in node.supervisor.presence.members.strangers)
         said = [each for each in caplog.records if each.levelno >= logging.ERROR]
         (line,) = {each.message for each in said if each.name.startswith("onebook.nodes")}
         assert line.startswith("Node old-one (Onebook 9.9) speaks version 99")
         assert 7 not in node.supervisor.presence.members.alive(NodeRole.FEEDS)
         await here.fresh(subscriber)
+
+
+async def test_a_gateway_whose_only_feeds_node_is_of_another_version_says_so(tmp_path):
+    async with world(tmp_path) as here:
+        async with here.feeds():
+            node, _ = await here.gateway()
+        await eventually(lambda: node.supervisor.problems() == ["No feeds node is alive."])
+        heartbeats = node.supervisor.presence.subjects.heartbeats
+        async with NatsBus(here.settings("gateway").nats, name="test") as bus:
+            bus.publish(heartbeats, encode_heartbeat(STRANGER))
+            await eventually(lambda: 7 in node.supervisor.presence.members.strangers)
+        async with httpx.AsyncClient(trust_env=False) as http:
+            problems = (await http.get(f"{node.url}/readyz")).json()["problems"]
+        assert problems[-1] == (
+            "No feeds node that this node can use is alive: old-one (Onebook 9.9) speaks version "
+            f"99 of the node protocol, this one {wire.VERSION}."
+        )
 
 
 @pytest.mark.parametrize("given", ["wrong", "right"])

@@ -68,12 +68,15 @@ def test_where_a_path_is_shared_the_frames_identify_the_exchange(name: str) -> N
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("wss://ws.kraken.com <-> 1.0\n", r"rec cannot be replayed: it was recorded from / of ws"),
-        ("wss://ws.example.com/x <-> 1.0\n", r"ws.example.com is none of binance, okx"),
-        ("1.0: x\n", "rec has frames before any connection was opened"),
-        (OKX + "1.0: pong\n", "the recording of okx has no order-book frame of a spot pair"),
+        (
+            "wss://ws.kraken.com <-> 1.0\n",
+            r"rec cannot be replayed: it was recorded from .*\.$",
+        ),
+        ("wss://ws.example.com/x <-> 1.0\n", r"ws.example.com is none of binance, okx.*\.$"),
+        ("1.0: x\n", r"rec has frames before any connection was opened\.$"),
+        (OKX + "1.0: pong\n", r"The recording of okx has no order-book frame of a spot pair\.$"),
         (OKX + f"1.0: {FRAME.replace('USDT', 'USD-SWAP')}\n", "no order-book frame of a spot"),
-        ("nonsense\n", "rec, line 1"),
+        ("nonsense\n", r"rec, line 1: .*\.$"),
     ],
 )
 def test_what_cannot_be_replayed_is_one_clear_error(tmp_path: Path, text: str, words: str) -> None:

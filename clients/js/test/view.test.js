@@ -106,6 +106,31 @@ test("pauses grow with full jitter, 41xx back off, 42xx return at the time given
   assert.equal(pauseS(1006, 0, 7, half), 7);
 });
 
+test("the time of a return counts from the notice, not from the close", { timeout: 5_000 }, async (context) => {
+  context.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+  class Draining {
+    readyState = 0;
+    constructor() {
+      setImmediate(() => {
+        this.readyState = 1;
+        this.onopen({ type: "open" });
+        this.onmessage({ data: JSON.stringify({ type: "server_shutdown", reconnect_in_ms: 60_000 }) });
+        setImmediate(() => {
+          context.mock.timers.setTime(1_045_000);
+          this.onclose({ type: "close", code: 4200, reason: "the node drains" });
+        });
+      });
+    }
+    send() {}
+    close() {}
+  }
+  const client = new Onebook("http://127.0.0.1:1", "key", { WebSocket: Draining });
+  for await (const view of client.watch("BTC/USDT")) {
+    assert.deepEqual([view.problem.code, view.problem.retryInS], ["server_shutdown", 15]);
+    break;
+  }
+});
+
 test("a socket with an error event alone is a failed attempt, known at once", { timeout: 5_000 }, async () => {
   class Failing { // as Node 20 has it: no close event where no connection was made
     readyState = 0;

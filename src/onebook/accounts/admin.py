@@ -88,7 +88,7 @@ class Admin:
             InvalidRequest: The account's status has no such move.
         """
         account = await self.account(id_or_username)
-        status = following(ACCOUNT_MOVES, account.status, action)
+        status = following(ACCOUNT_MOVES, account.status, action, f"User {account.username}")
         if not await self._store.move_account(account.account_id, (account.status, status), change):
             raise _meanwhile(id_or_username)
         return await self.account(account.account_id)
@@ -163,7 +163,7 @@ class Admin:
             InvalidRequest: The key's status has no such move.
         """
         row = await self.key(id_or_text, change.now_ms)
-        status = following(KEY_MOVES, row.status, action)
+        status = following(KEY_MOVES, row.status, action, f"Key {row.key_id}")
         if not await self._store.move_key(row.key_id, (row.status, status), change):
             raise _meanwhile(row.key_id)
         return await self.key(row.key_id, change.now_ms)

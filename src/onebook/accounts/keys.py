@@ -140,9 +140,9 @@ def require_enabled(key: Key, now_ms: int) -> None:
 
 
 def following(
-    moves: dict[tuple[KeyStatus, str], KeyStatus], status: KeyStatus, action: str
+    moves: dict[tuple[KeyStatus, str], KeyStatus], status: KeyStatus, action: str, subject: str
 ) -> KeyStatus:
-    """The status that follows an operator's action.
+    """The status of `subject` that follows an operator's action.
 
     Raises:
         InvalidRequest: The table has no such move.
@@ -150,4 +150,4 @@ def following(
     try:
         return moves[status, action]
     except KeyError:
-        raise InvalidRequest(f"It is {status}; {action} does not apply.") from None
+        raise InvalidRequest(f"{subject} is {status}; {action} does not apply.") from None

@@ -35,3 +35,6 @@ def _candidates(name: str) -> Iterator[str]:
     yield name[:LENGTH]
     for others in combinations(name[1:], LENGTH - 1):
         yield name[0] + "".join(others)
+
+
+CODES: Final = Codes()

@@ -34,6 +34,7 @@ def doctor_command(
     findings = [
         *doctor.local_findings(settings, faults, file),
         *run(doctor.database_findings(settings)),
+        *run(doctor.cluster_findings(settings)),
         *run(doctor.network_findings(settings, exchanges_too=not offline)),
     ]
     if as_json:

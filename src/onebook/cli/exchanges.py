@@ -48,12 +48,12 @@ def list_exchanges(
 
     A terminal that is too narrow for all columns shows the first ones; `show` has the others.
 
-    `quality` is how well the exchange is proven, from bronze to gold; docs/reference/exchanges has
-    the rules. `via` is "ccxt" for those of the setting feeds.ccxt.exchanges, which are only as
-    exact as ccxt, and "own" for the others. `depth` is levels a side. `lost_frame` is what shows
-    one. `heartbeat_s` is how long a connection may bring neither data nor a heartbeat that its
-    exchange promises, `quiet_s` how long one book may. `times` is whether data names the exchange's
-    own time.
+    `code` is what a narrow `onebook watch` shows. `quality` is how well the exchange is proven,
+    from bronze to gold; docs/reference/exchanges has the rules. `via` is "ccxt" for those of the
+    setting feeds.ccxt.exchanges, which are only as exact as ccxt, and "own" for the others. `depth`
+    is levels a side. `lost_frame` is what shows one. `heartbeat_s` is how long a connection may
+    bring neither data nor a heartbeat that its exchange promises, `quiet_s` how long one book may.
+    `times` is whether data names the exchange's own time.
 
     Example: onebook exchanges list
     """

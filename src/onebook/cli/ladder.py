@@ -11,10 +11,9 @@ from typing import Final
 
 from rich.text import Text
 
-from onebook.cli.codes import Codes
+from onebook.cli.codes import CODES
 from onebook.client import BookView, ViewLevel
 
-CODES: Final = Codes()
 GAP: Final = 2
 BAR_CELLS: Final = 18
 BAR_CELLS_MIN: Final = 6

@@ -1,6 +1,5 @@
 """`onebook nodes`: which nodes are alive, and what they serve."""
 
-import asyncio
 import time
 from typing import Annotated, Any, Final
 
@@ -14,7 +13,8 @@ from onebook.cli.operator import AsJson, ConfigFile, print_json
 from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.demand import PAGE_KEYS
-from onebook.nodes.members import NodeHeartbeat, NodeRole, heartbeat_of
+from onebook.nodes.members import NodeHeartbeat, NodeRole
+from onebook.nodes.presence import listen
 from onebook.nodes.subjects import BOOKS, Subjects
 
 INCOMPATIBLE: Final = "incompatible"
@@ -65,18 +65,9 @@ async def _nodes(
     """Return the live nodes by role and name; on request the books of those that can be asked."""
     node = settings.node
     subjects = Subjects(node.cluster)
-    heard: dict[int, NodeHeartbeat] = {}
-
-    def received(payload: bytes, reply: str) -> None:
-        heartbeat = heartbeat_of(payload)
-        if heartbeat is not None:
-            heard[heartbeat.node] = heartbeat
-
     async with NatsBus(settings.nats, name="onebook nodes") as bus:
-        bus.subscribe(subjects.heartbeats, received)
-        await asyncio.sleep(node.heartbeat_timeout_s)
         found: list[tuple[NodeHeartbeat, list[Row] | None]] = []
-        for each in sorted(heard.values(), key=lambda each: (each.role, each.name)):
+        for each in await listen(bus, node):
             rows = None
             if with_books and each.role is NodeRole.FEEDS and each.wire == wire.VERSION:
                 subject = subjects.request(each.node, BOOKS)

@@ -70,7 +70,7 @@ class ViewSession:
         self.ws = ws
         self.held = {view.symbol: view for view in held}
         self.options = options
-        self.reconnect_s: float | None = None
+        self._reconnect_at: float | None = None  # loop time
         self.cause: ViewProblem | None = None
         self._subscribe_at: dict[str, float] = {}  # all in loop time, by symbol
         self._resync_at: dict[str, float] = {}
@@ -78,6 +78,15 @@ class ViewSession:
         self._answer_by: dict[str, float] = {}
         self._closed_by_s: float | None = None
         self._now_s = asyncio.get_running_loop().time
+
+    @property
+    def reconnect_s(self) -> float | None:
+        """In how many seconds the service wants this client back; None if it named no time."""
+        # From the message on: a service that drains closes at the time that it named.
+        return None if self._reconnect_at is None else max(0.0, self._reconnect_at - self._now_s())
+
+    def _reconnect_in(self, wait_s: float) -> None:
+        self._reconnect_at = self._now_s() + wait_s
 
     async def start(self, api_key: str) -> None:
         """Authenticate and subscribe, without waiting for an answer in between."""
@@ -111,7 +120,7 @@ class ViewSession:
                 case "aggregated_subscription_response":
                     self._accepted(message)
                 case "server_shutdown":
-                    self.reconnect_s = float(message["reconnect_in_ms"]) / 1_000
+                    self._reconnect_in(float(message["reconnect_in_ms"]) / 1_000)
                     self.cause = ViewProblem("server_shutdown", "The service restarts.")
 
     async def _updated(self, view: BookView, message: dict[str, Any]) -> bool:
@@ -145,7 +154,7 @@ class ViewSession:
             raise Refused(problem.code, problem.message, details=details_of(message))
         self.cause = problem
         if retry_s:
-            self.reconnect_s = retry_s
+            self._reconnect_in(retry_s)
             await self.ws.close()
         else:
             self._closed_by_s = self._now_s() + CLOSE_WAIT_S

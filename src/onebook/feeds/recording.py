@@ -94,7 +94,7 @@ def parse(lines: Iterable[str], *, name: str = "recording") -> Iterator[Entry]:
                 raise ValueError("none of the forms of a recording")
         except (ValueError, SyntaxError) as error:
             where = f"{name}, line {number}"
-            raise RecordingError(f"{where}: {error}: {line[:EXCERPT_CHARACTERS]!r}") from None
+            raise RecordingError(f"{where}: {error}: {line[:EXCERPT_CHARACTERS]!r}.") from None
         if entry is None:
             assert body is not None
             body = _continued(body, line)
@@ -118,9 +118,9 @@ def read(path: Path) -> list[Entry]:
         with path.open(encoding="utf-8", newline="\n") as lines:
             return list(parse(lines, name=path.name))
     except OSError as error:
-        raise RecordingError(f"{path} cannot be read: {error.strerror}") from None
+        raise RecordingError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
-        raise RecordingError(f"{path} cannot be read: it is not UTF-8: {error.reason}") from None
+        raise RecordingError(f"{path} cannot be read: it is not UTF-8: {error.reason}.") from None
 
 
 def _entry(line: str) -> Entry | None:
@@ -197,7 +197,7 @@ class Recorder:
         try:
             self._file: TextIO = path.open("x", encoding="utf-8", newline="\n")
         except OSError as error:
-            raise RecordingError(f"{path} cannot be written: {error.strerror}") from None
+            raise RecordingError(f"{path} cannot be written: {error.strerror}.") from None
 
     def __enter__(self) -> Self:
         return self

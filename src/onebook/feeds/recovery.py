@@ -196,8 +196,10 @@ class Recovery:
         self._outbox.hold(until)
         self._forget_turns()
         for watch in self._all():
+            was_postponed = watch.phase is Phase.POSTPONED
             watch.move(Cause.POSTPONE)
             if watch.phase is Phase.POSTPONED:
+                self._stats.invalidations[reason] += not was_postponed
                 watch.at = self._outbox.held_until
                 self._books.set_health(watch.instrument, Health.STALE, reason, now, detail=words)
 

@@ -205,11 +205,7 @@ class RemoteSupervisor:
 
     def problems(self) -> list[str]:
         """What keeps books from this node, in sentences."""
-        if not self.presence.members.connected:
-            return ["NATS does not reach this node."]
-        if not self.presence.members.alive(NodeRole.FEEDS):
-            return ["No feeds node is alive."]
-        return []
+        return self.presence.problems()
 
     @property
     def ready(self) -> bool:

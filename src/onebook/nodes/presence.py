@@ -43,6 +43,21 @@ def new_node_id() -> int:
     return secrets.randbits(63)
 
 
+async def listen(bus: Bus, settings: NodeSettings) -> list[NodeHeartbeat]:
+    """Return the last heartbeat of each live node of a cluster, by role and name."""
+    heard: dict[int, NodeHeartbeat] = {}
+
+    def received(payload: bytes, reply: str) -> None:
+        heartbeat = heartbeat_of(payload)
+        if heartbeat is not None:
+            heard[heartbeat.node] = heartbeat
+
+    end = bus.subscribe(Subjects(settings.cluster).heartbeats, received)
+    await asyncio.sleep(settings.heartbeat_timeout_s)
+    end()
+    return sorted(heard.values(), key=lambda each: (each.role, each.name))
+
+
 class Presence:
     """This node among the others, while it is entered.
 
@@ -89,6 +104,22 @@ class Presence:
     def name(self) -> str:
         """What operators call this node."""
         return self._me.name
+
+    def problems(self) -> list[str]:
+        """What keeps the books of feeds nodes from this node, in sentences."""
+        members = self.members
+        if not members.connected:
+            return ["NATS does not reach this node."]
+        if members.alive(NodeRole.FEEDS):
+            return []
+        for each in members.strangers.values():
+            if each.role is NodeRole.FEEDS:
+                return [
+                    f"No feeds node that this node can use is alive: {each.name} (Onebook "
+                    f"{each.version}) speaks version {each.wire} of the node protocol, this one "
+                    f"{wire.VERSION}."
+                ]
+        return ["No feeds node is alive."]
 
     def located(self, url: str) -> None:
         """Announce the address of this node from now on."""

@@ -73,7 +73,7 @@ def by_exchange(entries: list[Entry], file: str) -> dict[str, list[Entry]]:
         if isinstance(entry, ConnectionOpened):
             connected = owner
         if not owner:
-            raise RecordingError(f"{file} has frames before any connection was opened")
+            raise RecordingError(f"{file} has frames before any connection was opened.")
         found.setdefault(owner, []).append(entry)
     return found
 
@@ -112,7 +112,7 @@ def _script(name: str, lines: list[Line], bodies: dict[str, bytes]) -> Script:
     natives = dict.fromkeys(line.native for line in lines)
     listings = tuple(filter(None, (listing_of(name, native) for native in natives)))
     if not listings:
-        raise RecordingError(f"the recording of {name} has no order-book frame of a spot pair")
+        raise RecordingError(f"The recording of {name} has no order-book frame of a spot pair.")
     listed = {listing.native for listing in listings}
     return Script(name, listings, tuple(line for line in lines if line.native in listed), bodies)
 
@@ -157,10 +157,10 @@ def exchange_of(url: str, file: str, frames: Iterable[str] = ()) -> str:
                 return name
             raise RecordingError(
                 f"{file} cannot be replayed: it was recorded from {parts.path or '/'} of "
-                f"{parts.hostname}, and {exchange.display} is now spoken to at {ours.path}"
+                f"{parts.hostname}, and {exchange.display} is now spoken to at {ours.path}."
             )
     raise RecordingError(
-        f"{file} cannot be replayed: {parts.hostname} is none of {', '.join(EXCHANGES)}"
+        f"{file} cannot be replayed: {parts.hostname} is none of {', '.join(EXCHANGES)}."
     )
 
 

@@ -411,7 +411,7 @@ export class Session {
   #failures = 0;
   #liveSince = null;
   #cause = null;
-  #reconnectS = null;
+  #reconnectAt = null; // ms, as Date.now()
 
   constructor(client, { attemptsMax = null, silenceMaxS = SILENCE_MAX_S, signal, ...handlers } = {}) {
     if (!client.WebSocket) {
@@ -565,7 +565,7 @@ export class Session {
     this.#resynced.clear();
     this.#sent.clear();
     this.#cause = null;
-    this.#reconnectS = null;
+    this.#reconnectAt = null;
     connection.send({ type: "authenticate", api_key: this.client.apiKey });
     for (const found of this.#each()) this.#subscribe(found);
     for (const { question } of this.#asked.values()) connection.send(question);
@@ -628,7 +628,7 @@ export class Session {
     else if (message.type === "aggregated_subscription_response") this.#accepted(message);
     else if (message.type === "welcome") this.#welcomed(message);
     else if (message.type === "server_shutdown") {
-      this.#reconnectS = message.reconnect_in_ms / 1000;
+      this.#reconnectAt = Date.now() + message.reconnect_in_ms;
       this.#cause = { code: "server_shutdown", message: CLOSE_REASONS[4200] };
     } else this.handlers.notice(message);
     return null;
@@ -727,7 +727,9 @@ export class Session {
     const named = this.#cause?.code ?? String(code);
     const text = this.#cause?.message ?? (CLOSE_REASONS[code] || reason || `The service closed with code ${code}.`);
     if (between(code, FINAL_CODES)) throw new Refused(named, text);
-    return [named, text, code, this.#reconnectS];
+    // Counted from the notice: a service that drains closes at the time that it named.
+    const reconnectS = this.#reconnectAt === null ? null : Math.max(0, this.#reconnectAt - Date.now()) / 1000;
+    return [named, text, code, reconnectS];
   }
 }
 
