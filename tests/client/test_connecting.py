@@ -149,8 +149,10 @@ async def test_a_proxy_that_refuses_now_is_asked_again(monkeypatch):
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
 from onebook.client import Onebook
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job begins with it ignored
 
 with Onebook(sys.argv[1], "the key") as client:
     try:

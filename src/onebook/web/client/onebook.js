@@ -411,7 +411,7 @@ export class Session {
   #failures = 0;
   #liveSince = null;
   #cause = null;
-  #reconnectAt = null; // ms, as Date.now()
+  #reconnectAt = null; // ms, as performance.now()
 
   constructor(client, { attemptsMax = null, silenceMaxS = SILENCE_MAX_S, signal, ...handlers } = {}) {
     if (!client.WebSocket) {
@@ -628,7 +628,7 @@ export class Session {
     else if (message.type === "aggregated_subscription_response") this.#accepted(message);
     else if (message.type === "welcome") this.#welcomed(message);
     else if (message.type === "server_shutdown") {
-      this.#reconnectAt = Date.now() + message.reconnect_in_ms;
+      this.#reconnectAt = performance.now() + message.reconnect_in_ms;
       this.#cause = { code: "server_shutdown", message: CLOSE_REASONS[4200] };
     } else this.handlers.notice(message);
     return null;
@@ -728,7 +728,7 @@ export class Session {
     const text = this.#cause?.message ?? (CLOSE_REASONS[code] || reason || `The service closed with code ${code}.`);
     if (between(code, FINAL_CODES)) throw new Refused(named, text);
     // Counted from the notice: a service that drains closes at the time that it named.
-    const reconnectS = this.#reconnectAt === null ? null : Math.max(0, this.#reconnectAt - Date.now()) / 1000;
+    const reconnectS = this.#reconnectAt === null ? null : Math.max(0, this.#reconnectAt - performance.now()) / 1000;
     return [named, text, code, reconnectS];
   }
 }
