@@ -107,7 +107,8 @@ test("pauses grow with full jitter, 41xx back off, 42xx return at the time given
 });
 
 test("the time of a return counts from the notice, not from the close", { timeout: 5_000 }, async (context) => {
-  context.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
+  let now = 1_000_000;
+  context.mock.method(performance, "now", () => now);
   class Draining {
     readyState = 0;
     constructor() {
@@ -116,7 +117,7 @@ test("the time of a return counts from the notice, not from the close", { timeou
         this.onopen({ type: "open" });
         this.onmessage({ data: JSON.stringify({ type: "server_shutdown", reconnect_in_ms: 60_000 }) });
         setImmediate(() => {
-          context.mock.timers.setTime(1_045_000);
+          now = 1_045_000;
           this.onclose({ type: "close", code: 4200, reason: "the node drains" });
         });
       });
