@@ -71,7 +71,7 @@ BOOKS = BookChannel(
     unsubscribe=unsubscribe,
     track=Unnumbered,
     names_per_request=2,
-    configure=["count"],
+    configure=(["count"],),
     channel_ids=True,
 )
 
