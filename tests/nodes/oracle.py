@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from bisect import bisect_left
 from decimal import Decimal
 
 from websockets.asyncio.client import connect
@@ -16,7 +17,7 @@ class Published:
     def __init__(self, simulated, symbols):
         self.simulated = simulated
         self.books = [(name, symbol) for name in simulated.urls for symbol in symbols]
-        self.states = {book: {} for book in self.books}  # levels: number of the last time
+        self.states = {book: {} for book in self.books}  # levels: the numbers of all times
         self.counts = dict.fromkeys(self.books, 0)
         self.last = {}
         for name in simulated.urls:
@@ -43,7 +44,7 @@ class Published:
             if self.last.get(book) != levels:
                 self.last[book] = levels
                 self.counts[book] += 1
-            self.states[book][levels] = self.counts[book]
+                self.states[book].setdefault(levels, []).append(self.counts[book])
 
     def now(self, book):
         """Take in the book as it is, published or not yet."""
@@ -131,13 +132,16 @@ class Subscriber:
                 self.wrong.append((book, "levels of a book that is not live"))
             return
         levels = shown(data)
-        number = self.published.states[book].get(levels)
-        if number is None:
+        numbers = self.published.states[book].get(levels)
+        if numbers is None:
             self.wrong.append((book, "levels that were never published", levels))
-        elif number < self.number[book]:
+            return
+        # A market may come back to the same levels: they are of the first time that they may be of.
+        at = bisect_left(numbers, self.number[book])
+        if at == len(numbers):
             self.wrong.append((book, "an older book after a newer one"))
         else:
-            self.number[book] = number
+            self.number[book] = numbers[at]
 
     async def until(self, condition):
         async with self._moved:
