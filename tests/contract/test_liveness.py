@@ -247,12 +247,23 @@ def test_an_unnamed_error_to_a_request_leaves_the_live_books_alone(name: str) ->
 
 @with_others
 def test_a_rate_limit_is_waited_for(name: str) -> None:
+    pauses_at(name, Reason.RATE_LIMITED)
+
+
+@with_others
+def test_an_exchange_that_is_unavailable_is_asked_again(name: str) -> None:
+    for frame in UNAVAILABLE[name]:
+        pauses_at(name, Reason.UNAVAILABLE, frame.encode())
+
+
+def pauses_at(name: str, reason: Reason, error: bytes | None = None) -> None:
+    """An error, by default the one for too many requests, postpones an unanswered book."""
     world, third = unanswered(name)
     world.instruments = [*world.instruments, third]
-    world.say(world.venue.rate_limit_error())
+    world.say(world.venue.rate_limit_error() if error is None else error)
     book = world.books.get(third)
     assert book is not None
-    assert (book.health, book.reason) == (Health.STALE, Reason.RATE_LIMITED)
+    assert (book.health, book.reason) == (Health.STALE, reason), error
     world.mute = False
     world.run(14)
     assert book.health is Health.STALE
@@ -260,24 +271,6 @@ def test_a_rate_limit_is_waited_for(name: str) -> None:
     assert book.health is Health.LIVE
     assert world.live()
     assert world.ends == []
-
-
-@with_others
-def test_an_exchange_that_is_unavailable_is_asked_again(name: str) -> None:
-    for frame in UNAVAILABLE[name]:
-        world, third = unanswered(name)
-        world.instruments = [*world.instruments, third]
-        world.say(frame.encode())
-        book = world.books.get(third)
-        assert book is not None
-        assert (book.health, book.reason) == (Health.STALE, Reason.UNAVAILABLE), frame
-        world.mute = False
-        world.run(14)
-        assert book.health is Health.STALE
-        world.run(3)
-        assert book.health is Health.LIVE
-        assert world.live()
-        assert world.ends == []
 
 
 @every_channel
