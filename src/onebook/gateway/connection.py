@@ -373,9 +373,8 @@ class ClientConnection(FrameReader):
 
     def command(self, text: str) -> None:
         """One text message."""
-        parts = self._parts
+        parts, latency_ms = self._parts, self.keepalive.latency_ms
         parts.totals.messages += 1
-        latency_ms = self.keepalive.latency_ms
         self.carry_out(self.processor.received(text, now=parts.now(), latency_ms=latency_ms))
 
     # The upgrade
