@@ -137,20 +137,21 @@ static inline void block_drop(Side *side, int32_t at) {
     memmove(side->lows + at, side->lows + at + 1, (side->block_count - at) * sizeof(int64_t));
 }
 
-/* The block that holds the key, or would: the last whose smallest key is not above. */
+/* The block that holds the key, or would: the last whose smallest key is not above, or the first.
+ *
+ * Nearly all changes are in the last. The steps of the search depend on the count of blocks alone:
+ * what a comparison decides is where to go on, which compilers make a move and not a branch.
+ */
 static inline int32_t block_of(const Side *side, int64_t key) {
-    int32_t low = 0, length = side->block_count - 1, half;
-    if (side->lows[length] <= key) return length;
-    while (length > 0) {
+    const int64_t *low = side->lows;
+    int32_t length = side->block_count, half;
+    if (low[length - 1] <= key) return length - 1;
+    while (length > 1) {
         half = length >> 1;
-        if (side->lows[low + half] <= key) {
-            low += half + 1;
-            length -= half + 1;
-        } else {
-            length = half;
-        }
+        low += low[half] <= key ? half : 0;
+        length -= half;
     }
-    return low ? low - 1 : 0;
+    return (int32_t)(low - side->lows);
 }
 
 /* The position of the first level whose key is not below.

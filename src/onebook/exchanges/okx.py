@@ -27,7 +27,7 @@ which is listed as USDC (`BTC-USDC`); the USD pair it replaced is not listed any
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -70,26 +70,24 @@ class Arg(Struct, gc=False, rename="camel", tag_field="channel", tag=CHANNEL):
     inst_id: str = ""
 
 
+# Members are in the order of the wire: msgspec looks for each behind the one before it.
 class Item(Struct, gc=False, rename="camel"):
     """A book or a change of it."""
 
     asks: Raw
     bids: Raw
+    ts: str = ""
     checksum: Checksum = 0
     prev_seq_id: Sequence64 = -1
     seq_id: Sequence64 = -1
-    ts: str = ""
 
 
-class Update(Struct, gc=False, tag_field="action", tag="update"):
-    """Changes of a book."""
+class Data(Struct, gc=False):
+    """The frame of a book."""
 
     arg: Arg
+    action: Literal["update", "snapshot"]
     data: tuple[Item, ...]
-
-
-class Whole(Update, tag="snapshot"):
-    """A whole book."""
 
 
 class Control(Struct):
@@ -101,17 +99,17 @@ class Control(Struct):
     msg: str = ""
 
 
-_read = msgspec.json.Decoder(Update | Whole).decode
+_read = msgspec.json.Decoder(Data).decode
 _control = msgspec.json.Decoder(Control).decode
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
     """Follow a frame of a book."""
-    message: Update | Whole = _read(frame)
+    message = _read(frame)
     book = books.get(message.arg.inst_id)
     if book is None:
         return None
-    items, whole = message.data, type(message) is Whole
+    items, whole = message.data, message.action == "snapshot"
     if len(items) == 1 and not whole and not items[0].checksum:  # nearly all
         item = items[0]
         if item.seq_id == item.prev_seq_id and _unchanged(book, item):

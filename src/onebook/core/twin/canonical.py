@@ -7,13 +7,14 @@ core knows by itself only what is canonical already; everything else is parsed h
 
 import re
 from decimal import Decimal
-from hashlib import sha256
+from hashlib import blake2b
 from typing import Any, Final
 
 from onebook.core.types import CHARS_MAX, EXPONENT_MAX, NumberError
 from onebook.times import iso_ms
 
-ID_HEX_CHARS: Final = 40
+ID_BYTES: Final = 20
+_unnamed: Final = blake2b(digest_size=ID_BYTES)
 iso: Final = iso_ms  # the compiled core prints the same, and leaves what has no text to this
 
 _is_canonical = re.compile(r"0|-?(?:[1-9][0-9]*(?:\.[0-9]*[1-9])?|0\.[0-9]*[1-9])").fullmatch
@@ -53,7 +54,9 @@ def texts(row: dict[str, Any], *names: str) -> list[str | None]:
 
 def record_id(*parts: str) -> str:
     """Return the id of an event: a name made of its parts, the same wherever they are the same."""
-    return "0x" + sha256("|".join(parts).encode()).hexdigest()[:ID_HEX_CHARS]
+    name = _unnamed.copy()  # the constructor takes as long as the rest
+    name.update("|".join(parts).encode())
+    return "0x" + name.hexdigest()
 
 
 def show(value: Decimal) -> str:
