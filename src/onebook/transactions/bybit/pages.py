@@ -75,9 +75,12 @@ def rows_of(endpoint: Endpoint, result: Any) -> tuple[list[Row], str]:
 def read_row(row: Row, endpoint: Endpoint, context: Context) -> tuple[Record, bool]:
     """A row as a record; one that the mapping cannot read is passed on raw, and marked so."""
     try:
-        return endpoint.mapper(row, context), True
+        record = endpoint.mapper(row, context)
     except (LookupError, TypeError, ValueError, AttributeError):
         return unread(row, endpoint, context), False
+    if record.timestamp < endpoint.source.begins_ms:  # as seconds would be where ms are documented
+        return unread(row, endpoint, context), False
+    return record, True
 
 
 def owned(record: Record, uid: str | None) -> Record:
