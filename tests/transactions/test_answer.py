@@ -117,6 +117,17 @@ def test_a_source_that_earlier_pages_finished_covers_what_the_exchange_keeps() -
     assert (found.from_ms, found.reason) == (120, "older_not_kept")
 
 
+def test_a_type_with_a_row_that_could_not_be_read_is_not_complete() -> None:
+    part = whole()
+    assert part.walker is not None
+    part.walker.unreadable = 1
+    found = covered(part)
+    assert (found.complete, found.reason, found.from_ms) == (False, "unreadable_record", 0)
+    earlier = SourcePart(source(), None, flawed_before="unreadable_record")
+    assert covered(earlier) == found, "also on the pages after it"
+    assert covered(SourcePart(source(), part.walker, given_up=True)).reason == "failed_before"
+
+
 def test_older_records_than_an_exchange_keeps_are_not_covered() -> None:
     kept = source(keeps_ms=400_000)
     walker = walked(simple(200), kept, 0, 299, now_ms=100_100)[1]

@@ -15,7 +15,7 @@ from onebook.api.transactions import inlined
 from onebook.model import DAY_MS, Tier
 from onebook.simulator.bybit_account import SimulatedKey
 from onebook.transactions.credentials import Credentials
-from transactions.conftest import PATH, Node
+from transactions.conftest import CREDENTIALS, PATH, Node
 
 VALIDATE = "/api/v1/transactions/validate-credentials"
 
@@ -210,6 +210,26 @@ async def test_a_session_is_needed(node: Node) -> None:
             answer = await client.post(path, json={"exchange": "bybit"})
             assert (answer.status_code, answer.json()["error"]) == (401, "missing_authorization")
     assert node.transport.requests == 0
+
+
+async def test_a_cursor_belongs_to_the_credentials_of_its_first_page(
+    node: Node, client: httpx.AsyncClient
+) -> None:
+    """Another account has other records: going on there would mix the two."""
+    body = {"exchange": "bybit", "transaction_types": ["ledger"], "limit": 5}
+    body["cursor"] = (await client.post(PATH, json=body)).json()["next_cursor"]
+    other = SimulatedKey("otherkey000000000000", "othersecret0000000000000000000000000")
+    await node.vault.put(
+        "bybit", "mainnet", Credentials(other.api_key, other.secret), now_ms=NOW_MS
+    )
+    asked = node.transport.requests
+    answer = await client.post(PATH, json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "invalid_request"
+    assert "cursor belongs to other Bybit credentials" in answer.json()["message"]
+    assert node.transport.requests == asked
+    await node.vault.put("bybit", "mainnet", CREDENTIALS, now_ms=NOW_MS)
+    assert (await client.post(PATH, json=body)).status_code == 200
 
 
 async def test_endpoint_6_says_the_credentials_are_valid(client: httpx.AsyncClient) -> None:

@@ -25,6 +25,7 @@ def state(**fields: object) -> CursorState:
     base: dict[str, object] = {
         "digest": "d" * 16,
         "key": key_digest("key-1"),
+        "account": Cursors(SECRET).account("theirs"),
         "now_ms": 3,
         "from_ms": 1,
         "to_ms": 2,
@@ -52,6 +53,13 @@ def test_a_cursor_of_another_query_or_key(digest: str, key_id: str, says: str) -
     text = Cursors(SECRET).seal(state())
     with pytest.raises(InvalidRequest, match=says):
         Cursors(SECRET).open(text, digest=digest, key_id=key_id)
+
+
+def test_an_account_has_a_name_that_shows_nothing_of_its_key() -> None:
+    name = Cursors(SECRET).account("theirs")
+    assert name == Cursors(SECRET).account("theirs")
+    assert name not in (Cursors(SECRET).account("others"), Cursors(b"another").account("theirs"))
+    assert "theirs" not in name
 
 
 def test_a_cursor_of_another_service() -> None:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from msgspec import json
+from msgspec.structs import replace
 
 from onebook.errors import InvalidRequest
 from onebook.transactions import export
 from onebook.transactions.export import COLUMNS, FORMS, flat, writer
-from onebook.transactions.record import encode
+from onebook.transactions.record import Fee, Position, encode
 from transactions.exporting import ALL, BUY, DEPOSIT, written
 
 
@@ -31,12 +32,26 @@ def test_csv_has_every_record_with_exact_amounts(tmp_path: Path) -> None:
 
 
 def test_no_cell_is_a_formula(tmp_path: Path) -> None:
-    from msgspec.structs import replace
-
     evil = replace(DEPOSIT, asset="=cmd()", side="+1")
     (row,) = written("csv", [evil], tmp_path)
     assert row["asset"] == "'=cmd()"
     assert row["side"] == "'+1"
+
+
+@pytest.mark.parametrize(
+    "cell", ["-1+cmd|' /C calc'!A0", "-BTC", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-"]
+)
+def test_a_text_that_would_be_computed_is_quoted(cell: str, tmp_path: Path) -> None:
+    (row,) = written("csv", [replace(DEPOSIT, side=cell)], tmp_path)
+    assert row["side"] == "'" + cell
+
+
+def test_amounts_below_zero_stay_amounts(tmp_path: Path) -> None:
+    fees = (Fee("USDT", "-0.2", None, "trading", "f"), Fee("BTC", "-3", None, "tax", "t"))
+    position = Position(realised_pnl="-0.00000000000000000012", funding="-5")
+    (row,) = written("csv", [replace(BUY, fees=fees, position=position)], tmp_path)
+    assert row["fees"] == "-0.2 USDT; -3 BTC"
+    assert (row["realised_pnl"], row["funding"]) == ("-0.00000000000000000012", "-5")
 
 
 def test_parquet_holds_the_same_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

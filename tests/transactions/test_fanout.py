@@ -52,15 +52,22 @@ def test_symbols_of_a_window_are_asked_for_once() -> None:
     assert len(exchange.traded_asked) == 3
 
 
-def test_pages_end_with_a_cursor_that_repeats_or_a_page_without_rows() -> None:
-    async def count(page: Page) -> int:
-        async def ask(cursor: str) -> Page:
-            return page
+async def count(page: Page) -> int:
+    """Of pages that are all the same."""
 
-        return len([one async for one in pages_along(ask)])
+    async def ask(cursor: str) -> Page:
+        return page
 
-    assert run(count(Page([], 1, "same"))) == 2
+    return len([one async for one in pages_along(ask)])
+
+
+def test_a_page_without_rows_is_the_last() -> None:
     assert run(count(Page([], 0, "more"))) == 1
+
+
+def test_a_cursor_that_repeats_is_a_failure() -> None:
+    with pytest.raises(SourceFailed, match="repeated a cursor"):
+        run(count(Page([], 1, "same")))
 
 
 def test_pages_without_end_are_a_failure() -> None:

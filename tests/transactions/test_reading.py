@@ -19,12 +19,29 @@ from transactions.bybit_support import run
 from transactions.walking import Book, event, simple, source, walked
 
 
-def test_a_cursor_that_repeats_ends_the_window() -> None:
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize("cursors", [("a", "a"), ("a", "b", "a")])
+def test_a_cursor_that_repeats_is_a_failure(cursors: tuple[str, ...], oldest_first: bool) -> None:
+    """What comes after that page cannot be read: the window is not complete."""
     book = simple(5)
-    book.answers = lambda window, cursor: Page([event(5)], 3, "again")
-    found, _ = walked(book, source(), 0, 99)
+    left = iter(cursors)
+    book.answers = lambda window, cursor: Page([event(5)], 3, next(left))
+    _, walker = walked(book, source(oldest_first=oldest_first), 0, 99)
+    assert len(book.asked) == len(cursors)
+    assert not walker.exhausted
+    assert walker.failure is not None
+    assert walker.failure.reason is FailureReason.UNREADABLE
+    assert walker.failure.retryable
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+def test_an_empty_page_ends_the_window_whatever_its_cursor(oldest_first: bool) -> None:
+    book = simple(5)
+    left = iter((Page([event(5)], 3, "a"), Page([], 0, "a")))
+    book.answers = lambda window, cursor: next(left)
+    found, walker = walked(book, source(oldest_first=oldest_first), 0, 99)
     assert len(found) == 1
-    assert len(book.asked) == 2
+    assert walker.exhausted
 
 
 def test_a_window_without_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

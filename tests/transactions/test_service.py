@@ -452,6 +452,25 @@ def test_a_fill_of_two_queries_that_cannot_be_read_stands_once() -> None:
     assert [record["kind"] for record in answer["transactions"]].count("other") == 1
 
 
+class Unwritten(int):
+    """A time that the exchange knows and does not write."""
+
+    def __str__(self) -> str:
+        return ""
+
+
+def test_one_without_a_time_stands_once_though_its_neighbours_differ() -> None:
+    """Its place is that of the row before it, which is another in either list."""
+    account = Account(MONTH)
+    fills = account.executions["linear"].entries
+    usdc = [n for n, each in enumerate(fills) if each.facts.market.settle == "USDC"]
+    index = next(n for n in usdc if not {n + 1, n + 2, n + 3}.intersection(usdc))
+    entry = fills[index]
+    fills[index] = entry._replace(at_ms=Unwritten(entry.at_ms))
+    answer = story(lambda w: w.fetch("futures_linear", limit=9_999), account=account)
+    assert [record["kind"] for record in answer["transactions"]].count("other") == 1
+
+
 def _with_nonsense(index: int = -1) -> Account:
     account = Account(MONTH)
     account.withdrawals.entries[index].facts.created_ms = "not a time"

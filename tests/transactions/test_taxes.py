@@ -38,7 +38,7 @@ def test_cointracking_types(tmp_path: Path) -> None:
     rows = written("cointracking", [*ALL, closed("7"), closed("-9")], tmp_path)
     assert tuple(rows[0]) == COINTRACKING
     assert [row["Type"] for row in rows] == [
-        "Trade", "Margin Fee", "Derivatives / Futures Loss", "Derivatives / Futures Profit",
+        "Trade", "Margin Fee", "Other Fee", "Other Income",
         "Deposit", "Withdrawal", "Derivatives / Futures Profit", "Derivatives / Futures Loss",
     ]  # fmt: skip
     assert (rows[1]["Sell Amount"], rows[1]["Sell Currency"], rows[1]["Fee"]) == ("0.2", "USDT", "")
@@ -74,6 +74,16 @@ def test_a_rebate_is_received(tmp_path: Path) -> None:
     rows = written("cointracking", [spot, contract], tmp_path)
     assert (rows[0]["Sell Amount"], rows[0]["Fee"]) == ("199.8", "")
     assert rows[1]["Type"] == "Derivatives / Futures Profit"
+
+
+@pytest.mark.parametrize("form", ["koinly", "cointracking"])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_no_digit_of_a_fee_is_lost(form: str, sign: str, tmp_path: Path) -> None:
+    """More than the 28 digits of Python's default context."""
+    charged = "12345678901234.123456789012345678"
+    record = trades.execution(fill(execFee=sign + charged), LINEAR)
+    (row,) = written(form, [record], tmp_path)
+    assert charged in row.values()
 
 
 def test_a_fee_larger_than_what_arrived_has_its_own_row(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ OLDER_NOT_KEPT: Final = "older_not_kept"
 FAILED_BEFORE: Final = "failed_before"
 UNREADABLE_RECORD: Final = "unreadable_record"
 OUT_OF_ORDER: Final = "out_of_order"
+LACKING: Final = (FAILED_BEFORE, UNREADABLE_RECORD)  # of this page or one before it
 
 # Of types that have the same name at every exchange.
 SINGULAR: Final = {
@@ -125,17 +126,28 @@ class SourcePart(Struct, frozen=True):
     Args:
         walker: Its walker; None for a source that earlier pages finished or gave up.
         lost_before_ms: What earlier pages found: before it the exchange does not show all.
+        flawed_before: Why what earlier pages delivered is not complete: a code.
     """
 
     source: Source
     walker: Walker | None
     given_up: bool = False
     lost_before_ms: int | None = None
+    flawed_before: str | None = None
 
     @property
     def kept_from_ms(self) -> int | None:
         """From when on the exchange shows all there was; None for the whole range."""
         return self.lost_before_ms if self.walker is None else self.walker.kept_from_ms
+
+    @property
+    def flaw(self) -> str | None:
+        """Why what was delivered is not complete: a code; None where nothing shows that."""
+        if self.walker is not None and self.walker.disordered:
+            return OUT_OF_ORDER
+        if self.walker is not None and self.walker.unreadable:
+            return UNREADABLE_RECORD
+        return self.flawed_before
 
 
 def coverage_of(
@@ -163,6 +175,7 @@ def _entry(
     elif part.kept_from_ms is not None:
         reached = (min(part.kept_from_ms, query.to_ms), OLDER_NOT_KEPT)
     from_ms, reason = reached
+    reason = reason or part.flaw
     return Coverage(source.type, from_ms, top_ms, reason is None, reason, floor)
 
 
@@ -177,8 +190,6 @@ def _reached(
         return _time_of(came, query), stopped
     if walker.kept_from_ms is not None:
         return min(walker.kept_from_ms, query.to_ms), OLDER_NOT_KEPT
-    if walker.disordered:
-        return query.from_ms, OUT_OF_ORDER
     return query.from_ms, None
 
 

@@ -1,4 +1,5 @@
-"""Cursors: opaque, signed, good after a restart, bound to the query and the key they came from.
+"""Cursors: opaque, signed, good after a restart, bound to the query and the keys they came from:
+the caller's, and the exchange's, because another account has other records.
 
 A cursor holds no secret and no record: the range as it was fixed by the first page, how far every
 source has come, and a MAC. Sources that have come equally far share one place; one that failed
@@ -18,7 +19,7 @@ from onebook.errors import InvalidRequest
 from onebook.transactions.reading import Bookmark
 from onebook.transactions.record import FIRST, RecordKey
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAC_BYTES: Final = 16
 CHARS_MAX: Final = 8_192  # forty sources, each at a place of its own, take about 5,000
 
@@ -35,11 +36,14 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
         others: The places of sources that are elsewhere.
         bookmarks: The exchange's own cursors, of sources whose cursors last.
         kept: From when on a source shows all there was, Unix ms, where that is not the whole range.
+        flaws: Why what a source delivered is not complete, where it is not: a code.
+        account: The exchange credentials that the pages before were read with.
     """
 
     version: int = VERSION
     digest: str
     key: str
+    account: str
     now_ms: int
     from_ms: int
     to_ms: int
@@ -47,6 +51,7 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
     others: dict[str, Place] = {}
     kept: dict[str, int] = {}
     bookmarks: dict[str, Bookmark] = {}
+    flaws: dict[str, str] = {}
 
     def place(self, source: str) -> Place:
         """How far a source has come."""
@@ -87,6 +92,10 @@ class Cursors:
                 "start_time and end_time must stay as they were."
             )
         return state
+
+    def account(self, api_key: str) -> str:
+        """The name of exchange credentials inside a cursor; reveals nothing of them."""
+        return self._mac(b"account " + api_key.encode()).hex()
 
     def _read(self, text: str) -> CursorState:
         try:

@@ -5,6 +5,7 @@ The forms of tax tools are in `taxes`.
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Protocol
@@ -24,6 +25,9 @@ from onebook.transactions.taxes import (
 )
 
 PARQUET_ROWS: Final = 10_000
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+_AMOUNT = r"-?[0-9]+(\.[0-9]+)?"
+_AMOUNTS = re.compile(rf"{_AMOUNT}( [A-Za-z0-9?]+(; {_AMOUNT} [A-Za-z0-9?]+)*)?")
 
 COLUMNS: Final = (
     "transaction_id", "timestamp", "datetime", "exchange", "environment", "type", "kind", "label",
@@ -195,8 +199,11 @@ def _money(money: Money | UnsetType | None) -> Amount:
 
 
 def _harmless(cell: str | int | None) -> str | int | None:
-    """A text that a spreadsheet will not take for a formula (OWASP, CSV injection)."""
-    if isinstance(cell, str) and cell[:1] in ("=", "+", "@", "\t", "\r"):
+    """A text that a spreadsheet will not take for a formula (OWASP, CSV injection).
+
+    What begins with a minus is one unless it is an amount, or a list of amounts as `fees_text` has.
+    """
+    if isinstance(cell, str) and cell.startswith(FORMULA) and not _AMOUNTS.fullmatch(cell):
         return "'" + cell
     return cell
 

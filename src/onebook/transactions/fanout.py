@@ -14,6 +14,7 @@ from typing import Final
 from onebook.transactions.adapter import Page, Window
 from onebook.transactions.failures import FailureReason, SourceFailed
 from onebook.transactions.record import Record
+from onebook.transactions.trail import Trail
 
 SYMBOL_PAGES_MAX: Final = 500  # of one window
 
@@ -24,16 +25,14 @@ async def pages_along(
     """Every page of a query along the exchange's cursor.
 
     Raises:
-        SourceFailed: There are more than can be.
+        SourceFailed: There are more than can be, or a cursor came twice.
     """
-    cursor, seen = "", {""}
+    trail = Trail()
     for _ in range(pages_max):
-        page = await ask(cursor)
+        page = await ask(trail.cursor)
         yield page
-        cursor = page.cursor
-        if cursor in seen or not page.rows:
+        if not page.rows or not trail.follow(page.cursor):
             return
-        seen.add(cursor)
     raise SourceFailed(FailureReason.EXCHANGE_ERROR, "A window has more pages than the limit.")
 
 

@@ -20,10 +20,10 @@ async def merged(
     A record may go as soon as no walker can still bring a newer one: those with records ready
     are compared by their first, those without by their watermark.
     """
-    left, last_id = limit, ""
+    left, once = limit, Once()
     while left is None or left > 0:
         progress.clear()
-        batch, last_id = _certain(walkers, left, last_id)
+        batch = _certain(walkers, left, once)
         _raise_defects(walkers)
         if batch:
             left = None if left is None else left - len(batch)
@@ -36,19 +36,39 @@ async def merged(
             await progress.wait()
 
 
-def _certain(walkers: Sequence[Walker], left: int | None, last_id: str) -> tuple[list[Keyed], str]:
+class Once:
+    """Passes each event once, though two sources bring it: a query and the same one filtered.
+
+    One event has one place in both, unless its row has no time: its place is then that of its
+    neighbours in a list.
+    """
+
+    def __init__(self) -> None:
+        self._last_id = ""
+        self._unplaced: set[str] = set()
+
+    def passes(self, keyed: Keyed) -> bool:
+        """Whether this is the first time."""
+        record_id = keyed[0].record_id
+        if record_id == self._last_id or record_id in self._unplaced:
+            return False
+        self._last_id = record_id
+        if "timestamp" in keyed[1].incomplete:
+            self._unplaced.add(record_id)
+        return True
+
+
+def _certain(walkers: Sequence[Walker], left: int | None, once: Once) -> list[Keyed]:
     """What can go now, at most `left` records."""
     batch: list[Keyed] = []
     watermark_ms = max((_watermark(walker) for walker in walkers), default=NOTHING_LEFT_MS)
     while (left is None or len(batch) < left) and (walker := _next(walkers, watermark_ms)):
         keyed = walker.take()
-        # Two sources of one event (a query and the same one filtered) meet here.
-        if keyed[0].record_id != last_id:
-            last_id = keyed[0].record_id
+        if once.passes(keyed):
             batch.append(keyed)
         if not walker.ready:
             watermark_ms = max(watermark_ms, _watermark(walker))
-    return batch, last_id
+    return batch
 
 
 def _watermark(walker: Walker) -> int:

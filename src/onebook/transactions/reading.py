@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from onebook.transactions.adapter import Page, Source, Window
 from onebook.transactions.failures import CursorGone, FailureReason, SourceFailed, TooOld
 from onebook.transactions.record import Record
+from onebook.transactions.trail import Trail
 
 PAGES_AHEAD: Final = 2
 PAGES_AHEAD_SHORT: Final = 1
@@ -97,33 +98,32 @@ class WindowStream:
 
     async def _read(self) -> None:
         source, window = self._walker.source, self.window
-        cursor, seen, full_page, unread_ms = self._cursor, {"", self._cursor}, False, window.to_ms
+        trail, full_page, unread_ms = Trail(self._cursor), False, window.to_ms
         for _ in range(PAGES_MAX):
             try:
-                page = await self._ask(window, cursor)
+                page = await self._ask(window, trail.cursor)
             except TooOld:
                 # A cursor belongs to its window: begin again below what was read.
                 cut = self._walker.cut(window._replace(to_ms=unread_ms))
                 if cut is None:
                     return
-                window, cursor, seen = cut, "", {""}
+                window, trail = cut, Trail()
                 continue
             except CursorGone:
-                if self.asked or not cursor:
+                if self.asked or not trail.cursor:
                     raise _refused_cursor() from None
                 # It was that of an earlier answer: the window is read from its beginning.
-                cursor, seen = "", {""}
+                trail = Trail()
                 continue
-            await self.pages.put(ReadPage(page, Bookmark(*window, cursor)))
+            await self.pages.put(ReadPage(page, Bookmark(*window, trail.cursor)))
             unread_ms = min([unread_ms, *(r.timestamp + 1 for r in page.records)])
             full_page = full_page or page.rows >= source.page_rows
-            cursor = page.cursor
-            # A repeated cursor would loop without end.
-            if cursor in seen or is_last(source, page.rows, full_page=full_page):
+            if is_last(source, page.rows, full_page=full_page):
                 return
             if not source.ranged and unread_ms <= window.from_ms:
                 return
-            seen.add(cursor)
+            if not trail.follow(page.cursor):
+                return
             await self._walker.wanted(unread_ms - 1)
         raise _endless()
 
@@ -151,18 +151,17 @@ class WindowStream:
         source = self._walker.source
         records: list[Record] = []
         rows, unreadable, kept_from_ms = 0, 0, None
-        cursor, seen, full_page = "", {""}, False
+        trail, full_page = Trail(), False
         for _ in range(PAGES_HELD_MAX if self._halves(part) else PAGES_MAX):
-            page = await self._ask(part, cursor)
+            page = await self._ask(part, trail.cursor)
             records += page.records
             rows, unreadable = rows + page.rows, unreadable + page.unreadable
             if page.kept_from_ms is not None:
                 kept_from_ms = max(kept_from_ms or 0, page.kept_from_ms)
             full_page = full_page or page.rows >= source.page_rows
-            cursor = page.cursor
-            if cursor in seen or is_last(source, page.rows, full_page=full_page):
+            last = is_last(source, page.rows, full_page=full_page)
+            if last or not trail.follow(page.cursor):
                 return Page(records[::-1], rows, "", unreadable, kept_from_ms)
-            seen.add(cursor)
         if not self._halves(part):
             raise _endless()
         return None

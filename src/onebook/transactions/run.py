@@ -39,15 +39,26 @@ LONG_ANSWER: Final = 5_000  # records from which on reading ahead pays
 
 
 class Run:
-    """One query being executed."""
+    """One query being executed.
+
+    Args:
+        account: The name of the exchange credentials in cursors.
+    """
 
     def __init__(
-        self, query: Query, adapter: Adapter, reader: AccountReader, clock: ServiceClock
+        self,
+        query: Query,
+        adapter: Adapter,
+        reader: AccountReader,
+        clock: ServiceClock,
+        *,
+        account: str,
     ) -> None:
         self.query = query
         self.totals = Totals(adapter.entry.singular)
         self.verifier: Verifier | None = None
         self._adapter = adapter
+        self._account = account
         self._clock = clock
         self._progress = asyncio.Event()
         self._last = FIRST
@@ -84,9 +95,14 @@ class Run:
         source, state = fitted(self._adapter.sources[name], self.query.limit), self.query.state
         place = self._begun_at(name)
         lost_before_ms = state.kept.get(name) if state else None
+        flawed_before = state.flaws.get(name) if state else None
         if place in (DONE, GIVEN_UP):
             return SourcePart(
-                source, None, given_up=place == GIVEN_UP, lost_before_ms=lost_before_ms
+                source,
+                None,
+                given_up=place == GIVEN_UP,
+                lost_before_ms=lost_before_ms,
+                flawed_before=flawed_before,
             )
         wanted = Range(self.query.from_ms, self.query.to_ms, after=as_key(place))
         limit = self.query.limit
@@ -101,7 +117,7 @@ class Run:
             lost_before_ms=lost_before_ms,
             begin=state.bookmarks.get(name) if state else None,
         )
-        return SourcePart(source, walker)
+        return SourcePart(source, walker, flawed_before=flawed_before)
 
     def _begun_at(self, name: str) -> Place:
         """Where this page of a source begins."""
@@ -234,6 +250,7 @@ class Run:
         return CursorState(
             digest=self.query.digest,
             key=key_digest(key_id),
+            account=self._account,
             now_ms=self.query.now_ms,
             from_ms=self.query.from_ms,
             to_ms=self.query.to_ms,
@@ -241,6 +258,7 @@ class Run:
             others={name: place for name, place in places.items() if place != after},
             bookmarks=self._bookmarks(places),
             kept={p.source.name: p.kept_from_ms for p in self._parts if p.kept_from_ms is not None},
+            flaws={p.source.name: p.flaw for p in self._parts if p.flaw is not None},
         )
 
     def _bookmarks(self, places: dict[str, Place]) -> dict[str, Bookmark]:

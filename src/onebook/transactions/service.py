@@ -27,7 +27,7 @@ from onebook.transactions.adapter import (
     Environment,
 )
 from onebook.transactions.answer import (
-    FAILED_BEFORE,
+    LACKING,
     filters_of,
     message_of,
 )
@@ -180,16 +180,17 @@ class Transactions:
         """Start a query; leaving the block stops all requests.
 
         Raises:
-            InvalidRequest: There are no testnet credentials.
+            InvalidRequest: There are no testnet credentials, or the cursor belongs to others.
             RateLimitExceeded: The key has as many requests under way as it may.
             ServiceUnavailable: There are no credentials, or too much is being asked at once.
         """
-        reader = await self._reader(query, key_id)
+        reader, account = await self._reader(query, key_id)
         self._refuse_beyond(key_id)
         self._running[key_id] += 1
         RUNNING.inc()
         try:
-            run = Run(query, self._adapters[query.request.exchange], reader, self._clock)
+            adapter = self._adapters[query.request.exchange]
+            run = Run(query, adapter, reader, self._clock, account=account)
             try:
                 yield run
             finally:
@@ -215,7 +216,8 @@ class Transactions:
                 retry_after_s=BUSY_RETRY_S,
             )
 
-    async def _reader(self, query: Query, key_id: str) -> AccountReader:
+    async def _reader(self, query: Query, key_id: str) -> tuple[AccountReader, str]:
+        """The account of a query, and the name of its credentials in cursors."""
         adapter = self._adapters[query.request.exchange]
         credentials = await self._vault.get(query.request.exchange, query.environment)
         message = _unusable(adapter.entry, query.environment, credentials)
@@ -223,9 +225,16 @@ class Transactions:
             if query.environment is Environment.TESTNET:
                 raise InvalidRequest(message)
             raise ServiceUnavailable(message)
-        return adapter.reader(
+        account = self._cursors.account(credentials.api_key)
+        if query.state is not None and query.state.account != account:
+            raise InvalidRequest(
+                f"Field cursor belongs to other {adapter.entry.display} credentials than those "
+                "that are set now; ask for the first page again."
+            )
+        reader = adapter.reader(
             query.environment, credentials, include_raw=query.request.include_raw, key_id=key_id
         )
+        return reader, account
 
     async def fetch(
         self, query: Query, *, key_id: str, on_batch: Callable[["Run"], None] | None = None
@@ -296,7 +305,7 @@ class Transactions:
         tail: dict[str, Any] = {
             "summary": totals.summary(query),
             "filters_applied": filters_of(query),
-            "partial": bool(errors) or any(part.reason == FAILED_BEFORE for part in coverage),
+            "partial": bool(errors) or any(part.reason in LACKING for part in coverage),
             "errors": errors,
             "coverage": coverage,
             "next_cursor": None if state is None else self._cursors.seal(state),

@@ -15,7 +15,8 @@ CoinTracking's CSV import, https://cointracking.freshdesk.com articles 290000072
 
 - amounts are what really arrived and left: a fee in the coin that is bought is taken off it, one in
   the coin that is sold is added; the column of the fee informs and is not summed;
-- a fee in a third coin is a row of its own, "Other Fee".
+- a fee in a third coin is a row of its own, "Other Fee";
+- funding is a cost of holding a position, not its P&L: "Other Fee" and "Other Income".
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from typing import Final, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from onebook.core import show
-from onebook.transactions.decimals import ZERO, add, subtract
+from onebook.transactions.decimals import ZERO, add, subtract, unsigned
 from onebook.transactions.record import Direction, Money, Record, RecordView, Status
 
 KOINLY: Final = (
@@ -75,6 +76,7 @@ COINTRACKING_WORDS: Final = {
     "interest": Words("Interest Income", "Borrowing Fee"),
     "fee": COINTRACKING_FEE,
     "fee_refund": COINTRACKING_FEE,
+    "funding": Words("Other Income", "Other Fee"),
     "borrow": Words("Receive Loan", "Repay Loan"),
     "repay": Words("Receive Loan", "Repay Loan"),
     "loan": Words("Receive Loan", "Repay Loan"),
@@ -193,11 +195,10 @@ def net_of_fees(found: Taxed) -> tuple[Amount, Amount, list[Charge], list[Charge
 def _cointracking_type(record: Record, found: Taxed) -> str:
     if found.sent[0] and found.received[0]:
         return "Trade"
-    way = 0 if found.received[0] else 1
-    if _is_gain(record):
-        return COINTRACKING_GAIN[way]
     words = COINTRACKING_WORDS.get(record.label) or COINTRACKING_WORDS.get(record.kind)
-    return (words or COINTRACKING_MOVE)[way]
+    if words is None:
+        words = COINTRACKING_GAIN if _is_gain(record) else COINTRACKING_MOVE
+    return words[0 if found.received[0] else 1]
 
 
 def _cointracking_fees(
@@ -230,7 +231,7 @@ def _fee_rows(
     """Each fee on a row of its own: a payment of it, or a rebate as received."""
     rows = []
     for number, charge in enumerate(charges, 1):
-        moved = (charge.currency, show(abs(charge.amount)))
+        moved = (charge.currency, unsigned(show(charge.amount)))
         suffix = f"-fee{number}"
         if charge.amount > ZERO:
             rows.append(row(moved, NOTHING, words.outgoing, suffix))

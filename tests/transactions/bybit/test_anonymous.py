@@ -1,6 +1,7 @@
 """Rows without an id that span two pages of Bybit: each counts once, over sockets."""
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -144,3 +145,39 @@ async def test_rows_with_an_id_are_not_asked_for_twice() -> None:
     exchange = simulated(here)
     assert len(ids(await answers(exchange))) == 250
     assert exchange.requests["/v5/asset/fundinghistory"] == 3 + 4  # three pages, empty windows
+
+
+def unreadable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Records of rows that could not be read."""
+    return [r for answer in found for r in answer["transactions"] if r["kind"] == "other"]
+
+
+def booked(rows: int, *, identified: bool, nonsense: Callable[[int], bool]) -> Account:
+    """An account whose funding wallet booked so many rows in one second, some without a coin."""
+    here = account()
+    for number in range(1, rows + 1):
+        coin = "" if nonsense(number) else "USDT"
+        line = FundLine(coin, 100, 0, "Earn", "Earn", identified=identified)
+        here.fund_ledger.append(SECOND, number, line)
+    return here
+
+
+@pytest.mark.parametrize("limit", [40, 10_000])
+async def test_an_unreadable_row_with_an_id_costs_no_other_row(limit: int) -> None:
+    """Wherever it stands, at the beginning of a page too: ids tell what a second holds."""
+    here = booked(250, identified=True, nonsense=lambda n: n % 50 == 0)
+    found = await answers(simulated(here), limit=limit)
+    assert len(ids(found)) == len(set(ids(found))) == 245
+    assert len({r["transactionId"] for r in unreadable(found)}) == 5
+    assert {e["error"] for answer in found for e in answer["errors"]} == {"unreadable_record"}
+    assert not whole(found)
+
+
+@pytest.mark.parametrize("rows", [60, 101, 250])
+async def test_unreadable_rows_without_an_id_are_never_called_complete(rows: int) -> None:
+    here = booked(rows, identified=False, nonsense=lambda n: True)
+    found = await answers(simulated(here))
+    assert not whole(found)
+    assert found[0]["partial"]
+    if rows <= PAGE:
+        assert len(unreadable(found)) == rows

@@ -1,6 +1,6 @@
 """Deposits, withdrawals, transfers, tokens and balances of Bybit as records."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from msgspec import UNSET
@@ -8,7 +8,7 @@ from msgspec import UNSET
 from onebook.transactions.bybit import funds
 from onebook.transactions.bybit.instruments import new_markets
 from onebook.transactions.bybit.rows import Context
-from onebook.transactions.record import Direction, RecordView, Status
+from onebook.transactions.record import Direction, RecordView, Status, money
 from transactions.bybit.native import SPOT
 
 
@@ -123,16 +123,27 @@ class TestFunds:
         row = {"transferId": "t", "coin": "BTC", "amount": "1", "timestamp": "5", "status": native}
         assert funds.transfer(row, SPOT).status is status
 
+    TOKENS: Final = {
+        "ltCoin": "BTC3L", "valueCoin": "USDT", "amount": 5, "value": "10", "fee": "0.1",
+        "ltOrderType": 2, "ltOrderStatus": 1, "orderId": 7, "orderTime": 9,
+    }  # fmt: skip
+
     def test_a_leverage_token_redeemed(self) -> None:
-        row = {
-            "ltCoin": "BTC3L", "valueCoin": "USDT", "amount": 5, "value": "10", "fee": "0.1",
-            "ltOrderType": 2, "ltOrderStatus": 3, "orderId": 7, "orderTime": 9,
-        }  # fmt: skip
-        record = funds.leverage_token(row, SPOT)
-        assert (record.label, record.status) == ("Sell", Status.FAILED)
-        assert record.sentCurrency.currency == "BTC3L"  # type: ignore[union-attr]
+        record = funds.leverage_token(self.TOKENS, SPOT)
+        assert (record.label, record.status) == ("Sell", Status.COMPLETED)
+        assert record.sentCurrency == money("BTC3L", "5")
+        assert record.receivedCurrency == money("USDT", "10")
         assert record.fees[0].currency == "USDT"
         assert record.view is RecordView.SUMMARY  # the ledger's lines of it are the ones to sum
+
+    @pytest.mark.parametrize("kind", [1, 2])
+    def test_a_failed_order_of_a_leverage_token_moved_nothing(self, kind: int) -> None:
+        row = self.TOKENS | {"ltOrderStatus": 3, "ltOrderType": kind}
+        record = funds.leverage_token(row, SPOT)
+        assert record.status is Status.FAILED
+        assert record.sentCurrency is record.receivedCurrency is UNSET
+        assert (record.fee, record.fees, record.direction) == (None, (), Direction.NONE)
+        assert record.amount == "5"
 
     def test_a_balance_that_is_not_stated_says_so(self) -> None:
         record = funds.unified_balance({"coin": "BTC", "walletBalance": ""}, SPOT)

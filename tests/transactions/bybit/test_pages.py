@@ -20,18 +20,18 @@ from onebook.transactions.record import Holder, Status
 from transactions.bybit.native import SPOT, fill, fund_row, line, order
 from transactions.test_record import record
 
-WINDOW = Window(1_000_000, 2_000_000, 1_999_999)
+WINDOW = Window(1_700_000_000_000, 1_700_001_000_000, 1_700_000_999_999)
 
 
 def test_a_page_is_asked_for_with_both_bounds_and_its_size() -> None:
     assert query_of(ENDPOINTS["spot_fills"], WINDOW, "") == (
-        "category=spot&startTime=1000000&endTime=1999999&limit=100"
+        "category=spot&startTime=1700000000000&endTime=1700000999999&limit=100"
     )
 
 
 def test_bounds_are_inclusive_at_the_precision_of_the_endpoint() -> None:
     query = query_of(ENDPOINTS["funding_ledger"], WINDOW, "", rows=20)
-    assert query == "createTimeFrom=1000&createTimeTo=1999&limit=20"
+    assert query == "createTimeFrom=1700000000&createTimeTo=1700000999&limit=20"
 
 
 @pytest.mark.parametrize(
@@ -48,26 +48,42 @@ def test_a_row_that_cannot_be_read_is_shown_and_counted() -> None:
     assert (found.kind, found.status) == ("other", Status.UNKNOWN)
 
 
+AT, AT_S = "1700000000000", "1700000000"
 MOVES: Final[dict[str, dict[str, Any]]] = {
-    "chain_deposits": {"id": "1", "coin": "BTC", "amount": "1", "status": 3, "successAt": "5"},
-    "internal_deposits": {"id": "1", "coin": "BTC", "amount": "1", "status": 2, "createdTime": "5"},
-    "withdrawals": {"withdrawId": "1", "coin": "BTC", "amount": "1", "createTime": "5"},
-    "internal_transfers": {"transferId": "1", "coin": "BTC", "amount": "1", "timestamp": "5"},
+    "chain_deposits": {"id": "1", "coin": "BTC", "amount": "1", "status": 3, "successAt": AT},
+    "internal_deposits": {
+        "id": "1", "coin": "BTC", "amount": "1", "status": 2, "createdTime": AT_S,
+    },
+    "withdrawals": {"withdrawId": "1", "coin": "BTC", "amount": "1", "createTime": AT},
+    "internal_transfers": {"transferId": "1", "coin": "BTC", "amount": "1", "timestamp": AT},
     "spot_fills": fill(),
     "linear_fills": fill(execType="Funding", execFee="1"),
-    "spot_orders": order(),
-    "unified_ledger": line(),
-    "funding_ledger": fund_row(),
-    "linear_deliveries": {"symbol": "BTCUSDT", "deliveryTime": "5", "deliveryRpl": "1"},
-    "usdc_sessions": {"symbol": "BTCPERP", "createdTime": "5", "realisedPnl": "1"},
+    "spot_orders": order(createdTime=AT),
+    "unified_ledger": line(transactionTime=AT),
+    "funding_ledger": fund_row(createTime=AT_S),
+    "linear_deliveries": {"symbol": "BTCUSDT", "deliveryTime": AT, "deliveryRpl": "1"},
+    "usdc_sessions": {"symbol": "BTCPERP", "createdTime": AT, "realisedPnl": "1"},
     "linear_closed_pnl": {
-        "symbol": "BTCUSDT", "orderId": "1", "closedPnl": "1", "updatedTime": "5",
+        "symbol": "BTCUSDT", "orderId": "1", "closedPnl": "1", "updatedTime": AT,
     },
     "token_orders": {
         "ltCoin": "BTC3L", "valueCoin": "USDT", "amount": 5, "value": "10", "ltOrderType": 2,
-        "ltOrderStatus": 1, "orderId": 7, "orderTime": 9,
+        "ltOrderStatus": 1, "orderId": 7, "orderTime": AT,
     },
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("source", MOVES)
+def test_a_time_in_the_other_unit_is_unreadable_and_keeps_its_place(source: str) -> None:
+    """The page of each list names one unit; seconds where it says ms were lost in 1970."""
+    endpoint, row = ENDPOINTS[source], MOVES[source]
+    other = {AT: AT_S, AT_S: AT}
+    turned = {name: other.get(value, value) for name, value in row.items()}
+    assert turned != row
+    window = Window(int(AT) - 86_400_000, int(AT) + 86_400_000, int(AT) + 86_399_999)
+    (record,), unreadable = read_rows([turned], endpoint, SPOT, window)
+    assert unreadable == 1
+    assert (record.status, record.timestamp) == (Status.UNKNOWN, int(AT))
 
 
 @pytest.mark.parametrize("value", ["", None])
@@ -121,16 +137,16 @@ class TestEqualRowsWithoutAnId:
         return [record.transactionId for record in read]
 
     def test_each_counts(self) -> None:
-        rows = [fund_row(currcCursor="") for _ in range(3)]
+        rows = [fund_row(createTime=AT_S, currcCursor="") for _ in range(3)]
         assert len(set(self.ids(*rows))) == 3
 
     def test_the_same_page_has_the_same_ids(self) -> None:
-        rows = [fund_row(currcCursor="", afterAmt=after) for after in "2232"]
+        rows = [fund_row(createTime=AT_S, currcCursor="", afterAmt=after) for after in "2232"]
         assert self.ids(*rows) == self.ids(*rows)
         assert self.ids(rows[0]) == self.ids(*rows)[:1]
 
     def test_an_id_that_is_repeated_is_one_event(self) -> None:
-        assert len(set(self.ids(fund_row(), fund_row()))) == 1
+        assert len(set(self.ids(*[fund_row(createTime=AT_S)] * 2))) == 1
 
 
 @pytest.mark.parametrize("rows", [{}, "", 0, False])
@@ -164,8 +180,8 @@ class TestAnUnreadableRowKeepsItsPlace:
         assert self.times(None, fill(execTime=str(self.LATE - 2))) == [self.LATE - 2] * 2
 
     def test_a_time_in_seconds_is_one(self) -> None:
-        row = {"currency": "BTC", "ioDirection": "I", "txnAmt": "much", "createTime": "1500"}
-        assert self.times(row, source="funding_ledger") == [1_500_000]
+        row = {"currency": "BTC", "ioDirection": "I", "txnAmt": "much", "createTime": "1700000500"}
+        assert self.times(row, source="funding_ledger") == [1_700_000_500_000]
 
     def test_nothing_but_nonsense_counts_as_seen(self) -> None:
         assert self.times({"nothing": 1}) == [SPOT.asked_at_ms]

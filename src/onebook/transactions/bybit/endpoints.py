@@ -216,7 +216,7 @@ _ENDPOINTS: Final = (
         path=FUND_LEDGER,
         fixed=(),
         mapper=ledger.funding_line,
-        anonymous=True,
+        id_field=ledger.FUND_ID,
         times=Times("createTimeFrom", "createTimeTo", SECOND_MS),
         permission=WALLET_PERMISSION,
     ),

@@ -351,10 +351,12 @@ def leverage_token(row: Row, context: Context) -> Record:
     at_ms, bought = int(row["orderTime"]), plain(row, "ltOrderType") == PURCHASE
     token, coin = stated(row["ltCoin"], "ltCoin"), row["valueCoin"]
     order_id, amount = stated(text(row, "orderId"), "orderId"), moved(digits(row, "amount"))
-    tokens = money(token, amount)
-    value = as_money(coin, digits(row, "value")) or UNSET
-    charged = nonzero(row, "fee")
+    status = TOKEN_STATUSES.get(plain(row, "ltOrderStatus"), Status.UNKNOWN)
+    tokens = money(token, amount) if status.moves else UNSET
+    value = as_money(coin, digits(row, "value") if status.moves else None) or UNSET
+    charged = nonzero(row, "fee") if status.moves else None
     fees = (Fee(coin, charged, None, "trading", "fee"),) if charged else ()
+    way = Direction.IN if bought else Direction.OUT
     word = "Buy" if bought else "Sell"
     native_key = f"{plain(row, 'ltOrderType')}:{order_id}"
     return Record(
@@ -372,10 +374,10 @@ def leverage_token(row: Row, context: Context) -> Record:
         type="leverage_token_trades",
         kind="leverage_token",
         native_type=plain(row, "ltOrderType"),
-        status=TOKEN_STATUSES.get(plain(row, "ltOrderStatus"), Status.UNKNOWN),
+        status=status,
         native_status=text(row, "ltOrderStatus"),
         view=RecordView.SUMMARY,
-        direction=Direction.IN if bought else Direction.OUT,
+        direction=way if status.moves else Direction.NONE,
         side=word.lower(),
         asset=token,
         amount=amount,

@@ -70,6 +70,7 @@ from onebook.transactions.record import (
 )
 
 FUND_WALLET: Final = "FUND"
+FUND_ID: Final = "currcCursor"
 CONTRACT_WALLET: Final = Holder("CONTRACT", None)
 TITLE: Final = "Bybit Ledger Entry"
 _WAYS: Final = {"I": Direction.IN, "O": Direction.OUT}
@@ -274,7 +275,7 @@ def funding_line(row: Row, context: Context) -> Record:
     change = amount if _WAYS[row["ioDirection"]] is Direction.IN else negated(amount)
     words, desc = plain(row, "showBusiTypeEn"), plain(row, "descriptionEn")
     kind, label = funding_kind(words, desc, incoming=change[0] != "-")
-    uid, native = text(row, "memberId"), text(row, "currcCursor")
+    uid, native = text(row, "memberId"), text(row, FUND_ID)
     # A row without an id is known by what it moved: its English is reworded over time.
     native_key = native or ":".join(
         (plain(row, "memberId"), coin, row["ioDirection"], amount,

@@ -75,9 +75,12 @@ def rows_of(endpoint: Endpoint, result: Any) -> tuple[list[Row], str]:
 def read_row(row: Row, endpoint: Endpoint, context: Context) -> tuple[Record, bool]:
     """A row as a record; one that the mapping cannot read is passed on raw, and marked so."""
     try:
-        return endpoint.mapper(row, context), True
+        record = endpoint.mapper(row, context)
     except (LookupError, TypeError, ValueError, AttributeError):
         return unread(row, endpoint, context), False
+    if record.timestamp < endpoint.source.begins_ms:  # as seconds would be where ms are documented
+        return unread(row, endpoint, context), False
+    return record, True
 
 
 def owned(record: Record, uid: str | None) -> Record:
@@ -110,7 +113,7 @@ def read_rows(
             for row, (record, fits), at in zip(rows, read, times, strict=True)
         ]
     records = [record for record, _ in read]
-    return (_told_apart(records, context) if endpoint.anonymous else records), unreadable
+    return (_told_apart(records, context) if endpoint.id_field else records), unreadable
 
 
 def _told_apart(records: list[Record], context: Context) -> list[Record]:
@@ -200,6 +203,7 @@ def unread(row: Row, endpoint: Endpoint, context: Context, at_ms: int | None = N
     """
     at_ms = context.asked_at_ms if at_ms is None else at_ms
     kind = endpoint.source.type
+    native = row.get(endpoint.id_field) if isinstance(row, dict) else None
     return Record(
         transactionId=make_id(context, kind, json.encode(row, order="sorted").decode()),
         timestamp=at_ms,
@@ -211,7 +215,7 @@ def unread(row: Row, endpoint: Endpoint, context: Context, at_ms: int | None = N
         type=kind,
         kind="other",
         status=Status.UNKNOWN,
-        ids=Ids(),
+        ids=Ids(native=native if isinstance(native, str) and native else None),
         incomplete=("timestamp", "amount"),
     )
 

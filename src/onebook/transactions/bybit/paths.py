@@ -102,8 +102,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         by_symbol: It must be asked for each symbol; those that were traded are found first.
         ranged: Whether it takes a range of time; without, its whole list is read.
         sure_ms: Where rows appear, how far back from now it is sure to hold them all.
-        anonymous: Whether rows may have no id: equal ones of one instant are then events of their
-            own.
+        id_field: The field of a row's id where rows may have none: equal ones of one instant are
+            then events of their own.
         witness: Its rows only prove that there was something that Bybit no longer shows.
     """
 
@@ -120,7 +120,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     by_symbol: bool = False
     ranged: bool = True
     sure_ms: int | None = None
-    anonymous: bool = False
+    id_field: str = ""
     witness: bool = False
 
 

@@ -123,7 +123,7 @@ class BybitReader:
         query = query_of(endpoint, window, cursor, symbol=symbol, rows=rows)
         if not endpoint.not_in:
             page = self._page(endpoint, window, await self._get(endpoint.path, query))
-            if cursor and endpoint.anonymous and begins_unnamed(page):
+            if cursor and endpoint.id_field and begins_unnamed(page):
                 return await self._with_first_instant(endpoint, window, page)
             return page
         # Several sources ask for the same rows of a former mode, and most accounts have none.
