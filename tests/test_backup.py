@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 from typer.testing import CliRunner
 
@@ -98,6 +99,34 @@ async def test_what_was_backed_up_works_where_it_is_restored(
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(ConfigError, match="writes nothing over"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("places", ["postgresql"], indirect=True)
+async def test_a_database_that_is_not_empty_is_named_and_stays_as_it_is(
+    places: Places, tmp_path: Path
+) -> None:
+    here, there = places
+    await made(here)
+    archive = await backed_up(here, tmp_path / "backups")
+    connection = await asyncpg.connect(there.store.url)
+    await connection.execute("CREATE TABLE invoices (id int); INSERT INTO invoices VALUES (7)")
+    try:
+        with pytest.raises(ConfigError, match=r"onebook_test_\w+ is not empty: .* invoices\."):
+            await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+        tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        assert [row["tablename"] for row in await connection.fetch(tables)] == ["invoices"]
+        assert await connection.fetchval("SELECT id FROM invoices") == 7
+    finally:
+        await connection.close()
+    assert not there.store.pepper_file.exists()
+    text = await made(there)  # of another service
+    for path in (there.store.pepper_file, there.transactions.master_key_file):
+        path.rename(path.with_name(f"{path.name}.kept"))
+    with pytest.raises(ConfigError, match=r"is not empty: .* those of Onebook\."):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    for path in (there.store.pepper_file, there.transactions.master_key_file):
+        path.with_name(f"{path.name}.kept").rename(path)
+    await works(there, text)
 
 
 async def test_a_backup_beside_writers_is_whole(places: Places, tmp_path: Path) -> None:

@@ -84,6 +84,38 @@ def test_an_unknown_variable_refuses_to_start(monkeypatch):
         config.load()
 
 
+def test_a_file_that_is_no_toml_hides_no_other_fault(monkeypatch, nothing_set):
+    (nothing_set / "onebook.toml").write_text("not toml")
+    monkeypatch.setenv("ONEBOOK_SEVER__PORT", "1")
+    monkeypatch.setenv("ONEBOOK_SERVER__PORT", "x")
+    settings, faults = config.examine()
+    assert [each.partition(":")[0] for each in faults] == [
+        "onebook.toml is not TOML",
+        "There is no setting for the variable ONEBOOK_SEVER__PORT.",
+        "ONEBOOK_SERVER__PORT",
+    ]
+    assert settings.model_dump() == config.Settings.model_construct().model_dump()
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "sentence"),
+    [
+        ("ONEBOOK_FEEDS__EXCHANGES", "okx", "feeds.exchanges must be a list in square brackets"),
+        ("ONEBOOK_FEEDS__OVERRIDES", "{okx}", "feeds.overrides must be a table"),
+        ("ONEBOOK_SERVER", "port=1", "server must be a table"),
+        ("ONEBOOK_ACCOUNTS__TIERS__BASIC", "[", "accounts.tiers.basic must be a table"),
+    ],
+)
+def test_a_variable_that_is_no_json_is_named_beside_the_other_faults(
+    monkeypatch, nothing_set, variable, text, sentence
+):
+    monkeypatch.setenv(variable, text)
+    monkeypatch.setenv("ONEBOOK_LOG__LEVEL", "loud")
+    _, faults = config.examine()
+    assert f"{variable}: Setting {sentence}." in faults
+    assert len(faults) == 2
+
+
 def test_the_clients_variable_is_no_setting(monkeypatch):
     monkeypatch.setenv("ONEBOOK_KEY", "x")
     assert config.load().server.port == 8000

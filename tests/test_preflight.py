@@ -103,6 +103,37 @@ def test_check_names_all_faults_at_once_in_plain_words(files, tmp_path, monkeypa
     ])  # fmt: skip
 
 
+@pytest.mark.parametrize("command", [["config", "check"], ["serve", "--config"]])
+def test_faults_of_nats_and_workers_are_named_with_the_others(files, tmp_path, command):
+    file = tmp_path / "onebook.toml"
+    file.write_text(
+        "[server]\nport = 'x'\nmetrics_port = 65535\n[node]\nworkers = 2\nrole = 'feeds'\n"
+        "[nats]\ncredentials_file = 'none.creds'\ntls_ca_file = 'none.pem'\n"
+    )
+    answer = CliRunner().invoke(app, [*command, str(file)], env={"COLUMNS": "400"})
+    assert answer.exit_code == 2
+    gone = "cannot be read: No such file or directory."
+    assert answer.output.removeprefix("error: ").splitlines() == [
+        f"{file}: Setting server.port must be a whole number.",
+        f"{file}: nats.credentials_file: none.creds {gone}",
+        f"{file}: nats.tls_ca_file: none.pem {gone}",
+        f"{file}: node.workers starts nodes of every role: node.role must be all.",
+        f"{file}: node.workers needs the ports server.metrics_port to 65537 for metrics: the last "
+        "may be 65535, and server.port none of them.",
+        f"{file}: nats.credentials_file is set, and nats.servers is not: the nats-server of "
+        "node.workers has a token alone.",
+    ]
+
+
+def test_files_of_nats_that_no_node_uses_are_no_fault(files, tmp_path):
+    nats = {"credentials_file": "none.creds", "servers": ["nats://127.0.0.1:4222"]}
+    overrides = {"nats": nats, "node": {"workers": 0}}
+    assert preflight.faults(config.load(overrides=overrides)) == []
+    overrides = {"nats": nats, "node": {"workers": 2}}
+    [found] = preflight.faults(config.load(overrides=overrides))
+    assert "none.creds cannot be read" in found
+
+
 def test_serve_names_all_faults_at_once(tmp_path):
     file = tmp_path / "onebook.toml"
     file.write_text('[server]\nport = 99999\n[feeds]\nexchanges = ["krakn"]\n')

@@ -23,16 +23,20 @@ from cryptography.hazmat.primitives.serialization import (
 
 from onebook import config, exchanges
 from onebook.accounts.pepper import load_pepper
-from onebook.config import ExchangeSettings, ServerSettings, Settings
+from onebook.config import ExchangeSettings, NatsSettings, ServerSettings, Settings
 from onebook.errors import ConfigError, file_problem
 from onebook.exchanges import channel_of
 from onebook.feeds import ccxt
+from onebook.nodes import nats_login
 from onebook.store.engine import open_engine
 from onebook.transactions.credentials import master_keys
 
 CERT: Final = "server.tls_cert_file"
 KEY: Final = "server.tls_key_file"
 NEAR: Final = 0.75  # likeness of a name that may be meant
+PORT_MAX: Final = 65_535
+# Of the table nats: they belong to a server that node.workers does not start.
+NATS_LOGIN: Final = ("user", "password", "credentials_file", "tls_ca_file", "tls_cert_file")
 
 
 def load(file: Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -84,8 +88,60 @@ def faults(settings: Settings, now: datetime | None = None) -> list[str]:
         ("store.url", _raised(lambda: open_engine(store.url))),
         ("store.pepper_file", _raised(lambda: _pepper(store.pepper_file))),
         (f"transactions.{master}", _raised(lambda: _master_key(settings))),
+        *_nats_checks(settings),
+        *_worker_checks(settings),
     ]
     return [settings.origin(name) + sentence for name, found in checks for sentence in found]
+
+
+def _nats_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
+    """The files of NATS, where a node of these settings connects to it."""
+    nats = settings.nats
+    if settings.node.role == "all" and not _starts_workers_on(settings, nats):
+        return
+    found = False
+    for name in nats_login.FILES:
+        faults = [*_raised(partial(nats_login.require_readable, name, getattr(nats, name)))]
+        found = found or bool(faults)
+        yield f"nats.{name}", faults
+    if not found:
+        yield "nats", _raised(partial(nats_login.credentials, nats))
+
+
+def _starts_workers_on(settings: Settings, nats: NatsSettings) -> bool:
+    """Whether workers use servers of the operator: without these they start one of their own."""
+    return bool(settings.node.workers) and "servers" in nats.model_fields_set
+
+
+def _worker_checks(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
+    """What does not go together with several processes."""
+    node, server, nats = settings.node, settings.server, settings.nats
+    if not node.workers:
+        return
+    if node.role != "all":
+        yield (
+            "node.role",
+            ["node.workers starts nodes of every role: node.role must be all."],
+        )
+    if server.metrics_port:
+        last = server.metrics_port + node.workers
+        if last > PORT_MAX or server.metrics_port <= server.port <= last:
+            yield (
+                "server.metrics_port",
+                [
+                    f"node.workers needs the ports server.metrics_port to {last} for metrics: "
+                    f"the last may be {PORT_MAX}, and server.port none of them."
+                ],
+            )
+    given = [name for name in NATS_LOGIN if name in nats.model_fields_set]
+    if given and not _starts_workers_on(settings, nats):
+        yield (
+            f"nats.{given[0]}",
+            [
+                f"nats.{given[0]} is set, and nats.servers is not: the nats-server of "
+                "node.workers has a token alone."
+            ],
+        )
 
 
 def _same_port(server: ServerSettings) -> Iterator[str]:

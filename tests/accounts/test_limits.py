@@ -162,10 +162,10 @@ def test_headers_of_a_refused_request_say_when_to_return() -> None:
         limiter.take("key_1", Tier.BASIC, 0.0)
     assert limiter.take("key_1", Tier.BASIC, 0.0).headers() == {
         "RateLimit-Policy": '"basic";q=2;w=60',
-        "RateLimit": '"basic";r=0;t=60',
+        "RateLimit": '"basic";r=0;t=30',
         "X-RateLimit-Limit": "2",
         "X-RateLimit-Remaining": "0",
-        "X-RateLimit-Reset": "60",
+        "X-RateLimit-Reset": "30",
         "Retry-After": "30",
     }
 

@@ -220,7 +220,10 @@ async def test_an_error_of_the_documents_is_answered(
     documented = codes_of(caller.node.app.openapi(), label)
     assert code in documented[str(answer.status_code)]
     if answer.status_code == 429:
-        assert int(answer.headers["retry-after"]) >= 1
+        wait_s = int(answer.headers["retry-after"])
+        assert wait_s >= 1
+        if code == "rate_limit_exceeded":
+            assert answer.headers["RateLimit"].endswith(f";t={wait_s}")
         for name in ("RateLimit", "RateLimit-Policy", "X-RateLimit-Remaining"):
             assert name in answer.headers
 

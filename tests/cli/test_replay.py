@@ -1,6 +1,7 @@
 """`onebook replay`: recordings through the service's normal feeds."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ def invoke(*args: str | Path) -> Result:
     return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
-async def test_the_normal_feeds_bring_every_replayed_book_to_life(samples: Path) -> None:
+async def test_the_normal_feeds_bring_every_replayed_book_to_life(
+    samples: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = samples / "exchange_frames"
     names = ("OKX.ws.1.0", "POLONIEX.ws.1.0", "BINANCE.ws.1.0", "BINANCE.http.0.0")
     wanted = {"okx": "BTC/USDT", "poloniex": "BTC/USDT", "binance": "NKN/USDT"}
@@ -53,8 +56,10 @@ async def test_the_normal_feeds_bring_every_replayed_book_to_life(samples: Path)
                 assert instrument is not None
                 supervisor.want(instrument)
             await all_live.wait()
+            supervisor.sweep(time.monotonic())  # publishes what was sampled
 
     await play([folder / name for name in names], speed=None, loop=False, serve=serve)
+    assert "s old" not in caplog.text  # by the recording's own clock it was not
 
 
 @pytest.mark.parametrize(

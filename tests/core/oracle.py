@@ -121,6 +121,7 @@ def _side(
                 price = (price / step).to_integral_value(rounding) * step
             parts = levels.setdefault(price, {})
             parts[name] = parts.get(name, Decimal()) + amount
+    levels.pop(Decimal(), None)  # bids below one step
     best = sorted(levels, reverse=not side)[:depth]
     return [(price, sum(levels[price].values(), Decimal()), levels[price]) for price in best]
 

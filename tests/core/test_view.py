@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.both import EACH, apply, book_of
+from core.both import EACH, apply, book_of, pairs
 from onebook.core.types import DEPTH_MAX, MEMBERS_MAX
 
 pytestmark = pytest.mark.parametrize("core", EACH)
@@ -262,7 +262,6 @@ def test_grouping_bins_bids_down_and_asks_up(core: Any) -> None:
         [Decimal("100.5"), 35, [["x0", 3], ["x1", 32]]],
         [100, 4, [["x0", 4]]],
         [Decimal("99.5"), 8, [["x0", 8]]],
-        [0, 16, [["x0", 16]]],
     ]
     assert data["asks"] == [
         [101, 1, [["x0", 1]]],
@@ -281,8 +280,29 @@ def test_a_step_finer_than_the_prices_changes_nothing(core: Any) -> None:
 def test_a_step_that_needs_wide_numbers_is_exact(core: Any) -> None:
     books = [book_of(core, [("100000.000000000001", "1")], [("100000.000000000002", "1")])]
     data = document(merged(core, books, group="500000000000", arrays=True))
-    assert data["bids"] == [[0, 1]]
+    assert data["bids"] == []
     assert data["asks"] == [[500000000000, 1]]
+
+
+@pytest.mark.parametrize("amount", ["1", "9" * 18])  # the larger: sums beyond 64 bits
+def test_a_book_below_one_step_has_no_bid(core: Any, amount: str) -> None:
+    rows = [("0.4", amount), ("0.3", amount), ("0.2", amount), ("0.1", amount)]
+    books = [book_of(core, rows, [("0.5", amount)]) for _ in range(5)]
+    data = document(merged(core, books, group="1"))
+    assert data["bids"] == []
+    assert [level["price"] for level in data["asks"]] == [1]
+    stats = data["market_stats"]
+    assert (stats["best_bid"], stats["best_ask"], stats["spread"]) == (None, 1, None)
+    assert (stats["total_bid_volume"], stats["crossed"]) == (None, False)
+    assert stats["participating_exchanges"] == 5
+
+
+def test_bids_that_fall_below_one_step_leave_the_view(core: Any) -> None:
+    book = book_of(core, [("1.1", "1")], [("1.2", "1")])
+    view = merged(core, [book], group="1", arrays=True)
+    book.replace(pairs([("0.9", "1")]), pairs([("1.2", "1")]))
+    assert view.merge([book])
+    assert json.loads(b"{" + view.delta(b"", b"") + b"}")["bids"] == [[1, 0]]
 
 
 def test_depth_cuts_each_side_of_the_merge(core: Any) -> None:
@@ -441,7 +461,7 @@ def test_sums_beyond_64_bits_are_exact(core: Any) -> None:
     stats = document(merged(core, books, split=True))["market_stats"]
     assert stats["total_bid_volume"] == 60 * 999999999999999999 + 60
     grouped = merged(
-        core, [book_of(core, [(str(n), "9" * 18) for n in range(10, 70)])], group="100"
+        core, [book_of(core, [(str(n), "9" * 18) for n in range(110, 170)])], group="100"
     )
     assert document(grouped)["bids"][0]["amount"] == 60 * 999999999999999999
     # The sum of levels that each fit need not fit.

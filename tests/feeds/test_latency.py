@@ -39,6 +39,14 @@ def test_each_sample_is_published_once(latency, request):
     assert measured("latency_seconds_count", request.node.name) == 1
 
 
+def test_the_age_of_recorded_data_is_not_measured(request, caplog):
+    latency = Latency(request.node.name, recorded=True)
+    latency.sample(1_000, 100.0)
+    publish(latency)
+    assert latency.newest_s is None
+    assert not caplog.records
+
+
 def test_a_message_without_a_time_is_no_sample(latency):
     latency.sample(0, 100.0)
     publish(latency)

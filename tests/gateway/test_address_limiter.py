@@ -7,21 +7,21 @@ from onebook.gateway.address_limiter import AddressLimiter
 
 def test_60_attempts_a_minute_from_one_address_and_others_are_not_affected():
     address_limiter = AddressLimiter(60)
-    assert [address_limiter.attempt("192.0.2.1", 0.0) for _ in range(60)] == [0.0] * 60
-    assert address_limiter.attempt("192.0.2.1", 0.0) == 1.0
-    assert address_limiter.attempt("192.0.2.2", 0.0) == 0.0
-    assert address_limiter.attempt("192.0.2.1", 1.0) == 0.0
+    assert not any(address_limiter.attempt("192.0.2.1", 0.0) for _ in range(60))
+    assert address_limiter.attempt("192.0.2.1", 0.0)["Retry-After"] == "1"
+    assert address_limiter.attempt("192.0.2.2", 0.0) == {}
+    assert address_limiter.attempt("192.0.2.1", 1.0) == {}
 
 
 def test_ipv6_counts_by_64():
     address_limiter = AddressLimiter(1)
-    assert address_limiter.attempt("2001:db8::1", 0.0) == 0.0
-    assert address_limiter.attempt("2001:db8::2", 0.0) > 0
-    assert address_limiter.attempt("2001:db8:0:1::1", 0.0) == 0.0
+    assert address_limiter.attempt("2001:db8::1", 0.0) == {}
+    assert address_limiter.attempt("2001:db8::2", 0.0)
+    assert address_limiter.attempt("2001:db8:0:1::1", 0.0) == {}
 
 
 def test_zero_does_not_count():
-    assert [AddressLimiter(0).attempt("192.0.2.1", 0.0) for _ in range(1_000)] == [0.0] * 1_000
+    assert not any(AddressLimiter(0).attempt("192.0.2.1", 0.0) for _ in range(1_000))
 
 
 @pytest.mark.parametrize(
@@ -52,32 +52,39 @@ def test_an_address_has_so_many_sockets_until_one_is_closed():
     assert limiter.enter("2001:db8::4") is None
 
 
-def test_headers_say_what_an_address_has_left():
+def test_a_refusal_says_when_to_return_in_every_header_that_says_it():
     limiter = AddressLimiter(2, sockets_per_address_max=5)
-    limiter.attempt("192.0.2.1", 0.0)
-    assert limiter.headers("192.0.2.1", 0.0)["X-RateLimit-Remaining"] == "1"
-    assert limiter.headers("192.0.2.2", 0.0)["X-RateLimit-Remaining"] == "2"
-    assert AddressLimiter(0).headers("192.0.2.1", 0.0) == {}
+    assert not any(limiter.attempt("192.0.2.1", 0.0) for _ in range(2))
+    assert limiter.attempt("192.0.2.1", 10.5) == {
+        "RateLimit-Policy": '"connects";q=2;w=60',
+        "RateLimit": '"connects";r=0;t=20',
+        "X-RateLimit-Limit": "2",
+        "X-RateLimit-Remaining": "0",
+        "X-RateLimit-Reset": "20",
+        "Retry-After": "20",
+    }
+    assert limiter.attempt("192.0.2.1", 30.5) == {}
     assert limiter.socket_headers(3) == {
         "RateLimit-Policy": '"sockets";q=5',
         "RateLimit": '"sockets";r=0;t=3',
         "X-RateLimit-Limit": "5",
         "X-RateLimit-Remaining": "0",
         "X-RateLimit-Reset": "3",
+        "Retry-After": "3",
     }
 
 
 def test_limits_that_change_keep_what_was_counted():
     limiter = AddressLimiter(1, sockets_per_address_max=1)
-    assert limiter.attempt("192.0.2.1", 0.0) == 0.0
+    assert limiter.attempt("192.0.2.1", 0.0) == {}
     held = limiter.enter("192.0.2.1")
     assert held is not None
     limiter.limit(1, 2)
-    assert limiter.attempt("192.0.2.1", 0.0) > 0
+    assert limiter.attempt("192.0.2.1", 0.0)
     assert limiter.enter("192.0.2.1") is not None
     assert limiter.enter("192.0.2.1") is None
     limiter.limit(0, 0)
-    assert limiter.attempt("192.0.2.1", 0.0) == 0.0
+    assert limiter.attempt("192.0.2.1", 0.0) == {}
     assert limiter.enter("192.0.2.1") is not None
 
 

@@ -35,6 +35,14 @@ async def test_a_key_in_the_address_counts_as_if_the_message_had_been_sent(node,
         assert (await client.next())["session_id"]
 
 
+async def test_an_empty_key_in_the_address_is_refused_as_a_wrong_one(node):
+    async with node.client(query="?api_key=") as client:
+        await client.next()
+        refusal = await client.next()
+        assert (refusal["type"], refusal["error"]) == ("authentication_error", "invalid_api_key")
+        assert await client.closed() == 4002
+
+
 async def test_a_later_message_wins_over_the_key_in_the_address(node, key):
     other = await node.key(Tier.PREMIUM)
     async with node.client(query=f"?api_key={key}") as client:

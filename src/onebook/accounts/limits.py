@@ -42,9 +42,18 @@ class Decision(Struct, frozen=True):
     reset_s: float
     retry_after_s: float
 
+    @property
+    def wait_whole_s(self) -> int:
+        """`retry_after_s` as it is written: whole seconds, at least one."""
+        return max(1, math.ceil(self.retry_after_s))
+
     def headers(self) -> dict[str, str]:
-        """The header fields of the answer."""
-        reset_s = math.ceil(self.reset_s)
+        """The header fields of the answer.
+
+        A refusal's reset time and Retry-After are the same, as the draft asks: one token's wait.
+        """
+        wait_s = self.wait_whole_s
+        reset_s = math.ceil(self.reset_s) if self.allowed else wait_s
         fields = {
             "RateLimit-Policy": f'"{self.policy}";q={self.limit};w={WINDOW_S}',
             "RateLimit": f'"{self.policy}";r={self.remaining};t={reset_s}',
@@ -53,7 +62,7 @@ class Decision(Struct, frozen=True):
             "X-RateLimit-Reset": str(reset_s),
         }
         if not self.allowed:
-            fields["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
+            fields["Retry-After"] = str(wait_s)
         return fields
 
     def require(self, what: str) -> None:
@@ -63,8 +72,7 @@ class Decision(Struct, frozen=True):
         """
         if not self.allowed:
             raise RateLimitExceeded(
-                f"Too many {what}: {self.limit} a minute. "
-                f"Try again in {max(1, math.ceil(self.retry_after_s))} s.",
+                f"Too many {what}: {self.limit} a minute. Try again in {self.wait_whole_s} s.",
                 retry_after_s=self.retry_after_s,
                 headers=self.headers(),
             )

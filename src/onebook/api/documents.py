@@ -30,10 +30,10 @@ TAGS = (
 )
 RATE_HEADERS = {
     "RateLimit-Policy": "The limit: q requests in w seconds (IETF draft).",
-    "RateLimit": "What is left: r requests, full again in t seconds (IETF draft).",
+    "RateLimit": "What is left: r requests, all in t seconds; refused: one (IETF draft).",
     "X-RateLimit-Limit": "Requests in a minute.",
     "X-RateLimit-Remaining": "Requests left now.",
-    "X-RateLimit-Reset": "Seconds until all are left again.",
+    "X-RateLimit-Reset": "Seconds until all are left again; refused: until one is, as Retry-After.",
 }
 
 

@@ -30,6 +30,7 @@ DATABASE: Final = "database"
 PEPPER: Final = "pepper"
 MASTER_KEY: Final = "master_key"
 SETTINGS: Final = "onebook.toml"
+NAMES_SHOWN: Final = 5  # of the tables in the way of a restore
 
 
 class Backup(NamedTuple):
@@ -185,11 +186,21 @@ def _require_free(settings: Settings) -> None:
 async def _require_empty(settings: Settings) -> None:
     try:
         async with Store(settings.store.url) as store:
-            found, _ = await store.revisions()
+            tables = await store.tables()
+            ours, _ = await store.revisions()
     except DatabaseUnavailable as error:
         raise ConfigError(error.reason) from None
-    if found is not None:
-        raise ConfigError("The database has tables already; restore into an empty one.")
+    if tables:
+        whose = "those of Onebook" if ours else _some(tables)
+        raise ConfigError(
+            f"The database {store.name} is not empty: it has {len(tables)} tables, {whose}. "
+            "Restore into an empty one."
+        )
+
+
+def _some(names: list[str]) -> str:
+    more = ", ..." if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
 
 
 def _place(source: Path, target: Path) -> None:

@@ -44,7 +44,7 @@ async def play(files: list[Path], *, speed: float | None, loop: bool, serve: Ser
         print_table(("exchange", "frames", "seconds", "pairs"), rows(list(replay.scripts.values())))
         await serve(
             {
-                name: ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest)
+                name: ExchangeSettings(ws_url=urls.ws, rest_url=urls.rest, recorded=True)
                 for name, urls in replay.urls.items()
             }
         )

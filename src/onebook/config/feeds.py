@@ -23,6 +23,8 @@ class ExchangeSettings(Section):
     """Its codes of currencies and ours, such as {"LUNA" = "LUNC"}; before the table of Onebook."""
     channel: str = ""
     """Another of its book channels, where it has several."""
+    recorded: bool = False
+    """Its data is a recording's (`onebook replay`), whose age on arrival means nothing."""
 
 
 class CcxtSettings(Section):
@@ -59,7 +61,7 @@ class FeedSettings(Section):
     """By exchange name: ws_url and rest_url, other addresses (a regional host, the simulator);
     currencies, its codes of coins and ours, such as {"LUNA" = "LUNC"}, before Onebook's table;
     channel, another of its book channels, such as "classic" of kucoin or
-    "advanced" of coinbase."""
+    "advanced" of coinbase; recorded, that its data is a recording's, whose age is not measured."""
     linger_s: float = Field(300.0, ge=0, le=86_400)
     """How long a book without subscribers is kept."""
     connect_timeout_s: float = Field(10.0, ge=0.1, le=120)

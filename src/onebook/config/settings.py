@@ -5,8 +5,10 @@ from typing import Any, Final, NamedTuple
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, Field, PrivateAttr
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -22,6 +24,20 @@ from onebook.config.transactions import TransactionSettings
 
 ENV_PREFIX: Final = "ONEBOOK_"
 ENV_DELIMITER: Final = "__"
+
+
+class Variables(EnvSettingsSource):
+    """The settings in variables: lists and tables are JSON, and anything else stays text.
+
+    So what is no JSON is a fault of its setting like any other, not the end of reading.
+    """
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """Return a list or table from its text, or the text."""
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
 
 
 class Settings(BaseSettings):
@@ -64,7 +80,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, then the environment, then the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, Variables(settings_cls), TomlConfigSettingsSource(settings_cls)
 
 
 class Setting(NamedTuple):

@@ -3,14 +3,14 @@
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError, model_validator
-from pydantic_settings import SettingsConfigDict, SettingsError
+from pydantic_settings import SettingsConfigDict
 
 from onebook.config.settings import (
     ENV_DELIMITER,
@@ -63,17 +63,15 @@ def examine(
 
     Returns:
         The settings, with defaults in place of what is at fault, and the faults.
-
-    Raises:
-        ConfigError: There is no such file, or it is not TOML.
     """
-    if file is not None and not file.is_file():
-        raise ConfigError(f"There is no settings file {file}.")
     path = file or Path(FILE_NAME)
+    faults = [*_file_faults(path, named=file is not None)]
+    readable = None if faults else path
+    faults += _unknown_variables()
     merged: dict[str, Any] = {}
 
     class FromFile(Settings):
-        model_config = SettingsConfigDict(toml_file=path)
+        model_config = SettingsConfigDict(toml_file=readable)
 
         @model_validator(mode="before")
         @classmethod
@@ -82,7 +80,6 @@ def examine(
             return values
 
     flags = _without_none(overrides or {})
-    faults = _unknown_variables()
     try:
         settings: Settings = FromFile(**flags)
     except ValidationError as error:
@@ -91,14 +88,22 @@ def examine(
             faults.append(_origin(names, path, flags) + _sentence(".".join(names), fault))
             _remove(merged, names)
         settings = _sections(merged)
-    except SettingsError as error:
-        raise ConfigError(f"The environment cannot be used: {error}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}.") from None
-    except OSError as error:
-        raise ConfigError(f"The settings file {path} cannot be read: {error.strerror}.") from None
     settings._origin = partial(_origin_if_given, given=merged, path=path, flags=flags)
     return settings, faults
+
+
+def _file_faults(path: Path, *, named: bool) -> Iterator[str]:
+    """Why the file cannot be read; one that was not named need not be there."""
+    if not path.is_file():
+        if named:
+            yield f"There is no settings file {path}."
+        return
+    try:
+        tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        yield f"{path} is not TOML: {error}."
+    except OSError as error:
+        yield f"The settings file {path} cannot be read: {error.strerror}."
 
 
 def _unknown_variables() -> list[str]:
@@ -184,6 +189,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "path_type": "must be a path in quotes",
     "tuple_type": "must be a list in square brackets",
     "mapping_type": "must be a table",
+    "dict_type": "must be a table",
     "model_type": "must be a table",
     "model_attributes_type": "must be a table",
     "literal_error": "must be {expected}",

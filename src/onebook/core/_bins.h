@@ -42,12 +42,16 @@ static inline wide bins_price(const Bins *bins) {
     return (wide)(key < 0 ? -key : key) * bins->unit;
 }
 
-/* Fill the next bin; its price is a multiple of the step, away from the touch. */
+/* Fill the next bin; its price is a multiple of the step, away from the touch.
+ *
+ * Bids below one step are in no bin: no bid has the price 0.
+ */
 static inline bool bins_next(Bins *bins, Bin *bin) {
     wide price;
     if (!bins->more) return false;
     price = bins_price(bins);
     if (bins->step) price = (price + (bins->rising ? bins->step - 1 : 0)) / bins->step * bins->step;
+    if (price == 0) return bins->more = false;
     bin->price = price;
     bin->amount = 0;
     do {

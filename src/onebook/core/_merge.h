@@ -205,7 +205,7 @@ static inline int64_t binned(int64_t key, int64_t step) {
 
 /* Fill one side of a state, at most `depth` levels; false where something does not fit.
  *
- * With a step (0 for none) keys are binned to its multiples.
+ * With a step (0 for none) keys are binned to its multiples; bids below one step are in no bin.
  */
 static inline bool merge_side(
     Cursors *cursors, State *state, int side, int depth, int64_t step, bool split
@@ -221,6 +221,7 @@ static inline bool merge_side(
         if (best == NO_KEY) break;
         if (step) {
             best = binned(best, step);
+            if (best == 0) break; /* bids below one step: no bid has the price 0 */
             if (best <= -(int64_t)power10[KEY_DIGITS]) return false;
         }
         total = members = 0;

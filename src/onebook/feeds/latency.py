@@ -18,11 +18,17 @@ SKEW_S: Final = 1.0  # a message this far in the future is logged: one of the cl
 
 
 class Latency:
-    """Latency samples of one exchange until they are published; `newest_s` is the last one."""
+    """Latency samples of one exchange until they are published; `newest_s` is the last one.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: The exchange.
+        recorded: Its data is a recording's: nothing is sampled.
+    """
+
+    def __init__(self, name: str, *, recorded: bool = False) -> None:
         self.newest_s: float | None = None
         self._name = name
+        self._recorded = recorded
         self._samples: deque[float] = deque(maxlen=SAMPLES_MAX)  # monotonic minus exchange time
         self._observe = metrics.EXCHANGE_LATENCY.labels(name).observe
         self._count_old = metrics.EXCHANGE_OLD_MESSAGES.labels(name).inc
@@ -30,7 +36,7 @@ class Latency:
 
     def sample(self, at_ms: int, now: float) -> None:
         """Note a message that arrived at `now`, in monotonic seconds; 0 ms is no time."""
-        if at_ms:
+        if at_ms and not self._recorded:
             self._samples.append(now - at_ms / 1_000)
 
     def publish(self, *, wall_offset_s: float, old_s: float) -> None:

@@ -27,9 +27,13 @@ COUNTERS: Final = (
 class ExchangeStats:
     """Counters and the current state of one exchange; `publish` exports them as metrics. `trouble`
     is why there is no connection: one of the state words above, "" without trouble.
+
+    Args:
+        name: The exchange.
+        recorded: Its data is a recording's: how old it is on arrival is not measured.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, recorded: bool = False) -> None:
         self.name = name
         self.frames = 0
         self.reconnects = 0
@@ -41,7 +45,7 @@ class ExchangeStats:
         self.connected = 0
         self.trouble = ""
         self.heard_at = 0.0  # monotonic seconds
-        self.latency = Latency(name)
+        self.latency = Latency(name, recorded=recorded)
         self.bugs: set[str] = set()  # each is logged once
         self._counters = [counter.labels(name) for counter in COUNTERS]
         self._published = (0,) * len(COUNTERS)

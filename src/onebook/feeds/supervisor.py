@@ -75,6 +75,11 @@ def enabled(exchanges: Mapping[str, Exchange], settings: FeedSettings) -> dict[s
     return chosen | through
 
 
+def _stats_of(name: str, settings: FeedSettings) -> ExchangeStats:
+    override = settings.overrides.get(name)
+    return ExchangeStats(name, recorded=override is not None and override.recorded)
+
+
 class Supervisor:
     """Feeds of all subscribed books.
 
@@ -107,7 +112,7 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.stats = {name: ExchangeStats(name) for name in exchanges}
+        self.stats = {name: _stats_of(name, settings) for name in exchanges}
         self._exchanges = dict(exchanges)
         self._books = books
         self._rest = rest
@@ -155,7 +160,7 @@ class Supervisor:
         """Add an exchange; the catalogue reports its instruments later."""
         name = exchange.name
         self._exchanges[name] = exchange
-        self.stats[name] = ExchangeStats(name)
+        self.stats[name] = _stats_of(name, self._settings)
         # Exchanges limit by address: one that is added again keeps its used quota.
         self._quotas.setdefault(name, Quotas(exchange.limits))
         self._surplus.setdefault(name, {})

@@ -56,16 +56,12 @@ class AddressLimiter:
             self._attempts.per_minute = connects_per_minute
         self._sockets_max = sockets_per_address_max
 
-    def attempt(self, address: str, now_s: float) -> float:
-        """Count an attempt; seconds until the next may succeed, 0 where this one may."""
+    def attempt(self, address: str, now_s: float) -> dict[str, str]:
+        """Count an attempt; the header fields of its refusal, none where it is allowed."""
         if self._attempts is None:
-            return 0.0
+            return {}
         decision = self._attempts.take(address, now_s)
-        return 0.0 if decision.allowed else max(decision.retry_after_s, 1.0)
-
-    def headers(self, address: str, now_s: float) -> dict[str, str]:
-        """Rate limit header fields: the attempts that an address has left."""
-        return self._attempts.peek(address, now_s).headers() if self._attempts else {}
+        return {} if decision.allowed else decision.headers()
 
     def enter(self, address: str) -> AddressSlot | None:
         """Count an open socket of an address; None where it has as many as it may."""
@@ -77,13 +73,14 @@ class AddressLimiter:
         return AddressSlot(self, name)
 
     def socket_headers(self, retry_after_s: int) -> dict[str, str]:
-        """Rate limit header fields: the sockets that an address may have open."""
+        """The header fields of a refusal: the sockets that an address may have open."""
         return {
             "RateLimit-Policy": f'"sockets";q={self._sockets_max}',
             "RateLimit": f'"sockets";r=0;t={retry_after_s}',
             "X-RateLimit-Limit": str(self._sockets_max),
             "X-RateLimit-Remaining": "0",
             "X-RateLimit-Reset": str(retry_after_s),
+            "Retry-After": str(retry_after_s),
         }
 
     def left(self, name: str) -> None:

@@ -1,12 +1,12 @@
 """Resolves the exchanges and options of a subscription to the key of a stream."""
 
-from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import UNSET
 
 from onebook.core import MEMBERS_MAX
+from onebook.exchanges.selection import ALL, ExchangeSelection, select
 from onebook.gateway import commands, replies
 from onebook.gateway.directory import Directory
 from onebook.gateway.effects import CommandRefused
@@ -15,7 +15,6 @@ from onebook.streams import StreamKey
 from onebook.streams.fill import FillSizes, fill_sizes
 
 GROUP_DIGITS_MAX: Final = 18
-ALL: Final = "all"
 LIST_RETRY_S: Final = 10  # a list that could not be read is read again within a minute
 
 
@@ -57,29 +56,17 @@ def completed(
     return commands.Chosen(**chosen | {name: value for name, value in sent if value is not UNSET})
 
 
-class _Request(NamedTuple):
-    """The names of a message, resolved: None where the name is unknown."""
-
-    everything: bool
-    wanted: dict[str, str | None]
-    unwanted: dict[str, str | None]
-
-    @property
-    def known(self) -> set[str]:
-        return {exchange for exchange in self.wanted.values() if exchange is not None}
-
-
 def _choose(
     directory: Directory, symbol: str, requested: list[str] | str
 ) -> tuple[set[str], list[replies.Rejected]]:
     """The requested exchanges that trade the symbol, and why the others are rejected."""
-    request = _read(directory, [ALL] if requested == ALL else requested)
-    if not request.everything and not request.known:
-        raise _none_known(directory, request)
-    asked = set(directory.supported) if request.everything else request.known
-    asked = asked.difference(request.unwanted.values())
-    if not asked:
-        raise _bad("exchanges: the list excludes every exchange that it names.")
+    try:
+        selection = select([ALL] if requested == ALL else requested, directory.resolve)
+        if not selection.everything and not selection.known:
+            raise _none_known(directory, selection)
+        asked = set(selection.among(directory.supported))
+    except ValueError as error:
+        raise _bad(str(error)) from None
     trading = set(directory.trading(symbol))
     unread = directory.unread() & asked
     accepted = trading & asked
@@ -97,18 +84,7 @@ def _choose(
             f"exchanges: a view merges at most {MEMBERS_MAX} exchanges, and {len(accepted)} of"
             f" these trade {symbol}; name fewer."
         )
-    return accepted, _rejected(request, trading, unread)
-
-
-def _read(directory: Directory, names: Iterable[str]) -> _Request:
-    plain = {name: name.strip().lower() for name in names}
-    request = _Request(ALL in plain.values(), {}, {})
-    for name, spelled in plain.items():
-        if spelled.startswith("-"):
-            request.unwanted[name] = directory.resolve(spelled[1:])
-        elif spelled != ALL:
-            request.wanted[name] = directory.resolve(spelled)
-    return request
+    return accepted, _rejected(selection, trading, unread)
 
 
 def _not_known_yet(symbol: str, unread: set[str]) -> CommandRefused:
@@ -124,10 +100,8 @@ def _not_known_yet(symbol: str, unread: set[str]) -> CommandRefused:
     )
 
 
-def _none_known(directory: Directory, request: _Request) -> CommandRefused:
-    if not request.wanted:
-        return _bad('exchanges: name at least one, or send "all".')
-    name = next(iter(request.wanted))
+def _none_known(directory: Directory, selection: ExchangeSelection) -> CommandRefused:
+    name = next(iter(selection.wanted))
     return CommandRefused(
         "exchange_unavailable",
         f"There is no exchange {shown(name)}.",
@@ -136,13 +110,13 @@ def _none_known(directory: Directory, request: _Request) -> CommandRefused:
     )
 
 
-def _rejected(request: _Request, trading: set[str], unread: set[str]) -> list[replies.Rejected]:
+def _rejected(
+    selection: ExchangeSelection, trading: set[str], unread: set[str]
+) -> list[replies.Rejected]:
     rejected = [
-        replies.Rejected(exchange=name, reason="unknown_exchange")
-        for name, exchange in (*request.wanted.items(), *request.unwanted.items())
-        if exchange is None
+        replies.Rejected(exchange=name, reason="unknown_exchange") for name in selection.unknown
     ]
-    for name, exchange in request.wanted.items():
+    for name, exchange in selection.wanted.items():
         if exchange is not None and exchange not in trading:
             reason: replies.RejectedReason = (
                 "exchange_unavailable" if exchange in unread else "symbol_not_traded"

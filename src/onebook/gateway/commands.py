@@ -72,7 +72,8 @@ Split = Annotated[bool, about("Add the amount of each exchange at a level.", Fal
 Group = Annotated[
     str | None,
     about(
-        "Price step to bin to, bids down and asks up, as decimal text.",
+        "Price step to bin to, bids down and asks up, as decimal text. Bids below one step are "
+        "left out.",
         "0.5",
         'a price step as decimal text, such as "0.5"',
     ),

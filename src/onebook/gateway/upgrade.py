@@ -8,6 +8,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qs
 
@@ -139,13 +140,12 @@ class Upgrader:
         if status in REFUSALS:
             response = self._problem(status, *REFUSALS[status])
         protocol.send_response(response)
-        keys = parse_qs(query).get("api_key") if self._settings.query_key_allowed else None
         return UpgradeAnswer(
             response.status_code,
             b"".join(protocol.data_to_send()),
             seat,
             packed=bool(protocol.extensions),
-            api_key=keys[-1] if keys else None,
+            api_key=_key_in(query) if self._settings.query_key_allowed else None,
         )
 
     def unreadable(self, data: bytes) -> UpgradeAnswer:
@@ -166,26 +166,29 @@ class Upgrader:
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "service_unavailable",
                 "This node takes no connections now.",
-                retry_after_s=_retry_after_s(),
+                headers={"Retry-After": str(_retry_after_s())},
             )
         return None
 
     def _take_seat(self, address: str, peer: str) -> tuple[AddressSlot | None, Response | None]:
         """Count a connection attempt, and the socket of an address behind a proxy."""
-        wait_s = self._address_limiter.attempt(address, self._clock.monotonic())
-        seat = None
-        if not wait_s and address != peer:  # a peer's own sockets are counted when accepted
-            seat = self._address_limiter.enter(address)
-            if seat is None:
-                wait_s = float(_retry_after_s())
-        if not wait_s:
-            return seat, None
-        return None, self._problem(
+        refusal = self._address_limiter.attempt(address, self._clock.monotonic())
+        if refusal:
+            return None, self._too_many("connection attempts", refusal)
+        if address == peer:  # a peer's own sockets are counted when accepted
+            return None, None
+        seat = self._address_limiter.enter(address)
+        if seat is None:
+            refusal = self._address_limiter.socket_headers(_retry_after_s())
+            return None, self._too_many("connections", refusal)
+        return seat, None
+
+    def _too_many(self, what: str, headers: Mapping[str, str]) -> Response:
+        return self._problem(
             HTTPStatus.TOO_MANY_REQUESTS,
             "rate_limit_exceeded",
-            "Too many connection attempts from this address.",
-            retry_after_s=int(wait_s) + 1,
-            limit=self._address_limiter.headers(address, self._clock.monotonic()),
+            f"Too many {what} from this address; try again in {headers['Retry-After']} s.",
+            headers=headers,
         )
 
     def _problem(
@@ -194,13 +197,12 @@ class Upgrader:
         error: str,
         message: str,
         *,
-        retry_after_s: int = 0,
-        limit: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> Response:
         timestamp = iso(self._clock.wall_us() // 1_000)
         fields = {"error": error, "message": redact(message), "timestamp": timestamp}
         body = msgspec.json.encode(fields)
-        headers = {**(limit or {}), "Content-Type": "application/json", "Connection": "close"}
+        headers = {**headers, "Content-Type": "application/json", "Connection": "close"}
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = "GET"
         if status is HTTPStatus.UPGRADE_REQUIRED:
@@ -208,8 +210,6 @@ class Upgrader:
             headers["Upgrade"] = "websocket"
             headers["Sec-WebSocket-Version"] = VERSION
         headers["Content-Length"] = str(len(body))
-        if retry_after_s:
-            headers["Retry-After"] = str(retry_after_s)
         return Response(status, status.phrase, Headers(headers), body)
 
 
@@ -238,6 +238,11 @@ class Handshake:
     def broken(self) -> bool:
         """Whether the bytes are not an upgrade request."""
         return self.protocol.handshake_exc is not None
+
+
+def _key_in(query: str) -> str | None:
+    """The last key in a query, which may be empty; None where there is none."""
+    return parse_qs(query, keep_blank_values=True).get("api_key", [None])[-1]
 
 
 def _retry_after_s() -> int:

@@ -100,8 +100,9 @@ class Sockets:
         """The header fields that tell a client when to try again, and its limit."""
         if status not in (429, 503):
             return {}
-        limit = self._address_limiter.socket_headers(RETRY_AFTER_S) if status == 429 else {}
-        return {"Retry-After": str(RETRY_AFTER_S), **limit}
+        if status == 429:
+            return self._address_limiter.socket_headers(RETRY_AFTER_S)
+        return {"Retry-After": str(RETRY_AFTER_S)}
 
     def left(self) -> None:
         """A socket is closed; its `CountedSocket` says so."""

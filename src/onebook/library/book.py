@@ -49,7 +49,8 @@ def order_book(
         depth: Levels a side, 1 to 500.
         interval_ms: The least time between two updates of a book; 0 gives every change that is not
             overtaken by the next. An exchange that stops being live is reported at once.
-        group: Price step to bin levels to, as decimal text such as "0.5".
+        group: Price step to bin levels to, as decimal text such as "0.5"; bids below one step are
+            left out.
         split: Keep the amount of each exchange at each level.
         timeout_s: Entering fails if nothing is live after so long.
         record: Folder for recordings, one new file for each exchange; `replay` reads them.

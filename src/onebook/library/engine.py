@@ -18,6 +18,7 @@ from onebook.clock import SystemClock
 from onebook.config import FeedSettings, StreamSettings
 from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange
+from onebook.exchanges.selection import ALL, select
 from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.library.consumers import Reading
 from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
@@ -27,7 +28,6 @@ from onebook.library.wiring import Wiring
 from onebook.model import Reason
 from onebook.rest import Rest
 
-ALL: Final = "all"
 NEAR: Final = 0.5  # least similarity of a name that is suggested
 LOOK_S: Final = 1.0  # how often to check whether all have a book, if nothing happens before
 REST_UNREAD: Final = "its list of instruments could not be read"
@@ -45,16 +45,10 @@ def names_of(exchanges: str | Iterable[str] | None) -> tuple[str, ...]:
         TypeError: A name is not text.
     """
     asked = [ALL] if exchanges is None else _texts("exchanges", exchanges, "okx")
-    plain = [name.strip().lower() for name in asked]
-    unwanted = {_name_of(name[1:]) for name in plain if name.startswith("-")}
-    wanted = [name for name in plain if not name.startswith("-")]
-    if not wanted:
-        raise ValueError('exchanges: name at least one, or "all".')
-    known = dict.fromkeys(_name_of(name) for name in wanted if name != ALL)
-    names = tuple(name for name in (EXCHANGES if ALL in wanted else known) if name not in unwanted)
-    if not names:
-        raise ValueError("exchanges: the list excludes every exchange that it names.")
-    return names
+    selection = select(asked, resolve)
+    if selection.unknown:
+        raise _unknown(selection.unknown[0].strip().removeprefix("-"))
+    return selection.among(EXCHANGES)
 
 
 def symbols_of(symbols: str | Iterable[str]) -> tuple[str, ...]:
@@ -79,13 +73,10 @@ def _texts(what: str, given: str | Iterable[str], example: str) -> list[str]:
     return texts
 
 
-def _name_of(asked: str) -> str:
-    name = resolve(asked)
-    if name is not None:
-        return name
+def _unknown(asked: str) -> UnknownExchange:
     near = difflib.get_close_matches(asked.strip().lower(), EXCHANGES, n=3, cutoff=NEAR)
     hint = f" Did you mean {', '.join(near)}?" if near else ""
-    raise UnknownExchange(
+    return UnknownExchange(
         f"There is no exchange {asked!r}.{hint} Known are {', '.join(EXCHANGES)}.",
         details={"near": near, "supported_exchanges": [*EXCHANGES]},
     )

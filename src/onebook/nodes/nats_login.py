@@ -19,6 +19,7 @@ PING_INTERVAL_S: Final = 2  # a connection that answers two of these with nothin
 PINGS_UNANSWERED_MAX: Final = 2
 CANCEL_S: Final = 1.0  # after so long a task that goes on is cancelled again
 CANCELS_MAX: Final = 5
+FILES: Final = ("credentials_file", "tls_ca_file", "tls_cert_file", "tls_key_file")
 WEBSOCKET: Final = ("ws", "wss")  # schemes: TLS is that of the address
 
 _UNREACHED = "check nats.servers and that nats-server runs."
@@ -154,8 +155,8 @@ def credentials(settings: NatsSettings) -> dict[str, Any]:
         found["password"] = settings.password.get_secret_value()
     if token := settings.token.get_secret_value():
         found["token"] = token
-    for name in ("credentials_file", "tls_ca_file", "tls_cert_file", "tls_key_file"):
-        _require_readable(name, getattr(settings, name))
+    for name in FILES:
+        require_readable(name, getattr(settings, name))
     if settings.credentials_file is not None:
         try:
             found["user_credentials"] = CredentialsFile(settings.credentials_file)
@@ -241,7 +242,12 @@ def _context(settings: NatsSettings) -> ssl.SSLContext:
     return context
 
 
-def _require_readable(name: str, path: Path | None) -> None:
+def require_readable(name: str, path: Path | None) -> None:
+    """Open a file that a setting of the table nats names.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     try:
         if path is not None:
             path.open("rb").close()

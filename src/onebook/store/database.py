@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from msgspec import Struct, convert
-from sqlalchemy import Row, select
+from sqlalchemy import Row, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -178,6 +178,11 @@ class Database:
 
         async with self._connected(self._reads) as connection:
             return await connection.run_sync(migrate.revisions)
+
+    async def tables(self) -> list[str]:
+        """The tables of the database, of whatever program."""
+        async with self._connected(self._reads) as connection:
+            return sorted(await connection.run_sync(lambda its: inspect(its).get_table_names()))
 
     async def _use_wal(self) -> None:
         """Switch the file to WAL, which SQLite remembers in it.

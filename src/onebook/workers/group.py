@@ -21,7 +21,6 @@ from msgspec import json
 from onebook import http, logs, preflight
 from onebook.config import Settings
 from onebook.config.settings import variable_of
-from onebook.errors import ConfigError
 from onebook.workers.nats_server import EmbeddedNats, binary
 from onebook.workers.process import KeptProcess, Program, StartFailed
 
@@ -30,9 +29,6 @@ log = logging.getLogger("onebook.workers")
 STARTED: Final = "started"  # what a process prints when it listens
 STOP_MARGIN_S: Final = 15.0  # beside the drain and the last flush
 NATS_STOP_S: Final = 5.0
-PORT_MAX: Final = 65_535
-# Of the table nats: they belong to a server that is not started here.
-FOREIGN: Final = ("user", "password", "credentials_file", "tls_ca_file", "tls_cert_file")
 
 Variables = Mapping[str, Any]
 
@@ -145,7 +141,7 @@ async def serve(
         ConfigError: The settings do not allow it, or there is no nats-server.
     """
     logs.configure(settings.log.level, settings.log.format, access=settings.log.access)
-    _require(settings)
+    preflight.require(settings)
     async with AsyncExitStack() as stack:
         server = settings.server
         port = stack.enter_context(http.sharing(server.host, server.port)).getsockname()[1]
@@ -208,27 +204,6 @@ def _leaves(group: BaseExceptionGroup[StartFailed]) -> list[StartFailed]:
     for each in group.exceptions:
         found += _leaves(each) if isinstance(each, BaseExceptionGroup) else [each]
     return found
-
-
-def _require(settings: Settings) -> None:
-    """Refuse settings with which several processes cannot start."""
-    preflight.require(settings)
-    node, server, nats = settings.node, settings.server, settings.nats
-    if node.role != "all":
-        raise ConfigError("node.workers starts nodes of every role: node.role must be all.")
-    if server.metrics_port:
-        last = server.metrics_port + node.workers
-        if last > PORT_MAX or server.metrics_port <= server.port <= last:
-            raise ConfigError(
-                f"node.workers needs the ports server.metrics_port to {last} for metrics: "
-                f"the last may be {PORT_MAX}, and server.port none of them."
-            )
-    given = [name for name in FOREIGN if name in nats.model_fields_set]
-    if given and not _has_servers(settings):
-        raise ConfigError(
-            f"nats.{given[0]} is set, and nats.servers is not: the nats-server of node.workers "
-            "has a token alone."
-        )
 
 
 def _has_servers(settings: Settings) -> bool:

@@ -3,7 +3,8 @@
 from binascii import crc32
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, takewhile
+from operator import itemgetter
 from typing import Final
 
 from onebook.core.twin.checksum import checksum_text
@@ -154,7 +155,7 @@ class Book:
         Args:
             side: 0 or 1.
             step: In units of 10^-`SCALE_MAX`; prices are rounded to its multiples, away from the
-                touch. With 0 each level is a bin.
+                touch; bids below one step are in no bin. With 0 each level is a bin.
             count: How many bins at most.
 
         Returns:
@@ -167,8 +168,11 @@ class Book:
             key: int = sign * level[0] * unit
             return -(-key // step) * step if step else key
 
-        binned = islice(groupby(self.ladder(side), bin_of), max(0, count))
-        return [(sign * key, sum(amount for _, amount in levels)) for key, levels in binned]
+        binned = takewhile(itemgetter(0), groupby(self.ladder(side), bin_of))
+        return [
+            (sign * key, sum(amount for _, amount in levels))
+            for key, levels in islice(binned, max(0, count))
+        ]
 
     def crc(self, layout: ChecksumLayout) -> int:
         """Return the unsigned CRC-32 of the best levels, written in a `ChecksumLayout`."""
