@@ -174,6 +174,9 @@ def test_b3_a_locked_book_is_allowed():
     heard = live()
     assert heard.delta(b'[["101","1"]]') is None
     assert heard.health() == (Health.LIVE, None)
+    assert heard.snapshot(b'[["101","1"]]', b'[["101","1"]]') is None
+    assert heard.health() == (Health.LIVE, None)
+    assert Reason.CROSSED.meaning == "The best bid is above the best ask."
 
 
 @pytest.mark.parametrize(

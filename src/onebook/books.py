@@ -210,6 +210,7 @@ class Books:
         except KeyError:
             return None
         if book.health is not LIVE:
+            book.updated_at = now
             return self._thaw(book)
         try:
             reason = book.core.apply(delta.bids, delta.asks, delta.shape)

@@ -11,11 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from contract.talk import Talk
+from contract.test_connectors import damaged
 from contract.unavailable import FRAMES as UNAVAILABLE
 from contract.venue import CHANNELS, Venue, greeted
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import SlowDown
+from onebook.exchanges.contract import LossDetection, SlowDown
 from onebook.exchanges.limits import Limit
 from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.liveness import Cadences
@@ -122,14 +123,14 @@ class World:
                     self.session.heard(self.now)
                 case Transmit(frame):
                     self._answer(frame)
-                case Request(fetch):
+                case Request(fetch) if not self.mute:
                     self._later((fetch.instrument, self.venue.body(fetch.path)))
 
     def _answer(self, frame: bytes) -> None:
         self.sent.append(frame)
         heartbeat = self.exchange.heartbeat
         if (heartbeat is not None and frame == heartbeat.frame) or (
-            not self.silent and not self.mute
+            not self.silent and not (self.mute and self._names_book(frame))
         ):
             answers = list(self.venue.answers(frame))
             if answers and self._names_book(frame):
@@ -204,6 +205,32 @@ def test_a_book_that_hardly_changes_stays_live_while_its_connection_delivers(nam
     world.instruments = spoken
     world.run(1)
     assert world.live()
+    assert world.ends == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, each in CHANNELS.items()
+        if each.limits.topics > 2 and each.guard is not LossDetection.COUNT
+    ],
+)
+def test_a_busy_book_that_is_out_of_sync_does_not_make_its_connection_silent(name: str) -> None:
+    """Its frames are withheld until the answer to its resync, and its neighbour hardly changes."""
+    world = busy(name)
+    broken, quiet = world.instruments
+    world.cadences.of(quiet).learn(25.8, world.now)
+    world.mute = True
+    world.instruments = [broken]
+    world.say(damaged(name)(world.venue.changed(broken.native)))
+    book, beside = world.books.get(broken), world.books.get(quiet)
+    assert book is not None
+    assert beside is not None
+    assert book.health is Health.STALE
+    for _ in range(7):
+        world.run(1)
+        assert beside.health is Health.LIVE
     assert world.ends == []
 
 

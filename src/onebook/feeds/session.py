@@ -153,6 +153,8 @@ class FeedSession:
             else:
                 if outputs is None:
                     outputs = self._connector.received(frame)
+                if not outputs:
+                    self._pulse.withheld(now)
                 table = self._dispatch.table
                 for output in outputs:
                     table[type(output)](output, now)
