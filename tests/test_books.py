@@ -174,6 +174,9 @@ def test_b3_a_locked_book_is_allowed():
     heard = live()
     assert heard.delta(b'[["101","1"]]') is None
     assert heard.health() == (Health.LIVE, None)
+    assert heard.snapshot(b'[["101","1"]]', b'[["101","1"]]') is None
+    assert heard.health() == (Health.LIVE, None)
+    assert Reason.CROSSED.meaning == "The best bid is above the best ask."
 
 
 @pytest.mark.parametrize(
@@ -230,8 +233,18 @@ def test_what_leaves_live_leaves_at_once_and_takes_its_levels_with_it(health):
     assert heard.health() == (health, Reason.GAP)
     assert heard.top() == (None, None)
     assert heard.moves[1:] == [("BTC/USD", Health.LIVE, health, Reason.GAP)]
-    heard.books.set_health(BTC, health, "again", 10.0)
+    heard.books.set_health(BTC, health, Reason.GAP, 10.0, detail="again")
     assert len(heard.moves) == 2
+
+
+def test_a_book_that_stays_stale_gets_the_newer_reason():
+    heard = live()
+    heard.books.set_health(BTC, Health.STALE, Reason.GAP, 9.0, detail="5 follows 3")
+    heard.books.set_health(BTC, Health.STALE, Reason.SNAPSHOT_FAILED, 10.0, detail="404")
+    book = heard.books.get(BTC)
+    assert book is not None
+    assert (book.reason, book.detail, book.changed_at) == (Reason.SNAPSHOT_FAILED, "404", 9.0)
+    assert heard.moves[2:] == [("BTC/USD", Health.STALE, Health.STALE, Reason.SNAPSHOT_FAILED)]
 
 
 def test_an_offline_book_hears_nothing_until_it_is_started_again():

@@ -80,12 +80,13 @@ class IdentityMark(NamedTuple):
 class LiveBook:
     """One instrument's levels and whether they may be shown.
 
-    `updated_at` is when data last arrived and `changed_at` when the health last moved, both in
-    monotonic seconds. `reason` is the code of why the book is not live, None while it is, and
-    `detail` has the details. `frozen_top` is the checksum of the best levels that the exchange went
-    silent with: until `frozen_until` a resync with the same levels does not make it live. `window`
-    is how many levels a side the exchange keeps in sync, 0 for all. `mark` and since when the book
-    has agreed with the others, `agreed_at`, are the identity guard's (`streams.identity`).
+    `updated_at` is when data last arrived, live or not, and `changed_at` when the health last
+    moved, both in monotonic seconds. `reason` is the code of why the book is not live, None while
+    it is, and `detail` has the details. `frozen_top` is the checksum of the best levels that the
+    exchange went silent with: until `frozen_until` a resync with the same levels does not make it
+    live. `window` is how many levels a side the exchange keeps in sync, 0 for all. `mark` and since
+    when the book has agreed with the others, `agreed_at`, are the identity guard's
+    (`streams.identity`).
     """
 
     __slots__ = (
@@ -141,7 +142,7 @@ class Books:
     """Every open book by its instrument.
 
     Subscribers are notified of each change applied to a live book, and of each health change with
-    the previous one.
+    the previous one; a book that stays stale or offline for another reason counts as one.
     """
 
     def __init__(self) -> None:
@@ -210,6 +211,7 @@ class Books:
         except KeyError:
             return None
         if book.health is not LIVE:
+            book.updated_at = now
             return self._thaw(book)
         try:
             reason = book.core.apply(delta.bids, delta.asks, delta.shape)
@@ -295,11 +297,12 @@ class Books:
         health = MOVES[previous, event]
         if health is not LIVE:
             book.core.clear()  # drop untrusted levels: a resync starts from an empty book
-        if health is previous:
+        if health is previous and (ASKED.get(health) is not event or reason is book.reason):
             return
-        book.health = health
+        if health is not previous:
+            book.health = health
+            book.changed_at = now
         book.reason = reason
         book.detail = detail
-        book.changed_at = now
         if self._on_health is not None:
             self._on_health(book, previous)

@@ -32,7 +32,7 @@ class Reason(StrEnum):
     SUBSCRIBING = "subscribing", "The first snapshot has been requested and is not here yet."
     GAP = "gap", "An update was lost: the sequence numbers do not follow each other."
     CHECKSUM = "checksum", "The book differs from the exchange's checksum."
-    CROSSED = "crossed", "The best bid is at or above the best ask."
+    CROSSED = "crossed", "The best bid is above the best ask."
     ABSURD_PRICE = "absurd_price", "The best price jumped by a factor that is not plausible."
     LEVELS = "levels", "The exchange sent levels that are not valid or not exact numbers."
     PROTOCOL_ERROR = "protocol_error", "The exchange sent a message that cannot be read."

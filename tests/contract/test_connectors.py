@@ -74,6 +74,12 @@ def without_levels(frame: bytes) -> bytes:
     return LEVELS_FIELD.sub(b'"gone":', frame)
 
 
+def damaged(name: str) -> Callable[[bytes], bytes]:
+    """How a frame of a book is damaged so that it still names its book."""
+    damage: Callable[[bytes], bytes] = getattr(OWN_TESTS[name], "damaged", without_levels)
+    return damage
+
+
 @every_channel
 def test_facts_are_whole(name: str) -> None:
     exchange = CHANNELS[name]
@@ -341,7 +347,7 @@ def test_a_damaged_frame_of_a_book_names_its_instrument(name: str) -> None:
     talk = Talk(name).open()
     instrument = talk.instruments[0]
     frame = talk.venue.changed(instrument.native)
-    damage = getattr(OWN_TESTS[name], "damaged", without_levels)
+    damage = damaged(name)
     assert damage(frame) != frame
     with pytest.raises(ProtocolError, match=r"damaged|cannot be read") as caught:
         talk.connector.received(damage(frame))

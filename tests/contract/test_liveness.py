@@ -11,11 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from contract.talk import Talk
+from contract.test_connectors import BOOK_CHANNELS, damaged
 from contract.unavailable import FRAMES as UNAVAILABLE
 from contract.venue import CHANNELS, Venue, greeted
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import SlowDown
+from onebook.exchanges.contract import LossDetection, SlowDown
 from onebook.exchanges.limits import Limit
 from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.liveness import Cadences
@@ -49,6 +50,7 @@ class World:
         self.cadences = Cadences(self.settings)
         self.now = 1_000.0
         self.silent = self.frozen = self.mute = False
+        self.refusals: dict[str, bytes] = {}  # of requests for the whole book of a native
         self.ends: list[End] = []
         self.sent: list[bytes] = []
         self.requests: list[bytes] = []  # of books, which the exchange answered
@@ -122,14 +124,18 @@ class World:
                     self.session.heard(self.now)
                 case Transmit(frame):
                     self._answer(frame)
-                case Request(fetch):
+                case Request(fetch) if not self.mute:
                     self._later((fetch.instrument, self.venue.body(fetch.path)))
 
     def _answer(self, frame: bytes) -> None:
         self.sent.append(frame)
+        for native, refusal in self.refusals.items():
+            if native.encode() in frame and (b"getBook" in frame or b'"req"' in frame):
+                self._later(refusal)
+                return
         heartbeat = self.exchange.heartbeat
         if (heartbeat is not None and frame == heartbeat.frame) or (
-            not self.silent and not self.mute
+            not self.silent and not (self.mute and self._names_book(frame))
         ):
             answers = list(self.venue.answers(frame))
             if answers and self._names_book(frame):
@@ -207,6 +213,32 @@ def test_a_book_that_hardly_changes_stays_live_while_its_connection_delivers(nam
     assert world.ends == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, each in CHANNELS.items()
+        if each.limits.topics > 2 and each.guard is not LossDetection.COUNT
+    ],
+)
+def test_a_busy_book_that_is_out_of_sync_does_not_make_its_connection_silent(name: str) -> None:
+    """Its frames are withheld until the answer to its resync, and its neighbour hardly changes."""
+    world = busy(name)
+    broken, quiet = world.instruments
+    world.cadences.of(quiet).learn(25.8, world.now)
+    world.mute = True
+    world.instruments = [broken]
+    world.say(damaged(name)(world.venue.changed(broken.native)))
+    book, beside = world.books.get(broken), world.books.get(quiet)
+    assert book is not None
+    assert beside is not None
+    assert book.health is Health.STALE
+    for _ in range(7):
+        world.run(1)
+        assert beside.health is Health.LIVE
+    assert world.ends == []
+
+
 @every_channel
 def test_errors_that_name_no_instrument_touch_no_live_book(name: str) -> None:
     world = busy(name, 10.0)
@@ -271,6 +303,36 @@ def pauses_at(name: str, reason: Reason, error: bytes | None = None) -> None:
     assert book.health is Health.LIVE
     assert world.live()
     assert world.ends == []
+
+
+# What refuses the request for a whole book on the socket, and nothing else.
+REFUSED_SEEDS = {
+    "bitvavo": '{{"action":"getBook","requestId":9,"market":"{0}","errorCode":431,'
+    '"error":"getBook is not available for {0} in state HALTED"}}',
+    "htx": '{{"status":"error","ts":1,"id":"market.{0}.mbp.150","err-code":"bad-request",'
+    '"err-msg":"invalid symbol"}}',
+}
+
+
+def test_refused_seeds_are_known_of_every_channel_that_asks_for_them_on_the_socket() -> None:
+    assert {name for name, each in BOOK_CHANNELS.items() if each.request} == {*REFUSED_SEEDS}
+
+
+@pytest.mark.parametrize("name", REFUSED_SEEDS)
+def test_a_book_that_the_exchange_does_not_give_costs_no_other(name: str) -> None:
+    world, third = unanswered(name)
+    world.mute = False
+    world.refusals[third.native] = REFUSED_SEEDS[name].format(third.native).encode()
+    book = world.books.get(third)
+    assert book is not None
+    for _ in range(150):
+        world.run(2)
+        assert world.live()
+    assert (book.health, book.reason) == (Health.STALE, Reason.SNAPSHOT_FAILED)
+    assert world.ends == []
+    world.refusals.clear()
+    world.run(world.settings.retry_offline_s)
+    assert book.health is Health.LIVE
 
 
 @every_channel

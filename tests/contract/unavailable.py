@@ -36,6 +36,11 @@ FRAMES: Final[dict[str, tuple[str, ...]]] = {
         '{"event":"error","code":40015,"msg":"System error, please try again later"}',
         '{"event":"error","code":40010,"msg":"Request timed out"}',
         '{"event":"error","code":40200,"msg":"Server upgrade, please try again later"}',
+        '{"event":"error","code":30019,"msg":"Api is offline or unavailable"}',
+        '{"event":"error","code":30037,"msg":"endpoint is offline or unavailable"}',
+        '{"event":"error","code":30038,"msg":"Matching engine is being upgraded. '
+        'Please try in about 1 minute."}',
+        '{"event":"error","code":30030,"msg":"endpoint request failed. Please try again"}',
     ),
     "bithumb": ('{"error":{"name":"INTERNAL_ERROR","message":""}}',),
     "bitstamp": (
@@ -97,8 +102,13 @@ FRAMES: Final[dict[str, tuple[str, ...]]] = {
         '{"event":"error","code":"50001","msg":"Service temporarily unavailable. Try again later"}',
         '{"event":"error","code":"50013","msg":"Systems are busy. Please try again later."}',
         '{"event":"error","code":"50026","msg":"System error. Try again later"}',
+        '{"event":"error","code":"50005","msg":"API is offline or unavailable"}',
+        '{"event":"error","code":"50005","msg":""}',
     ),
-    "okxus": ('{"event":"error","code":"50004","msg":"API endpoint request timeout"}',),
+    "okxus": (
+        '{"event":"error","code":"50004","msg":"API endpoint request timeout"}',
+        '{"event":"error","code":"50001","msg":"Matching engine upgrading."}',
+    ),
     "p2b": (
         '{"error":{"code":2,"message":"internal error"},"result":null,"id":1}',
         '{"error":{"code":3,"message":"service unavailable"},"result":null,"id":1}',

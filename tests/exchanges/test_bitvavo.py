@@ -17,6 +17,7 @@ from onebook.exchanges.contract import (
     Send,
     SlowDown,
     Snapshot,
+    SnapshotFailed,
     Unnamed,
 )
 from onebook.model import Instrument, InstrumentStatus
@@ -126,7 +127,9 @@ def test_a_refusal_may_name_no_market() -> None:
 def test_a_request_for_a_book_that_fails_is_no_refused_subscription() -> None:
     words = "getBook is not available for BTC-EUR in state HALTED"
     named = error("getBook", 431, words, requestId=91, market="BTC-EUR")
-    assert acknowledged().received(named) == (Gap(BTC, words),)
+    assert acknowledged().received(named) == (SnapshotFailed(BTC, words),)
+    unnamed = error("getBook", 431, words, requestId=91)
+    assert acknowledged().received(unnamed) == (SnapshotFailed(BTC, words),)
     assert live().received(named) == EXPECTED
     assert acknowledged().received(error("getBook", 400, "Unknown error.")) == EXPECTED
     assert live().received(error("unsubscribe", 205, "Unknown error.")) == EXPECTED

@@ -34,6 +34,7 @@ from onebook.exchanges.contract import (
     Send,
     SlowDown,
     Snapshot,
+    SnapshotFailed,
     Unnamed,
     each_of,
 )
@@ -391,7 +392,7 @@ def test_a_book_that_is_not_live_breaks_when_its_request_is_refused() -> None:
     engine = SeededEngine(REQUESTED, [A])
     engine.opened()
     engine.received(b"ok A")
-    assert engine.received(b"busy A") == (Gap(A, "request timeout"),)
+    assert engine.received(b"busy A") == (SnapshotFailed(A, "request timeout"),)
     assert sent(engine.resync([A])) == [["?", "A", 3]], "its subscription was accepted"
     assert engine.received(b"busy B") == EXPECTED, "it is not on this connection"
 

@@ -23,6 +23,7 @@ from onebook.exchanges.contract import (
     Send,
     SlowDown,
     Snapshot,
+    SnapshotFailed,
     Unnamed,
 )
 from onebook.exchanges.htx import EXCHANGE
@@ -143,7 +144,7 @@ def test_an_error_refuses_what_its_request_asked_for() -> None:
 
 def test_a_refused_request_for_a_whole_book_is_no_refused_subscription() -> None:
     timeout = error("request timeout", TOPIC)
-    assert acknowledged().received(timeout) == (Gap(BTC, "request timeout"),)
+    assert acknowledged().received(timeout) == (SnapshotFailed(BTC, "request timeout"),)
     assert live().received(timeout) == EXPECTED
 
 

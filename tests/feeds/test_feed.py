@@ -48,6 +48,7 @@ class Server:
         self.heard: asyncio.Queue[str | bytes] = asyncio.Queue()
         self.closes: asyncio.Queue[int | None] = asyncio.Queue()
         self.refusals: list[tuple[int, dict[str, str]]] = []
+        self.bodies: dict[str, tuple[int, bytes]] = {}  # what a GET of a path is answered
 
     async def serve(self, connection: ServerConnection) -> None:
         self.connections.put_nowait(connection)
@@ -59,6 +60,9 @@ class Server:
         self.closes.put_nowait(connection.close_code)
 
     def request(self, connection: ServerConnection, request: Request) -> Response | None:
+        if request.path in self.bodies:
+            status, body = self.bodies[request.path]
+            return connection.respond(status, body.decode())
         if not self.refusals:
             return None
         status, headers = self.refusals.pop(0)
@@ -102,6 +106,7 @@ class Rig:
         exchange: Exchange = TOY,
         settings: FeedSettings | None = None,
         bodies: Callable[[httpx.Request], httpx.Response] | None = None,
+        client: httpx.AsyncClient | None = None,
         recorder=None,
         quotas: Quotas | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -119,7 +124,8 @@ class Rig:
         self.slept: list[float] = []
         self.state_in_sleep: dict[float, str] = {}
         self.rest = Rest(
-            httpx.AsyncClient(transport=httpx.MockTransport(bodies or (lambda request: None))),
+            client
+            or httpx.AsyncClient(transport=httpx.MockTransport(bodies or (lambda request: None))),
             sleep=self.sleep,
         )
         self.feed = Feed(
@@ -505,6 +511,31 @@ async def test_a_snapshot_that_cannot_be_fetched_is_asked_for_again(server):
         await rig.moved("A", Health.STALE, Reason.SNAPSHOT_FAILED)
 
 
+@pytest.mark.parametrize("status", [404, 500])
+async def test_fault_a_snapshot_that_always_fails_takes_its_one_book(server, status):
+    settings = FeedSettings(resync_base_s=0.01, retry_offline_s=1.0)
+    toy = replace(TOY, rest_url=server.url.replace("ws://", "http://").removesuffix("/ws"))
+    rig = Rig(server.url, A, B, exchange=toy, settings=settings, client=httpx.AsyncClient())
+    server.bodies["/book/A"] = (status, b"no such market")
+    async with running(rig):
+        connection = await rig.live(server, "A", "B")
+        await connection.send("gap A")
+        for _ in range(2 * settings.resync_tries_max):
+            await server.hears("again A")
+            await connection.send("fetch A")
+        await rig.moved("A", Health.STALE, Reason.GAP)
+        await rig.moved("A", Health.STALE, Reason.SNAPSHOT_FAILED)
+        book = rig.books.get(A)
+        assert book is not None
+        assert f"answered {status}" in book.detail
+        assert best(rig, B) == ("100", "101")
+        await server.hears("again A")
+        server.bodies["/book/A"] = (200, snap("A"))
+        await connection.send("fetch A")
+        await rig.moved("A", Health.LIVE)
+        assert rig.stats.reconnects == 0
+
+
 async def test_a_fetch_under_way_ends_with_its_connection(server):
     asked = asyncio.Event()
 
@@ -587,6 +618,7 @@ async def test_a_book_beyond_repair_reconnects(server):
         await connection.send("gap A lost")
         await rig.moved("A", Health.STALE, Reason.GAP)
         assert await server.closed() == 1000
+        await rig.moved("A", Health.STALE, Reason.NO_SNAPSHOT)
         await rig.moved("A", Health.SYNCING, Reason.SUBSCRIBING)
         assert Reason.NO_SNAPSHOT not in rig.stats.invalidations
 

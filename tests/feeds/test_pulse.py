@@ -1,5 +1,6 @@
 """What the silences of one connection mean."""
 
+import pytest
 from msgspec.structs import replace
 
 from feeds.toy import TOY, A, B
@@ -114,3 +115,81 @@ def test_one_frozen_book_ends_no_connection_and_each_wrong_verdict_waits_longer(
     assert 4 <= second / first <= 4.5
     assert 4 <= third / second <= 4.5
     assert max(verdicts) <= 601
+
+
+def beside(made: Pulse) -> tuple[Watch, Watch]:
+    """A book that changes every half second, and one that is seldom moved."""
+    busy, slow = live(made), live(made, B, now=1.0)
+    for half in range(120):
+        busy.book.updated_at = half / 2
+        assert made.judge([busy, slow], half / 2 + 0.1) is None
+    return busy, slow
+
+
+def test_a_busy_book_that_is_out_of_sync_leaves_no_silence_to_its_neighbours() -> None:
+    made = pulse(silence_max_s=1e9)
+    busy, slow = beside(made)
+    busy.book.health = Health.STALE
+    assert made.judge([busy, slow], 90.0) is None
+    busy.book.health = Health.LIVE
+    busy.book.updated_at = 100.0
+    assert made.judge([busy, slow], 100.1) is None
+    busy.book.updated_at = 100.5
+    assert made.judge([busy, slow], 104.9) is None
+    assert made.judge([busy, slow], 105.5) == NO_DATA, "the pause is no gap of the exchange"
+
+
+@pytest.mark.parametrize("gone", ["removed", "offline"])
+def test_without_its_busy_book_a_connection_is_measured_anew(gone: str) -> None:
+    made = pulse(silence_max_s=1e9)
+    busy, slow = beside(made)
+    left = [slow]
+    assert made.judge([busy, slow], 62.0) is None
+    if gone == "removed":
+        made.cadences.forget(busy.instrument)
+    else:
+        busy.book.health = Health.OFFLINE
+        left = [busy, slow]
+    slow.book.updated_at = 89.5
+    assert made.judge(left, 90.0) is None
+    for second in range(90, 300):
+        slow.book.updated_at = float(second)
+        assert made.judge(left, second + 0.1) is None
+    assert made.judge(left, 304.5) == NO_DATA
+
+
+def test_the_next_connection_is_not_dead_before_its_busy_book_is_there() -> None:
+    made = pulse(silence_max_s=1e9)
+    busy, slow = beside(made)
+    later = Pulse(TOY, SETTINGS, made.cadences)
+    later.opened(100.0)
+    busy.book.health = Health.SYNCING
+    slow.book.updated_at = 100.5
+    assert later.judge([busy, slow], 130.0) is None
+
+
+def test_while_a_book_is_out_of_sync_the_others_are_compared_with_themselves() -> None:
+    made = pulse(silence_max_s=1e9)
+    watches = [live(made), live(made, B)]
+    for half in range(120):
+        for watch in watches:
+            watch.book.updated_at = half / 2
+        assert made.judge(watches, half / 2 + 0.1) is None
+    watches[0].book.health = Health.STALE
+    assert made.judge(watches, 64.0) is None
+    made.withheld(60.0)
+    assert made.judge(watches, 64.9) is None, "its frames show that the connection delivers"
+    assert made.judge(watches, 65.0) == NO_DATA
+
+
+@pytest.mark.parametrize("withheld", [True, False])
+def test_data_that_is_not_shown_is_as_good_as_a_heartbeat(withheld: bool) -> None:
+    made = pulse(heartbeat_max_s=5.0)
+    watch = live(made)
+    watch.book.health = Health.STALE
+    if withheld:
+        made.withheld(6.0)
+    else:
+        watch.book.updated_at = 6.0
+    assert made.judge([watch], 10.9) is None
+    assert made.judge([watch], 11.0) == NO_HEARTBEAT

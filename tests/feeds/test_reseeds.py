@@ -193,7 +193,7 @@ def test_a_body_that_fails_leaves_a_live_book_as_it_is(content: bytes | None) ->
     talk.hear(event(102, 102, gone(1, 500)))
     assert asked(talk.wait(0.5)) == [True]
     if content is None:
-        talk.session.fetch_failed(BTC, talk.now)
+        talk.session.fetch_failed(BTC, "answered 404", talk.now)
     else:
         talk.fetched(content)
     assert talk.health() == LIVE
@@ -245,7 +245,7 @@ def test_fault_dead_stream_is_found_though_the_first_probe_failed() -> None:
     talk = Talk(BTC)
     talk.fetched(body(100))
     assert asked(talk.wait(SETTINGS.probe_first_s + 1)) == [True]
-    talk.session.fetch_failed(BTC, talk.now)
+    talk.session.fetch_failed(BTC, "answered 404", talk.now)
     assert asked(talk.wait(RETRY_S - 0.5)) == []
     assert asked(talk.wait(1)) == [True]
     talk.fetched(body(140))

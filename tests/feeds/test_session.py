@@ -504,9 +504,53 @@ def test_a_snapshot_by_rest_that_failed_is_asked_for_again():
     talk = Talk(A)
     talk.open()
     talk.hear(b"fetch A")
-    talk.session.fetch_failed(A, talk.now)
+    talk.session.fetch_failed(A, "answered 404", talk.now)
     assert talk.out() == [again()]
     assert talk.health() == (Health.STALE, Reason.SNAPSHOT_FAILED)
+
+
+def failing(talk: Talk, words: str = "toy answered 404.") -> list[Action]:
+    """What follows when the snapshot of A is asked for and refused."""
+    talk.hear(b"fetch A")
+    talk.session.fetch_failed(A, words, talk.now)
+    return talk.out()
+
+
+def test_fault_a_snapshot_that_always_fails_takes_its_one_book_and_is_asked_for_ever_more_seldom():
+    talk = live(A, B, exchange=replace(TOY, quiet_max_s=1e9))
+    assert talk.hear(b"gap A") == [again()]
+    assert talk.health() == (Health.STALE, Reason.GAP)
+    assert failing(talk) == [again()]
+    assert talk.health() == (Health.STALE, Reason.SNAPSHOT_FAILED)
+    assert talk.detail() == "toy answered 404."
+    for tries in range(1, 14):
+        assert failing(talk) == []
+        wait_s = 0.5 * min(FeedSettings().retry_offline_s, 2.0**tries)
+        assert talk.wait(wait_s - 0.3) == []
+        assert talk.wait(0.6) == [again()]
+    assert talk.health() == (Health.STALE, Reason.SNAPSHOT_FAILED)
+    assert talk.health(B) == LIVE
+    talk.hear(b"fetch A")
+    talk.session.fetched(A, snap("A"), talk.now)
+    assert talk.health() == LIVE
+    assert failing(talk) == [again()], "the waits begin again"
+
+
+def test_a_body_that_cannot_be_read_is_a_snapshot_that_failed():
+    talk = Talk(A)
+    talk.open()
+    talk.hear(b"fetch A")
+    talk.session.fetched(A, b"mumble A", talk.now)
+    assert talk.out() == [again()]
+    assert talk.health() == (Health.STALE, Reason.SNAPSHOT_FAILED)
+    assert talk.detail() == "an unknown word"
+
+
+def test_a_stale_book_has_the_reason_of_what_was_tried_last():
+    talk = live(A)
+    talk.hear(b"gap A lost")
+    assert talk.wait(5.5) == []
+    assert (talk.health(), talk.detail()) == ((Health.STALE, Reason.NO_SNAPSHOT), "")
 
 
 def test_a_body_after_the_end_or_of_a_removed_instrument_is_ignored():
@@ -514,10 +558,10 @@ def test_a_body_after_the_end_or_of_a_removed_instrument_is_ignored():
     talk.hear(b"fetch A", b"fetch B")
     talk.session.remove([B], talk.now)
     talk.session.fetched(B, snap("A"), talk.now)
-    talk.session.fetch_failed(B, talk.now)
+    talk.session.fetch_failed(B, "answered 404", talk.now)
     talk.hear(b"closing bye")
     talk.session.fetched(A, snap("A"), talk.now)
-    talk.session.fetch_failed(A, talk.now)
+    talk.session.fetch_failed(A, "answered 404", talk.now)
     assert talk.health() == (Health.STALE, Reason.CLOSING)
 
 
@@ -1007,7 +1051,7 @@ def test_b1_whatever_comes_a_book_is_live_only_with_its_snapshot_and_nothing_esc
         elif step == "fetched":
             talk.session.fetched(A, snap("A"), talk.now)
         elif step == "failed":
-            talk.session.fetch_failed(A, talk.now)
+            talk.session.fetch_failed(A, "answered 404", talk.now)
         else:
             talk.session.closed(talk.now)
         if talk.session.ended is not None:

@@ -194,7 +194,7 @@ class Link:
             if epoch != self._epoch or self._session is None:
                 return
             if answer is None or answer.status != 200:
-                self._session.fetch_failed(fetch.instrument, self._clock.now_s)
+                self._session.fetch_failed(fetch.instrument, "no body", self._clock.now_s)
             else:
                 self._session.fetched(fetch.instrument, answer.body, self._clock.now_s)
             self._carry_out()

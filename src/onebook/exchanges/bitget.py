@@ -68,6 +68,8 @@ TOPIC: Final = "books"
 SPOT: Final = "spot"
 RESTARTED: Final = 0  # `pseq` of an update after a restart, and of every snapshot
 TOO_MANY: Final = ("30006", "30007")
+# By ccxt's table: a system error, offline, a request that failed, offline, an upgrade; and by REST.
+UNAVAILABLE: Final = ("30009", "30019", "30030", "30037", "30038", "40010", "40015", "40200")
 
 Number = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
 
@@ -172,7 +174,13 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, *verbs(request), Chain, names_per_request=10, too_many=TOO_MANY
+    data,
+    control,
+    *verbs(request),
+    Chain,
+    names_per_request=10,
+    too_many=TOO_MANY,
+    unavailable=UNAVAILABLE,
 )
 
 EXCHANGE: Final = Exchange(

@@ -130,6 +130,13 @@ class BookRefused(Struct, frozen=True, gc=False):
     reason: str
 
 
+class SnapshotFailed(Struct, frozen=True, gc=False):
+    """The exchange did not give the whole book that was asked for; its stream goes on."""
+
+    instrument: Instrument
+    reason: str
+
+
 class Unnamed(Struct, frozen=True, gc=False):
     """An error that names no instrument: about requests that are not acknowledged, no live book."""
 
@@ -184,6 +191,7 @@ Output = (
     | Acknowledged
     | Renewed
     | BookRefused
+    | SnapshotFailed
     | Unnamed
     | SlowDown
     | Trading

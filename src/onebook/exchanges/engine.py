@@ -30,13 +30,13 @@ from onebook.exchanges.contract import (
     Acknowledged,
     BookRefused,
     Fetch,
-    Gap,
     Output,
     Outputs,
     ProtocolError,
     Renewed,
     Send,
     SlowDown,
+    SnapshotFailed,
     StreamPosition,
     Unnamed,
     each_of,
@@ -318,11 +318,12 @@ class SeededEngine(Engine):
         )
 
     def _seed_refused(self, event: SeedRefused) -> tuple[Output, ...]:
-        book: Join | None = self._books.trackers.get(event.name)
+        named = self._named([event.name]) or self._books.named_in(event.words)
+        book = self._join(named[0]) if named else None
         if book is None:
             return EXPECTED
         if book.last is None:
-            return (Gap(book.instrument, short(event.words)),)
+            return (SnapshotFailed(book.instrument, short(event.words)),)
         book.abandon()
         return EXPECTED  # a live book is unchanged
 

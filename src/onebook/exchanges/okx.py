@@ -61,6 +61,8 @@ CHANNEL: Final = "books"
 CHECKSUM: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 SERVICE_UPGRADE: Final = "64008"
 TOO_FREQUENT: Final = "60014"
+# By ccxt's table: maintenance, timeout, offline, busy, a system error, a full buffer, the socket's.
+UNAVAILABLE: Final = ("50001", "50004", "50005", "50013", "50026", "60016", "63999")
 EVENTS: Final = ("subscribe", "unsubscribe", "notice", "channel-conn-count")
 
 
@@ -171,7 +173,13 @@ INSTRUMENTS: Final = ListReader(
 
 # 100 names are about 5 KB of the 64 KB that arguments may have.
 BOOKS: Final = BookChannel(
-    data, control, *verbs(request), Chain, names_per_request=100, too_many=(TOO_FREQUENT,)
+    data,
+    control,
+    *verbs(request),
+    Chain,
+    names_per_request=100,
+    too_many=(TOO_FREQUENT,),
+    unavailable=UNAVAILABLE,
 )
 
 EXCHANGE: Final = Exchange(

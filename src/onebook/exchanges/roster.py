@@ -42,6 +42,8 @@ UNAVAILABLE: Final = (
     "system busy",
     "too busy",
     "overloaded",
+    "offline or unavailable",
+    "being upgraded",
     "restarting",
     "maintenance",
     "request timeout",

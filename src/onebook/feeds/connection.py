@@ -33,6 +33,7 @@ TICK_S: Final = 0.1  # interval between ticks of a session; queued frames are se
 CLOSE_S: Final = 2.0  # time limit of the close handshake
 BAD_FRAME: Final = "a frame that RFC 6455 does not allow"
 TOO_LONG: Final = "a message over the size limit"
+FETCH_DEFECT: Final = "the request ended by a defect of Onebook"
 CLOSED_BY_EXCHANGE: Final = "closed by the exchange"
 
 
@@ -326,10 +327,10 @@ class ExchangeConnection(Listener):
                 body = await self._rest.get(url, weight=fetch.weight, total_s=total_s)
             except ExchangeFailed as error:
                 log.info("Cannot fetch a snapshot of %s: %s", self._exchange.name, error.message)
-                self.session.fetch_failed(fetch.instrument, self.clock())
+                self.session.fetch_failed(fetch.instrument, error.message, self.clock())
             except Exception:
                 log.exception("Fetching a snapshot of %s failed.", self._exchange.name)
-                self.session.fetch_failed(fetch.instrument, self.clock())
+                self.session.fetch_failed(fetch.instrument, FETCH_DEFECT, self.clock())
             else:
                 now = self.clock()
                 if self._recorder is not None:

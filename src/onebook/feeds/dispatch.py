@@ -21,6 +21,7 @@ from onebook.exchanges.contract import (
     Send,
     SlowDown,
     Snapshot,
+    SnapshotFailed,
     Trading,
     Unnamed,
     Verify,
@@ -82,6 +83,9 @@ class Dispatch:
             Acknowledged: lambda out, now: recovery.acknowledged(out.instrument, now),
             Renewed: lambda out, now: recovery.renewed(out.instrument, now),
             BookRefused: lambda out, now: recovery.refused(out.instrument, out.reason, now),
+            SnapshotFailed: lambda out, now: recovery.snapshot_failed(
+                out.instrument, out.reason, now
+            ),
             Unnamed: lambda out, now: recovery.unnamed(out.reason, now),
             SlowDown: lambda out, now: recovery.slow_down(
                 out.reason, now, unavailable=out.unavailable

@@ -21,14 +21,29 @@ class Cadence:
     """The longest gap between data of late, and how much evidence there is for it.
 
     The longest gap is that of the last one to two `window_s`; a longer silence that turned out to
-    be healthy is one of them (`learn`), so that a wrong verdict is not repeated.
+    be healthy is one of them (`learn`), so that a wrong verdict is not repeated. `shared` where the
+    data of an instrument is part of the evidence for its connection.
     """
 
-    __slots__ = ("_count", "_last_at", "_longest_s", "_observed_s", "_older_s", "_until", "_window")
+    __slots__ = (
+        "_count",
+        "_last_at",
+        "_longest_s",
+        "_observed_s",
+        "_older_s",
+        "_until",
+        "_window",
+        "shared",
+    )
 
     def __init__(self, window_s: float) -> None:
+        self.shared = False
         self._window = window_s
-        self._last_at = 0.0
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the evidence; the next data begins another."""
+        self._last_at = NEVER  # before the first data
         self._until = NEVER  # when the present window ends; NEVER before the first gap
         self._longest_s = self._older_s = 0.0
         self._count = 0
@@ -40,7 +55,9 @@ class Cadence:
 
     def observe(self, data_at: float) -> None:
         """Note when data last arrived."""
-        if data_at > self._last_at:
+        if self._last_at == NEVER:
+            self.restart(data_at)
+        elif data_at > self._last_at:
             self.learn(data_at - self._last_at, data_at)
             self._last_at = data_at
 
@@ -84,4 +101,12 @@ class Cadences:
 
     def forget(self, instrument: Instrument) -> None:
         """Drop the cadence of an instrument that left the feed."""
-        self._of.pop(instrument, None)
+        cadence = self._of.pop(instrument, None)
+        if cadence is not None:
+            self.leave(cadence)
+
+    def leave(self, cadence: Cadence) -> None:
+        """Measure the connection anew without an instrument: it may have been the busy one."""
+        if cadence.shared:
+            cadence.shared = False
+            self.connection.forget()

@@ -115,6 +115,7 @@ class Watch:
         "cadence",
         "checksums",
         "doubt",
+        "failures",
         "fetches",
         "fetching",
         "instrument",
@@ -133,7 +134,8 @@ class Watch:
         self.was_live = False  # at the last check
         self.alive_at = 0.0
         self.tries = 0  # resyncs since it was last well for a while
-        self.fetches = 0  # since its last snapshot
+        self.failures = 0  # requests for its snapshot in a row that failed
+        self.fetches = 0  # bodies since its last snapshot
         self.fetching = 0  # under way now
         self.doubt: Reason | None = None  # why its book was last invalidated, until it is live
         self.was_filled = False  # this connection has brought its book before

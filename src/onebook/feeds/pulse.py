@@ -4,7 +4,7 @@ Pure: times come in, verdicts go out. A pong proves that the socket works, a hea
 exchange serves us, and only data that a busy book is up to date.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from onebook.config import FeedSettings
@@ -32,8 +32,9 @@ class Pulse:
         self.cadences = cadences
         self.heard_at = 0.0  # a frame of any kind, or a pong
         self.alive_at = 0.0  # a heartbeat of the exchange
+        self._withheld_at = 0.0
         self._pinged_at = 0.0
-        self._any_live = False  # at the last check
+        self._measured = False  # at the last check all books of the connection's cadence were live
         self._beat_at = NEVER
         self._exchange = exchange
         self._settings = settings
@@ -70,18 +71,26 @@ class Pulse:
             self._pinged_at = now
         return due
 
-    def judge(self, watches: Iterable[Watch], now: float) -> str | None:
+    def withheld(self, now: float) -> None:
+        """Note a frame of a book that is out of sync: not shown, and data all the same."""
+        self._withheld_at = now
+
+    def judge(self, watches: Collection[Watch], now: float) -> str | None:
         """Check all books; returns why the connection counts as dead, None if it does not."""
         data_at = self._observed(watches)
+        served_at = max((each.book.updated_at for each in watches), default=0.0)
+        served_at = max(served_at, self._withheld_at)
         promised_s = self._exchange.heartbeat_max_s
-        if promised_s is not None and now - max(data_at, self.alive_at) >= promised_s:
+        if promised_s is not None and now - max(served_at, self.alive_at) >= promised_s:
             return NO_HEARTBEAT
-        limit_s = self.cadences.connection.limit_s(self._settings, self._settings.silent_min_s)
-        return NO_DATA if data_at and now - data_at >= limit_s else None
+        silent_s = now - served_at
+        if not data_at or silent_s < self._settings.silent_min_s:
+            return None
+        return NO_DATA if silent_s >= self._limit_s(watches) else None
 
     def _observed(self, watches: Iterable[Watch]) -> float:
         """Update the cadences; returns when a live book last changed, 0 without one."""
-        data_at = 0.0
+        data_at, whole = 0.0, True
         for watch in watches:
             book = watch.book
             live = book.health is Health.LIVE
@@ -89,12 +98,31 @@ class Pulse:
                 data_at = max(data_at, book.updated_at)
                 learn = watch.cadence.observe if watch.was_live else watch.cadence.restart
                 learn(book.updated_at)
+            elif book.health is Health.OFFLINE:
+                self.cadences.leave(watch.cadence)
+            else:
+                whole = whole and not watch.cadence.shared
             watch.was_live = live
-        if data_at:
+        measured = whole and data_at > 0.0
+        if measured:
             cadence = self.cadences.connection
-            (cadence.observe if self._any_live else cadence.restart)(data_at)
-        self._any_live = bool(data_at)
+            (cadence.observe if self._measured else cadence.restart)(data_at)
+            for watch in watches:
+                watch.cadence.shared = watch.was_live
+        self._measured = measured
         return data_at
+
+    def _limit_s(self, watches: Iterable[Watch]) -> float:
+        """Return after how much silence the connection is dead.
+
+        What its books have shown together says nothing while one of them is out of sync: each of
+        the others is then compared with itself.
+        """
+        cadences = [watch.cadence for watch in watches if watch.was_live]
+        if self._measured:
+            cadences.append(self.cadences.connection)
+        settings = self._settings
+        return min(each.limit_s(settings, settings.silent_min_s) for each in cadences)
 
     def overdue(self, watches: Iterable[Watch], now: float) -> list[Watch]:
         """List the instruments that are silent for longer than ever observed."""

@@ -149,7 +149,7 @@ class Recovery:
                 watch.move(Cause.FILL, NEVER)
             watch.was_filled = True
             watch.doubt = None
-            watch.fetches = 0
+            watch.fetches = watch.failures = 0
         self._settled(watch, now)
         return watch if watch.phase is LIVE_PHASE else None
 
@@ -158,6 +158,13 @@ class Recovery:
         watch = self.watches.get(instrument)
         if watch is not None:
             self.leave(watch, Reason.REFUSED, now, detail=words)
+
+    def snapshot_failed(self, instrument: Instrument, words: str, now: float) -> None:
+        """The request for the whole book of an instrument failed: asked again at growing waits."""
+        watch = self.watches.get(instrument)
+        if watch is not None:
+            watch.fetches = max(0, watch.fetches - 1)  # it is none that did not fit
+            self.doubt(instrument, Reason.SNAPSHOT_FAILED, now, detail=words)
 
     def unnamed(self, words: str, now: float) -> None:
         """Find out which of the requested instruments an error is about: ask one by one.
@@ -304,15 +311,19 @@ class Recovery:
 
     def _plan(self, watch: Watch, now: float) -> None:
         settings = self._settings
-        if watch.tries >= settings.resync_tries_max:
+        if watch.doubt is Reason.SNAPSHOT_FAILED:
+            # Of this book alone, and another connection would be answered the same.
+            tries, wait_max_s = watch.failures, settings.retry_offline_s
+            watch.failures += 1
+        elif watch.tries >= settings.resync_tries_max:
             self.give_up(watch, now)
             return
+        else:
+            tries, wait_max_s = watch.tries, settings.resync_max_s
+            watch.tries += 1
         wait_s = 0.0
-        if watch.tries:
-            wait_s = full_jitter_s(
-                watch.tries, settings.resync_base_s, settings.resync_max_s, random=self._jitter()
-            )
-        watch.tries += 1
+        if tries:
+            wait_s = full_jitter_s(tries, settings.resync_base_s, wait_max_s, random=self._jitter())
         watch.at = now + wait_s
         if not wait_s:
             self.broken.append(watch)

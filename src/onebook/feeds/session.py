@@ -14,7 +14,7 @@ from typing import Final
 
 from onebook.books import Books
 from onebook.config import FeedSettings
-from onebook.exchanges.contract import Connector, Delta, Exchange, Seeded
+from onebook.exchanges.contract import Connector, Delta, Exchange, ProtocolError, Seeded
 from onebook.exchanges.frames import UNREADABLE
 from onebook.exchanges.limits import Quotas
 from onebook.feeds.actions import PING, Action, End, Transmit
@@ -153,6 +153,8 @@ class FeedSession:
             else:
                 if outputs is None:
                     outputs = self._connector.received(frame)
+                if not outputs:
+                    self._pulse.withheld(now)
                 table = self._dispatch.table
                 for output in outputs:
                     table[type(output)](output, now)
@@ -188,9 +190,14 @@ class FeedSession:
             return
         if watch.phase in WAITING:
             watch.at = now + self._exchange.snapshot_s
-        self._execute(lambda: self._connector.fetched(instrument, body), now)
+        try:
+            outputs = tuple(self._connector.fetched(instrument, body))
+        except ProtocolError as error:
+            self._fetch_failed(watch, error.reason, now)
+        else:
+            self._execute(lambda: outputs, now)
 
-    def fetch_failed(self, instrument: Instrument, now: float) -> None:
+    def fetch_failed(self, instrument: Instrument, words: str, now: float) -> None:
         """Act on a `Request` that brought nothing."""
         watch = self._answered(instrument)
         if watch is None:
@@ -198,8 +205,11 @@ class FeedSession:
         if self._reseeding is not None and self._reseeding.waits(watch):
             self._reseeding.put_off(watch, now)
         else:
-            self._doubt(instrument, Reason.SNAPSHOT_FAILED, now)
-            self._recovery.repair(now)
+            self._fetch_failed(watch, words, now)
+
+    def _fetch_failed(self, watch: Watch, words: str, now: float) -> None:
+        self._recovery.snapshot_failed(watch.instrument, words, now)
+        self._recovery.repair(now)
 
     def put_off(self, instrument: Instrument, now: float) -> None:
         """Act on a spare `Request` that was not made: the budget is for others now."""
