@@ -98,7 +98,6 @@ def test_the_changes_between_are_not_followed() -> None:
         (book().replace(b'"asks"', b'"tasks"'), BTC),
         (book("ETH_JPY").replace(b'"message"', b'"massage"'), ETH),
         (book("XRP_JPY"), None),
-        (b'{"method":"channelMessage","id":{}}', None),
     ],
 )
 def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrument | None) -> None:

@@ -118,7 +118,6 @@ def test_the_channel_of_differences_is_not_read_as_whole_books() -> None:
         (book(microtimestamp=5), BTC),
         (book().replace(b'"asks"', b'"tasks"'), BTC),
         (b'{"event":"data","channel":"order_book_ethusd"}', ETH),
-        (b'{"event":"data","channel":7}', None),
         (book("xrpusd"), None),
     ],
 )

@@ -2,12 +2,14 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
 from onebook.core import PAIRS
 from onebook.exchanges.coinbase import CHANGES, EXCHANGE
 from onebook.exchanges.contract import (
+    EXPECTED,
     NO_LEVELS,
     Acknowledged,
     Alive,
@@ -146,14 +148,18 @@ def test_rows_of_derivatives_are_no_instruments() -> None:
     [
         UPDATE.replace(b"changes", b"charges"),
         SNAPSHOT.replace(b"asks", b"tasks"),
-        b'{"type":"subscriptions","channels":{"name":1}}',
-        b'{"type":"subscriptions"}',
     ],
 )
-def test_a_damaged_frame_names_its_product_where_it_has_one(frame: bytes) -> None:
+def test_a_damaged_frame_names_its_product(frame: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
         EXCHANGE.connector([BTC]).received(frame)
-    assert caught.value.instrument is (BTC if b"product_id" in frame else None)
+    assert caught.value.instrument is BTC
+
+
+@pytest.mark.parametrize("channels", [{"name": 1}, None, [None, {"name": "level2_batch"}]])
+def test_subscriptions_without_a_list_of_products_accept_none(channels: Any) -> None:
+    frame = json.dumps({"type": "subscriptions", "channels": channels}).encode()
+    assert EXCHANGE.connector([BTC]).received(frame) == EXPECTED
 
 
 def test_instruments_are_read_row_by_row() -> None:

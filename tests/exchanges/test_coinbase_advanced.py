@@ -161,8 +161,8 @@ def test_an_error_refuses_the_product_it_names_and_the_others_are_asked_for_agai
 @pytest.mark.parametrize(
     ("bad", "instrument"),
     [
-        (book("4"), None),
-        (book(2**63), None),
+        (book("4"), BTC),
+        (book(2**63), BTC),
         (book(4, "more"), BTC),
         (book(4).replace(b"updates", b"dates"), BTC),
         (frame("l2_data", 4, change("more"), change("update", "ETH-USD")), None),

@@ -170,9 +170,8 @@ def test_a_rate_limit_asks_for_patience_and_refuses_nothing() -> None:
         (update((10, 11), kind="book.other"), BTC),
         (update((10, 2**63)), BTC),
         (update((10, 11), native="NO_BODY"), None),
-        (b'{"id":{}}', None),
     ],
-    ids=["levels", "side", "whole", "channel", "too_large", "stranger", "id"],
+    ids=["levels", "side", "whole", "channel", "too_large", "stranger"],
 )
 def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrument | None) -> None:
     with pytest.raises(ProtocolError) as caught:

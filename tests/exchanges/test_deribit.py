@@ -188,7 +188,6 @@ def test_an_error_that_passes_refuses_nothing(code: int, words: str) -> None:
         (book("change", 11, 10).replace(b'"change_id": 11', b'"change_id": "x"'), BTC),
         (book("change", 11, 10).replace(b'"asks"', b'"gone"'), BTC),
         (book("change", 11, 10).replace(b'"book.BTC_USDC.100ms"', b'"book.x"'), None),
-        (b'{"method":5}', None),
     ],
 )
 def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrument | None) -> None:

@@ -165,9 +165,8 @@ def test_a_stream_that_is_subscribed_already_is_not_refused() -> None:
         (obu(11, 0), BTC),
         (obu(11, 12), BTC),
         (obu(11, 11, s=5), None),
-        (b'{"channel":{}}', None),
     ],
-    ids=["id", "without_first", "backwards", "stream", "channel"],
+    ids=["id", "without_first", "backwards", "stream"],
 )
 def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrument | None) -> None:
     with pytest.raises(ProtocolError) as caught:

@@ -145,7 +145,6 @@ def test_other_errors_refuse_nothing() -> None:
         (update(10, 11).replace(b'"u": 11', b'"u": "x"'), BTC),
         (update(10, 11).replace(b'"a"', b'"gone"'), BTC),
         (update(10, 11).replace(b'"s": "btcusd"', b'"s": 5'), None),
-        (b'{"error":5}', None),
     ],
 )
 def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrument | None) -> None:

@@ -170,7 +170,6 @@ def test_a_heartbeat_is_one_of_the_connection() -> None:
         (book("Change", Crc32=-(2**31) - 1), BTC),
         (book("Change").replace(b'"Offers"', b'"gone"'), BTC),
         (book("Change").replace(b"orderbook/100/btc/usd", b"orderbook/100/"), None),
-        (b'{"Event":5}', None),
     ],
 )
 def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrument | None) -> None:

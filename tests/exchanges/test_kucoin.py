@@ -156,7 +156,6 @@ def test_a_refusal_is_about_the_symbol_of_its_request(member: str) -> None:
         (obu("delta", 11, 11).replace(b'"C": 11', b'"C": "x"'), BTC),
         (obu("delta", 11, 11).replace(b'"a"', b'"gone"'), BTC),
         (obu("delta", 11, 11).replace(b'"s": "BTC-USDT"', b'"s": 5'), None),
-        (b'{"id":{}}', None),
     ],
 )
 def test_a_damaged_frame_names_its_instrument(frame: bytes, instrument: Instrument | None) -> None:

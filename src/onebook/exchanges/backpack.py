@@ -47,6 +47,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import ErrorBody, Sequence64, decode
 from onebook.exchanges.join import Join
@@ -93,7 +94,7 @@ class Depth(Struct):
 
 
 _read = msgspec.json.Decoder(Update).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:

@@ -31,7 +31,7 @@ the perpetuals' socket, is sent here; how many connections an address may open i
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -53,6 +53,7 @@ from onebook.exchanges.contract import (
     Outputs,
     Send,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, send, short
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
@@ -91,12 +92,13 @@ class Control(Struct):
     code: int = 0
     msg: str = ""
     topic: str = field(name="dataType", default="")
-    ping: str | None = None
-    time: str = ""
+    data: Any = None
+    ping: Any = None
+    time: Any = ""
 
 
 _read = msgspec.json.Decoder(Update).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def topic(instrument: Instrument) -> str:
@@ -145,7 +147,7 @@ def control(frame: bytes) -> Event:
         return send({"pong": message.ping, "time": message.time}, urgent=True)
     if message.code:
         return RequestRejected(message.msg, message.id, code=message.code)
-    if message.topic.endswith(CHANNEL):
+    if message.topic.endswith(CHANNEL) or (message.data is not None and not message.topic):
         return BookFrame(message.topic)
     return Ignored(known=False) if message.id is None else Accepted(number=message.id)
 

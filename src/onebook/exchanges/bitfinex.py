@@ -64,6 +64,7 @@ from onebook.exchanges.contract import (
     Verify,
     each_of,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
@@ -125,7 +126,8 @@ class Control(Struct, rename="camel"):
 
 
 _read = msgspec.json.Decoder(Frame).decode
-_control = msgspec.json.Decoder(Control | list[Any]).decode
+_control = control_reader(Control)
+_array = msgspec.json.Decoder(list[Any]).decode
 _listings = msgspec.json.Decoder(tuple[list[Raw]]).decode
 
 
@@ -187,9 +189,10 @@ FOLLOW: Final[dict[bytes, Follow]] = {
 
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
+    if frame.lstrip().startswith(b"["):
+        items = decode(_array, frame, what="a frame")
+        return BookFrame(channel=items[0] if items and type(items[0]) is int else None)
     message = decode(_control, frame, what="a frame")
-    if isinstance(message, list):
-        return BookFrame(channel=message[0] if message and type(message[0]) is int else None)
     match message.event:
         case "subscribed" if message.channel == CHANNEL and message.chan_id is not None:
             return Accepted([message.symbol], channel=message.chan_id)

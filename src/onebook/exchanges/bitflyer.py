@@ -56,6 +56,7 @@ from onebook.exchanges.contract import (
     LossDetection,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ErrorBody, decode, text_in
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
@@ -65,7 +66,7 @@ from onebook.model import Instrument
 
 CHANNEL: Final = "lightning_board_snapshot_"
 LEVELS: Final = LevelShape.objects("price", "size", skip_zero_price=True)
-REPEATED: Final = -32009
+REPEATED: Final = "-32009"
 
 
 class Board(Struct, gc=False):
@@ -99,7 +100,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(BookMessage).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def topic(instrument: Instrument) -> str:
@@ -119,7 +120,7 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
-        repeated = message.error.code == REPEATED
+        repeated = str(message.error.code) == REPEATED
         return RequestRejected(message.error.message, message.id, repeated=repeated)
     if message.result is True:
         return Accepted(number=message.id)

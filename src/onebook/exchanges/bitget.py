@@ -54,6 +54,7 @@ from onebook.exchanges.contract import (
     Outputs,
     each_of,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
@@ -112,7 +113,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Update | Whole, strict=False).decode  # numbers may be text
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:

@@ -57,6 +57,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
     UNREADABLE,
@@ -113,7 +114,7 @@ class Control(Struct):
 
 _read = msgspec.json.Decoder(Update).decode
 _whole = msgspec.json.Decoder(Whole).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:

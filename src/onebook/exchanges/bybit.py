@@ -46,6 +46,7 @@ from onebook.exchanges.contract import (
     Outputs,
     ProtocolError,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     Sequence64,
@@ -93,7 +94,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def topic(instrument: Instrument) -> str:
@@ -126,6 +127,8 @@ def control(frame: bytes) -> Event:
         return BookFrame(name)
     if message.op != "subscribe":
         return Ignored(known=message.op in OPERATIONS)
+    if message.success is None:
+        return Ignored(known=False)
     if message.success:
         return Accepted(number=message.req_id)
     repeated = "already subscribed" in message.ret_msg

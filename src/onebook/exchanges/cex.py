@@ -55,6 +55,7 @@ from onebook.exchanges.contract import (
     Instruments,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     Sequence64,
@@ -118,7 +119,7 @@ class Listings(Struct):
 
 
 _read = msgspec.json.Decoder(Increment | Subscribed).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 _listings = msgspec.json.Decoder(Listings).decode
 
 
@@ -138,7 +139,7 @@ def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
-    error = text_in(message.data, "error")
+    error, pair = (text_in(message.data, member) for member in ("error", "pair"))
     match message.event:
         case "connected":
             return ExchangeReady()
@@ -146,8 +147,10 @@ def control(frame: bytes) -> Event:
             return Closing("disconnected by the exchange")
         case "pong" | "order_book_unsubscribe":
             return Ignored(known=True)
-        case "order_book_subscribe" | "order_book_increment" if not error:
-            return BookFrame(text_in(message.data, "pair"))
+        case "order_book_increment" if not error:
+            return BookFrame(pair)
+        case "order_book_subscribe" if pair and not error:
+            return BookFrame(pair)
     return RequestRejected(error, message.oid) if error else Ignored(known=False)
 
 

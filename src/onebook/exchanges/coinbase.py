@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from onebook.core import LevelShape
 from onebook.exchanges.channel import (
@@ -47,14 +47,10 @@ from onebook.exchanges.contract import (
     Ignored,
     LossDetection,
     Outputs,
-    ProtocolError,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import (
-    UNREADABLE,
-    decode,
-    short,
-)
+from onebook.exchanges.frames import decode, text_in, texts_of
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.sync import Unnumbered
 
@@ -86,25 +82,18 @@ class HeartbeatFrame(Struct, gc=False, tag_field="type", tag="heartbeat"):
     product_id: str
 
 
-class Channel(Struct):
-    """What is subscribed on one channel."""
-
-    name: str = ""
-    products: list[str] = field(name="product_ids", default_factory=list)
-
-
 class Control(Struct):
     """Every frame that is not of a book."""
 
     type: str = ""
-    product_id: Any = None
+    product_id: str = ""
     channels: Any = None
     message: str = ""
     reason: str = ""
 
 
 _read = msgspec.json.Decoder(Change | HeartbeatFrame | BookMessage).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
@@ -128,18 +117,20 @@ def control(frame: bytes) -> Event:
             return Accepted(_subscribed(message.channels))
         case "error":
             return RequestRejected(f"{message.message}: {message.reason}", whole=True)
-        case "l2update" | "snapshot" | "heartbeat":
-            return BookFrame(str(message.product_id))
+        case "l2update" | "snapshot":
+            return BookFrame(message.product_id)
+        case "" if message.product_id:
+            return BookFrame(message.product_id)
+        case "heartbeat":
+            return Ignored(known=True)  # of a product that was left
     return Ignored(known=False)
 
 
 def _subscribed(channels: Any) -> list[str]:
     """Read the list of everything subscribed, which comes after each request."""
-    try:
-        listed = msgspec.convert(channels, list[Channel])
-    except UNREADABLE as error:
-        raise ProtocolError(f"the subscriptions cannot be read: {short(error)}") from None
-    return [name for channel in listed if channel.name == CHANNEL for name in channel.products]
+    listed = channels if isinstance(channels, list) else []
+    books = [each for each in listed if text_in(each, "name") == CHANNEL]
+    return [name for each in books for name in texts_of(each.get("product_ids"))]
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:

@@ -66,6 +66,7 @@ from onebook.exchanges.contract import (
     Outputs,
     each_of,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, short, texts_of
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
@@ -106,7 +107,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(BookMessage).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def data(books: Trackers[str, Unnumbered], frame: bytes) -> Outputs | None:

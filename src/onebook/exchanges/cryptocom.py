@@ -57,6 +57,7 @@ from onebook.exchanges.contract import (
     Outputs,
     each_of,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, Sequence64, decode, send, text_in
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
@@ -121,7 +122,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def channel(instrument: Instrument) -> str:

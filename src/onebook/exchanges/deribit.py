@@ -47,7 +47,6 @@ from msgspec import Raw, Struct
 
 from onebook.core import LevelShape
 from onebook.exchanges.channel import (
-    Accepted,
     BookChannel,
     BookFrame,
     Event,
@@ -61,8 +60,9 @@ from onebook.exchanges.contract import (
     Outputs,
     Trading,
 )
+from onebook.exchanges.controls import accepted_of, control_reader
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, text_in, texts_of
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode, send, text_in
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -128,7 +128,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def topic(instrument: Instrument) -> str:
@@ -163,7 +163,7 @@ def control(frame: bytes) -> Event:
         words = f"{problem.message} {text_in(problem.data, 'reason')}"
         return RequestRejected(words.rstrip(), message.id, code=problem.code)
     if isinstance(message.result, list):
-        return Accepted(texts_of(message.result), message.id, lists_all=True)
+        return accepted_of(message.result, message.id)
     return Ignored(known=message.result is not None)
 
 

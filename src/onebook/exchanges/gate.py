@@ -52,6 +52,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Dated, ErrorBody, Sequence64, decode, text_in, texts_of
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
@@ -99,7 +100,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def stream(instrument: Instrument) -> str:
@@ -139,7 +140,9 @@ def control(frame: bytes) -> Event:
         )
     if message.event == "subscribe":
         return Accepted(number=message.id) if message.id else Accepted(names)
-    return BookFrame(text_in(message.result, "s")) if message.channel else Ignored(known=False)
+    if message.channel and not message.event and message.payload is None:
+        return BookFrame(text_in(message.result, "s"))
+    return Ignored(known=False)
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:

@@ -50,6 +50,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ErrorBody, Sequence64, decode
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
@@ -85,7 +86,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Update).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:

@@ -40,7 +40,6 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from onebook.exchanges.channel import (
-    Accepted,
     BookChannel,
     BookFrame,
     Event,
@@ -53,8 +52,9 @@ from onebook.exchanges.contract import (
     Outputs,
     each_of,
 )
+from onebook.exchanges.controls import accepted_of, control_reader
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ErrorBody, Sequence64, decode, text_in, texts_of
+from onebook.exchanges.frames import ErrorBody, Sequence64, decode, text_in
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import NAME, ListReader
 from onebook.exchanges.moments import UNTIMED
@@ -93,7 +93,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:
@@ -130,8 +130,7 @@ def control(frame: bytes) -> Event:
         words = f"{problem.message} {problem.description}".strip()
         return RequestRejected(words, message.id, code=problem.code)
     if text_in(message.result, "ch") == CHANNEL:
-        names = texts_of(message.result.get("subscriptions"))
-        return Accepted(names, message.id, lists_all=True)
+        return accepted_of(message.result.get("subscriptions"), message.id)
     return Ignored(known=False)
 
 

@@ -36,7 +36,7 @@ display name in the list is the name that others use for the coin; the age limit
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -61,6 +61,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import ABSENT, UNREADABLE, Sequence64, decode, send, short
 from onebook.exchanges.join import Join
@@ -112,7 +113,7 @@ class Control(Struct, rename="kebab"):
     """Every frame that is not a delta."""
 
     id: str | int | None = None
-    ping: Sequence64 | None = None
+    ping: Any = None
     status: str = ""
     subbed: str = ""
     unsubbed: str = ""
@@ -124,7 +125,7 @@ class Control(Struct, rename="kebab"):
 
 _read = msgspec.json.Decoder(Update).decode
 _whole = msgspec.json.Decoder(Whole).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def topic(instrument: Instrument) -> str:

@@ -59,6 +59,7 @@ from onebook.exchanges.contract import (
     LossDetection,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     UNREADABLE,
@@ -132,7 +133,7 @@ class Meta(Struct):
 
 
 _read = msgspec.json.Decoder(Frame).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 _meta = msgspec.json.Decoder(Meta).decode
 _token = msgspec.json.Decoder(Token).decode
 

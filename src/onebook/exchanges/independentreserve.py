@@ -60,6 +60,7 @@ from onebook.exchanges.contract import (
     Verify,
     each_of,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     Checksum,
@@ -124,7 +125,7 @@ class Listing(Struct, rename="pascal"):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 _listings = msgspec.json.Decoder(list[Raw]).decode
 
 

@@ -54,6 +54,7 @@ from onebook.exchanges.contract import (
     Verify,
     each_of,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     Checksum,
@@ -106,7 +107,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def _follow(book: Unnumbered, kind: str, item: Item) -> Outputs:
@@ -134,7 +135,7 @@ def control(frame: bytes) -> Event:
             return BookFrame(symbol_of(message.data))
     if message.problem:
         return RequestRejected(message.problem)
-    if message.method != "subscribe":
+    if message.method != "subscribe" or message.success is None:
         return Ignored(known=message.method in ("unsubscribe", "pong"))
     if message.success:
         return Accepted([symbol_of([message.result])])

@@ -48,6 +48,7 @@ from onebook.exchanges.channel import (
     verbs,
 )
 from onebook.exchanges.contract import Exchange, Heartbeat, Ignored, Outputs, ProtocolError
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import Sequence64, decode, short, text_in
 from onebook.exchanges.kucoin_classic import CLASSIC, PING
@@ -94,7 +95,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:

@@ -69,6 +69,7 @@ from onebook.exchanges.contract import (
     Outputs,
     SlowDown,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
     Sequence64,
@@ -164,7 +165,7 @@ class Granted(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 _body = msgspec.json.Decoder(Body, strict=False).decode
 _granted = msgspec.json.Decoder(Granted).decode
 

@@ -27,7 +27,7 @@ unknown pair and of one request too many; every limit of the socket.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -48,6 +48,7 @@ from onebook.exchanges.contract import (
     Outputs,
     Send,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import decode, instrument_of, instruments_of, step_of
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
@@ -79,7 +80,7 @@ class Control(Struct):
     type: str = ""
     pair: str = ""
     action: str = ""
-    ping: str = ""
+    ping: Any = ""
     status: str = ""
     message: str = ""
 
@@ -99,7 +100,7 @@ class Listings(Struct):
 
 
 _read = msgspec.json.Decoder(BookMessage).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 _listings = msgspec.json.Decoder(Listings).decode
 
 

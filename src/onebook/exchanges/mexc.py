@@ -59,6 +59,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
     SEQUENCE_MAX,
@@ -97,7 +98,7 @@ class Depth(Struct):
 
 _push = reader(channel=(1, TEXT), depths=(313, BYTES), sent_ms=(6, INT64))
 _versions = reader(first=(4, BYTES), final=(5, BYTES))
-_answer = msgspec.json.Decoder(TextMessage).decode
+_answer = control_reader(TextMessage)
 
 
 def data(books: dict[str, Join], frame: bytes) -> Outputs | None:

@@ -51,6 +51,7 @@ from onebook.exchanges.contract import (
     Verify,
     each_of,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import ABSENT, Checksum, Sequence64, decode, short
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
@@ -102,7 +103,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def data(books: dict[str, Chain], frame: bytes) -> Outputs | None:

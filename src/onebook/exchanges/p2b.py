@@ -57,8 +57,16 @@ from onebook.exchanges.contract import (
     LossDetection,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
-from onebook.exchanges.frames import ABSENT, decode, instrument_of, instruments_of, text_in
+from onebook.exchanges.frames import (
+    ABSENT,
+    ErrorBody,
+    decode,
+    instrument_of,
+    instruments_of,
+    text_in,
+)
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.sync import Unnumbered
 from onebook.model import Instrument
@@ -96,7 +104,7 @@ class Control(Struct):
     method: str = ""
     params: Any = None
     result: Any = None
-    error: Any = None
+    error: ErrorBody | None = None
 
 
 class Steps(Struct, frozen=True):
@@ -122,7 +130,7 @@ class Listings(Struct):
 
 
 _read = msgspec.json.Decoder(Update).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 _listings = msgspec.json.Decoder(Listings).decode
 
 
@@ -141,13 +149,13 @@ def data(books: dict[str, Unnumbered], frame: bytes) -> Outputs | None:
 def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
-    if message.method == UPDATE:
+    if message.method == UPDATE or (not message.method and message.params is not None):
         match message.params:
             case [_, _, str(market)]:
                 return BookFrame(market)
         return BookFrame()
-    if isinstance(message.error, dict):
-        return RequestRejected(text_in(message.error, "message"), message.id)
+    if message.error is not None:
+        return RequestRejected(message.error.message, message.id)
     if text_in(message.result, "status") == "success":
         return Accepted(number=message.id)
     return Ignored(known=message.result == "pong")

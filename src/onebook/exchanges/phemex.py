@@ -54,14 +54,15 @@ from onebook.exchanges.contract import (
     LossDetection,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     UNREADABLE,
+    ErrorBody,
     Sequence64,
     decode,
     instrument_of,
     instruments_of,
-    text_in,
 )
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.moments import UNTIMED
@@ -95,9 +96,10 @@ class Control(Struct):
     """Every frame that is not of a book."""
 
     book: Any = None
+    depth: int | None = None
     symbol: str = ""
     id: Sequence64 | None = None
-    error: Any = None
+    error: ErrorBody | None = None
     result: Any = None
 
 
@@ -135,7 +137,7 @@ class Body(Struct):
 
 
 _read = msgspec.json.Decoder(BookMessage).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 _body = msgspec.json.Decoder(Body).decode
 _currency = msgspec.json.Decoder(Currency).decode
 
@@ -170,8 +172,8 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
     if message.error is not None:
-        return RequestRejected(text_in(message.error, "message"), message.id)
-    if message.book is not None:
+        return RequestRejected(message.error.message, message.id)
+    if message.book is not None or message.depth is not None:
         return BookFrame(message.symbol)
     return Ignored(known=False) if message.result is None else Accepted(number=message.id)
 

@@ -40,6 +40,7 @@ from onebook.exchanges.contract import (
     Outputs,
     ProtocolError,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     Sequence64,
@@ -88,7 +89,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(Data).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 
 
 def _follow(book: Chain, kind: str, item: Item) -> Outputs:
@@ -109,7 +110,7 @@ def control(frame: bytes) -> Event:
         return Accepted(texts_of(message.symbols))
     if message.event == "error":
         return RequestRejected(message.message)
-    if message.channel == CHANNEL and not message.event:
+    if message.channel == CHANNEL and not message.event and message.symbols is None:
         return BookFrame(symbol_of(message.data))
     return Ignored(known=message.event in EVENTS)
 

@@ -43,6 +43,7 @@ from onebook.exchanges.contract import (
     LossDetection,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import decode, text_in
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
@@ -80,7 +81,7 @@ def channel(
 ) -> BookChannel:
     """Make the channel of one format of frames: its types have the attributes of those above."""
     read: Any = msgspec.json.Decoder(book_type).decode
-    read_control: Any = msgspec.json.Decoder(control_type).decode
+    read_control: Any = control_reader(control_type)
 
     def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
         message = read(frame)

@@ -48,7 +48,6 @@ from msgspec import Raw, Struct, field
 
 from onebook.core import LevelShape
 from onebook.exchanges.channel import (
-    Accepted,
     BookChannel,
     BookFrame,
     Event,
@@ -61,12 +60,9 @@ from onebook.exchanges.contract import (
     Ignored,
     Outputs,
 )
+from onebook.exchanges.controls import accepted_of, control_reader
 from onebook.exchanges.engine import SeededEngine
-from onebook.exchanges.frames import (
-    Sequence64,
-    decode,
-    texts_of,
-)
+from onebook.exchanges.frames import Sequence64, decode
 from onebook.exchanges.join import Join
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
@@ -101,7 +97,7 @@ class Control(Struct):
     cmd: str = ""
     topic: str = ""
     id: str | int | None = None
-    success: bool = False
+    success: bool | None = None
     data: Any = None
 
 
@@ -128,7 +124,7 @@ class Depth(Struct):
 
 
 _read = msgspec.json.Decoder(Update).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 _body = msgspec.json.Decoder(Body).decode
 
 
@@ -162,10 +158,10 @@ def control(frame: bytes) -> Event:
         book = message.topic.startswith(CHANNEL)
         return BookFrame(message.topic) if book else Ignored(known=False)
     if message.cmd == "SUBSCRIBE" and message.success:
-        return Accepted(texts_of(message.data), message.id, lists_all=True)
-    if not message.cmd or message.success:
-        return Ignored(known=bool(message.cmd))
-    return RequestRejected(str(message.data), message.id or None)
+        return accepted_of(message.data, message.id)
+    if message.cmd and message.success is False:
+        return RequestRejected(str(message.data), message.id or None)
+    return Ignored(known=bool(message.cmd))
 
 
 def request(names: Sequence[str], number: int, verb: str) -> object:

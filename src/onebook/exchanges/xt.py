@@ -56,6 +56,7 @@ from onebook.exchanges.contract import (
     Ignored,
     Outputs,
 )
+from onebook.exchanges.controls import control_reader
 from onebook.exchanges.engine import SeededEngine
 from onebook.exchanges.frames import (
     Sequence64,
@@ -116,7 +117,7 @@ class Body(Struct):
 
 
 _read = msgspec.json.Decoder(Update).decode
-_control = msgspec.json.Decoder(Control).decode
+_control = control_reader(Control)
 _body = msgspec.json.Decoder(Body).decode
 
 

@@ -1,0 +1,173 @@
+"""Control frames with a member that is null, of another type or missing.
+
+Whatever an exchange writes into an acknowledgement, an error, a greeting or a heartbeat, no error
+of the whole connection follows, and its books come, if not at once then with the next request.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from typing import Any, Final
+
+import pytest
+
+from contract.talk import Talk, opened, reopened
+from contract.test_connectors import BOOK_CHANNELS, BY_ID, UNKNOWN_FRAMES, UNSEEN
+from contract.unavailable import FRAMES as UNAVAILABLE
+from contract.venue import CHANNELS
+from onebook.exchanges.channel import SocketSeed
+from onebook.exchanges.contract import (
+    Alive,
+    Connector,
+    Delta,
+    Gap,
+    Output,
+    ProtocolError,
+    Send,
+    Snapshot,
+    each_of,
+)
+from onebook.exchanges.frames import UNREADABLE
+
+MISSING: Final = object()
+VALUES: Final = (MISSING, None, 7, -1.5, True, "", "x", "7", [], ["x"], {}, {"x": 1})
+
+every_channel = pytest.mark.parametrize("name", CHANNELS)
+
+
+def replaced(message: Any, *values: Any) -> Iterator[Any]:
+    """The message once for each member at any depth and each value in its place."""
+    members = message.items() if isinstance(message, dict) else enumerate(message)
+    for key, member in members:
+        for value in values:
+            if value is MISSING and not isinstance(message, dict):
+                continue  # an answer that names fewer is another answer
+            copy = dict(message) if isinstance(message, dict) else [*message]
+            if value is MISSING:
+                del copy[key]
+            else:
+                copy[key] = value
+            yield copy
+        if isinstance(member, dict | list):
+            for inner in replaced(member, *values):
+                copy = dict(message) if isinstance(message, dict) else [*message]
+                copy[key] = inner
+                yield copy
+
+
+def variants(frame: bytes, *values: Any) -> list[bytes]:
+    """What a control frame may be instead; nothing where it is no JSON object."""
+    try:
+        message = json.loads(frame)
+    except ValueError:
+        return []
+    if not isinstance(message, dict):
+        return []
+    return [json.dumps(each).encode() for each in replaced(message, *values)]
+
+
+def is_control(name: str, frame: bytes) -> bool:
+    """Whether a frame of a conversation has no data of a book."""
+    with suppress(*UNREADABLE):
+        read = reopened(opened(name)).reader()(frame)
+        if read is not None:
+            return all(isinstance(out, Alive) for out in each_of(read))
+    with suppress(ProtocolError):
+        return not isinstance(BOOK_CHANNELS[name].control(frame), SocketSeed)
+    return True
+
+
+@cache
+def controls(name: str) -> list[bytes]:
+    """Every control frame that is known of an exchange."""
+    talk = Talk(name).open()
+    talk.act(talk.connector.remove(talk.instruments[:1]))
+    said = [step.payload for step in talk.script if step.kind == "frame"]
+    said += talk.venue.heartbeats()
+    said += [talk.venue.rate_limit_error(), Talk(name).venue.unnamed_error()]
+    said += [frame.encode() for frame in UNAVAILABLE[name]]
+    kept = [frame for frame in dict.fromkeys(said) if is_control(name, frame)]
+    # Where no loss is seen, a message of another channel without its name may be of a book.
+    return kept if name in UNSEEN else [*kept, *UNKNOWN_FRAMES[name]]
+
+
+@every_channel
+def test_a_strange_member_of_a_control_frame_is_no_error_of_the_connection(name: str) -> None:
+    connector = reopened(opened(name))
+    for frame in controls(name):
+        for variant in variants(frame, *VALUES):
+            error = failure(connector, variant)
+            assert error is None or error.instrument, f"{variant!r} of {frame!r}: {error}"
+
+
+def failure(connector: Connector, frame: bytes) -> ProtocolError | None:
+    try:
+        list(connector.received(frame))
+    except ProtocolError as error:
+        return error
+    return None
+
+
+class Garbled(Talk):
+    """A conversation in which one control frame of the exchange comes otherwise."""
+
+    def __init__(self, name: str, instead: dict[bytes, bytes]) -> None:
+        super().__init__(name)
+        self.instead = instead
+
+    def _telling(self, frame: bytes) -> Callable[[], None]:
+        return super()._telling(self.instead.pop(frame, frame))
+
+
+# Where the answer assigns the id that frames carry, its books come on the next connection only.
+@pytest.mark.parametrize("name", [name for name in CHANNELS if name not in BY_ID])
+def test_a_book_comes_whatever_is_strange_in_the_answer_to_its_request(name: str) -> None:
+    answers = [
+        step.payload
+        for step in opened(name).script
+        if step.kind == "frame" and step.payload not in opened(name).venue.greeting
+    ]
+    for frame in answers:
+        for variant in variants(frame, MISSING, None, {"x": 1}) if is_control(name, frame) else ():
+            talk = Garbled(name, {frame: variant}).open()
+            assert not talk.instead, "it was said"
+            for instrument in talk.instruments:
+                if instrument not in talk.reader.live:
+                    talk.resync(instrument)
+            talk.check()
+            for instrument in talk.instruments:
+                talk.change(instrument.native)
+            talk.check()
+
+
+@every_channel
+def test_a_greeting_is_known_by_the_one_member_that_says_so(name: str) -> None:
+    talk = opened(name)
+    for frame in talk.venue.greeting:
+        asked = requests(talk, frame)
+        deaf = {len(requests(talk, variant)) == 0 for variant in variants(frame, None) if asked}
+        assert deaf != {True} or len(json.loads(frame)) == 1
+
+
+def requests(talk: Talk, greeting: bytes) -> list[Output]:
+    connector = talk.exchange.connector(talk.instruments)
+    list(connector.opened())
+    return [out for out in connector.received(greeting) if isinstance(out, Send)]
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_strange_frame_of_a_book_is_an_error_where_nothing_would_show_its_loss(name: str) -> None:
+    talk = opened(name)
+    frame = talk.venue.changed(talk.instruments[0].native)
+    usual = reopened(talk).received(frame)
+    for variant in variants(frame, MISSING, None, {"x": 1}):
+        try:
+            outputs = reopened(talk).received(variant)
+        except ProtocolError:
+            continue
+        assert data_of(outputs) or not data_of(usual), f"{variant!r} is ignored"
+
+
+def data_of(outputs: Iterable[Output]) -> list[Output]:
+    return [out for out in outputs if isinstance(out, Delta | Snapshot | Gap)]
