@@ -15,7 +15,6 @@ const HIDDEN_INTERVAL_MS = 60_000; // the longest that the service takes
 const KEY_SLOT = "onebook.key";
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
 const PING_EVERY_MS = 30_000;
-const SILENCE_MAX_S = 45; // timers of a tab in the background are late
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
@@ -41,7 +40,6 @@ function connect(key) {
   const client = new Onebook(location.origin, key);
   usage.client = client;
   const mine = (session = client.session({
-    silenceMaxS: SILENCE_MAX_S,
     state: showState,
     view: shown,
     accepted: (view, reply) => asker(view)?.accepted(view, reply),
@@ -83,7 +81,7 @@ function showState({ name, problem }) {
   }
 }
 
-/** Measure the round trip; without a connection the last one stays. */
+/** Measure the round trip, which also finds a dead connection; without any the last one stays. */
 function measure() {
   session?.ping().then((ms) => (at("latency").textContent = ms.toFixed(1)), () => {});
 }
@@ -322,6 +320,7 @@ at("leave").addEventListener("click", leave);
 addEventListener("hashchange", () => location.reload());
 
 document.addEventListener("visibilitychange", seen);
+addEventListener("online", measure); // a connection of the network before is dead
 
 setInterval(showFigures, FIGURES_EVERY_MS);
 setInterval(measure, PING_EVERY_MS);
