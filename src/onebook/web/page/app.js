@@ -247,7 +247,9 @@ function showPairs(data) {
   for (const panel of panels) if (document.activeElement === panel.find(".symbol")) panel.search.show();
 }
 
+/** What changes with time alone, while it can be seen. */
 function showFigures() {
+  if (document.hidden) return;
   const now = performance.now();
   for (const panel of panels) panel.showFigures(now);
   showWait();
@@ -266,6 +268,7 @@ function seen() {
   if (document.hidden) hiding = setTimeout(hide, HIDDEN_AFTER_MS, true);
   else {
     hide(false);
+    showFigures();
     measure(); // a connection that died while the computer slept is found at once
   }
 }
