@@ -87,8 +87,10 @@ export interface BookOptions {
 export interface WatchOptions extends BookOptions {
   /** Failures in a row after which `Unavailable` is thrown; null, the default, for no end. */
   attemptsMax?: number | null;
-  /** Seconds after which a connection that is silent is given up; 10 by default. */
+  /** Seconds after which a connection that is silent is given up; 10 by default. A ping is sent after half of it. */
   silenceMaxS?: number;
+  /** Seconds within which a ping must be answered, or the connection is given up; 10 by default. */
+  pingTimeoutS?: number;
   /** Ends the iteration. */
   signal?: AbortSignal;
 }
@@ -139,8 +141,10 @@ export interface TransactionPage {
 export interface SessionOptions {
   /** Failures in a row after which `Unavailable` is thrown; null, the default, for no end. */
   attemptsMax?: number | null;
-  /** Seconds after which a connection that is silent is given up; 10 by default. */
+  /** Seconds after which a connection that is silent is given up; 10 by default. A ping is sent after half of it. */
   silenceMaxS?: number;
+  /** Seconds within which a ping must be answered, or the connection is given up; 10 by default. */
+  pingTimeoutS?: number;
   /** Ends `run`. */
   signal?: AbortSignal;
   state?: (state: { name: "connecting" | "live" | "waiting"; problem: Problem | null }) => void;
@@ -168,7 +172,7 @@ export class Session {
   ask(message: Record<string, any>): Promise<Record<string, any>>;
   exchanges(): Promise<Record<string, any>>;
   pairs(exchange?: string): Promise<Record<string, any>>;
-  /** The round trip in milliseconds. */
+  /** The round trip in milliseconds; a connection that does not answer within `pingTimeoutS` is given up. */
   ping(): Promise<number>;
 }
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import socket
+from itertools import chain, count
 from pathlib import Path
 
 import pytest
@@ -272,6 +273,64 @@ async def test_a_clock_that_is_set_back_does_not_delay_finding_a_dead_connection
         port = server.sockets[0].getsockname()[1]
         seen = await run(SET_BACK, ONEBOOK_URL=f"http://{HOST}:{port}")
     assert seen == ["live", "silent"]
+
+
+PINGS = """
+import { Onebook } from "MODULE";
+const seen = [];
+const limits = { silenceMaxS: 60, pingTimeoutS: 0.4 };
+const session = new Onebook(process.env.ONEBOOK_URL, "the key", { random: () => 0 }).session({
+  ...limits,
+  view: (view) => process.stdout.write("seen\\n"),
+  state: ({ name, problem }) => seen.push(problem ? problem.code : name),
+  accepted: () => session.ping().then(
+    () => seen.push("pong"),
+    ({ code }) => seen.push(code)).then(() => seen.length > 4 && session.stop()) && BLOCK,
+});
+session.subscribe("BTC/USDT");
+await session.run();
+console.log(JSON.stringify(seen));
+"""
+BLOCKED_S = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000)"
+
+
+@needs_node
+async def test_a_ping_without_an_answer_ends_the_connection_while_updates_still_come():
+    updates = (step for number in count(1) for step in (update(number, 10), "seen"))
+    script = Scripted(
+        chain(["hear", "hear", answer(1, "BTC/USDT"), "hear"], updates),
+        [
+            "hear",
+            "hear",
+            answer(3, "BTC/USDT"),
+            "hear",
+            {"type": "pong", "client_time": "4"},
+            "stay",
+        ],
+    )
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        seen = await run(
+            PINGS.replace("BLOCK", "0"),
+            on_line=lambda line: script.seen.release(),
+            ONEBOOK_URL=f"http://{HOST}:{port}",
+        )
+        script.seen.release()  # the first conversation meets the closed connection
+    assert seen == ["connecting", "no_answer", "not_connected", "connecting", "pong"]
+
+
+@needs_node
+async def test_a_ping_is_not_judged_by_time_in_which_the_runtime_was_suspended():
+    pong = {"type": "pong", "client_time": "2"}
+    script = Scripted(["hear", "hear", answer(1, "BTC/USDT"), "hear", pong, 4002])
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        source = PINGS.replace("BLOCK", BLOCKED_S).replace("await session.run()", ENDING)
+        seen = await run(source, ONEBOOK_URL=f"http://{HOST}:{port}")
+    assert seen == ["connecting", "pong", "4002"]
+
+
+ENDING = "await session.run().catch((error) => seen.push(error.code))"
 
 
 @needs_chromium

@@ -114,6 +114,28 @@ async def test_a_crossing_names_both_exchanges_its_age_and_what_is_left_and_stay
     assert await page.run("document.querySelector('.pairs').dataset.past") == "yes"
 
 
+async def test_without_updates_quotes_get_old_and_nothing_is_said_to_be_now(
+    page: Page, address: str, market: Market
+) -> None:
+    market.crossed = True
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"/^Crossed now/.test({text('.crossing-text')})")
+    await page.until(f"/^now: mid/.test({text('.history-text')})")
+    market.frozen = True
+    for said in (
+        f"{text('.pairs li')}.match(/\\((\\d+\\.\\d) s\\)/)",
+        f"{text('.age')}.match(/(\\d+) s ago/)",
+    ):
+        old = await page.until(f"({said} ?? [])[1]")
+        await page.until(f"{said}[1] > {old}")
+    await page.until(f"/^Crossed [0-9]+ s ago: /.test({text('.crossing-text')})")
+    assert await page.run("document.querySelector('.pairs').dataset.past") == "yes"
+    await page.until(f"/^[0-9]+ s ago: mid/.test({text('.history-text')})")
+    market.frozen = False
+    await page.until(f"/^Crossed now/.test({text('.crossing-text')})")
+    await page.until(f"/^now: mid/.test({text('.history-text')})")
+
+
 async def test_a_level_is_read_out_by_mouse_finger_and_keys_and_spoken_only_for_keys(
     page: Page, address: str, market: Market
 ) -> None:

@@ -21,7 +21,8 @@ const ANSWER_TIMEOUT_S = 10;
 const CLOSE_WAIT_S = 5; // for the close that follows an error about the connection
 const RESYNC_PAUSE_S = 1; // between two requests for the full book of one symbol
 const STABLE_S = 10; // a connection that was live for so long ends a series of failures
-const SILENCE_MAX_S = 10;
+const SILENCE_MAX_S = 10; // a ping is sent after half of it
+const PING_TIMEOUT_S = 10;
 const REQUEST_TIMEOUT_S = 90;
 const RETRY_WAIT_MAX_S = 60; // a longer Retry-After is thrown instead of waited for
 const ATTEMPTS_MAX = 5;
@@ -250,8 +251,10 @@ class Connection {
   #wake = () => {};
   #inbox = [];
   #ended = null;
+  #waitedMs = null; // for the pong; null without a ping that has no answer
+  #checkedAt = performance.now();
 
-  constructor(WebSocket, url, { silenceMaxS }) {
+  constructor(WebSocket, url, { silenceMaxS, pingTimeoutS }) {
     this.opened = false;
     this.socket = new WebSocket(url);
     this.socket.onmessage = ({ data }) => this.#put(() => this.#inbox.push(data));
@@ -259,9 +262,9 @@ class Connection {
     // Once it is open, a close follows with the code. Before, Node 20 has no close event.
     this.socket.onerror = () => this.opened || this.#put(() => (this.#ended ??= { code: NO_CLOSE_FRAME, reason: "" }));
     this.socket.onclose = ({ code, reason }) => this.#put(() => (this.#ended ??= { code, reason }));
-    this.silenceMaxS = silenceMaxS;
+    this.silenceMaxMs = silenceMaxS * 1000;
+    this.pingTimeoutMs = pingTimeoutS * 1000;
     this.heardAt = performance.now();
-    this.pingedAt = 0;
   }
 
   #put(change) {
@@ -300,21 +303,43 @@ class Connection {
     return this.#inbox.shift() ?? this.#ended;
   }
 
-  /** Send a ping after silence; whether the connection is dead, which only an unanswered ping shows: a timer may be late. */
-  silent() {
+  /** When to check it again. */
+  get checkAt() {
+    const leftMs = this.#waitedMs === null ? Infinity : this.pingTimeoutMs - this.#waitedMs;
+    return this.#checkedAt + Math.max(0, Math.min(this.#stepMs, leftMs));
+  }
+
+  get #stepMs() {
+    return Math.min(this.silenceMaxMs, this.pingTimeoutMs) / 4;
+  }
+
+  /**
+   * What is due: "ping" after silence; "silent" or "no_answer" where a ping has no answer, which alone shows that
+   * a connection is dead. Between two checks at most a step counts: where the runtime was suspended, as a tab
+   * may be, the pong may have come and wait to be read.
+   */
+  check() {
     const now = performance.now();
-    const [silentMs, maxMs] = [now - this.heardAt, this.silenceMaxS * 1000];
-    const pinged = this.pingedAt > this.heardAt;
-    if (silentMs >= maxMs && pinged && now - this.pingedAt >= maxMs / 4) return true;
-    if (silentMs >= maxMs / 2 && !pinged) {
-      this.pingedAt = now;
-      this.send({ type: "ping" });
-    }
-    return false;
+    const [silentMs, passedMs] = [now - this.heardAt, now - this.#checkedAt];
+    this.#checkedAt = now;
+    if (this.#waitedMs === null) return silentMs >= this.silenceMaxMs / 2 ? "ping" : null;
+    this.#waitedMs += Math.min(passedMs, this.#stepMs);
+    if (silentMs >= this.silenceMaxMs && this.#waitedMs >= this.silenceMaxMs / 4) return "silent";
+    return this.#waitedMs >= this.pingTimeoutMs ? "no_answer" : null;
+  }
+
+  /** A ping was answered. */
+  answered() {
+    this.#waitedMs = null;
   }
 
   send(message) {
-    if (this.socket.readyState === 1) this.socket.send(JSON.stringify(message));
+    if (this.socket.readyState !== 1) return;
+    if (message.type === "ping" && this.#waitedMs === null) {
+      this.#waitedMs = 0;
+      this.#checkedAt = performance.now();
+    }
+    this.socket.send(JSON.stringify(message));
   }
 
   close() {
@@ -342,11 +367,11 @@ function millisecondsOf(time) {
 
 /** What `watch` yields: the newest view of each symbol of one session. */
 class Watching {
-  constructor(client, symbols, { attemptsMax, silenceMaxS, signal, ...options }) {
+  constructor(client, symbols, { attemptsMax, silenceMaxS, pingTimeoutS, signal, ...options }) {
     this.newest = new Set();
     this.wake = () => {};
     this.session = client.session({
-      attemptsMax, silenceMaxS, signal,
+      attemptsMax, silenceMaxS, pingTimeoutS, signal,
       view: (view, message) => (view.live || message === null) && this.show(view),
       refused: (view, error) => {
         throw error;
@@ -413,7 +438,8 @@ export class Session {
   #cause = null;
   #reconnectAt = null; // ms, as performance.now()
 
-  constructor(client, { attemptsMax = null, silenceMaxS = SILENCE_MAX_S, signal, ...handlers } = {}) {
+  constructor(client, options = {}) {
+    const { attemptsMax = null, silenceMaxS = SILENCE_MAX_S, pingTimeoutS = PING_TIMEOUT_S, signal, ...handlers } = options;
     if (!client.WebSocket) {
       throw new Refused(
         "no_websocket",
@@ -424,6 +450,7 @@ export class Session {
     this.client = client;
     this.attemptsMax = attemptsMax;
     this.silenceMaxS = silenceMaxS;
+    this.pingTimeoutS = pingTimeoutS;
     this.handlers = { state: nothing, view: nothing, accepted: nothing, refused: nothing, notice: nothing, ...handlers };
     this.receivedCharacters = 0;
     signal?.addEventListener("abort", () => this.stop(), { once: true });
@@ -499,7 +526,10 @@ export class Session {
     });
   }
 
-  /** The round trip to the service in milliseconds; throws `Unavailable` where there is no connection. */
+  /**
+   * The round trip to the service in milliseconds; throws `Unavailable` where there is no connection, and where
+   * it ends without an answer, which it does after `pingTimeoutS`.
+   */
   async ping() {
     if (!this.#connection?.opened) throw new Unavailable("not_connected", "There is no connection.");
     const sentAt = performance.now();
@@ -570,7 +600,7 @@ export class Session {
     for (const found of this.#each()) this.#subscribe(found);
     for (const { question } of this.#asked.values()) connection.send(question);
     while (!this.#stopping.signal.aborted) {
-      const waits = [...this.#due.values(), performance.now() + (this.silenceMaxS * 1000) / 4];
+      const waits = [...this.#due.values(), connection.checkAt];
       const came = await connection.next((Math.min(...waits) - performance.now()) / 1000);
       if (this.#stopping.signal.aborted) break;
       if (came && typeof came === "object" && "code" in came) return this.#closed(came);
@@ -603,9 +633,10 @@ export class Session {
   }
 
   #actOnTime(connection) {
-    if (connection.silent()) {
-      return ["silent", `Nothing came for ${this.silenceMaxS} s.`, NO_CLOSE_FRAME, null];
-    }
+    const due = connection.check();
+    if (due === "ping") this.ping().catch(nothing); // fails where the connection ends, which is known otherwise
+    else if (due === "silent") return [due, `Nothing came for ${this.silenceMaxS} s.`, NO_CLOSE_FRAME, null];
+    else if (due) return [due, `A ping was not answered within ${this.pingTimeoutS} s.`, NO_CLOSE_FRAME, null];
     for (const [name, atMs] of [...this.#due]) {
       if (atMs > performance.now()) continue;
       this.#due.delete(name);
@@ -643,8 +674,9 @@ export class Session {
 
   #answered(message) {
     const id = message.id ?? message.client_time;
-    const { resolve, reject } = this.#asked.get(id);
+    const { question, resolve, reject } = this.#asked.get(id);
     this.#asked.delete(id);
+    if (question.type === "ping") this.#connection.answered();
     if (!ERRORS.has(message.type)) return resolve(message);
     const kind = message.retry_after === undefined ? Refused : Unavailable;
     reject(errorOf(kind, message.error ?? message.type, message.message, message));
@@ -838,7 +870,7 @@ export class Onebook {
 
   /** One question over a connection of its own. */
   async #ask(message) {
-    const connection = new Connection(this.WebSocket, this.addresses.websocket, { silenceMaxS: Infinity });
+    const connection = new Connection(this.WebSocket, this.addresses.websocket, {});
     try {
       if (!(await connection.open())) {
         throw new Unavailable(...(await notOpened(this.addresses, this.fetch, this.place)));

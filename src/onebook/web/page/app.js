@@ -15,7 +15,6 @@ const HIDDEN_INTERVAL_MS = 60_000; // the longest that the service takes
 const KEY_SLOT = "onebook.key";
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
 const PING_EVERY_MS = 30_000;
-const SILENCE_MAX_S = 45; // timers of a tab in the background are late
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
 
 const at = (id) => document.getElementById(id);
@@ -41,7 +40,6 @@ function connect(key) {
   const client = new Onebook(location.origin, key);
   usage.client = client;
   const mine = (session = client.session({
-    silenceMaxS: SILENCE_MAX_S,
     state: showState,
     view: shown,
     accepted: (view, reply) => asker(view)?.accepted(view, reply),
@@ -83,7 +81,7 @@ function showState({ name, problem }) {
   }
 }
 
-/** Measure the round trip; without a connection the last one stays. */
+/** Measure the round trip, which also finds a dead connection; without any the last one stays. */
 function measure() {
   session?.ping().then((ms) => (at("latency").textContent = ms.toFixed(1)), () => {});
 }
@@ -249,7 +247,9 @@ function showPairs(data) {
   for (const panel of panels) if (document.activeElement === panel.find(".symbol")) panel.search.show();
 }
 
+/** What changes with time alone, while it can be seen. */
 function showFigures() {
+  if (document.hidden) return;
   const now = performance.now();
   for (const panel of panels) panel.showFigures(now);
   showWait();
@@ -268,6 +268,7 @@ function seen() {
   if (document.hidden) hiding = setTimeout(hide, HIDDEN_AFTER_MS, true);
   else {
     hide(false);
+    showFigures();
     measure(); // a connection that died while the computer slept is found at once
   }
 }
@@ -322,6 +323,7 @@ at("leave").addEventListener("click", leave);
 addEventListener("hashchange", () => location.reload());
 
 document.addEventListener("visibilitychange", seen);
+addEventListener("online", measure); // a connection of the network before is dead
 
 setInterval(showFigures, FIGURES_EVERY_MS);
 setInterval(measure, PING_EVERY_MS);

@@ -10,7 +10,8 @@ const PAIRS_MAX = 5;
 export class Crossed {
   #text;
   #list;
-  #last = null; // {pairs, at, ages}
+  #book = null; // {count, best}: the crossings of the last book, or the pair that is nearest to one
+  #last = null; // {pairs, at, ages}: the last crossing
   #price = String;
 
   constructor(root, feeOf) {
@@ -22,11 +23,19 @@ export class Crossed {
   show(book, price, nowMs) {
     this.#price = price;
     const crossed = crossings(book, this.feeOf);
-    if (crossed.length) {
-      this.#last = { pairs: crossed.slice(0, PAIRS_MAX), ages: book.ages, at: nowMs };
-      this.#fill();
-    }
-    this.#say(crossed.length, crossed.length ? null : nearest(book, this.feeOf), nowMs);
+    const count = crossed.length;
+    if (count) this.#last = { pairs: crossed.slice(0, PAIRS_MAX), ages: book.ages, at: nowMs };
+    this.#book = { count, best: count ? null : nearest(book, this.feeOf) };
+    this.showFigures(nowMs, true);
+  }
+
+  /** Write what changes with time alone: without updates quotes get old, and nothing is crossed "now". */
+  showFigures(nowMs, live) {
+    if (!this.#book) return;
+    const { count, best } = this.#book;
+    const sinceMs = this.#last ? Math.max(0, nowMs - this.#last.at) : 0;
+    if (count) this.#fill(sinceMs);
+    this.#say(count, best, sinceMs, live);
   }
 
   name(symbol) {
@@ -35,32 +44,33 @@ export class Crossed {
   }
 
   clear() {
-    this.#last = null;
+    this.#book = this.#last = null;
     this.#list.replaceChildren();
     this.#text.textContent = "—";
   }
 
-  #say(count, best, nowMs) {
-    mark(this.#list, "data-past", count ? "no" : "yes");
+  #say(count, best, sinceMs, live) {
+    mark(this.#list, "data-past", count && live ? "no" : "yes");
     let text = "Fewer than two exchanges are live.";
     if (count) {
+      const when = live ? "now" : `${age(sinceMs)} ago`;
       const most = count > PAIRS_MAX ? ` The best ${PAIRS_MAX} after fees:` : "";
-      text = `Crossed now: ${count === 1 ? "one pair" : `${count} pairs`} of exchanges.${most}`;
+      text = `Crossed ${when}: ${count === 1 ? "one pair" : `${count} pairs`} of exchanges.${most}`;
     } else if (best) {
-      const past = this.#last ? ` Last crossed ${age(nowMs - this.#last.at)} ago:` : "";
+      const past = this.#last ? ` Last crossed ${age(sinceMs)} ago:` : "";
       text = `Not crossed: ${best.buy.exchange} sells ${this.#price(-best.gap)} above the bid of ${best.sell.exchange}.${past}`;
     }
     write(this.#text, text);
   }
 
-  #fill() {
+  #fill(sinceMs) {
     const { pairs, ages } = this.#last;
     while (this.#list.childElementCount > pairs.length) this.#list.lastChild.remove();
     while (this.#list.childElementCount < pairs.length) this.#list.append(item());
     pairs.forEach(({ buy, sell, gap, left, amount }, at) => {
       const net = left * amount;
       const { base, quote } = this.names;
-      const quoted = ({ exchange, price }) => ` at ${this.#price(price)} (${quoteAge(ages[exchange])})`;
+      const quoted = ({ exchange, price }) => ` at ${this.#price(price)} (${quoteAge(ages[exchange] + sinceMs)})`;
       const texts = [
         `Buy ${fixed(amount, amountDecimals(amount))} ${base} on `,
         buy.exchange,

@@ -64,7 +64,7 @@ export function age(ms) {
 
 /** The age of a quote: finer, because it decides whether a crossing can be true. */
 export function quoteAge(ms) {
-  if (ms === undefined) return "age unknown";
+  if (!(ms >= 0)) return "age unknown";
   return ms < 1_000 ? `${Math.round(ms)} ms` : ms < 60_000 ? `${(ms / 1_000).toFixed(1)} s` : age(ms);
 }
 

@@ -1,7 +1,7 @@
 // Mid price and spread of the last minutes, a point a second; kept only while the page is open.
 
 import { colour } from "./colour.js";
-import { decimals, fixed } from "./format.js";
+import { ago, decimals, fixed } from "./format.js";
 import { Sight } from "./sight.js";
 import { write } from "./write.js";
 
@@ -14,6 +14,7 @@ export class History {
   #chart = null;
   #lines = [[], [], []]; // seconds, mid, spread
   #nextMs = -Infinity;
+  #when = "now"; // how old the last point is
   #sight;
 
   constructor(element, text) {
@@ -29,12 +30,19 @@ export class History {
   add({ mid_price: mid, spread }, nowMs) {
     if (nowMs < this.#nextMs || mid == null) return;
     this.#nextMs = nowMs + EVERY_MS;
+    this.#when = "now";
     const point = [Date.now() / 1_000, mid, spread];
     this.#lines.forEach((line, at) => {
       line.push(point[at]);
       if (line.length > POINTS_MAX) line.shift();
     });
     if (this.#sight.visible || !this.#chart) this.#draw();
+  }
+
+  /** Say how old the last point is, which without updates is not now. */
+  showFigures(nowMs, live) {
+    this.#when = live ? "now" : ago(nowMs - this.#nextMs + EVERY_MS);
+    if (this.#chart) this.#report();
   }
 
   #draw() {
@@ -56,7 +64,7 @@ export class History {
     const at = this.#chart?.cursor.left >= 0 ? this.#chart.cursor.idx : times.length - 1;
     if (at == null || times[at] === undefined) return;
     const places = decimals(mids.slice(-20), 12);
-    const when = at === times.length - 1 ? "now" : new Date(times[at] * 1_000).toLocaleTimeString();
+    const when = at === times.length - 1 ? this.#when : new Date(times[at] * 1_000).toLocaleTimeString();
     write(this.#text, `${when}: mid ${fixed(mids[at], places)}, spread ${fixed(spreads[at], places)} (dotted)`);
   }
 

@@ -27,6 +27,7 @@ export class Panel {
   #left = [];
   #updatedAt = 0;
   #linked = false;
+  #live = false; // updates come
 
   /**
    * @param wanted {symbol, group, size, by}: what to show
@@ -272,6 +273,7 @@ export class Panel {
   #showAge() {
     const ageMs = performance.now() - this.#updatedAt;
     const live = this.#linked && this.#updatedAt > 0 && ageMs < OLD_MS;
+    this.#live = live;
     mark(this.element, "data-live", live ? "yes" : "no");
     hide(this.find(".old"), live || !this.#updatedAt);
     if (!live) this.#write(".old", `No update for ${age(ageMs)}`);
@@ -284,6 +286,8 @@ export class Panel {
     this.#write(".age", this.#updatedAt ? ago(now - this.#updatedAt) : "—");
     this.#write(".live-count", this.members.live);
     this.members.showFigures(now - this.#updatedAt);
+    this.crossed.showFigures(now, this.#live);
+    this.history.showFigures(now, this.#live);
   }
 
   /** What a purchase or a sale up to a level comes to. */
