@@ -103,7 +103,8 @@ FRAMES: Final[dict[str, tuple[str, ...]]] = {
         '{"event":"error","code":"50013","msg":"Systems are busy. Please try again later."}',
         '{"event":"error","code":"50026","msg":"System error. Try again later"}',
         '{"event":"error","code":"50005","msg":"API is offline or unavailable"}',
-        '{"event":"error","code":"50005","msg":""}',
+        '{"event":"error","code":"60016","msg":"Buffer is full, cannot write data"}',
+        '{"event":"error","code":"63999","msg":"Internal system error"}',
     ),
     "okxus": (
         '{"event":"error","code":"50004","msg":"API endpoint request timeout"}',

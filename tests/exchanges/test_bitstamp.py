@@ -12,6 +12,7 @@ from onebook.exchanges.contract import (
     Acknowledged,
     Closing,
     Connector,
+    Fetch,
     ProtocolError,
     Send,
     SlowDown,
@@ -64,6 +65,16 @@ def error(words: str) -> bytes:
     return json.dumps(told).encode()
 
 
+def accepted(native: str) -> bytes:
+    channel = f"order_book_{native}"
+    message = {"event": "bts:subscription_succeeded", "channel": channel, "data": {}}
+    return json.dumps(message).encode()
+
+
+def body(**members: Any) -> bytes:
+    return json.dumps(json.loads(book(**members))["data"]).encode()
+
+
 def connected() -> Connector:
     connector = EXCHANGE.connector([BTC, ETH])
     connector.opened()
@@ -93,7 +104,30 @@ def test_every_frame_is_the_whole_book_with_its_time() -> None:
 
 def test_resync_unsubscribes_and_subscribes() -> None:
     again = (asked("unsubscribe", "btcusd"), asked("subscribe", "btcusd"))
-    assert connected().resync([BTC]) == again
+    connector = connected()
+    connector.received(accepted("btcusd"))
+    connector.received(book())
+    assert connector.resync([BTC]) == again
+
+
+def test_a_book_of_which_no_frame_came_is_the_best_of_the_whole_one_by_rest() -> None:
+    connector = connected()
+    connector.received(accepted("btcusd"))
+    assert connector.resync([BTC]) == (Fetch(BTC, "/api/v2/order_book/btcusd/"),)
+    (out,) = connector.fetched(BTC, body())
+    assert isinstance(out, Snapshot)
+    assert (out.instrument, out.at_ms) == (BTC, 1_583_656_800_237)
+    assert EXCHANGE.truncate, "the channel keeps fewer levels in sync"
+
+
+@pytest.mark.parametrize("content", [b"[]", b"<html>", b'{"bids":[],"asks":[]}'])
+def test_a_body_that_cannot_be_read_names_its_instrument(content: bytes) -> None:
+    connector = connected()
+    connector.received(accepted("btcusd"))
+    connector.resync([BTC])
+    with pytest.raises(ProtocolError, match="the book of btcusd") as caught:
+        connector.fetched(BTC, content)
+    assert caught.value.instrument is BTC
 
 
 def test_an_error_names_no_instrument() -> None:

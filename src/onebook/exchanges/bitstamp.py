@@ -5,8 +5,11 @@ of https://www.bitstamp.net/api/ ("Markets"). Not read but in copies of its begi
 channels) and in the sentences that a profile of the exchange quotes.
 
 In sync: a frame comes whenever the best 100 change, and each has all of them, so that a lost one
-does no harm. There is none at the subscription: the first comes with the next change. The other
-channel, `diff_order_book`, has no numbers and no gap rule, and its REST seed lags by seconds.
+does no harm. There is none at the subscription: the first comes with the next change, so that a
+book without a change for 15 s is started by REST, and one without a frame for minutes is compared
+with it. REST has the whole book, of which the best 100 are kept, and lags by seconds: a body is
+dropped where a frame came since it was asked for. The other channel, `diff_order_book`, has no
+numbers and no gap rule.
 
 Frames:
 
@@ -14,6 +17,8 @@ Frames:
     {"data":{"timestamp":"1643643584","microtimestamp":"1643643584684047","bids":
      [["38416.05","0.07000000"]],"asks":[["38416.06","0.20000000"]]},
      "channel":"order_book_btcusd","event":"data"}
+    {"timestamp":"1643643584","microtimestamp":"1643643584684047","bids":[["38416.05","0.07000000"]],
+     "asks":[["38416.06","0.20000000"]]}                             REST, of a whole book
     {"event":"bts:error","channel":"","data":{"code":null,"message":"Bad subscription string."}}
     {"event":"bts:request_reconnect","channel":"","data":""}        it closes within seconds
 
@@ -27,8 +32,9 @@ Agreeing: wire probes of 2026-09-15 (nemanull/arbitrage-observatory), of perpetu
 socket and of BTC/USD: 13,577 frames, each a whole book in order, none before the next change, no
 number, a protocol ping every 54 s; and a list of 277 rows, `market_type` SPOT or PERPETUAL in each.
 
-Unconfirmed: that the error for too many requests says so in words that `roster.RATE_LIMITS` has;
-how many requests and connections are too many.
+Unconfirmed: that the time of a body is that of its book, and not of the answer; that the error for
+too many requests says so in words that `roster.RATE_LIMITS` has; how many requests and connections
+are too many.
 """
 
 from collections.abc import Sequence
@@ -36,7 +42,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from onebook.exchanges.channel import (
     Accepted,
@@ -49,19 +55,19 @@ from onebook.exchanges.channel import (
 from onebook.exchanges.contract import (
     Closing,
     Exchange,
+    Fetch,
     Ignored,
     LossDetection,
     Outputs,
 )
 from onebook.exchanges.controls import control_reader
-from onebook.exchanges.engine import Engine
 from onebook.exchanges.frames import (
     decode,
     text_in,
 )
 from onebook.exchanges.limits import ExchangeLimits, Limit, Scope
 from onebook.exchanges.listing import ListReader
-from onebook.exchanges.sync import WholeBooks
+from onebook.exchanges.quiet import QuietBook, QuietEngine
 from onebook.model import Instrument
 
 CHANNEL: Final = "order_book_"
@@ -73,7 +79,7 @@ class SideLevels(Struct, gc=False):
 
     bids: Raw
     asks: Raw
-    microtimestamp: str
+    at: str = field(name="microtimestamp")
 
 
 class BookMessage(Struct, gc=False, tag_field="event", tag="data"):
@@ -92,6 +98,7 @@ class Control(Struct):
 
 
 _read = msgspec.json.Decoder(BookMessage).decode
+_body = msgspec.json.Decoder(SideLevels).decode
 _control = control_reader(Control)
 
 
@@ -100,14 +107,14 @@ def topic(instrument: Instrument) -> str:
     return CHANNEL + instrument.native
 
 
-def data(books: dict[str, WholeBooks], frame: bytes) -> Outputs | None:
+def data(books: dict[str, QuietBook], frame: bytes) -> Outputs | None:
     """Read a whole book."""
     message: BookMessage = _read(frame)
     book = books.get(message.channel)
     if book is None:
         return None
     levels = message.data
-    return book.snapshot(levels.bids, levels.asks, levels.microtimestamp)
+    return book.snapshot(levels.bids, levels.asks, levels.at)
 
 
 def control(frame: bytes) -> Event:
@@ -130,6 +137,11 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
     return {"event": verb, "data": {"channel": names[0]}}
 
 
+def quiet(instrument: Instrument) -> QuietBook:
+    """Start a book by REST where no frame comes."""
+    return QuietBook(Fetch(instrument, f"/api/v2/order_book/{instrument.native}/"))
+
+
 INSTRUMENTS: Final = ListReader(
     "bitstamp",
     native="market_symbol",
@@ -142,7 +154,12 @@ INSTRUMENTS: Final = ListReader(
 )
 
 BOOKS: Final = BookChannel(
-    data, control, *verbs(request, "bts:subscribe", "bts:unsubscribe"), WholeBooks, key=topic
+    data,
+    control,
+    *verbs(request, "bts:subscribe", "bts:unsubscribe"),
+    quiet,
+    key=topic,
+    seed=_body,
 )
 
 EXCHANGE: Final = Exchange(
@@ -152,8 +169,9 @@ EXCHANGE: Final = Exchange(
     rest_url="https://www.bitstamp.net",
     instruments_path="/api/v2/markets/",
     parse_instruments=INSTRUMENTS,
-    connector=partial(Engine, BOOKS),
+    connector=partial(QuietEngine, BOOKS),
     depth=100,
+    truncate=True,  # a body from REST has more levels than the channel
     interval_ms=0,
     guard=LossDetection.WHOLE,
     limits=ExchangeLimits(
@@ -162,5 +180,5 @@ EXCHANGE: Final = Exchange(
         connects=(Limit(60, 60.0, Scope.ADDRESS),),  # ours: the page states none
         fetches=(Limit(600, 60.0, Scope.ADDRESS),),  # of 8,000 in ten minutes
     ),
-    snapshot_s=60.0,  # the first book comes with its next change
+    snapshot_s=15.0,  # a book that has not changed by then comes from REST
 )

@@ -16,9 +16,10 @@ Frames:
     pong                                                             to our text `ping`
 
 An update with empty sides and `prevSeqId == seqId` comes after about 60 s without a change: a
-heartbeat of that instrument. Code 60014 asks for fewer requests. `checksum` has been 0 since
-2026 and is checked only where it is not; recordings of 2022 have it and no ids, so that ids are
-all -1 there and chain trivially. `books-l2-tbt` (10 ms) needs a login of a VIP account.
+heartbeat of that instrument. Code 60014 asks for fewer requests; passing errors (50001, 50004,
+50005, 50013, 50026, 60016 and 63999 by ccxt's table) are known by their words. `checksum` has been
+0 since 2026 and is checked only where it is not; recordings of 2022 have it and no ids, so that ids
+are all -1 there and chain trivially. `books-l2-tbt` (10 ms) needs a login of a VIP account.
 
 The address has no port: 8443, which most clients still name, is closed since 2026-10-31 (the page's
 changelog of 2026-09-30; its addresses answer on 443). Since 2026-09-30 USD and USDC share a book,
@@ -62,8 +63,6 @@ CHANNEL: Final = "books"
 CHECKSUM: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
 SERVICE_UPGRADE: Final = "64008"
 TOO_FREQUENT: Final = "60014"
-# By ccxt's table: maintenance, timeout, offline, busy, a system error, a full buffer, the socket's.
-UNAVAILABLE: Final = ("50001", "50004", "50005", "50013", "50026", "60016", "63999")
 EVENTS: Final = ("subscribe", "unsubscribe", "notice", "channel-conn-count")
 
 
@@ -174,13 +173,7 @@ INSTRUMENTS: Final = ListReader(
 
 # 100 names are about 5 KB of the 64 KB that arguments may have.
 BOOKS: Final = BookChannel(
-    data,
-    control,
-    *verbs(request),
-    Chain,
-    names_per_request=100,
-    too_many=(TOO_FREQUENT,),
-    unavailable=UNAVAILABLE,
+    data, control, *verbs(request), Chain, names_per_request=100, too_many=(TOO_FREQUENT,)
 )
 
 EXCHANGE: Final = Exchange(

@@ -44,6 +44,8 @@ UNAVAILABLE: Final = (
     "overloaded",
     "offline or unavailable",
     "being upgraded",
+    "engine upgrading",
+    "buffer is full",
     "restarting",
     "maintenance",
     "request timeout",

@@ -2,7 +2,8 @@
 
 `Chain`: a snapshot on the socket, then deltas that each name the state they follow. `Unnumbered`:
 the same without numbers. `WholeBooks`: each frame has the whole book. The fourth way is in
-`join.py`: a snapshot that is asked for, joined with the deltas held back meanwhile. None of them
+`join.py`: a snapshot that is asked for, joined with the deltas held back meanwhile; the fifth in
+`quiet.py`: whole books that may stay away, and a body that stands in for them. None of them
 holds levels; they decide which `Output` a message becomes. `Trackers` are those of one connection,
 and follow its numbers where an exchange counts all frames of it.
 """

@@ -1,8 +1,8 @@
 """Bitstamp's side of its protocol: `order_book`, the best 100 levels whole in every frame.
 
-Nothing follows an acknowledgement until the book changes. A frame of a client may have less than
-512 bytes; the 1,025th channel ends the connection. The limit of messages and the words of its
-error are not on the page. https://www.bitstamp.net/websocket/v2/
+Nothing follows an acknowledgement until the book changes; REST has the book. A frame of a client
+may have less than 512 bytes; the 1,025th channel ends the connection. The limit of messages and the
+words of its error are not on the page. https://www.bitstamp.net/websocket/v2/
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,7 @@ from onebook.simulator.windows import Most
 
 DEPTH: Final = 100
 TOPIC: Final = "order_book_"
+BOOK_PATH: Final = "/api/v2/order_book/"
 TOPICS_MAX: Final = 1_024
 FRAME_BYTES: Final = 512
 TOO_BIG: Final = 1009
@@ -96,22 +97,24 @@ class Bitstamp:
 
     def delta(self, channel: PublishedBook, changes: TextChanges, now: Now) -> str:
         """The whole book after a change."""
-        book = channel.whole(changes)
-        levels = {"bids": book.bids, "asks": book.asks}
-        times = {"timestamp": str(now.ms // 1_000), "microtimestamp": str(now.ms * 1_000)}
-        return dumped(
-            {"data": times | levels, "channel": TOPIC + channel.listing.native, "event": "data"}
-        )
+        levels = _levels(channel.whole(changes), now)
+        return dumped({"data": levels, "channel": TOPIC + channel.listing.native, "event": "data"})
 
     def heartbeat(self, session: SimulatedSession, now: Now) -> list[str]:
         """None: there are protocol pings."""
         return []
 
     def get(self, path: str, query: Mapping[str, str], now: Now) -> RestReply | None:
-        """The markets."""
-        if path != "/api/v2/markets/":
+        """The markets, and the whole book of one."""
+        if path == "/api/v2/markets/":
+            return answered([_market(listing) for listing in self._board.listings.values()])
+        if not path.startswith(BOOK_PATH):
             return None
-        return answered([_market(listing) for listing in self._board.listings.values()])
+        native = path.removeprefix(BOOK_PATH).rstrip("/")
+        channel = self._board.channel(ChannelKey(native, DEPTH))
+        if channel is None or native in self._board.muted:
+            return answered({"status": "error", "reason": "Not found."}, 404)
+        return answered(_levels(channel.snapshot(), now))
 
     @staticmethod
     def native_of(frame: str) -> str | None:
@@ -120,6 +123,11 @@ class Bitstamp:
         topic = str(message.get("channel", ""))
         book = message.get("event") == "data" and topic.startswith(TOPIC)
         return topic.removeprefix(TOPIC) if book else None
+
+
+def _levels(book: TextChanges, now: Now) -> dict[str, Any]:
+    times = {"timestamp": str(now.ms // 1_000), "microtimestamp": str(now.ms * 1_000)}
+    return times | {"bids": book.bids, "asks": book.asks}
 
 
 def _market(listing: ListedSymbol) -> dict[str, Any]:

@@ -1,0 +1,231 @@
+"""Hostile numbers in the frames and bodies of every channel, and the book that must come of them.
+
+A message with levels is taken as the exchange's dialect writes it, and one number of one level is
+replaced by text that is none, or that no book can hold; or the level is there twice. Whatever was
+sent, the book equals the exchange's or is not live.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from decimal import Decimal, InvalidOperation
+from typing import Final, NamedTuple
+
+from google.protobuf import json_format
+
+from contract.oracle import Sides, decimal
+from contract.talk import Step, Talk
+from onebook.books import Books, LiveBook
+from onebook.config import FeedSettings
+from onebook.core import LEVELS_MAX, LevelShape
+from onebook.feeds.session import FeedSession
+from onebook.feeds.stats import ExchangeStats
+from onebook.model import Health, Instrument
+from onebook.simulator.mexc import Push
+
+CHANGES: Final = 4  # of each book before the message, so that it has levels that came and went
+NEAR: Final = 4  # numbers between a price and its amount
+FULLWIDTH: Final = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
+TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?')
+
+# In place of a price or of an amount, as JSON.
+NO_NUMBERS: Final = (
+    *("NaN", "Infinity", "-Infinity", '"NaN"', '"nan"', '"Infinity"', '"-inf"', '"inf"'),
+    *("1e400", '"1e400"', '"-1e400"', '"1e999999999"'),
+    *('""', '" "', "null", "true", "false", "[]", "{}", "[[1,2]]", '["1"]', '{"1":"2"}', '"null"'),
+    *("9" * 40, f'"{"9" * 40}"', '"' + "9" * 5_000 + '"'),
+    *('"1,5"', '"1_0"', '"0x10"', '"--1"', '"."', '"-"', '"e"', '"1e"', '"1.2.3"', '"1 2"'),
+    *('"\\u0000"', '"1\\u0000"', '"\\ud800"', '"\\u0661"', '"\\u00bd"', '"\\u221e"', '"\\u2212"'),
+)
+# The same, but where amounts are cut: it is the least amount there.
+TINY: Final = ('"1e-400"', "1e-400", '"1e-999999999"', f'"0.{"1" * 40}"', f"0.{'1' * 40}")
+# The same with the number that was there: what is read all the same must be read as this number.
+SPELLINGS: Final = (
+    *('" {0}"', '"{0} "', '"\\t{0}"', '"{0}\\n"', '"+{0}"', '"00{0}"', '"{0}e0"', '"{0}."'),
+    *('"{1}"', '"{0}\\u0000"', '"{0}x"', '["{0}"]', '"{0}e-0"', '"\\u00a0{0}"'),
+)
+
+
+class Level(NamedTuple):
+    """Where one level is in a message: the spans of its price and its amount."""
+
+    price: tuple[int, int]
+    amount: tuple[int, int]
+
+
+class Message(NamedTuple):
+    """A message with levels, what came before it, and the book that it leads to."""
+
+    before: list[Step]
+    step: Step
+    instrument: Instrument
+    truth: Sides
+
+    @property
+    def text(self) -> bytes:
+        """The message as JSON."""
+        return as_text(self.step.payload)
+
+    def levels(self) -> list[Level]:
+        """The levels of the message that are in the book after it."""
+        levels, held = [], self.truth[0] | self.truth[1]
+        prices, amounts = self.instrument.scales
+        found = [
+            (each.span(), value) for each in TOKEN.finditer(self.text) if (value := _value(each))
+        ]
+        for at, (span, value) in enumerate(found):
+            amount = held.get(value.scaleb(-prices))
+            for other, size in (*found[at + 1 : at + NEAR], *found[max(0, at - NEAR) : at][::-1]):
+                if amount is not None and abs(size).scaleb(-amounts) == amount:
+                    levels.append(Level(span, other))
+                    break
+        return levels
+
+
+class Case(NamedTuple):
+    """A damaged message as JSON; `truth` is the book where it is read all the same."""
+
+    what: str
+    payload: bytes
+    truth: Sides
+
+
+def as_text(payload: bytes) -> bytes:
+    """Write a message as JSON: those of MEXC are protobuf."""
+    if payload[:1] in b"{[":
+        return payload
+    return json_format.MessageToJson(Push.FromString(payload)).encode()
+
+
+def as_sent(text: bytes, sent: bytes) -> bytes | None:
+    """Write JSON as the message was; None where it cannot be."""
+    if sent[:1] in b"{[":
+        return text
+    try:
+        message: bytes = json_format.Parse(text, Push()).SerializeToString()
+    except (json_format.ParseError, UnicodeEncodeError):
+        return None
+    return message
+
+
+def messages(talk: Talk) -> Iterator[Message]:
+    """The message that started the first book, and one that changes it."""
+    instrument = talk.instruments[0]
+    talk.open()
+    truth = talk.venue.sides(instrument.native)
+    start = next(at for at, step in enumerate(talk.script) if _starts(talk, at, instrument))
+    yield Message(talk.script[:start], talk.script[start], instrument, truth)
+    for _ in range(CHANGES):
+        for each in talk.instruments:
+            talk.change(each.native)
+    while True:
+        before = [*talk.script]
+        talk.change(instrument.native)
+        truth = talk.venue.sides(instrument.native)
+        message = Message(before, talk.script[-1], instrument, truth)
+        if message.levels():
+            yield message
+            return
+
+
+def _starts(talk: Talk, at: int, instrument: Instrument) -> bool:
+    """Whether a step makes the book of an instrument live."""
+    told = Told(talk, talk.script[: at + 1])
+    return told.book(instrument).health is Health.LIVE
+
+
+def _value(match: re.Match[bytes]) -> Decimal | None:
+    try:
+        return Decimal(match[0].strip(b'"').decode())
+    except (InvalidOperation, UnicodeDecodeError):
+        return None
+
+
+def damaged(message: Message, level: Level, shapes: Collection[LevelShape]) -> Iterator[Case]:
+    """The message with one number replaced, price or amount, and with the level twice."""
+    payload = message.text
+    # What these shapes read by the exchange's own rules, which is nothing hostile.
+    signed = any(shape.signed for shape in shapes)
+    skips_zero = any(shape.skip_zero_price for shape in shapes)
+    cut = any(shape.amount_decimals is not None for shape in shapes)
+    for name, (start, end) in level._asdict().items():
+        number = payload[start:end].strip(b'"').decode()
+        tokens = [*NO_NUMBERS, *(() if cut and name == "amount" else TINY)]
+        wide = number.translate(FULLWIDTH)
+        tokens += [each.format(number, wide) for each in SPELLINGS]
+        if name == "price":
+            tokens += () if skips_zero else ("0", '"0"', '"-0"', '"0.00"', "0e5")
+        if name == "price" or not signed:
+            tokens += (f'"-{number}"', f"-{number}")
+        for token in tokens:
+            text = payload[:start] + token.encode() + payload[end:]
+            yield Case(f"{name} {token[:60]}", text, message.truth)
+    yield _twice(message, level)
+
+
+def _twice(message: Message, level: Level) -> Case:
+    """Repeat a level with another amount: the last one counts."""
+    payload = message.text
+    first, last = min(level)[0], max(level)[1]
+    start = max(payload.rfind(each, 0, first) for each in (b"[", b"{"))
+    end = min(at for each in (b"]", b"}") if (at := payload.find(each, last)) >= 0) + 1
+    (a, b) = level.amount
+    number = payload[a:b].strip(b'"')
+    other = payload[start:a] + payload[a:b].replace(number, number + _more(number)) + payload[b:end]
+    price = _decimal(payload, level.price).scaleb(-message.instrument.scales[0])
+    amount = abs(Decimal((number + _more(number)).decode())).scaleb(-message.instrument.scales[1])
+    bids, asks = ({**side} for side in message.truth)
+    (bids if price in bids else asks)[price] = amount
+    return Case("twice", payload[:end] + b"," + other + payload[end:], (bids, asks))
+
+
+def _more(number: bytes) -> bytes:
+    return b"1" if b"." in number else b""
+
+
+def _decimal(payload: bytes, span: tuple[int, int]) -> Decimal:
+    return Decimal(payload[slice(*span)].strip(b'"').decode())
+
+
+class Told:
+    """A session that has read what the exchange said."""
+
+    def __init__(self, talk: Talk, script: list[Step]) -> None:
+        exchange = talk.exchange
+        self.books = Books()
+        for instrument in talk.instruments:
+            levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
+            self.books.open(instrument, levels_max=levels_max, window=exchange.depth)
+        self.stats = ExchangeStats(exchange.name)
+        self._by_native = {instrument.native: instrument for instrument in talk.instruments}
+        self._session = FeedSession(
+            exchange,
+            talk.instruments,
+            books=self.books,
+            settings=FeedSettings(faults_max=1_000),
+            stats=self.stats,
+        )
+        self._session.opened(1_000.0)
+        for step in script:
+            self.hear(step)
+
+    def hear(self, step: Step) -> None:
+        if step.kind == "body":
+            self._session.fetched(self._by_native[step.native], step.payload, 1_000.0)
+        else:
+            self._session.received(step.payload, 1_000.0)
+
+    def book(self, instrument: Instrument) -> LiveBook:
+        book = self.books.get(instrument)
+        assert book is not None
+        return book
+
+    def sides(self, instrument: Instrument) -> Sides | None:
+        """The book that is shown; None where none is."""
+        book = self.book(instrument)
+        if book.health is not Health.LIVE:
+            return None
+        bids, asks = book.core.top(LEVELS_MAX)
+        return (
+            {decimal(price): decimal(amount) for price, amount in bids},
+            {decimal(price): decimal(amount) for price, amount in asks},
+        )
