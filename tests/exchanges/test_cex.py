@@ -128,7 +128,7 @@ def test_an_error_refuses_the_pair_of_its_request_or_that_it_names() -> None:
     assert opened().received(error(words, "1")) == (BookRefused(BTC, words),)
     assert opened().received(error(words, "77")) == (Unnamed(words),)
     words = "market_data is on maintenance"
-    assert opened().received(error(words, "1")) == (SlowDown(words, unavailable=True),)
+    assert opened().received(error(words, "1")) == (SlowDown(words, True, (BTC,)),)
     words = "Not subscribed to BTC-USD"
     assert live().received(error(words, "3", "order_book_unsubscribe")) == EXPECTED
 

@@ -178,7 +178,8 @@ def test_maintenance_of_the_platform_halts_its_books() -> None:
 def test_an_error_that_passes_refuses_nothing(code: int, words: str) -> None:
     error = {"message": words, "code": code}
     unavailable = code != 10028
-    assert opened().received(answer(1, error=error)) == (SlowDown(words, unavailable),)
+    about = (BTC, ETH) if unavailable else ()
+    assert opened().received(answer(1, error=error)) == (SlowDown(words, unavailable, about),)
 
 
 @pytest.mark.parametrize(

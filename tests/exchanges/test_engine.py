@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 import pytest
@@ -437,7 +438,38 @@ def test_a_sentence_about_what_was_asked_for_is_a_refusal(words: str) -> None:
 def test_an_error_whose_code_says_that_it_is_unavailable_refuses_nothing() -> None:
     engine = Engine(replace(BOOKS, unavailable=("7",)), [A, B])
     engine.opened()
-    assert engine.received(b"code 7 A") == (SlowDown("A", unavailable=True),)
+    assert engine.received(b"code 7 A") == (SlowDown("A", unavailable=True, instruments=(A,)),)
+    assert engine.received(b"code 7 x") == (SlowDown("x", unavailable=True),)
+
+
+def coded(frame: bytes) -> Event:
+    """An error that is a code alone."""
+    return RequestRejected("no", code=msgspec.json.decode(frame))
+
+
+CODED = replace(BOOKS, data=lambda books, frame: None, control=coded)
+
+
+@pytest.mark.parametrize("code", [7, "7"])
+def test_a_code_is_known_as_a_number_and_as_a_text(code: int | str) -> None:
+    for member in ("too_many", "unavailable"):
+        engine = Engine(replace(CODED, **{member: (code,)}), [A])
+        engine.opened()
+        for frame in (b"7", b'"7"'):
+            assert [*map(type, engine.received(frame))] == [SlowDown], member
+
+
+def test_an_error_that_passes_is_about_the_books_of_its_request_or_those_it_names() -> None:
+    engine = opened()
+    busy = partial(SlowDown, unavailable=True)
+    assert engine.received(b"never 1 Internal error") == (
+        busy("Internal error", instruments=(A, B)),
+    )
+    assert engine.received(b"never 2 C: server busy") == (busy("C: server busy", instruments=(C,)),)
+    assert engine.received(b"never 9 Internal error") == (busy("Internal error"),)
+    assert engine.received(b"no Internal error of B") == (
+        busy("Internal error of B", instruments=(B,)),
+    )
 
 
 def test_a_request_that_failed_is_answered_and_the_next_answer_may_omit_its_names() -> None:

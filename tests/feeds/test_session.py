@@ -882,6 +882,47 @@ def test_a_lasting_internal_error_is_about_one_of_what_was_asked_for():
     assert talk.health(A)[0] is talk.health(C)[0] is Health.LIVE
 
 
+def test_a_passing_error_about_some_books_leaves_the_others_of_the_connection_alone():
+    talk = Talk(A, B, C)
+    talk.open()
+    assert talk.hear(snap("C"), b"failed A Internal error", b"gap C") == [again("C")]
+    assert talk.health(A) == (Health.STALE, Reason.UNAVAILABLE)
+    assert talk.detail(A) == "Internal error"
+    assert talk.health(B) == SYNCING
+    assert talk.hear(snap("B"), snap("C"), b"failed B late") == []
+    assert talk.health(B) == talk.health(C) == LIVE
+    assert talk.hear(b"failed A Internal error") == [], "it answers what was sent before"
+    assert talk.wait(14.5) == []
+    assert talk.wait(1.0) == [again("A")]
+    assert talk.invalidations()[Reason.UNAVAILABLE] == 1
+    talk.hear(snap("A"))
+    assert talk.health(A) == LIVE
+
+
+def test_a_book_whose_errors_never_pass_is_refused_alone():
+    talk = Talk(A, B, exchange=replace(TOY, quiet_max_s=1e6))
+    talk.open()
+    talk.hear(snap("B"))
+    for tries in range(UNAVAILABLE_MAX):
+        assert talk.hear(b"failed A Internal error") == []
+        talk.wait(15.0 * 2**tries - 0.5)
+        assert talk.wait(1.0) == [again("A")]
+    assert talk.hear(b"failed A Internal error") == []
+    assert talk.health(A) == (Health.OFFLINE, Reason.REFUSED)
+    assert talk.health(B) == LIVE
+
+
+def test_an_error_that_passed_does_not_lengthen_the_pause_of_the_next():
+    talk = Talk(A)
+    talk.open()
+    assert talk.hear(b"failed A Internal error") == []
+    assert talk.wait(15.5) == [again("A")]
+    assert talk.hear(snap("A"), b"gap A") == [again("A")]
+    assert talk.hear(b"failed A Internal error") == []
+    assert talk.wait(14.5) == []
+    assert talk.wait(1.0) == [again("A")]
+
+
 def test_a_resync_of_many_instruments_is_one_request():
     talk = live(A, B, C)
     assert talk.hear(b"gap A", b"gap C") == [again("A C")]

@@ -67,6 +67,9 @@ class Engine:
         self._accepted: set[str] = set()
         self._refused: set[str] = set()
         self._ready = not channel.welcomes
+        # Codes are numbers or texts, and an exchange may write either.
+        self._too_many = frozenset(map(str, channel.too_many))
+        self._unavailable = frozenset(map(str, channel.unavailable))
         # Where requests replace each other, the one that names what stays.
         self._unsubscribe = channel.unsubscribe or channel.subscribe
 
@@ -195,7 +198,7 @@ class Engine:
             case RequestRejected() | SeedRefused() if self._asks_for_fewer(event):
                 return self._later(event)
             case RequestRejected() if self._is_unavailable(event):
-                return self._later(event, unavailable=True)
+                return self._failed(event)
             case RequestRejected():
                 return self._reject(event)
             case SeedRefused():
@@ -252,7 +255,7 @@ class Engine:
         """Refuse the instruments that an error names, else all of its request; else none."""
         words = short(event.words)
         asked = self._answered(event.number)
-        named = self._named(event.names) or self._books.named_in(event.words) or asked
+        named = self._about(event) or asked
         if not named:
             return (Unnamed(words),)
         names = [self._channel.key(one) for one in named]
@@ -263,20 +266,28 @@ class Engine:
         )
         return verdicts + (self._ask_rest(event, asked) if event.whole else NOTHING)
 
+    def _about(self, event: RequestRejected) -> list[Instrument]:
+        """The instruments that an error names."""
+        return self._named(event.names) or self._books.named_in(event.words)
+
     def _asks_for_fewer(self, event: RequestRejected | SeedRefused) -> bool:
         """Return whether an error is about the number of requests, not about what was asked for."""
-        return event.code in self._channel.too_many or is_rate_limit(event.words)
+        return str(event.code) in self._too_many or is_rate_limit(event.words)
 
     def _is_unavailable(self, event: RequestRejected) -> bool:
         """Return whether the exchange failed: the same request may succeed later."""
-        return event.code in self._channel.unavailable or is_unavailable(event.words)
+        return str(event.code) in self._unavailable or is_unavailable(event.words)
 
-    def _later(
-        self, event: RequestRejected | SeedRefused, *, unavailable: bool = False
-    ) -> tuple[Output, ...]:
+    def _later(self, event: RequestRejected | SeedRefused) -> tuple[Output, ...]:
         if isinstance(event, RequestRejected):
             self._requests.answered(event.number)  # a later answer must not wait for this one
-        return (SlowDown(short(event.words), unavailable),)
+        return (SlowDown(short(event.words)),)
+
+    def _failed(self, event: RequestRejected) -> tuple[Output, ...]:
+        """Postpone the instruments that an error names, else those of its request, else all."""
+        asked = self._answered(event.number)
+        about = tuple(self._about(event) or asked)
+        return (SlowDown(short(event.words), unavailable=True, instruments=about),)
 
     def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
         settled = self._accepted | self._refused

@@ -115,6 +115,7 @@ class Watch:
         "cadence",
         "checksums",
         "doubt",
+        "failures",
         "fetches",
         "fetching",
         "instrument",
@@ -133,6 +134,7 @@ class Watch:
         self.was_live = False  # at the last check
         self.alive_at = 0.0
         self.tries = 0  # resyncs since it was last well for a while
+        self.failures = 0  # passing errors about it since it was last accepted
         self.fetches = 0  # since its last snapshot
         self.fetching = 0  # under way now
         self.doubt: Reason | None = None  # why its book was last invalidated, until it is live

@@ -125,7 +125,7 @@ class Recovery:
         watch = self.watches.get(instrument)
         if watch is None:
             return
-        self._slowed = 0
+        self._slowed = watch.failures = 0
         if watch.phase in WAITING or watch.phase is Phase.ALONE:
             watch.move(Cause.ACKNOWLEDGE, now + self._snapshot_s)
         else:
@@ -143,7 +143,7 @@ class Recovery:
         watch = self.watches.get(instrument)
         if watch is None:
             return None
-        self._slowed = 0
+        self._slowed = watch.failures = 0
         if watch.book.health is LIVE:
             if watch.phase is not LIVE_PHASE:
                 watch.move(Cause.FILL, NEVER)
@@ -175,14 +175,23 @@ class Recovery:
         self._alone.extend(pending)
         self._ask_next(now)
 
-    def slow_down(self, words: str, now: float, *, unavailable: bool = False) -> None:
-        """Pause requests, then repeat the unacknowledged ones.
+    def slow_down(
+        self,
+        words: str,
+        now: float,
+        *,
+        unavailable: bool = False,
+        about: Sequence[Instrument] = (),
+    ) -> None:
+        """Pause requests, then repeat the unacknowledged ones; those `about` some books alone.
 
         An error during a pause answers what was sent before it: the pause gets no longer. One of an
         exchange that is `unavailable` to a request for one instrument, or for long, may be about
         what was asked for.
         """
-        settings = self._settings
+        if about:
+            self._failed(about, words, now)
+            return
         reason = Reason.UNAVAILABLE if unavailable else Reason.RATE_LIMITED
         self._stats.slow_downs += not unavailable
         until = self._outbox.held_until
@@ -190,18 +199,42 @@ class Recovery:
             if unavailable and (self._asking is not None or self._slowed >= UNAVAILABLE_MAX):
                 self.unnamed(words, now)
                 return
-            pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**self._slowed)
+            until = now + self._pause_s(self._slowed, self._jitter())
             self._slowed = min(self._slowed + 1, DOUBLINGS_MAX)
-            until = now + pause_s * (1.0 + self._jitter())
         self._outbox.hold(until)
         self._forget_turns()
         for watch in self._all():
-            was_postponed = watch.phase is Phase.POSTPONED
-            watch.move(Cause.POSTPONE)
+            self._postpone(watch, self._outbox.held_until, reason, words, now)
+
+    def _failed(self, instruments: Iterable[Instrument], words: str, now: float) -> None:
+        """Postpone the books that an error is about; one that fails again and again is refused."""
+        jitter = self._jitter()  # one for all: they are asked for again in one request
+        for watch in [self.watches[each] for each in instruments if each in self.watches]:
             if watch.phase is Phase.POSTPONED:
-                self._stats.invalidations[reason] += not was_postponed
-                watch.at = self._outbox.held_until
-                self._books.set_health(watch.instrument, Health.STALE, reason, now, detail=words)
+                continue
+            if watch.failures >= UNAVAILABLE_MAX and watch.phase is Phase.ASKED:
+                self.leave(watch, Reason.REFUSED, now, detail=words)
+                continue
+            until = now + self._pause_s(watch.failures, jitter)
+            if self._postpone(watch, until, Reason.UNAVAILABLE, words, now):
+                watch.failures += 1
+                self._settled(watch, now)
+
+    def _pause_s(self, times: int, jitter: float) -> float:
+        settings = self._settings
+        pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**times)
+        return pause_s * (1.0 + jitter)
+
+    def _postpone(self, watch: Watch, until: float, reason: Reason, words: str, now: float) -> bool:
+        """Ask for a book again at a time, unless it is live, accepted or not asked for."""
+        was_postponed = watch.phase is Phase.POSTPONED
+        watch.move(Cause.POSTPONE)
+        if watch.phase is not Phase.POSTPONED:
+            return False
+        self._stats.invalidations[reason] += not was_postponed
+        watch.at = until
+        self._books.set_health(watch.instrument, Health.STALE, reason, now, detail=words)
+        return True
 
     def trading(self, words: str, now: float, *, is_open: bool) -> None:
         """Invalidate all books while the exchange matches no orders, then request them again."""
