@@ -240,6 +240,32 @@ def test_without_numbers_all_that_is_not_answered_is_asked_for_again() -> None:
     assert sent([again]) == [["+", "B", 3]]
 
 
+def test_a_request_that_is_refused_as_a_whole_is_repeated_in_halves_until_one_is_alone() -> None:
+    made = [Instrument("made", f"{native}/USD", native) for native in "ABCDE"]
+    engine = Engine(replace(BOOKS, names_per_request=5), made)
+    engine.opened()
+    assert sent(engine.received(b"never 1 no")) == [["+", "A", "B", "C", 2], ["+", "D", "E", 3]]
+    assert engine.received(b"done 2") == tuple(map(Acknowledged, made[:3]))
+    assert sent(engine.received(b"never 3 no")) == [["+", "D", 4], ["+", "E", 5]]
+    assert engine.received(b"never 4 no") == (BookRefused(made[3], "no"),)
+    assert engine.received(b"done 5") == (Acknowledged(made[4]),)
+
+
+def test_halves_leave_out_what_was_accepted_or_removed_meanwhile() -> None:
+    made = [Instrument("made", f"{native}/USD", native) for native in "ABCDE"]
+    engine = Engine(replace(BOOKS, names_per_request=5), made)
+    engine.opened()
+    engine.received(b"ok B E")
+    engine.remove([C])
+    assert sent(engine.received(b"never 1 no")) == [["+", "A", 3], ["+", "D", 4]]
+
+
+def test_where_requests_replace_each_other_one_that_is_refused_has_no_halves() -> None:
+    engine = Engine(replace(BOOKS, unsubscribe=None, names_per_request=9), [A, B])
+    engine.opened()
+    assert engine.received(b"never 1 no") == (BookRefused(A, "no"), BookRefused(B, "no"))
+
+
 def test_a_repeated_subscription_is_no_refusal() -> None:
     assert opened(A).received(b"twice A") == (Acknowledged(A),)
 

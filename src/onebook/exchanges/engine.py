@@ -227,8 +227,7 @@ class Engine:
 
     def _confirm(self, instruments: Iterable[Instrument]) -> tuple[Output, ...]:
         """Acknowledge each subscription once, however often the exchange does."""
-        settled = self._accepted | self._refused
-        new = [one for one in instruments if self._channel.key(one) not in settled]
+        new = self._unsettled(instruments)
         self._accepted.update(self._channel.key(one) for one in new)
         return tuple(out for one in new for out in self._started(one)) or EXPECTED
 
@@ -252,10 +251,16 @@ class Engine:
         return (*self._confirm(asked), *(BookRefused(one, OMITTED) for one in omitted))
 
     def _reject(self, event: RequestRejected) -> tuple[Output, ...]:
-        """Refuse the instruments that an error names, else all of its request; else none."""
+        """Refuse the instruments that an error names, else the one of its request; else none.
+
+        A request for several that is refused without a name may be so for one of them.
+        """
         words = short(event.words)
         asked = self._answered(event.number)
-        named = self._about(event) or asked
+        named = self._about(event)
+        if not (named or event.repeated) and len(asked) > 1 and self._channel.unsubscribe:
+            return self._ask_halves(asked)
+        named = named or asked
         if not named:
             return (Unnamed(words),)
         names = [self._channel.key(one) for one in named]
@@ -290,9 +295,19 @@ class Engine:
         return (SlowDown(short(event.words), unavailable=True, instruments=about),)
 
     def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
-        settled = self._accepted | self._refused
         among = self._books.all() if event.number is None else asked
-        return self._subscribe([one for one in among if self._channel.key(one) not in settled])
+        return self._subscribe(self._unsettled(among))
+
+    def _ask_halves(self, asked: Sequence[Instrument]) -> tuple[Output, ...]:
+        """Ask again in two requests, so that in the end what is refused is refused alone."""
+        rest = self._unsettled(asked)
+        middle = (len(rest) + 1) // 2
+        return (*self._subscribe(rest[:middle]), *self._subscribe(rest[middle:])) or EXPECTED
+
+    def _unsettled(self, instruments: Iterable[Instrument]) -> list[Instrument]:
+        """Those that were neither accepted nor refused."""
+        settled = self._accepted | self._refused
+        return [one for one in instruments if self._channel.key(one) not in settled]
 
     def _named(self, names: Iterable[str]) -> list[Instrument]:
         return [one for one in map(self._books.known, names) if one]
