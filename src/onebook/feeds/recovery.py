@@ -6,7 +6,7 @@ once and requested again alone, after the frame that invalidated it was read to 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from onebook.books import LIVE, Books
 from onebook.config import FeedSettings
@@ -18,6 +18,9 @@ from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 
 UNAVAILABLE_MAX: Final = 5  # pauses in a row until an error counts as one about an instrument
+# So long an error that names nothing waits for other answers, before it counts as one about what
+# is still unanswered. An exchange answers in tens of milliseconds, not always in order.
+ERRORS_SETTLE_S: Final = 1.0
 
 CHECKSUMS: Final = "too many wrong checksums"
 BEYOND_REPAIR: Final = "a book could not be repaired"
@@ -36,6 +39,14 @@ class Ending(Protocol):
         abrupt: bool = False,
     ) -> None:
         """End the connection, once; for the options see `actions.End`."""
+
+
+class NamelessError(NamedTuple):
+    """An error that names nothing, and what it may be about: requests unanswered when it came."""
+
+    words: str
+    at: float
+    asked: list[Watch]
 
 
 class Recovery:
@@ -79,6 +90,7 @@ class Recovery:
         self._slowed = 0  # pauses of requests since it last acknowledged something
         self._alone: deque[Watch] = deque()  # to be asked for one by one
         self._asking: Watch | None = None  # the one of them that is being asked for
+        self._nameless: NamelessError | None = None  # the oldest that waits for other answers
 
     def adopt(self, instruments: Iterable[Instrument], cadences: Cadences, now: float) -> None:
         """Watch books, already open, that are asked for."""
@@ -160,19 +172,31 @@ class Recovery:
             self.leave(watch, Reason.REFUSED, now, detail=words)
 
     def unnamed(self, words: str, now: float) -> None:
-        """Find out which of the requested instruments an error is about: ask one by one.
-
-        Exchanges answer in order, so that the error that follows a request for one is about it.
-        """
+        """Note an error that is about one of the requests that nothing has answered yet."""
         self._stats.unnamed_errors += 1
-        asking = self._asking
-        if asking is not None:
-            self.leave(asking, Reason.REFUSED, now, detail=words)
+        asked = [watch for watch in self.watches.values() if watch.phase is Phase.ASKED]
+        if asked and self._nameless is None:
+            asking = [self._asking] if self._asking is not None else asked
+            self._nameless = NamelessError(words, now + ERRORS_SETTLE_S, asking)
+
+    def settle(self, now: float) -> None:
+        """Find out which instrument an error is about: ask for those that are left one by one.
+
+        The error that follows a request for one is about it.
+        """
+        error = self._nameless
+        if error is None or now < error.at:
             return
-        pending = [watch for watch in self.watches.values() if watch.phase is Phase.ASKED]
-        for watch in pending:
+        self._nameless = None
+        here = [watch for watch in error.asked if self.watches.get(watch.instrument) is watch]
+        left = [watch for watch in here if watch.phase is Phase.ASKED]
+        if self._asking is not None:
+            for watch in left:
+                self.leave(watch, Reason.REFUSED, now, detail=error.words)
+            return
+        for watch in left:
             watch.move(Cause.SET_ASIDE, NEVER)
-        self._alone.extend(pending)
+        self._alone.extend(left)
         self._ask_next(now)
 
     def slow_down(
@@ -361,6 +385,8 @@ class Recovery:
     def _ask(self, watches: Sequence[Watch], now: float) -> None:
         for watch in watches:
             watch.move(Cause.ASK, NEVER)
+            if self._nameless is not None and watch in self._nameless.asked:
+                self._nameless.asked.remove(watch)  # it came before this request
             if watch.book.health is Health.OFFLINE:
                 self._books.set_health(watch.instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
         self._resync([watch.instrument for watch in watches], now)
@@ -385,4 +411,4 @@ class Recovery:
 
     def _forget_turns(self) -> None:
         self._alone.clear()
-        self._asking = None
+        self._asking = self._nameless = None
