@@ -37,8 +37,8 @@ listed as halted. One that is `limit_only` trades.
 
 ccxt reads the same frames without looking at their numbers; nautilus_trader has the same members.
 Unconfirmed: whether errors have a number; the words of the error for an unknown product and whether
-the others of its request are subscribed all the same; which limits are shared with Exchange; whether
-orders are matched in `auction_mode` (such a product counts as trading).
+the others of its request are subscribed all the same; which limits are shared with Exchange; what
+`auction_mode` means for a book (such a product counts as trading).
 """
 
 from collections.abc import Sequence
