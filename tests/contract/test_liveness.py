@@ -20,6 +20,7 @@ from onebook.exchanges.contract import LossDetection, SlowDown
 from onebook.exchanges.limits import Limit
 from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.liveness import Cadences
+from onebook.feeds.recovery import ERRORS_SETTLE_S
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
@@ -267,14 +268,35 @@ def unanswered(name: str) -> tuple[World, Instrument]:
 @with_others
 def test_an_unnamed_error_to_a_request_leaves_the_live_books_alone(name: str) -> None:
     world, third = unanswered(name)
-    for _ in range(3):
+    for _ in range(2):  # to the request among others, then to that for it alone
         world.say(world.venue.unnamed_error())
-        world.run(0.2)
+        world.run(ERRORS_SETTLE_S + 0.3)
     assert world.live()
     book = world.books.get(third)
     assert book is not None
     assert (book.health, book.reason) == (Health.OFFLINE, Reason.REFUSED)
     assert world.ends == []
+
+
+# An unknown coin ends the connection; without a name every request is in error, of whatever book.
+NOT_OF_ONE = ("hyperliquid", "hyperliquid.slow", "bitget", "cryptocom")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, each in CHANNELS.items() if each.limits.topics > 2 and name not in NOT_OF_ONE],
+)
+def test_a_bad_market_refuses_none_that_is_asked_for_with_it(name: str) -> None:
+    world = busy(name, 5.0, count=3)
+    world.venue.refuse(world.instruments[1].native)
+    world.connect()
+    world.run(40.0)
+    first, bad, last = (world.books.get(each) for each in world.instruments)
+    assert first is not None
+    assert bad is not None
+    assert last is not None
+    assert first.health is last.health is Health.LIVE
+    assert bad.health is not Health.LIVE
 
 
 @with_others

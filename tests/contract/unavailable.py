@@ -56,7 +56,7 @@ FRAMES: Final[dict[str, tuple[str, ...]]] = {
         '{"success":false,"ret_msg":"Service is restarting","op":"subscribe","req_id":"1"}',
     ),
     "cex": (
-        '{"e":"order_book_subscribe","oid":"1","data":{"error":"Service temporarily unavailable"}}',
+        '{"e":"order_book_subscribe","oid":"9","data":{"error":"Service temporarily unavailable"}}',
     ),
     "coinbase": ('{"type":"error","message":"Failed to subscribe","reason":"under maintenance"}',),
     "coinbase.advanced": (f'{{"type":"error","message":"{PLAIN}"}}',),

@@ -145,6 +145,11 @@ class Venue:
         """An error that names no instrument and no request of the client."""
         return next(self._unnamed([*self._requests(self.natives[-1:]), "nonsense"]))
 
+    def refuse(self, native: str) -> None:
+        """Refuse a native from now on, with errors that name nothing."""
+        self._board.nameless = True
+        self._board.refused.add(native)
+
     def acknowledges(self) -> bool:
         """Whether a subscription that is accepted is answered."""
         return any(self._aside(request) for request in self._requests(self.natives[:1]))

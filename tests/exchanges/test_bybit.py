@@ -121,11 +121,13 @@ def test_already_subscribed_is_no_refusal() -> None:
     assert connector.received(reply("1", success=False, words=words)) == (Acknowledged(BTC),)
 
 
-def test_a_refusal_that_names_no_topic_is_of_the_whole_request() -> None:
+def test_a_refusal_that_names_no_topic_is_of_what_was_asked_for_alone() -> None:
     connector = EXCHANGE.connector([BTC, ETH])
     connector.opened()
     answer = reply("1", success=False, words="args is empty")
-    assert kinds(connector.received(answer)) == [BookRefused, BookRefused]
+    assert kinds(connector.received(answer)) == [Send, Send]
+    second = reply("2", success=False, words="args is empty")
+    assert connector.received(second) == (BookRefused(BTC, "args is empty"),)
     assert connector.received(answer) == (Unnamed("args is empty"),)
 
 

@@ -109,15 +109,12 @@ def test_a_lower_number_is_a_restart_of_the_exchange() -> None:
     assert kinds(live(at=8_676_230).received(increment(1))) == [Gap]
 
 
-def test_a_resync_leaves_the_pair_and_asks_for_it_again() -> None:
+def test_a_resync_is_one_request_whose_answer_the_increments_go_on_from() -> None:
     connector = live(at=10)
-    assert connector.resync([BTC]) == (
-        asked(3, "BTC-USD", "order_book_unsubscribe"),
-        asked(4, "BTC-USD"),
-    )
+    assert connector.resync([BTC]) == (asked(3, "BTC-USD"),)
     assert connector.received(increment(11)) == ()
-    assert connector.received(UNKNOWN_FRAMES[2]) == EXPECTED
-    assert kinds(connector.received(snapshot(11, oid="4"))) == [Acknowledged, Snapshot]
+    assert kinds(connector.received(snapshot(11, oid="3"))) == [Acknowledged, Snapshot]
+    assert kinds(connector.received(increment(12))) == [Delta]
 
 
 def test_an_error_refuses_the_pair_of_its_request_or_that_it_names() -> None:
@@ -128,7 +125,7 @@ def test_an_error_refuses_the_pair_of_its_request_or_that_it_names() -> None:
     assert opened().received(error(words, "1")) == (BookRefused(BTC, words),)
     assert opened().received(error(words, "77")) == (Unnamed(words),)
     words = "market_data is on maintenance"
-    assert opened().received(error(words, "1")) == (SlowDown(words, unavailable=True),)
+    assert opened().received(error(words, "1")) == (SlowDown(words, True, (BTC,)),)
     words = "Not subscribed to BTC-USD"
     assert live().received(error(words, "3", "order_book_unsubscribe")) == EXPECTED
 

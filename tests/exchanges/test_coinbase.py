@@ -15,6 +15,7 @@ from onebook.exchanges.contract import (
     Alive,
     BookRefused,
     Delta,
+    Exchange,
     ProtocolError,
     Send,
     Snapshot,
@@ -160,6 +161,29 @@ def test_a_damaged_frame_names_its_product(frame: bytes) -> None:
 def test_subscriptions_without_a_list_of_products_accept_none(channels: Any) -> None:
     frame = json.dumps({"type": "subscriptions", "channels": channels}).encode()
     assert EXCHANGE.connector([BTC]).received(frame) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("member", "trading"),
+    [
+        ("trading_disabled", False),
+        ("cancel_only", False),
+        ("post_only", False),
+        ("limit_only", True),
+        ("auction_mode", True),
+    ],
+)
+@pytest.mark.parametrize("exchange", [EXCHANGE, EXCHANGE.channels["advanced"]])
+def test_a_product_whose_orders_are_not_matched_is_halted(
+    exchange: Exchange, member: str, *, trading: bool
+) -> None:
+    row = {"id": "BTC-USD", "base_currency": "BTC", "quote_currency": "USD", "status": "online"}
+    usual = dict.fromkeys(
+        ("trading_disabled", "cancel_only", "post_only", "limit_only", "auction_mode"), False
+    )
+    rows = [row, row | usual, row | usual | {member: True}]
+    found = exchange.parse_instruments(json.dumps(rows).encode())
+    assert [one.status is InstrumentStatus.TRADING for one in found] == [True, True, trading]
 
 
 def test_instruments_are_read_row_by_row() -> None:

@@ -144,10 +144,8 @@ def test_an_error_is_about_its_request() -> None:
     error = {"message": "Invalid params", "data": data, "code": -32602}
     connector = opened()
     words = "Invalid params value must be a list"
-    assert connector.received(answer(1, error=error)) == (
-        BookRefused(BTC, words),
-        BookRefused(ETH, words),
-    )
+    assert [*map(type, connector.received(answer(1, error=error)))] == [Send, Send]
+    assert connector.received(answer(2, error=error)) == (BookRefused(BTC, words),)
     assert connector.received(answer(9, error=error)) == (Unnamed(words),)
 
 
@@ -178,7 +176,8 @@ def test_maintenance_of_the_platform_halts_its_books() -> None:
 def test_an_error_that_passes_refuses_nothing(code: int, words: str) -> None:
     error = {"message": words, "code": code}
     unavailable = code != 10028
-    assert opened().received(answer(1, error=error)) == (SlowDown(words, unavailable),)
+    about = (BTC, ETH) if unavailable else ()
+    assert opened().received(answer(1, error=error)) == (SlowDown(words, unavailable, about),)
 
 
 @pytest.mark.parametrize(

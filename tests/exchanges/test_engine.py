@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 import pytest
@@ -240,6 +241,32 @@ def test_without_numbers_all_that_is_not_answered_is_asked_for_again() -> None:
     assert sent([again]) == [["+", "B", 3]]
 
 
+def test_a_request_that_is_refused_as_a_whole_is_repeated_in_halves_until_one_is_alone() -> None:
+    made = [Instrument("made", f"{native}/USD", native) for native in "ABCDE"]
+    engine = Engine(replace(BOOKS, names_per_request=5), made)
+    engine.opened()
+    assert sent(engine.received(b"never 1 no")) == [["+", "A", "B", "C", 2], ["+", "D", "E", 3]]
+    assert engine.received(b"done 2") == tuple(map(Acknowledged, made[:3]))
+    assert sent(engine.received(b"never 3 no")) == [["+", "D", 4], ["+", "E", 5]]
+    assert engine.received(b"never 4 no") == (BookRefused(made[3], "no"),)
+    assert engine.received(b"done 5") == (Acknowledged(made[4]),)
+
+
+def test_halves_leave_out_what_was_accepted_or_removed_meanwhile() -> None:
+    made = [Instrument("made", f"{native}/USD", native) for native in "ABCDE"]
+    engine = Engine(replace(BOOKS, names_per_request=5), made)
+    engine.opened()
+    engine.received(b"ok B E")
+    engine.remove([C])
+    assert sent(engine.received(b"never 1 no")) == [["+", "A", 3], ["+", "D", 4]]
+
+
+def test_where_requests_replace_each_other_one_that_is_refused_has_no_halves() -> None:
+    engine = Engine(replace(BOOKS, unsubscribe=None, names_per_request=9), [A, B])
+    engine.opened()
+    assert engine.received(b"never 1 no") == (BookRefused(A, "no"), BookRefused(B, "no"))
+
+
 def test_a_repeated_subscription_is_no_refusal() -> None:
     assert opened(A).received(b"twice A") == (Acknowledged(A),)
 
@@ -438,7 +465,38 @@ def test_a_sentence_about_what_was_asked_for_is_a_refusal(words: str) -> None:
 def test_an_error_whose_code_says_that_it_is_unavailable_refuses_nothing() -> None:
     engine = Engine(replace(BOOKS, unavailable=("7",)), [A, B])
     engine.opened()
-    assert engine.received(b"code 7 A") == (SlowDown("A", unavailable=True),)
+    assert engine.received(b"code 7 A") == (SlowDown("A", unavailable=True, instruments=(A,)),)
+    assert engine.received(b"code 7 x") == (SlowDown("x", unavailable=True),)
+
+
+def coded(frame: bytes) -> Event:
+    """An error that is a code alone."""
+    return RequestRejected("no", code=msgspec.json.decode(frame))
+
+
+CODED = replace(BOOKS, data=lambda books, frame: None, control=coded)
+
+
+@pytest.mark.parametrize("code", [7, "7"])
+def test_a_code_is_known_as_a_number_and_as_a_text(code: int | str) -> None:
+    for member in ("too_many", "unavailable"):
+        engine = Engine(replace(CODED, **{member: (code,)}), [A])
+        engine.opened()
+        for frame in (b"7", b'"7"'):
+            assert [*map(type, engine.received(frame))] == [SlowDown], member
+
+
+def test_an_error_that_passes_is_about_the_books_of_its_request_or_those_it_names() -> None:
+    engine = opened()
+    busy = partial(SlowDown, unavailable=True)
+    assert engine.received(b"never 1 Internal error") == (
+        busy("Internal error", instruments=(A, B)),
+    )
+    assert engine.received(b"never 2 C: server busy") == (busy("C: server busy", instruments=(C,)),)
+    assert engine.received(b"never 9 Internal error") == (busy("Internal error"),)
+    assert engine.received(b"no Internal error of B") == (
+        busy("Internal error of B", instruments=(B,)),
+    )
 
 
 def test_a_request_that_failed_is_answered_and_the_next_answer_may_omit_its_names() -> None:

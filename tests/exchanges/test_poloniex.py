@@ -123,6 +123,14 @@ def test_an_error_that_names_no_symbol_touches_no_live_book(words: str) -> None:
     assert live().received(frame) == (Unnamed(words),)
 
 
+@pytest.mark.parametrize("words", ["Already subscribed", "Not subscribed"])
+def test_requests_that_crossed_refuse_nothing(words: str) -> None:
+    connector = EXCHANGE.connector([BTC])
+    connector.opened()
+    frame = json.dumps({"message": words, "event": "error"}).encode()
+    assert connector.received(frame) == EXPECTED
+
+
 @pytest.mark.derivatives
 def test_rows_of_derivatives_are_no_instruments() -> None:
     row = {

@@ -138,7 +138,8 @@ def test_an_error_refuses_the_market_of_its_request() -> None:
     [(3, "service unavailable"), (5, "service timeout"), (7, "too many requests")],
 )
 def test_an_error_that_passes_refuses_nothing(code: int, words: str) -> None:
-    assert opened().received(failed(code, words, 1)) == (SlowDown(words, unavailable=code != 7),)
+    expected = SlowDown(words) if code == 7 else SlowDown(words, True, (BTC,))
+    assert opened().received(failed(code, words, 1)) == (expected,)
 
 
 def test_the_heartbeat_comes_before_the_sixty_seconds() -> None:

@@ -130,7 +130,8 @@ def test_a_refused_instrument_outlives_maintenance_and_is_tried_again() -> None:
 
 def test_an_acknowledgement_before_its_turn_is_waited_for() -> None:
     talk = Connection(A, B)
-    talk.recovery.unnamed("something is wrong", 1.0)
+    talk.recovery.unnamed("something is wrong", 0.0)
+    talk.recovery.settle(1.0)
     assert talk.phases() == [Phase.ASKED, Phase.ALONE]
     talk.recovery.acknowledged(B, 1.5)
     talk.recovery.acknowledged(A, 1.6)

@@ -18,7 +18,7 @@ from onebook.feeds.actions import PING, Action, End, Request, Transmit
 from onebook.feeds.dispatch import FAULTS, NOISE, QUEUE_FULL
 from onebook.feeds.liveness import Cadences
 from onebook.feeds.pulse import DEAD, NO_DATA, NO_HEARTBEAT
-from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS, UNAVAILABLE_MAX
+from onebook.feeds.recovery import BEYOND_REPAIR, CHECKSUMS, ERRORS_SETTLE_S, UNAVAILABLE_MAX
 from onebook.feeds.session import RENEWED, FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
@@ -822,6 +822,8 @@ def test_a_frozen_book_is_taken_as_quiet_after_a_while():
 
 # Errors that name no instrument.
 
+SETTLED_S = ERRORS_SETTLE_S + 0.3  # checked four times a second
+
 
 def test_an_unnamed_error_on_a_live_connection_changes_nothing():
     talk = live(A, B)
@@ -836,19 +838,70 @@ def test_an_unnamed_error_is_traced_to_its_instrument_by_asking_one_by_one():
     talk = Talk(A, B, C)
     talk.open()
     talk.hear(snap("A"))
-    assert talk.hear(b"unnamed no valid symbols") == [again("B")]
+    assert talk.hear(b"unnamed no valid symbols") == []
+    assert talk.wait(SETTLED_S) == [again("B")]
     assert talk.hear(b"ack B") == [again("C")]
     assert talk.hear(b"unnamed no valid symbols") == []
+    assert talk.wait(SETTLED_S) == []
     assert talk.health(A) == LIVE
     assert talk.health(B) == SYNCING
     assert talk.health(C) == (Health.OFFLINE, Reason.REFUSED)
     assert talk.detail(C) == "no valid symbols"
 
 
+def test_an_unnamed_error_waits_for_other_answers():
+    talk = Talk(A, B, C)
+    talk.open()
+    assert talk.hear(b"unnamed bad") == []
+    assert talk.wait(ERRORS_SETTLE_S - 0.3) == []
+    assert talk.hear(b"ack A", snap("C")) == []
+    assert talk.wait(0.6) == [again("B")], "the others were answered"
+    assert talk.hear(b"unnamed bad", b"unnamed late") == []
+    assert talk.wait(ERRORS_SETTLE_S - 0.3) == []
+    assert talk.health(B) == SYNCING
+    assert talk.wait(0.6) == []
+    assert talk.health(B) == (Health.OFFLINE, Reason.REFUSED)
+    assert talk.detail(B) == "bad"
+
+
+def test_an_unnamed_error_is_not_about_what_was_removed_meanwhile():
+    talk = Talk(A, B)
+    talk.open()
+    talk.hear(b"unnamed bad")
+    assert talk.wait(SETTLED_S) == [again("A")]
+    talk.hear(b"unnamed bad")
+    talk.session.remove([A], talk.now)
+    assert again("B") in talk.out()
+    assert talk.wait(SETTLED_S) == []
+    assert talk.health(A) == talk.health(B) == SYNCING
+
+
+def test_an_unnamed_error_is_not_about_what_is_asked_for_after_it():
+    talk = Talk(A, B)
+    talk.open()
+    talk.hear(snap("A"))
+    assert talk.hear(b"unnamed bad") == []
+    assert talk.hear(snap("B"), b"gap A", b"gap B") == [again("A B")]
+    assert talk.wait(SETTLED_S) == []
+    assert talk.health(A)[0] is Health.STALE
+    assert talk.hear(snap("A"), snap("B")) == []
+
+
+def test_an_unnamed_error_before_the_turn_of_one_is_not_about_it():
+    talk = Talk(A, B)
+    talk.open()
+    talk.hear(b"unnamed bad")
+    assert talk.wait(SETTLED_S) == [again("A")]
+    assert talk.hear(b"unnamed bad", b"ack A") == [again("B")]
+    assert talk.wait(SETTLED_S) == []
+    assert talk.health(B) == SYNCING
+
+
 def test_one_that_nothing_answers_does_not_hold_up_the_others():
     talk = Talk(A, B)
     talk.open()
-    assert talk.hear(b"unnamed bad") == [again("A")]
+    talk.hear(b"unnamed bad")
+    assert talk.wait(SETTLED_S) == [again("A")]
     assert talk.wait(5.5) == [again("B"), again("A")]
     assert talk.health(A) == (Health.STALE, Reason.NO_SNAPSHOT)
 
@@ -856,7 +909,8 @@ def test_one_that_nothing_answers_does_not_hold_up_the_others():
 def test_a_removed_one_is_not_waited_for():
     talk = Talk(A, B)
     talk.open()
-    assert talk.hear(b"unnamed bad") == [again("A")]
+    talk.hear(b"unnamed bad")
+    assert talk.wait(SETTLED_S) == [again("A")]
     talk.session.remove([A], talk.now)
     assert again("B") in talk.out()
 
@@ -918,12 +972,55 @@ def test_a_lasting_internal_error_is_about_one_of_what_was_asked_for():
         assert talk.hear(b"unavailable Internal error") == []
         talk.wait(15.0 * 2**tries - 0.5)
         assert talk.wait(1.0) == [again("A B C")]
-    assert talk.hear(b"unavailable Internal error") == [again("A")]
+    assert talk.hear(b"unavailable Internal error") == []
+    assert talk.wait(SETTLED_S) == [again("A")]
     assert talk.hear(snap("A")) == [again("B")]
-    assert talk.hear(b"unavailable Internal error") == [again("C")]
+    assert talk.hear(b"unavailable Internal error") == []
+    assert talk.wait(SETTLED_S) == [again("C")]
     assert talk.health(B) == (Health.OFFLINE, Reason.REFUSED)
     talk.hear(snap("C"))
     assert talk.health(A)[0] is talk.health(C)[0] is Health.LIVE
+
+
+def test_a_passing_error_about_some_books_leaves_the_others_of_the_connection_alone():
+    talk = Talk(A, B, C)
+    talk.open()
+    assert talk.hear(snap("C"), b"failed A Internal error", b"gap C") == [again("C")]
+    assert talk.health(A) == (Health.STALE, Reason.UNAVAILABLE)
+    assert talk.detail(A) == "Internal error"
+    assert talk.health(B) == SYNCING
+    assert talk.hear(snap("B"), snap("C"), b"failed B late") == []
+    assert talk.health(B) == talk.health(C) == LIVE
+    assert talk.hear(b"failed A Internal error") == [], "it answers what was sent before"
+    assert talk.wait(14.5) == []
+    assert talk.wait(1.0) == [again("A")]
+    assert talk.invalidations()[Reason.UNAVAILABLE] == 1
+    talk.hear(snap("A"))
+    assert talk.health(A) == LIVE
+
+
+def test_a_book_whose_errors_never_pass_is_refused_alone():
+    talk = Talk(A, B, exchange=replace(TOY, quiet_max_s=1e6))
+    talk.open()
+    talk.hear(snap("B"))
+    for tries in range(UNAVAILABLE_MAX):
+        assert talk.hear(b"failed A Internal error") == []
+        talk.wait(15.0 * 2**tries - 0.5)
+        assert talk.wait(1.0) == [again("A")]
+    assert talk.hear(b"failed A Internal error") == []
+    assert talk.health(A) == (Health.OFFLINE, Reason.REFUSED)
+    assert talk.health(B) == LIVE
+
+
+def test_an_error_that_passed_does_not_lengthen_the_pause_of_the_next():
+    talk = Talk(A)
+    talk.open()
+    assert talk.hear(b"failed A Internal error") == []
+    assert talk.wait(15.5) == [again("A")]
+    assert talk.hear(snap("A"), b"gap A") == [again("A")]
+    assert talk.hear(b"failed A Internal error") == []
+    assert talk.wait(14.5) == []
+    assert talk.wait(1.0) == [again("A")]
 
 
 def test_a_resync_of_many_instruments_is_one_request():

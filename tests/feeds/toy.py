@@ -124,6 +124,8 @@ class ToyConnector:
                 return Renewed(instrument)
             case b"refused":
                 return BookRefused(instrument, text.decode())
+            case b"failed":
+                return SlowDown(text.decode(), unavailable=True, instruments=(instrument,))
             case b"alive":
                 return Alive(instrument)
             case _:

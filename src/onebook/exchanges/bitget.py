@@ -28,8 +28,9 @@ The checksum of earlier years (25 levels in turn as they were spelled, in all re
 2022) is 0 or absent and not read.
 
 Unconfirmed: spot frames of this socket, which were not recorded; whether unsubscriptions count
-among the 240 requests an hour. ccxt says that books of tokenized stocks may bring an object where
-others bring a list: those are not shown.
+among the 240 requests an hour; that `books50`, which is not used here, becomes incremental on
+2026-12-01 (a secondary source alone says so) and that `books` stays as it is then. ccxt says that
+books of tokenized stocks may bring an object where others bring a list: those are not shown.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,8 @@ Page: https://trade.cex.io/docs/#websocket-public-api-calls-order-book-subscribe
 
 In sync: each increment's `seqId` is the one before it + 1, counted for each pair; a lower one is a
 restart of the exchange. The answer to a subscription is the snapshot. Levels that leave the 20 are
-removed by an increment. Repair is unsubscribe and subscribe.
+removed by an increment. Repair is another subscription, which costs a point: its answer is a
+snapshot that the increments go on from.
 
 Frames; nothing may be asked for before the greeting:
 
@@ -24,7 +25,8 @@ wire took 60. Public calls cost points, 100 a minute and address, those of REST 
 alike. The list of pairs comes by POST and has no state: pairs that are being delisted stay in it,
 and some have no bid. There are no derivatives.
 
-Agreeing: a wire probe of 2026-09 (nemanull/arbitrage-observatory, 3,369 increments without a gap).
+Agreeing: a wire probe of 2026-09 (nemanull/arbitrage-observatory, 3,369 increments without a gap;
+twice a second subscription of a pair, answered by a snapshot of its last `seqId`).
 ccxt watches the older socket, ws.cex.io, which asks for a login now, and reads the same list.
 
 Unconfirmed: the words of the error for one request too many; that pings cost no point (a
@@ -185,6 +187,7 @@ BOOKS: Final = BookChannel(
     track=Chain,
     names_per_request=1,
     welcomes=True,
+    renews=True,
 )
 
 EXCHANGE: Final = Exchange(

@@ -31,9 +31,14 @@ four times as long as in `level2_batch`, a change three times. The snapshot of B
 is answered with the book of the one in USD, but for USDT-USDC and EURC-USDC: the others are not
 listed here.
 
+The list is that of Exchange. By its page (`get-all-known-trading-pairs` of its REST interface) no
+orders are matched while a product is `trading_disabled`, `cancel_only` or `post_only`: these are
+listed as halted. One that is `limit_only` trades.
+
 ccxt reads the same frames without looking at their numbers; nautilus_trader has the same members.
 Unconfirmed: whether errors have a number; the words of the error for an unknown product and whether
-the others of its request are subscribed all the same; which limits are shared with Exchange.
+the others of its request are subscribed all the same; which limits are shared with Exchange; what
+`auction_mode` means for a book (such a product counts as trading).
 """
 
 from collections.abc import Sequence
@@ -164,8 +169,12 @@ INSTRUMENTS: Final = ListReader(
     base="base_currency",
     quote="quote_currency",
     spot={"product_type": ("SPOT", None)},
-    trading={"status": ("online",)},
-    halted={"trading_disabled": (True,)},
+    trading={
+        "status": ("online",),
+        "trading_disabled": (False, None),
+        "cancel_only": (False, None),
+        "post_only": (False, None),
+    },
     tick="quote_increment",
     lot="base_increment",
 )

@@ -146,11 +146,13 @@ class Unnamed(Struct, frozen=True, gc=False):
 class SlowDown(Struct, frozen=True, gc=False):
     """The exchange serves no requests for now: nothing is refused, ask again after a pause.
 
-    It got too many, or is `unavailable`. The latter may be about one instrument after all.
+    It got too many, or is `unavailable`. The latter is about these `instruments` alone where the
+    error names them or their request, and may be about one where it names none.
     """
 
     reason: str
     unavailable: bool = False
+    instruments: tuple[Instrument, ...] = ()
 
 
 class Trading(Struct, frozen=True, gc=False):

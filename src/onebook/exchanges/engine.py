@@ -67,6 +67,9 @@ class Engine:
         self._accepted: set[str] = set()
         self._refused: set[str] = set()
         self._ready = not channel.welcomes
+        # Codes are numbers or texts, and an exchange may write either.
+        self._too_many = frozenset(map(str, channel.too_many))
+        self._unavailable = frozenset(map(str, channel.unavailable))
         # Where requests replace each other, the one that names what stays.
         self._unsubscribe = channel.unsubscribe or channel.subscribe
 
@@ -195,7 +198,7 @@ class Engine:
             case RequestRejected() | SeedRefused() if self._asks_for_fewer(event):
                 return self._later(event)
             case RequestRejected() if self._is_unavailable(event):
-                return self._later(event, unavailable=True)
+                return self._failed(event)
             case RequestRejected():
                 return self._reject(event)
             case SeedRefused():
@@ -224,8 +227,7 @@ class Engine:
 
     def _confirm(self, instruments: Iterable[Instrument]) -> tuple[Output, ...]:
         """Acknowledge each subscription once, however often the exchange does."""
-        settled = self._accepted | self._refused
-        new = [one for one in instruments if self._channel.key(one) not in settled]
+        new = self._unsettled(instruments)
         self._accepted.update(self._channel.key(one) for one in new)
         return tuple(out for one in new for out in self._started(one)) or EXPECTED
 
@@ -249,10 +251,16 @@ class Engine:
         return (*self._confirm(asked), *(BookRefused(one, OMITTED) for one in omitted))
 
     def _reject(self, event: RequestRejected) -> tuple[Output, ...]:
-        """Refuse the instruments that an error names, else all of its request; else none."""
+        """Refuse the instruments that an error names, else the one of its request; else none.
+
+        A request for several that is refused without a name may be so for one of them.
+        """
         words = short(event.words)
         asked = self._answered(event.number)
-        named = self._named(event.names) or self._books.named_in(event.words) or asked
+        named = self._about(event)
+        if not (named or event.repeated) and len(asked) > 1 and self._channel.unsubscribe:
+            return self._ask_halves(asked)
+        named = named or asked
         if not named:
             return (Unnamed(words),)
         names = [self._channel.key(one) for one in named]
@@ -263,25 +271,43 @@ class Engine:
         )
         return verdicts + (self._ask_rest(event, asked) if event.whole else NOTHING)
 
+    def _about(self, event: RequestRejected) -> list[Instrument]:
+        """The instruments that an error names."""
+        return self._named(event.names) or self._books.named_in(event.words)
+
     def _asks_for_fewer(self, event: RequestRejected | SeedRefused) -> bool:
         """Return whether an error is about the number of requests, not about what was asked for."""
-        return event.code in self._channel.too_many or is_rate_limit(event.words)
+        return str(event.code) in self._too_many or is_rate_limit(event.words)
 
     def _is_unavailable(self, event: RequestRejected) -> bool:
         """Return whether the exchange failed: the same request may succeed later."""
-        return event.code in self._channel.unavailable or is_unavailable(event.words)
+        return str(event.code) in self._unavailable or is_unavailable(event.words)
 
-    def _later(
-        self, event: RequestRejected | SeedRefused, *, unavailable: bool = False
-    ) -> tuple[Output, ...]:
+    def _later(self, event: RequestRejected | SeedRefused) -> tuple[Output, ...]:
         if isinstance(event, RequestRejected):
             self._requests.answered(event.number)  # a later answer must not wait for this one
-        return (SlowDown(short(event.words), unavailable),)
+        return (SlowDown(short(event.words)),)
+
+    def _failed(self, event: RequestRejected) -> tuple[Output, ...]:
+        """Postpone the instruments that an error names, else those of its request, else all."""
+        asked = self._answered(event.number)
+        about = tuple(self._about(event) or asked)
+        return (SlowDown(short(event.words), unavailable=True, instruments=about),)
 
     def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
-        settled = self._accepted | self._refused
         among = self._books.all() if event.number is None else asked
-        return self._subscribe([one for one in among if self._channel.key(one) not in settled])
+        return self._subscribe(self._unsettled(among))
+
+    def _ask_halves(self, asked: Sequence[Instrument]) -> tuple[Output, ...]:
+        """Ask again in two requests, so that in the end what is refused is refused alone."""
+        rest = self._unsettled(asked)
+        middle = (len(rest) + 1) // 2
+        return (*self._subscribe(rest[:middle]), *self._subscribe(rest[middle:])) or EXPECTED
+
+    def _unsettled(self, instruments: Iterable[Instrument]) -> list[Instrument]:
+        """Those that were neither accepted nor refused."""
+        settled = self._accepted | self._refused
+        return [one for one in instruments if self._channel.key(one) not in settled]
 
     def _named(self, names: Iterable[str]) -> list[Instrument]:
         return [one for one in map(self._books.known, names) if one]

@@ -27,7 +27,8 @@ from an increment, as it looks for `bids` and `asks` there. Unconfirmed on spot,
 socket of futures was recorded (2026-09): that a subscription brings a snapshot again after an
 unsubscription, and what the answer to one request too many looks like.
 
-`kucoin_classic` is the older feed, and the instrument list of both.
+`kucoin_classic` is the older feed, and the instrument list of both. Unconfirmed: that the classic
+V1 ends on 2026-12-31 (a secondary source alone says so), and whether its list of symbols would too.
 """
 
 from collections.abc import Sequence

@@ -37,7 +37,8 @@ for ever (BCHSV-USDT), the currencies of a row follow a renaming (BSV).
 
 Unconfirmed: whether an unknown symbol is still refused (seen in 2019), or accepted and silent, as
 on the futures' socket in 2026; if it is refused, that the others of its request are then not
-subscribed either.
+subscribed either; that a request may have the 100 symbols that are sent here; that the classic V1
+ends on 2026-12-31 (a secondary source alone says so), which would end this feed.
 """
 
 from collections.abc import Sequence

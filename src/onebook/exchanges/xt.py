@@ -27,7 +27,8 @@ streams in one request and 400 on one socket were served.
 
 Unconfirmed on spot: the two errors, which were recorded on futures; whether a request with one
 unknown pair is refused as a whole (it is taken for that: the others are asked for again, which
-changes nothing where they were accepted); what is said to too many requests.
+changes nothing where they were accepted); how many streams a request may have (50 are sent); what
+is said to too many requests.
 
 The pages require that `permessage-deflate` is offered in the handshake, so it is. A client reports
 that servers which do not grant it fall behind.

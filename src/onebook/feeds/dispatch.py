@@ -88,7 +88,7 @@ class Dispatch:
             ),
             Unnamed: lambda out, now: recovery.unnamed(out.reason, now),
             SlowDown: lambda out, now: recovery.slow_down(
-                out.reason, now, unavailable=out.unavailable
+                out.reason, now, unavailable=out.unavailable, about=out.instruments
             ),
             Trading: lambda out, now: recovery.trading(out.reason, now, is_open=out.open),
             Ignored: self._ignored,

@@ -135,6 +135,7 @@ class Watch:
         self.alive_at = 0.0
         self.tries = 0  # resyncs since it was last well for a while
         self.failures = 0  # requests for its snapshot in a row that failed
+        self.postponements = 0  # by passing errors about it since it was last accepted
         self.fetches = 0  # bodies since its last snapshot
         self.fetching = 0  # under way now
         self.doubt: Reason | None = None  # why its book was last invalidated, until it is live

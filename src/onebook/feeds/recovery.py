@@ -6,7 +6,7 @@ once and requested again alone, after the frame that invalidated it was read to 
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from onebook.books import LIVE, Books
 from onebook.config import FeedSettings
@@ -18,6 +18,9 @@ from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 
 UNAVAILABLE_MAX: Final = 5  # pauses in a row until an error counts as one about an instrument
+# So long an error that names nothing waits for other answers, before it counts as one about what
+# is still unanswered. An exchange answers in tens of milliseconds, not always in order.
+ERRORS_SETTLE_S: Final = 1.0
 
 CHECKSUMS: Final = "too many wrong checksums"
 BEYOND_REPAIR: Final = "a book could not be repaired"
@@ -36,6 +39,14 @@ class Ending(Protocol):
         abrupt: bool = False,
     ) -> None:
         """End the connection, once; for the options see `actions.End`."""
+
+
+class NamelessError(NamedTuple):
+    """An error that names nothing, and what it may be about: requests unanswered when it came."""
+
+    words: str
+    at: float
+    asked: list[Watch]
 
 
 class Recovery:
@@ -79,6 +90,7 @@ class Recovery:
         self._slowed = 0  # pauses of requests since it last acknowledged something
         self._alone: deque[Watch] = deque()  # to be asked for one by one
         self._asking: Watch | None = None  # the one of them that is being asked for
+        self._nameless: NamelessError | None = None  # the oldest that waits for other answers
 
     def adopt(self, instruments: Iterable[Instrument], cadences: Cadences, now: float) -> None:
         """Watch books, already open, that are asked for."""
@@ -125,7 +137,7 @@ class Recovery:
         watch = self.watches.get(instrument)
         if watch is None:
             return
-        self._slowed = 0
+        self._slowed = watch.postponements = 0
         if watch.phase in WAITING or watch.phase is Phase.ALONE:
             watch.move(Cause.ACKNOWLEDGE, now + self._snapshot_s)
         else:
@@ -143,7 +155,7 @@ class Recovery:
         watch = self.watches.get(instrument)
         if watch is None:
             return None
-        self._slowed = 0
+        self._slowed = watch.postponements = 0
         if watch.book.health is LIVE:
             if watch.phase is not LIVE_PHASE:
                 watch.move(Cause.FILL, NEVER)
@@ -167,29 +179,50 @@ class Recovery:
             self.doubt(instrument, Reason.SNAPSHOT_FAILED, now, detail=words)
 
     def unnamed(self, words: str, now: float) -> None:
-        """Find out which of the requested instruments an error is about: ask one by one.
-
-        Exchanges answer in order, so that the error that follows a request for one is about it.
-        """
+        """Note an error that is about one of the requests that nothing has answered yet."""
         self._stats.unnamed_errors += 1
-        asking = self._asking
-        if asking is not None:
-            self.leave(asking, Reason.REFUSED, now, detail=words)
+        asked = [watch for watch in self.watches.values() if watch.phase is Phase.ASKED]
+        if asked and self._nameless is None:
+            asking = [self._asking] if self._asking is not None else asked
+            self._nameless = NamelessError(words, now + ERRORS_SETTLE_S, asking)
+
+    def settle(self, now: float) -> None:
+        """Find out which instrument an error is about: ask for those that are left one by one.
+
+        The error that follows a request for one is about it.
+        """
+        error = self._nameless
+        if error is None or now < error.at:
             return
-        pending = [watch for watch in self.watches.values() if watch.phase is Phase.ASKED]
-        for watch in pending:
+        self._nameless = None
+        here = [watch for watch in error.asked if self.watches.get(watch.instrument) is watch]
+        left = [watch for watch in here if watch.phase is Phase.ASKED]
+        if self._asking is not None:
+            for watch in left:
+                self.leave(watch, Reason.REFUSED, now, detail=error.words)
+            return
+        for watch in left:
             watch.move(Cause.SET_ASIDE, NEVER)
-        self._alone.extend(pending)
+        self._alone.extend(left)
         self._ask_next(now)
 
-    def slow_down(self, words: str, now: float, *, unavailable: bool = False) -> None:
-        """Pause requests, then repeat the unacknowledged ones.
+    def slow_down(
+        self,
+        words: str,
+        now: float,
+        *,
+        unavailable: bool = False,
+        about: Sequence[Instrument] = (),
+    ) -> None:
+        """Pause requests, then repeat the unacknowledged ones; those `about` some books alone.
 
         An error during a pause answers what was sent before it: the pause gets no longer. One of an
         exchange that is `unavailable` to a request for one instrument, or for long, may be about
         what was asked for.
         """
-        settings = self._settings
+        if about:
+            self._failed(about, words, now)
+            return
         reason = Reason.UNAVAILABLE if unavailable else Reason.RATE_LIMITED
         self._stats.slow_downs += not unavailable
         until = self._outbox.held_until
@@ -197,18 +230,42 @@ class Recovery:
             if unavailable and (self._asking is not None or self._slowed >= UNAVAILABLE_MAX):
                 self.unnamed(words, now)
                 return
-            pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**self._slowed)
+            until = now + self._pause_s(self._slowed, self._jitter())
             self._slowed = min(self._slowed + 1, DOUBLINGS_MAX)
-            until = now + pause_s * (1.0 + self._jitter())
         self._outbox.hold(until)
         self._forget_turns()
         for watch in self._all():
-            was_postponed = watch.phase is Phase.POSTPONED
-            watch.move(Cause.POSTPONE)
+            self._postpone(watch, self._outbox.held_until, reason, words, now)
+
+    def _failed(self, instruments: Iterable[Instrument], words: str, now: float) -> None:
+        """Postpone the books that an error is about; one that fails again and again is refused."""
+        jitter = self._jitter()  # one for all: they are asked for again in one request
+        for watch in [self.watches[each] for each in instruments if each in self.watches]:
             if watch.phase is Phase.POSTPONED:
-                self._stats.invalidations[reason] += not was_postponed
-                watch.at = self._outbox.held_until
-                self._books.set_health(watch.instrument, Health.STALE, reason, now, detail=words)
+                continue
+            if watch.postponements >= UNAVAILABLE_MAX and watch.phase is Phase.ASKED:
+                self.leave(watch, Reason.REFUSED, now, detail=words)
+                continue
+            until = now + self._pause_s(watch.postponements, jitter)
+            if self._postpone(watch, until, Reason.UNAVAILABLE, words, now):
+                watch.postponements += 1
+                self._settled(watch, now)
+
+    def _pause_s(self, times: int, jitter: float) -> float:
+        settings = self._settings
+        pause_s = min(settings.slow_down_max_s, settings.slow_down_s * 2.0**times)
+        return pause_s * (1.0 + jitter)
+
+    def _postpone(self, watch: Watch, until: float, reason: Reason, words: str, now: float) -> bool:
+        """Ask for a book again at a time, unless it is live, accepted or not asked for."""
+        was_postponed = watch.phase is Phase.POSTPONED
+        watch.move(Cause.POSTPONE)
+        if watch.phase is not Phase.POSTPONED:
+            return False
+        self._stats.invalidations[reason] += not was_postponed
+        watch.at = until
+        self._books.set_health(watch.instrument, Health.STALE, reason, now, detail=words)
+        return True
 
     def trading(self, words: str, now: float, *, is_open: bool) -> None:
         """Invalidate all books while the exchange matches no orders, then request them again."""
@@ -339,6 +396,8 @@ class Recovery:
     def _ask(self, watches: Sequence[Watch], now: float) -> None:
         for watch in watches:
             watch.move(Cause.ASK, NEVER)
+            if self._nameless is not None and watch in self._nameless.asked:
+                self._nameless.asked.remove(watch)  # it came before this request
             if watch.book.health is Health.OFFLINE:
                 self._books.set_health(watch.instrument, Health.SYNCING, Reason.SUBSCRIBING, now)
         self._resync([watch.instrument for watch in watches], now)
@@ -363,4 +422,4 @@ class Recovery:
 
     def _forget_turns(self) -> None:
         self._alone.clear()
-        self._asking = None
+        self._asking = self._nameless = None

@@ -278,6 +278,7 @@ class FeedSession:
                 self._books.remember_top(watch.book, now + self._settings.frozen_max_s)
             self._end(Reason.SILENT, now, silence)
         if self.ended is None and self._recovery.halted is None:
+            self._recovery.settle(now)
             for watch in list(self._watches.values()):
                 self._look(watch, now)
             self._recovery.repair(now)
