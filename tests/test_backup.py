@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from databases import KINDS, database
+from disks import filled, small_disk
 from onebook import backup, config
 from onebook.accounts import Accounts
 from onebook.accounts.admin import Admin
@@ -194,6 +195,35 @@ async def test_another_kind_of_database_is_refused(places: Places, tmp_path: Pat
     elsewhere = settings_in(tmp_path / "elsewhere", "postgresql://nobody@127.0.0.1:1/none")
     with pytest.raises(ConfigError, match=r"of a sqlite database, and store\.url names postgresql"):
         await backup.restore(elsewhere, archive, timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("left_bytes", "words"),
+    [
+        (0, r"disk/\.onebook-backup-\w+/pepper cannot be written: No space left"),
+        (100_000, r"onebook_\w+\.db cannot be copied to .*disk.* disk is full"),
+        (200_000, r"The backup \S+disk/onebook-\S+\.tar cannot be written: No space left"),
+    ],
+)
+async def test_a_full_disk_names_the_file_that_cannot_be_written_and_leaves_nothing(
+    places: Places, tmp_path: Path, left_bytes: int, words: str
+) -> None:
+    here, _ = places
+    text = await made(here)
+    archive = await backed_up(here, tmp_path / "backups")
+    with small_disk(tmp_path / "disk") as disk:
+        with filled(disk, left_bytes=left_bytes), pytest.raises(ConfigError, match=words):
+            await backed_up(here, disk)
+        assert os.listdir(disk) == []
+        other = settings_in(disk, f"sqlite:///{disk}/onebook.db")
+        with (
+            filled(disk, left_bytes=left_bytes // 3),
+            pytest.raises(ConfigError, match=r"disk/\S+ cannot be written: No space left"),
+        ):
+            await backup.restore(other, archive, timeout_s=TIMEOUT_S)
+        assert os.listdir(disk) == []
+        await backup.restore(other, archive, timeout_s=TIMEOUT_S)
+        await works(other, text)
 
 
 @pytest.mark.parametrize("places", ["postgresql"], indirect=True)

@@ -6,7 +6,7 @@ from http import HTTPStatus
 import pytest
 
 from onebook import errors
-from onebook.errors import DatabaseUnavailable, OnebookError
+from onebook.errors import DatabaseUnavailable, OnebookError, file_problem, naming
 
 ERRORS = [
     each
@@ -39,3 +39,13 @@ def test_clients_never_see_why_the_database_failed():
     assert error.reason == "/srv/onebook.db is locked by host db1."
     assert "onebook.db" not in f"{error} {error.message} {error.details} {error!r}"
     assert (error.status, error.retry_after_s) == (503, 1.0)
+
+
+def test_a_write_to_a_full_disk_names_its_file(tmp_path):
+    with (
+        pytest.raises(OSError, match="No space left") as caught,
+        naming(tmp_path / "x"),
+        open("/dev/full", "wb") as file,
+    ):
+        file.write(b"1")
+    assert file_problem(caught.value) == f"{tmp_path}/x cannot be used: No space left on device."

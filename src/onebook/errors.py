@@ -5,8 +5,13 @@ token or an exchange secret.
 """
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+# What a write to a full disk fails with; the last at a limit of the process.
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # Of REST and the WebSocket: clients of the reference service may send keys of their own.
 CREDENTIALS_HELD = "Leave credentials out: the service uses those that its operator keeps."
@@ -186,6 +191,17 @@ class ConfigError(OnebookError):
     """A setting that cannot be used; refuses to start. One line for each fault."""
 
     code, status = "invalid_config", 500
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file whose write failed: an OSError of an open file names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in DISK_FULL:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 def file_problem(error: OSError) -> str:

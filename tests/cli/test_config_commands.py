@@ -1,5 +1,7 @@
 """`onebook config`: what it prints can be used, and bad files get one clear line."""
 
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -68,3 +70,11 @@ def test_doc_explains_every_setting_with_its_variable():
 def test_defaults_are_written_as_toml(value):
     plain = list(value) if isinstance(value, tuple) else value
     assert tomllib.loads(f"value = {toml(value)}")["value"] == plain
+
+
+def test_an_output_that_cannot_be_written_is_one_line():
+    with open("/dev/full", "wb") as full:
+        words = [sys.executable, "-m", "onebook", "config", "default"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: The output cannot be written: No space left on device.\n"

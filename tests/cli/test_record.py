@@ -7,6 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from disks import filled, small_disk
 from onebook.cli.record import record, record_command
 from onebook.errors import ExchangeFailed
 from onebook.exchanges import EXCHANGES
@@ -37,6 +38,16 @@ def test_a_simulated_exchange_is_recorded_and_can_be_replayed(tmp_path: Path) ->
     script = scripts([path])["binance"]
     assert set(script.bodies) == {line.native for line in script.lines} == {"BTCUSDT", "ETHUSDT"}
     assert 1.6e9 < entries[0].at < 1e10, "a recording has Unix seconds"
+
+
+def test_a_full_disk_ends_it_with_one_line(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk, filled(disk):
+        path = disk / "x.rec"
+        words = ("-e", "okx", "-s", "BTC/USDT", "--seconds", "1", "-o", path, "--simulated")
+        got = invoke(*words)
+    assert got.exit_code == 2
+    assert f"ended early: {path} cannot be written: No space left" in got.output.replace("\n", " ")
+    assert "Traceback" not in got.output
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from client.place import place
 from e2e.test_tls import Authority
 from steady import PATIENCE_S
+
+needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 HOST = "127.0.0.1"
@@ -71,37 +74,64 @@ def certified(tmp_path):
     return authority, *authority.vouch()
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
-async def test_books_come_through_nginx(tmp_path, certified):
-    authority, certificate, key = certified
+@asynccontextmanager
+async def nginx_before(folder, certified, *nodes):
+    """Run the example of nginx in front of nodes; its port."""
+    _, certificate, key = certified
     port = free_port()
     text = (DEPLOY / "nginx" / "onebook.conf").read_text()
     text = re.sub(r"server \{\n    listen 80;.*?\n\}\n", "", text, flags=re.DOTALL)
     text = re.sub(r"listen \[::\]:443.*\n", "", text).replace("listen 443", f"listen {HOST}:{port}")
     for pattern, path in (("fullchain", certificate), ("privkey", key)):
         text = re.sub(rf"\S+{pattern}\.pem", str(path), text)
-    text = text.replace("/var/log/nginx/", f"{tmp_path}/")
+    text = text.replace("/var/log/nginx/", f"{folder}/")
+    (line,) = re.findall(r"    server 127\.0\.0\.1:8000.*;\n", text)
+    lines = [line.replace("127.0.0.1:8000", each.url.removeprefix("http://")) for each in nodes]
+    (folder / "onebook.conf").write_text(text.replace(line, "".join(lines)))
+    folders = "".join(
+        f"{kind}_temp_path {folder}/{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log;\n"
+        f"events {{}}\nhttp {{ {folders} include {folder}/onebook.conf; }}\n"
+    )
+    async with running(port, "nginx", "-p", folder, "-c", folder / "nginx.conf"):
+        yield port
+
+
+@needs_nginx
+async def test_books_come_through_nginx(tmp_path, certified):
     (tmp_path / "node").mkdir()
-    gateway = {"forwarded_from": [HOST]}
-    async with place(tmp_path / "node", gateway=gateway) as node:
-        assert "server 127.0.0.1:8000;" in text
-        text = text.replace("127.0.0.1:8000", node.url.removeprefix("http://"))
-        (tmp_path / "onebook.conf").write_text(text)
-        folders = "".join(
-            f"{kind}_temp_path {tmp_path}/{kind};"
-            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        (tmp_path / "nginx.conf").write_text(
-            f"daemon off; master_process off; pid {tmp_path}/pid; error_log {tmp_path}/error.log;\n"
-            f"events {{}}\nhttp {{ {folders} include {tmp_path}/onebook.conf; }}\n"
-        )
-        words = ("nginx", "-p", tmp_path, "-c", tmp_path / "nginx.conf")
-        async with running(port, *words):
-            book = await first_book(port, authority, node.key)
+    async with (
+        place(tmp_path / "node", gateway={"forwarded_from": [HOST]}) as node,
+        nginx_before(tmp_path, certified, node) as port,
+    ):
+        book = await first_book(port, certified[0], node.key)
     assert len(book["bids"]) == 5
     log = (tmp_path / "onebook.log").read_text()
     assert '"GET /api/v1/ws" 101' in log
     assert node.key not in log
+
+
+@needs_nginx
+async def test_nginx_sends_clients_of_a_node_that_drains_to_the_other_at_once(tmp_path, certified):
+    for name in ("node", "other"):
+        (tmp_path / name).mkdir()
+    gateway = {"forwarded_from": [HOST], "drain_s": 0}
+    async with (
+        place(tmp_path / "node", gateway=gateway) as node,
+        place(tmp_path / "other", gateway=gateway) as other,
+        nginx_before(tmp_path, certified, node, other) as port,
+    ):
+        await other.node.drain()  # it listens on, and refuses
+        for _ in range(4):  # each node is the first choice of some
+            await first_book(port, certified[0], node.key)
+        await node.node.drain()
+        with pytest.raises(InvalidStatus) as refused:
+            await first_book(port, certified[0], node.key)
+    assert refused.value.response.status_code == 503
+    assert int(refused.value.response.headers["Retry-After"]) > 0
 
 
 @pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disks import filled, small_disk
 from onebook.feeds import recording
 from onebook.feeds.recording import (
     ConnectionOpened,
@@ -150,6 +151,24 @@ def test_a_recording_ends_at_a_whole_line_when_it_is_full(tmp_path: Path) -> Non
     assert recorder.full
     assert len(read(path)) == 3
     assert path.stat().st_size == recorder.bytes == 48
+
+
+def test_a_full_disk_ends_a_recording_at_a_whole_line_and_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.rec"
+    with small_disk(tmp_path / "disk") as disk, Recorder(disk / "x.rec") as recorder:
+        frame = b"x" * 5_000
+        with filled(disk, left_bytes=150_000):
+            for number in range(100):
+                recorder.frame_in(URL, float(number), frame)
+            assert recorder.ended
+            assert recorder.problem == (f"{disk}/x.rec cannot be written: No space left on device.")
+        recorder.frame_in(URL, 100.0, frame)  # no hole: what ended stays ended
+        recorder.close()
+        path.write_bytes((disk / "x.rec").read_bytes())
+    assert path.read_bytes().endswith(b"x\n")
+    found = read(path)
+    assert 10 < len(found) < 100
+    assert [each.at for each in found] == [float(number) for number in range(len(found))]
 
 
 def test_lines_are_buffered_and_a_closed_recorder_is_quiet(

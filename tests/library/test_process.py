@@ -57,6 +57,7 @@ def test_an_import_is_lazy_and_loads_no_server_and_a_full_disk_ends_a_recording(
     assert found["unknown"] == "module 'onebook' has no attribute 'no_such_name'"
     assert {"order_book", "order_books", "replay", "__version__"} <= set(found["names"])
     assert found["before"] == ""
-    assert found["problem"] == "The recording ended: File too large."
+    file = tmp_path / "recording" / "okx.rec"
+    assert found["problem"] == f"The recording ended: {file} cannot be written: File too large."
     assert 0 < found["bytes"] <= 200_000
     assert "Traceback" not in done.stderr

@@ -9,7 +9,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
 from databases import database
-from onebook.errors import ConfigError, ServiceUnavailable
+from disks import filled, small_disk
+from onebook.errors import ConfigError, DatabaseUnavailable, ServiceUnavailable
 from onebook.store import Store
 from onebook.store import database as database_module
 
@@ -35,6 +36,22 @@ async def test_a_database_without_tables_is_service_unavailable(tmp_path: Path) 
     async with Store(f"sqlite:///{tmp_path}/onebook.db") as store:
         with pytest.raises(ServiceUnavailable):
             await store.accounts()
+
+
+async def test_a_full_disk_is_said_so_and_loses_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        url = f"sqlite:///{disk}/onebook.db"
+        async with Store(url) as store:
+            await store.upgrade()
+        full = f"The database {disk}/onebook.db cannot grow: the disk is full."
+        for left_bytes in (0, 8_192):  # without room for the files beside it, and with little
+            with filled(disk, left_bytes=left_bytes):
+                async with Store(url) as store:
+                    with pytest.raises(DatabaseUnavailable) as caught:
+                        await store.probe(1)
+            assert caught.value.reason == full
+        async with Store(url) as store:
+            await store.probe(2)
 
 
 async def test_a_database_that_stays_locked_is_said_so(

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import DecodeError, Struct, json
 
-from onebook.errors import ConfigError
+from onebook.errors import DISK_FULL, ConfigError
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
@@ -86,6 +86,9 @@ def read_archive(path: Path, folder: Path) -> tuple[Manifest, dict[str, Path]]:
     except (tarfile.TarError, KeyError, EOFError):
         raise ConfigError(f"{path} is no backup of Onebook, or it is damaged.") from None
     except OSError as error:
+        if error.errno in DISK_FULL:
+            reason = f"{folder} cannot take the unpacked backup: {error.strerror}."
+            raise ConfigError(reason) from None
         raise ConfigError(f"The backup {path} cannot be read: {error.strerror}.") from None
 
 

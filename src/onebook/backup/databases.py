@@ -50,7 +50,7 @@ def copy_sqlite(source: Path, target: Path) -> None:
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, without -wal
             (found,) = copy.execute("PRAGMA integrity_check").fetchone()
     except sqlite3.Error as error:
-        raise ConfigError(f"The database {source} cannot be copied: {error}.") from None
+        raise ConfigError(f"The database {source} cannot be copied to {target}: {error}.") from None
     if found != "ok":
         raise ConfigError(f"The database {source} is damaged: {found}.")
 

@@ -137,10 +137,14 @@ async def _schema(settings: Settings) -> str:
 
 def _copied(source: Path, target: Path, what: str) -> Path:
     try:
-        shutil.copyfile(source, target)
-        target.chmod(0o600)
+        content = source.read_bytes()
     except OSError as error:
         raise ConfigError(f"{source}, {what}, cannot be read: {error.strerror}.") from None
+    try:
+        target.touch(0o600)
+        target.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}.") from None
     return target
 
 

@@ -6,6 +6,9 @@ import typer
 
 from onebook import __version__
 from onebook.cli.commands import HELP_NAMES, LazyCommands
+from onebook.errors import DISK_FULL
+
+EXIT_OUTPUT = 2
 
 app = typer.Typer(
     name="onebook",
@@ -31,5 +34,10 @@ def main() -> None:
     """Run the command that the words on the command line name."""
     try:
         app()
+    except OSError as error:
+        if error.filename is not None or error.errno not in DISK_FULL:
+            raise
+        print(f"error: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        sys.exit(EXIT_OUTPUT)
     except KeyboardInterrupt:
         sys.exit(130)

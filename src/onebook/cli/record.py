@@ -58,6 +58,8 @@ def record_command(
         recorder = run(_record(name, symbols, output, seconds, feeds=feeds, simulated=simulated))
     except RecordingError as error:
         fail(str(error))
+    if recorder.problem:
+        fail(f"The recording ended early: {recorder.problem}")
     console.print(
         f"{output}: {recorder.frames:,} frames, {recorder.bytes:,} bytes"
         + ("; the recording was full" if recorder.full else "")
@@ -90,7 +92,7 @@ async def record(
     settings: FeedSettings = FeedSettings(),  # noqa: B008 - frozen
     bytes_max: int = RECORDING_BYTES_MAX,
 ) -> Recorder:
-    """Record the books of some symbols of one exchange, until the time is over or the file full.
+    """Record the books of some symbols of one exchange, until the time is over or it ends itself.
 
     Raises:
         ExchangeFailed: It does not list its instruments.
@@ -143,7 +145,7 @@ async def _listen(recorder: Recorder, books: Books, name: str, seconds: float) -
     start_s = time.monotonic()
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(f"recording {name}", total=seconds, state="connecting")
-        while not recorder.full and (passed_s := time.monotonic() - start_s) < seconds:
+        while not recorder.ended and (passed_s := time.monotonic() - start_s) < seconds:
             progress.update(task, completed=passed_s, state=_state(recorder, books))
             await asyncio.sleep(min(LOOK_S, seconds - passed_s))
         progress.update(task, completed=seconds, state=_state(recorder, books))

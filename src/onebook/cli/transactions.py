@@ -15,7 +15,7 @@ from onebook.cli.common import console, print_table, reported, run
 from onebook.cli.credentials import exchange_service, safe
 from onebook.cli.operator import ConfigFile, moment_ms, now_ms
 from onebook.core import iso
-from onebook.errors import InvalidRequest
+from onebook.errors import InvalidRequest, naming
 from onebook.model import MINUTE_MS
 from onebook.transactions.answer import Coverage, ErrorEntry
 from onebook.transactions.export import ENDINGS, FORMS, Writer, writer
@@ -118,11 +118,12 @@ async def _fetch(
                 request = request.model_copy(update={"start_time": start_ms})
             query = service.plan(request, key_id=OPERATOR, streamed=True)
             async with service.run(query, key_id=OPERATOR) as run:
-                file = writer(form, part, exchange=run.display)
-                try:
-                    await _write(run, query, file)
-                finally:
-                    file.close()
+                with naming(part):
+                    file = writer(form, part, exchange=run.display)
+                    try:
+                        await _write(run, query, file)
+                    finally:
+                        file.close()
                 run.raise_if_nothing()
                 part.replace(output)
                 return FetchOutcome(run, rows=file.rows)

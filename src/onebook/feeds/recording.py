@@ -16,9 +16,10 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TextIO
+from typing import Final, NamedTuple, Self
 
 RECORDING_BYTES_MAX: Final = 1 << 30
 BUFFER_CHARACTERS_MAX: Final = 1 << 16
@@ -178,6 +179,9 @@ def _text(payload: bytes, *, binary: bool) -> str:
 class Recorder:
     """Writes what a feed receives and sends to a file, until `bytes_max` is reached.
 
+    A disk that is full ends the recording, not the feed: `problem` says why, and the file ends with
+    the last line that fitted.
+
     Args:
         path: The file; it must not exist yet.
         bytes_max: The file never grows beyond this.
@@ -190,14 +194,22 @@ class Recorder:
         self.frames = 0
         self.bytes = 0
         self.full = False
+        self.problem = ""
+        self._path = path
+        self._written = 0
         self._epoch_s = epoch_s
         self._bytes_max = bytes_max
         self._buffer: list[str] = []
         self._buffered = 0
         try:
-            self._file: TextIO = path.open("x", encoding="utf-8", newline="\n")
+            self._file = path.open("xb", buffering=0)
         except OSError as error:
             raise RecordingError(f"{path} cannot be written: {error.strerror}.") from None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it writes no more: the file or the disk is full."""
+        return self.full or bool(self.problem)
 
     def __enter__(self) -> Self:
         return self
@@ -229,10 +241,19 @@ class Recorder:
 
     def flush(self) -> None:
         """Hand what is buffered to the operating system."""
-        self._file.write("".join(self._buffer))
-        self._file.flush()
+        rest = data = "".join(self._buffer).encode()
         self._buffer.clear()
         self._buffered = 0
+        try:
+            while rest and not self.problem:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self.problem = f"{self._path} cannot be written: {error.strerror}."
+            written = data[: len(data) - len(rest)]
+            rest = data[written.rfind(b"\n") + 1 :]
+            with suppress(OSError):
+                self._file.truncate(self._written + len(data) - len(rest))
+        self._written += len(data) - len(rest)
 
     def close(self) -> None:
         """Flush and close."""
@@ -242,7 +263,7 @@ class Recorder:
 
     def _write(self, line: str) -> None:
         """Write whole lines only, so that a full recording ends with one."""
-        if self._file.closed:
+        if self._file.closed or self.problem:
             return
         size = len(line.encode()) + 1
         if self.full or self.bytes + size > self._bytes_max:

@@ -71,15 +71,16 @@ class Recorders:
     def close(self) -> None:
         """Flush and close every file."""
         for file in dict.fromkeys(self._files.values()):
-            self._guarded(file.close)
+            file.close()
+            self._check(file)
 
     def _write(self, url: str, write: Callable[[Recorder], object]) -> None:
         if not self.problem:
-            self._guarded(lambda: write(self._files[url]))
+            file = self._files[url]
+            write(file)
+            self._check(file)
 
-    def _guarded(self, write: Callable[[], object]) -> None:
-        try:
-            write()
-        except OSError as error:
-            self.problem = f"The recording ended: {error.strerror or error}."
+    def _check(self, file: Recorder) -> None:
+        if file.problem and not self.problem:
+            self.problem = f"The recording ended: {file.problem}"
             log.error("%s", self.problem)

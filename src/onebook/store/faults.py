@@ -7,16 +7,20 @@ Drivers raise their own exceptions, wrapped by SQLAlchemy or not: SQLite's have 
 """
 
 import errno
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from onebook.errors import DatabaseUnavailable
+
+SHM_BYTES: Final = 1 << 15  # the least size of a database's -shm file
 
 
 class FileFault(OSError):
@@ -83,12 +87,22 @@ def _of_database(error: Exception) -> bool:
 def _sqlite(error: BaseException, path: str) -> str:
     for cause in _causes(error):
         name = getattr(cause, "sqlite_errorname", None) or ""
+        if name.startswith("SQLITE_IOERR") and _is_full(path):
+            name = "SQLITE_FULL"  # no room for the files beside it, which reading needs too
         for prefix, words in _SQLITE:
             if name.startswith(prefix):
                 return f"The database {path} {words}."
         if name and "no such table" in str(cause):
             return f"The database {path} has no tables of ours; run `onebook db upgrade`."
     return f"The database {path} does not answer in time."
+
+
+def _is_full(path: str) -> bool:
+    try:
+        disk = os.statvfs(Path(path).parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < SHM_BYTES
 
 
 def _postgres(error: BaseException, url: URL) -> str:
