@@ -139,7 +139,9 @@ async def test_the_mode_is_reported(asker: Asker) -> None:
 
 async def test_rows_from_before_lack_what_they_lacked(asker: Asker) -> None:
     fills = await asker.ask("/v5/pre-upgrade/execution/list", f"category=linear&{window(35)}")
-    lines = await asker.ask("/v5/pre-upgrade/account/transaction-log", window(35))
+    book = "/v5/pre-upgrade/account/transaction-log"
+    lines = await asker.ask(book, f"category=linear&{window(35)}")
+    assert (await asker.ask(book, window(35)))["retCode"] == 10001
     orders = await asker.ask("/v5/pre-upgrade/order/history", f"category=spot&{window(35)}")
     assert "feeCurrency" not in fills["result"]["list"][0]
     assert "id" not in lines["result"]["list"][0]

@@ -99,7 +99,12 @@ def test_sessions(site: Site, pybit: Any, ours: list[Record]) -> None:
 
 
 def test_the_books(site: Site, pybit: Any, ours: list[Record]) -> None:
-    usdc = all_rows(site, pybit.get_pre_upgrade_transaction_log, limit=50)
+    ask = pybit.get_pre_upgrade_transaction_log
+    usdc = [
+        row
+        for category in ("linear", "option")
+        for row in all_rows(site, ask, category=category, limit=50)
+    ]
     mine = [r["raw"] for r in ours if r["account"] and r["account"]["wallet"] == "OPTION"
             and r["type"] == "ledger"]  # fmt: skip
     assert {str(row) for row in usdc} == {str(row) for row in mine} != set()

@@ -103,6 +103,11 @@ def _line_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
     return all(query[name] == value for name, value in asked.items() if query.get(name))
 
 
+def _former_line_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
+    """`linear` or `option`; lines of neither, such as transfers, are with the former."""
+    return (query["category"] == "option") == (entry.facts.category == "option")
+
+
 def _withdrawal_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
     """0: on chain, the default; 1: to other users; 2: all."""
     kind = query.get("withdrawType") or "0"
@@ -195,7 +200,8 @@ LISTINGS: Final = {
     ),
     "/v5/pre-upgrade/account/transaction-log": ListEndpoint(
         _plain("usdc_ledger"), _pure(rows.former_line), WEEK_MS, 20, 50, PAIRS,
-        keeps_ms=TWO_YEARS_MS, shows_ms=HALF_YEAR_MS, permission=CONTRACT, wanted=_line_wanted,
+        keeps_ms=TWO_YEARS_MS, shows_ms=HALF_YEAR_MS, permission=CONTRACT,
+        wanted=_former_line_wanted, needs="category",
     ),
     "/v5/pre-upgrade/asset/settlement-record": ListEndpoint(
         _plain("former_sessions"), _pure(rows.session), WEEK_MS, 20, 50, PAIRS, ranged=False,

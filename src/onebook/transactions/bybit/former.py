@@ -130,6 +130,20 @@ def _spot_fills(name: str, kind: str, **differs: Any) -> Endpoint:
     return _fills(name, kind, "spot", **(facts | differs))
 
 
+def _usdc_book(name: str, category: str) -> Endpoint:
+    """One half of the classic USDC account's book; there is no query for both."""
+    return Endpoint(
+        source=_source(name, "ledger"),
+        path=FORMER_LEDGER,
+        fixed=(("category", category),),
+        mapper=usdc_line,
+        category="*",
+        permission=FUTURES_PERMISSION,
+        not_in=CLASSIC,
+        sure_ms=HALF_YEAR_MS,
+    )
+
+
 def _book(name: str, category: str) -> Endpoint:
     """A source for the proof of a book; the answer is complete without it."""
     return _fills(name, "ledger", category, not_in=BEFORE_UTA_2, witness=True, optional=True)
@@ -172,16 +186,8 @@ FORMER: Final = (
         permission=FUTURES_PERMISSION,
         not_in=UTA_2,
     ),
-    Endpoint(
-        source=_source("former_usdc_ledger", "ledger", page_rows_least=20),
-        path=FORMER_LEDGER,
-        fixed=(),
-        mapper=usdc_line,
-        category="*",
-        permission=FUTURES_PERMISSION,
-        not_in=CLASSIC,
-        sure_ms=HALF_YEAR_MS,
-    ),
+    _usdc_book("former_usdc_ledger", "linear"),
+    _usdc_book("former_option_ledger", "option"),
     _spot_fills("former_spot_book", "ledger", witness=True, optional=True),
     _book("former_linear_book", "linear"),
     _book("former_inverse_book", "inverse"),
