@@ -96,6 +96,61 @@ async def test_the_cost_of_a_size_is_priced_by_the_service_and_net_of_the_visito
     assert page.complaints == []
 
 
+async def test_fees_that_are_edited_in_one_tab_are_those_of_all(page: Page, address: str) -> None:
+    fee = "document.querySelector('#fee-rows [name=okx]')"
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{number(AVERAGE)} > 0 && !!{fee}")
+    first = page.session
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"!!{fee}")
+    await page.run(change("#fee-rows [name=okx]", "0.5"))
+    await page.run(change("#fee-others", "0.3"))
+    second, page.session = page.session, first
+    await page.until(f"{fee}.value === '0.5' && {fee}.placeholder === '0.3'")
+    net, average = await page.run(f"[{number(NET)}, {number(AVERAGE)}]")
+    assert net == pytest.approx(average * 1.004, abs=0.01), "half of it is bought on okx"
+    page.session = second
+    await page.run("document.querySelector('#fees-reset').click()")
+    page.session = first
+    await page.until(f"{fee}.value === '' && {fee}.placeholder === '0.1'")
+    assert page.complaints == []
+
+
+IN_SIGHT = """(one) => {
+  const { left, top, width, height } = one.getBoundingClientRect();
+  const hit = document.elementFromPoint(left + width / 2, top + height / 2);
+  return one === hit || one.contains(hit);
+}"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(683, 390), (844, 390), (390, 683)])
+async def test_a_rotated_phone_reaches_every_control(
+    page: Page, address: str, market: Market, width: int, height: int
+) -> None:
+    market.names = market.listed = list(ALL)
+    await page.open("about:blank")
+    await resize(page, width, height)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(READY)
+    await page.until("document.querySelectorAll('#fee-rows input').length > 20")
+    covered = f"""((root) => [...root.querySelectorAll('button, input, select, summary')]
+      .filter((one) => one.checkVisibility()).filter((one) => {{
+        one.scrollIntoView({{ block: 'nearest' }});
+        return !({IN_SIGHT})(one);
+      }}).map((one) => one.outerHTML))"""
+    assert await page.run(f"{covered}(document.querySelector('main'))") == []
+    await page.run("document.querySelector('#open-fees').click()")
+    done = f"({IN_SIGHT})(document.querySelector('#fees .actions button:last-child'))"
+    assert await page.run(done), "without scrolling"
+    assert await page.run(f"{covered}(document.querySelector('#fees'))") == []
+    await page.run("document.querySelector('#fees .actions button:last-child').click()")
+    await page.run("document.querySelector('.symbol').focus()")
+    await page.run("document.querySelector('.symbol').scrollIntoView({ block: 'end' })")
+    await page.run(change(".symbol", "e"))
+    await page.until("document.querySelectorAll('.options li').length > 1")
+    assert await page.run(f"[...document.querySelectorAll('.options li')].every({IN_SIGHT})")
+
+
 async def test_a_crossing_names_both_exchanges_its_age_and_what_is_left_and_stays_to_be_read(
     page: Page, address: str, market: Market
 ) -> None:
