@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from client.place import place
-from client.test_js import MODULE, NODE
 from e2e.service import ws_url
 from library.test_examples import NAMES, Run
 from onebook import exchanges
@@ -60,11 +59,6 @@ async def test_clients_run(tmp_path, kind, count):
             line = await first_line(sys.executable, "-u", "-c", text, **given)
             assert re.search(r"\d", line), line
             assert "not live" not in line
-        if kind == "onebook" and NODE is not None:
-            (text,) = of("onebook", "js")
-            text = text.replace('"onebook"', f'"{MODULE.as_uri()}"')
-            flags = ("--no-warnings", "--experimental-websocket", "--input-type=module", "-e")
-            assert re.search(r"\d", await first_line(NODE, *flags, text, **given))
 
 
 async def test_library_examples_run(tmp_path, monkeypatch):

@@ -96,6 +96,61 @@ async def test_the_cost_of_a_size_is_priced_by_the_service_and_net_of_the_visito
     assert page.complaints == []
 
 
+async def test_fees_that_are_edited_in_one_tab_are_those_of_all(page: Page, address: str) -> None:
+    fee = "document.querySelector('#fee-rows [name=okx]')"
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{number(AVERAGE)} > 0 && !!{fee}")
+    first = page.session
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"!!{fee}")
+    await page.run(change("#fee-rows [name=okx]", "0.5"))
+    await page.run(change("#fee-others", "0.3"))
+    second, page.session = page.session, first
+    await page.until(f"{fee}.value === '0.5' && {fee}.placeholder === '0.3'")
+    net, average = await page.run(f"[{number(NET)}, {number(AVERAGE)}]")
+    assert net == pytest.approx(average * 1.004, abs=0.01), "half of it is bought on okx"
+    page.session = second
+    await page.run("document.querySelector('#fees-reset').click()")
+    page.session = first
+    await page.until(f"{fee}.value === '' && {fee}.placeholder === '0.1'")
+    assert page.complaints == []
+
+
+IN_SIGHT = """(one) => {
+  const { left, top, width, height } = one.getBoundingClientRect();
+  const hit = document.elementFromPoint(left + width / 2, top + height / 2);
+  return one === hit || one.contains(hit);
+}"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(683, 390), (844, 390), (390, 683)])
+async def test_a_rotated_phone_reaches_every_control(
+    page: Page, address: str, market: Market, width: int, height: int
+) -> None:
+    market.names = market.listed = list(ALL)
+    await page.open("about:blank")
+    await resize(page, width, height)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(READY)
+    await page.until("document.querySelectorAll('#fee-rows input').length > 20")
+    covered = f"""((root) => [...root.querySelectorAll('button, input, select, summary')]
+      .filter((one) => one.checkVisibility()).filter((one) => {{
+        one.scrollIntoView({{ block: 'nearest' }});
+        return !({IN_SIGHT})(one);
+      }}).map((one) => one.outerHTML))"""
+    assert await page.run(f"{covered}(document.querySelector('main'))") == []
+    await page.run("document.querySelector('#open-fees').click()")
+    done = f"({IN_SIGHT})(document.querySelector('#fees .actions button:last-child'))"
+    assert await page.run(done), "without scrolling"
+    assert await page.run(f"{covered}(document.querySelector('#fees'))") == []
+    await page.run("document.querySelector('#fees .actions button:last-child').click()")
+    await page.run("document.querySelector('.symbol').focus()")
+    await page.run("document.querySelector('.symbol').scrollIntoView({ block: 'end' })")
+    await page.run(change(".symbol", "e"))
+    await page.until("document.querySelectorAll('.options li').length > 1")
+    assert await page.run(f"[...document.querySelectorAll('.options li')].every({IN_SIGHT})")
+
+
 async def test_a_crossing_names_both_exchanges_its_age_and_what_is_left_and_stays_to_be_read(
     page: Page, address: str, market: Market
 ) -> None:
@@ -307,11 +362,102 @@ async def test_the_depth_chart_has_a_crosshair_and_a_zoom_that_outlives_updates(
     await page.until(f"{text('.best-bid')} !== '{first}'")
     assert await page.run(text(".depth-text")) == zoomed
     await page.run(key(".depth", "0"))
-    assert (await page.run(text(".depth-text"))).startswith("Drag or use the wheel")
+    assert (await page.run(text(".depth-text"))).startswith("Drag, pinch")
     await page.run(key(".depth", "ArrowRight"))
     await page.until(f"/ of (bids|asks) from the best price/.test({text('.depth-text')})")
     await page.run(key(".depth", "Escape"))
-    await page.until(f"/^Drag or use the wheel/.test({text('.depth-text')})")
+    await page.until(f"/^Drag, pinch/.test({text('.depth-text')})")
+
+
+async def wheel(page: Page, selector: str, **more: int) -> None:
+    """Turn the wheel by a notch over the middle of an element that is in sight."""
+    x, y = await page.run(
+        f"(({{ left, top, width, height }}) => [left + width / 2, top + Math.min(height, 200) / 2])"
+        f"(document.querySelector('{selector}').getBoundingClientRect())"
+    )
+    await page.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y,
+                    deltaX=0, deltaY=-120, **more)  # fmt: skip
+
+
+# The crosshair, which a mouse or a finger leaves behind, is reported before the zoom.
+ZOOMED = f"({key('.depth', 'Escape')}, /^From /.test({text('.depth-text')}))"
+CTRL = 2
+
+
+@pytest.mark.parametrize(
+    ("selector", "levels"),
+    [(".scroller", 8), (".scroller", 200), (".depth", 8), (".members", 8), ("#exchanges", 8)],
+)
+async def test_a_wheel_scrolls_the_page_wherever_the_mouse_is(
+    page: Page, address: str, market: Market, selector: str, levels: int
+) -> None:
+    market.listed = list(ALL)
+    await page.open("about:blank")
+    await resize(page, 1366, 600, mobile=False)
+    await page.go(f"{address}/#key={GOOD_KEY}&levels={levels}")
+    await page.until("document.querySelector('.depth canvas') !== null")
+    await page.run(f"document.querySelector('{selector}').scrollIntoView({{ block: 'end' }})")
+    await page.run("scrollBy(0, 40)")
+    await page.run("document.querySelector('.scroller').dispatchEvent(new Event('wheel'))")
+    await page.run("document.querySelector('.scroller').scrollTop = 0")
+    before = await page.run("new Promise((done) => requestAnimationFrame(() => done(scrollY)))")
+    assert before > 0
+    await wheel(page, selector)
+    await page.until(f"scrollY < {before}")
+    assert not await page.run(ZOOMED)
+
+
+async def test_the_depth_chart_is_zoomed_by_a_pinch_and_by_a_wheel_that_means_it(
+    page: Page, address: str
+) -> None:
+    await page.open("about:blank")
+    await resize(page, 1366, 900, mobile=False)
+    await page.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=2)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until("document.querySelector('.depth canvas') !== null")
+    await wheel(page, ".depth", modifiers=CTRL)
+    await page.until(ZOOMED)
+    await page.run(key(".depth", "0"))
+    await page.until(f"!{ZOOMED}")
+    await page.run("document.querySelector('.depth').focus()")
+    await wheel(page, ".depth")
+    await page.until(ZOOMED)
+    await page.run(key(".depth", "0"))
+    await page.run("document.activeElement.blur()")
+    x, y = await page.run(
+        "(({ left, top, width }) => [left + width / 2, top + 90])"
+        "(document.querySelector('.depth').getBoundingClientRect())"
+    )
+    for kind, apart in (("touchStart", 40), ("touchMove", 60), ("touchMove", 120)):
+        fingers = [{"x": x + sign * apart / 2, "y": y, "id": sign + 1} for sign in (-1, 1)]
+        await page.call("Input.dispatchTouchEvent", type=kind, touchPoints=fingers)
+    await page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    await page.until(ZOOMED)
+    assert await page.run("visualViewport.scale") == 1
+
+
+CARDS = """JSON.stringify([...document.querySelectorAll('.card')].map((one) =>
+  [one.ariaLabel, one.offsetTop, one.offsetWidth, one.offsetHeight]))"""
+
+
+@pytest.mark.parametrize("width", [320, 390, 683, 1366])
+async def test_cards_stay_where_they_are_while_numbers_come_and_markets_cross(
+    page: Page, address: str, market: Market, width: int
+) -> None:
+    market.names = market.listed = list(ALL)
+    await page.open("about:blank")
+    await resize(page, width, mobile=width < 900)
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"/^Not crossed/.test({text('.crossing-text')})")
+    await page.until("document.querySelector('#exchanges').childElementCount > 20")
+    before = await page.run(CARDS)
+    for crossed, said in ((True, "Crossed now"), (False, "Last crossed")):
+        market.crossed = crossed
+        await page.until(f"/{said}/.test({text('.crossing-text')})")
+        assert await page.run(CARDS) == before
+    await page.run("document.querySelector('.asks tr:last-child td').click()")
+    await page.until(f"/^Buying up to/.test({text('.readout')})")
+    assert await page.run(CARDS) == before
 
 
 SIZES_TYPED = """import("/web/page/state.js").then(({ sizeOf }) => [

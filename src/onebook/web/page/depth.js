@@ -1,5 +1,7 @@
 // The depth chart: totals up to a price, drawn by uPlot in the colours of the page, with a
-// crosshair that can be moved by mouse, finger and keys, and a zoom that outlives updates.
+// crosshair that can be moved by mouse, finger and keys, and a zoom that outlives updates. A wheel zooms
+// only with Ctrl, which is also what a pinch of a touchpad comes as, or while the chart has the focus:
+// otherwise it scrolls the page.
 
 import { depthLines } from "./book.js";
 import { colour } from "./colour.js";
@@ -19,6 +21,7 @@ export class Depth {
   #lines = [[], [], []];
   #book = null; // the newest
   #sight;
+  #fingers = new Map(); // [x, y] of each that is on the chart, by pointer
   #zoom = null; // {min, max} of the prices in sight; null shows all
 
   constructor(element, text) {
@@ -31,7 +34,11 @@ export class Depth {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#rebuild());
     element.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     element.addEventListener("keydown", (event) => this.#key(event));
-    element.addEventListener("pointermove", (event) => event.pointerType !== "mouse" && this.#touch(event));
+    element.addEventListener("pointerdown", (event) => this.#finger(event));
+    element.addEventListener("pointermove", (event) => this.#finger(event));
+    for (const end of ["pointerup", "pointercancel"]) {
+      element.addEventListener(end, ({ pointerId }) => this.#fingers.delete(pointerId));
+    }
   }
 
   show(book) {
@@ -93,16 +100,24 @@ export class Depth {
   }
 
   #wheel(event) {
-    if (!this.#chart) return;
+    if (!this.#chart || !(event.ctrlKey || this.#element === document.activeElement)) return;
     event.preventDefault();
     const { left, width } = this.#chart.over.getBoundingClientRect();
     this.#zoomBy(event.deltaY < 0 ? ZOOM : 1 / ZOOM, (event.clientX - left) / width);
   }
 
-  #touch(event) {
-    if (!this.#chart) return;
-    const { left, top } = this.#chart.over.getBoundingClientRect();
-    this.#chart.setCursor({ left: event.clientX - left, top: event.clientY - top });
+  /** One finger moves the crosshair, two zoom by the change of their distance. */
+  #finger({ type, pointerType, pointerId, clientX, clientY }) {
+    if (!this.#chart || pointerType === "mouse") return;
+    const { left, top, width } = this.#chart.over.getBoundingClientRect();
+    const apart = () => distance(...this.#fingers.values());
+    const before = this.#fingers.size === 2 ? apart() : null;
+    if (type === "pointerdown" || this.#fingers.has(pointerId)) this.#fingers.set(pointerId, [clientX, clientY]);
+    if (this.#fingers.size < 2) this.#chart.setCursor({ left: clientX - left, top: clientY - top });
+    else if (before && this.#fingers.size === 2 && apart()) {
+      const centre = [...this.#fingers.values()].reduce((sum, [x]) => sum + x / 2, 0);
+      this.#zoomBy(before / apart(), (centre - left) / width);
+    }
   }
 
   #key(event) {
@@ -177,6 +192,10 @@ export class Depth {
       paths: uPlot.paths.stepped({ align }),
     };
   }
+}
+
+function distance([x, y], [otherX, otherY]) {
+  return Math.hypot(x - otherX, y - otherY);
 }
 
 function texts(values) {

@@ -1,4 +1,4 @@
-// The user's taker fees, in percent by exchange: kept in this browser alone.
+// The user's taker fees, in percent by exchange: kept in this browser alone, the same in all its tabs.
 
 const SLOT = "onebook.fees";
 const OTHERS = 0.1; // a usual taker fee of a small account
@@ -6,8 +6,8 @@ const FEE_MIN = -1;
 const FEE_MAX = 10;
 
 export class Fees {
-  #others = OTHERS;
-  #own = {};
+  #others;
+  #own;
   #dialog;
   #changed;
 
@@ -16,12 +16,13 @@ export class Fees {
     this.#dialog = at("fees");
     this.#changed = changed;
     this.#load();
+    addEventListener("storage", ({ key }) => (key === SLOT || key === null) && this.#reload());
     at("open-fees").addEventListener("click", () => this.#dialog.showModal());
     at("fees-reset").addEventListener("click", () => this.#reset());
     this.#dialog.addEventListener("input", (event) => this.#edit(event.target));
     this.rows = at("fee-rows");
     this.others = at("fee-others");
-    this.others.value = this.#others;
+    this.#show();
   }
 
   /** The fee of an exchange in percent. */
@@ -35,12 +36,20 @@ export class Fees {
         label.className = "fee";
         const input = Object.assign(document.createElement("input"), {
           type: "number", min: FEE_MIN, max: FEE_MAX, step: "any", inputMode: "decimal",
-          name, value: this.#own[name] ?? "", placeholder: this.#others,
+          name,
         });
         label.append(`${name} `, input, " %");
         return label;
       }),
     );
+    this.#show();
+  }
+
+  #show() {
+    this.others.value = this.#others;
+    for (const each of this.rows.querySelectorAll("input")) {
+      Object.assign(each, { value: this.#own[each.name] ?? "", placeholder: this.#others });
+    }
   }
 
   #edit(input) {
@@ -57,12 +66,20 @@ export class Fees {
   #reset() {
     this.#others = OTHERS;
     this.#own = {};
-    this.others.value = OTHERS;
-    for (const each of this.rows.querySelectorAll("input")) Object.assign(each, { value: "", placeholder: OTHERS });
+    this.#show();
     this.#save();
   }
 
+  /** Another tab has changed them. */
+  #reload() {
+    this.#load();
+    this.#show();
+    this.#changed();
+  }
+
   #load() {
+    this.#others = OTHERS;
+    this.#own = {};
     try {
       const kept = JSON.parse(localStorage.getItem(SLOT)) ?? {};
       const valid = ([, fee]) => typeof fee === "number" && fee >= FEE_MIN && fee <= FEE_MAX;

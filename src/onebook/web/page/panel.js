@@ -15,6 +15,7 @@ import { hide, mark, write } from "./write.js";
 
 const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
+const NAMED_MAX = 3; // exchanges of a level that is read out
 const OLD_MS = 3_000; // a book without an update for so long is grey, with its age
 
 export class Panel {
@@ -299,7 +300,9 @@ export class Panel {
       const best = this.#book[side][0].price;
       const average = level.cost / level.total;
       const slip = Math.abs((100 * (average - best)) / best).toFixed(4);
-      const shares = level.shares.map(([name, amount]) => `${name} ${amount}`).join(", ");
+      const named = level.shares.slice(0, NAMED_MAX).map(([name, amount]) => `${name} ${amount}`);
+      const more = level.shares.length - named.length;
+      const shares = [...named, ...(more ? [`and ${more} more`] : [])].join(", ");
       text = `${verb} down to ${this.ladder.price(level.price)}: ${fixed(level.total, amountDecimals(level.total))} ${base}`
         .replace("Buying down", "Buying up")
         .concat(` for ${fixed(level.cost, 2)} ${quote}, ${this.ladder.price(average, 2)} on average, ${slip} % off the best. Here: ${shares}.`);

@@ -56,6 +56,7 @@ export class Search {
     this.#active = -1;
     this.#list.replaceChildren(...this.#found.map(([name, count], at) => option(`${this.#list.id}-${at}`, name, count)));
     this.#list.hidden = !this.#found.length;
+    this.#list.scrollIntoView({ block: "nearest" });
     this.#input.setAttribute("aria-expanded", String(!this.#list.hidden));
     this.#input.removeAttribute("aria-activedescendant");
   }
