@@ -120,6 +120,7 @@ class Watch:
         "fetching",
         "instrument",
         "phase",
+        "postponements",
         "tries",
         "was_filled",
         "was_live",
