@@ -130,6 +130,8 @@ def test_a_request_for_a_book_that_fails_is_no_refused_subscription() -> None:
     assert acknowledged().received(named) == (SnapshotFailed(BTC, words),)
     unnamed = error("getBook", 431, words, requestId=91)
     assert acknowledged().received(unnamed) == (SnapshotFailed(BTC, words),)
+    wrapped = json.dumps({"event": "error", "errorCode": 431, "error": words}).encode()
+    assert acknowledged().received(wrapped) == (SnapshotFailed(BTC, words),)
     assert live().received(named) == EXPECTED
     assert acknowledged().received(error("getBook", 400, "Unknown error.")) == EXPECTED
     assert live().received(error("unsubscribe", 205, "Unknown error.")) == EXPECTED

@@ -143,7 +143,8 @@ class FeedSettings(Section):
     list_pages_max: int = Field(100, ge=1, le=10_000)
     """The same in pages, where an exchange sends its list in several."""
     retry_offline_s: float = Field(300.0, ge=1, le=86_400)
-    """An instrument the exchange refused is asked for again after so long."""
+    """An instrument the exchange refused is asked for again after so long; the longest wait between
+    requests for a snapshot that fails."""
     renew_before_s: float = Field(60.0, ge=0, le=3_600)
     """A connection is renewed so long before the exchange would end it."""
     reload_s: float = Field(3_600.0, ge=60, le=86_400)

@@ -40,6 +40,7 @@ are too many.
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -139,7 +140,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 
 def quiet(instrument: Instrument) -> QuietBook:
     """Start a book by REST where no frame comes."""
-    return QuietBook(Fetch(instrument, f"/api/v2/order_book/{instrument.native}/"))
+    return QuietBook(Fetch(instrument, f"/api/v2/order_book/{quote(instrument.native)}/"))
 
 
 INSTRUMENTS: Final = ListReader(

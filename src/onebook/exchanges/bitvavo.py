@@ -22,8 +22,10 @@ Levels are not sorted, and prices are padded with zeros in deltas and not in boo
 side are asked for, the most there are; deltas cover all levels, so what lies beyond is unknown
 (horizon). Timestamps are nanoseconds (milliseconds in the page's examples). A market that is halted
 is accepted and silent. The server pings on the protocol level every 50 s; there is no other
-heartbeat. A market that is subscribed again is accepted again, and its events do not double. An
-error without a name is "market parameter is invalid.", of a name in lower case.
+heartbeat. By https://docs.bitvavo.com/docs/errors an error may also come without its action:
+`{"event":"error","errorCode":431,...}`. A market that is subscribed again is accepted again, and
+its events do not double. An error without a name is "market parameter is invalid.", of a name in
+lower case.
 
 Agreeing: a wire probe of 2026-09-23 (nemanull/arbitrage-observatory), 437 markets on a socket, no
 gap in 89,000 events, books equal to REST. ccxt subscribes and requests in the same way, and takes
@@ -77,6 +79,7 @@ CHANNEL: Final = "book"
 SEED: Final = "getBook"
 SEED_LEVELS: Final = 1_000
 TOO_MANY: Final = (103, 105, 110, 112)
+NO_BOOK: Final = (430, 431)  # no event of the market in time; it is halted or in an auction
 UNAVAILABLE: Final = (107, 108, 109)  # the matching engine is overloaded, or answers too late
 
 
@@ -146,7 +149,7 @@ def control(frame: bytes) -> Event:
 
 def _failed(message: Control) -> Event:
     words = short(message.error)
-    if message.action == SEED:
+    if message.action == SEED or message.code in NO_BOOK:
         return SeedRefused(message.market, words, message.code)
     if message.action == "unsubscribe":
         return Ignored(known=True)

@@ -224,7 +224,7 @@ class OrderbookData(Struct, tag="aggregated_orderbook_data", frozen=True):
 
 
 class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
-    """An exchange of a subscription changed its state."""
+    """An exchange of a subscription changed its state, or is not live for another reason."""
 
     symbol: Symbol
     exchange: str
