@@ -83,6 +83,7 @@ DATA: Final = "l2_data"
 LEVELS: Final = LevelShape.objects("price_level", "new_quantity", "side")
 ALIAS: Final = "-USDC"  # ends products that are answered with the book of the one in USD ...
 OWN_BOOKS: Final = ("USDT-USDC", "EURC-USDC")  # ... but for these
+UNMATCHED: Final = ("trading_disabled", "cancel_only", "post_only")  # see above
 
 
 class Change(Struct, gc=False):
@@ -169,12 +170,7 @@ INSTRUMENTS: Final = ListReader(
     base="base_currency",
     quote="quote_currency",
     spot={"product_type": ("SPOT", None)},
-    trading={
-        "status": ("online",),
-        "trading_disabled": (False, None),
-        "cancel_only": (False, None),
-        "post_only": (False, None),
-    },
+    trading={"status": ("online",), **dict.fromkeys(UNMATCHED, (False, None))},
     tick="quote_increment",
     lot="base_increment",
 )
