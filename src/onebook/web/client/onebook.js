@@ -46,7 +46,7 @@ const UPDATES = new Set(["aggregated_orderbook_update", "aggregated_orderbook_de
 const between = (code, [low, high]) => low <= code && code <= high;
 const sleep = (seconds, signal) =>
   new Promise((resolve) => {
-    const done = () => (clearTimeout(timer), resolve());
+    const done = () => (clearTimeout(timer), signal?.removeEventListener("abort", done), resolve());
     const timer = setTimeout(done, seconds * 1000);
     signal?.addEventListener("abort", done, { once: true });
   });
@@ -426,7 +426,8 @@ export class Session {
     this.silenceMaxS = silenceMaxS;
     this.handlers = { state: nothing, view: nothing, accepted: nothing, refused: nothing, notice: nothing, ...handlers };
     this.receivedCharacters = 0;
-    signal?.addEventListener("abort", () => this.stop(), { once: true });
+    // Removed where the session ends: the signal may outlive many.
+    signal?.addEventListener("abort", () => this.stop(), { once: true, signal: this.#stopping.signal });
     if (signal?.aborted) this.stop();
   }
 
