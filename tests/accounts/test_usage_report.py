@@ -1,5 +1,9 @@
 """The report of a key's usage: its fields, its rounding, and the marks of an allowance."""
 
+import json
+import re
+
+import msgspec
 import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -52,6 +56,14 @@ def test_usage_report_has_every_field_of_the_specification() -> None:
 
 def test_usage_percentage_has_two_decimals() -> None:
     assert report(ALLOWANCE_BYTES // 3).data_usage.usage_percentage == 33.33
+
+
+@pytest.mark.parametrize("used_bytes", [1, 4_000, 53_687, 60_000, 107_374, 1 << 20])
+def test_no_number_has_an_exponent(used_bytes: int) -> None:
+    found = to_builtins(report(used_bytes).data_usage)
+    assert found["bytes_used"] == used_bytes
+    for text in (json.dumps(found), msgspec.json.encode(found).decode()):
+        assert not re.search(r"\de", text)
 
 
 def test_remaining_gb_never_falls_below_zero() -> None:

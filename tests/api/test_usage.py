@@ -54,6 +54,15 @@ async def test_3_the_report_of_an_active_key(
     }
 
 
+async def test_3_a_little_usage_has_no_exponent(
+    world: World, client: httpx.AsyncClient, key: str
+) -> None:
+    await use(world, key, 4_300)  # 4e-06 GB
+    text = (await client.get(PATH + key)).text
+    assert '"used_gb":0.0,' in text
+    assert '"bytes_used":4300,' in text
+
+
 @pytest.mark.parametrize(
     ("used_bytes", "warned", "exceeded"),
     [

@@ -164,7 +164,9 @@ def test_a_tiny_screen_shows_the_best_level():
 
 
 def only_root(connection, request):
-    return None if request.path == "/" else connection.respond(404, "There is nothing here.")
+    return (
+        None if request.path == "/api/v1/ws" else connection.respond(404, "There is nothing here.")
+    )
 
 
 class Scripted(threading.Thread):
@@ -208,7 +210,7 @@ class Scripted(threading.Thread):
         self.join()
 
     def words(self, *words):
-        url = f"ws://127.0.0.1:{self.port}/"
+        url = f"127.0.0.1:{self.port}"
         return ["watch", "btc/usdt", "--key", "k", "--url", url, *words]
 
     def watch(self, *words):
@@ -304,7 +306,7 @@ def test_a_terminal_shows_the_ladder_in_its_size_and_leaves_the_last_one():
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("http://127.0.0.1:1/", "starts with ws:// or wss://"),
+        ("ftp://127.0.0.1:1/", "starts with https://, http://, wss:// or ws://"),
         ("ws://127.0.0.1:{port}/wrong", "answers HTTP 404"),
     ],
 )

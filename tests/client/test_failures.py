@@ -22,7 +22,6 @@ from onebook.client.failures import (
     RETRY_AFTER_MAX_S,
     Refused,
     ViewProblem,
-    check_url,
     closed,
     connect_failed,
     pause_s,
@@ -34,19 +33,6 @@ URL = "wss://user:ob_live_secret@h/api/v1/ws?api_key=ob_live_secret"
 def status(number, **headers):
     fields = Headers({name.replace("_", "-"): value for name, value in headers.items()})
     return InvalidStatus(Response(number, "", fields, b""))
-
-
-@pytest.mark.parametrize("url", ["ws://h", "wss://h:8000/api/v1/ws"])
-def test_websocket_addresses_are_accepted(url):
-    check_url(url)
-
-
-@pytest.mark.parametrize(
-    "url", ["", "http://h", "ws://", "ws://h:0", "ws://[::1", "h", "ws://a..b"]
-)
-def test_other_addresses_are_refused(url):
-    with pytest.raises(Refused, match="is not a WebSocket address"):
-        check_url(url)
 
 
 @pytest.mark.parametrize(

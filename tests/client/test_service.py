@@ -151,7 +151,7 @@ async def test_the_cause_is_logged_before_the_second_attempt(caplog):
 
 async def test_a_wrong_address_is_said(rig):
     with pytest.raises(Refused) as refused:
-        AsyncOnebook("books.example", "key")
+        AsyncOnebook("ftp://books.example", "key")
     assert refused.value.code == "invalid_url"
     async with AsyncOnebook(rig.url + "/wrong", "key") as client:
         with pytest.raises(Refused) as refused:

@@ -211,11 +211,23 @@ async def test_a_peer_that_is_no_http_server_is_said_and_tried_again():
     assert problem.code == "no_handshake"
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "127.0.0.1:1", "ws://", "ws://a:port/"])
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1:1/", "127.0.0.1:0", "ws://", "ws://a:port/"])
 async def test_a_wrong_address_is_refused_before_any_attempt(url):
-    with pytest.raises(Refused, match="ws:// or wss://") as refused:
+    with pytest.raises(Refused, match="wss:// or ws://") as refused:
         await failure(url)
     assert refused.value.code == "invalid_url"
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:{}", "127.0.0.1:{}", "ws://127.0.0.1:{}"])
+async def test_the_address_of_the_service_is_enough(address):
+    script = Scripted(["hear", "hear", {"type": "welcome"}, update(1, 10), "seen", 1000])
+    async with serve(script, "127.0.0.1", 0) as server, asyncio.timeout(PATIENCE_S):
+        url = address.format(server.sockets[0].getsockname()[1])
+        async with aclosing(watch(url, "the key", "BTC/USDT")) as views:
+            assert (await anext(views)).live
+            (connection,) = server.connections
+            assert connection.request.path == "/api/v1/ws"
+            script.seen.release()
 
 
 async def test_no_symbol_is_refused_before_any_attempt():

@@ -1,7 +1,9 @@
 """Who is alive, who serves what, what is wanted, and how books change hands: without I/O."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import msgpack
 
 from onebook.nodes import wire
 from onebook.nodes.demand import (
@@ -10,6 +12,7 @@ from onebook.nodes.demand import (
     LocalInterest,
     encode_interest,
     interest_of,
+    page_asked,
 )
 from onebook.nodes.members import (
     WIRE_OMITTED,
@@ -183,7 +186,7 @@ def test_demand_is_what_gateways_want_whatever_is_lost(changes, data):
             mine.add(key)
         for interest in mine.changes() if last else ():
             if data.draw(st.booleans()):
-                demand.changed(interest_of(encode_interest(interest)))
+                demand.changed(interest_of(encode_interest(interest), whole=False))
     for gateway, mine in wants.items():
         for interest in mine.changes():
             demand.changed(interest)
@@ -195,6 +198,52 @@ def test_demand_is_what_gateways_want_whatever_is_lost(changes, data):
     assert set(demand.keys()) == set(wants[2].keys)
     demand.forget(2)
     assert set(demand.keys()) == set()
+
+
+CHANGE = {
+    "gateway": 1,
+    "seq": 2,
+    "added": ["okx BTC/USDT"],
+    "dropped": [],
+    "whole": False,
+    "pages": 1,
+}
+
+
+def test_a_change_is_no_page_of_everything_and_a_page_no_change():
+    change, page = (msgpack.encode(CHANGE | {"whole": whole}) for whole in (False, True))
+    assert interest_of(change, whole=False).added == ["okx BTC/USDT"]
+    assert interest_of(page, whole=True).whole
+    assert interest_of(change, whole=True) is None
+    assert interest_of(page, whole=False) is None
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"seq": -1},
+        {"gateway": -1},
+        {"gateway": "1"},
+        {"added": ["okx"]},
+        {"dropped": ["okx "]},
+        {"added": [" BTC/USDT"]},
+        {"added": "okx BTC/USDT"},
+        {"pages": 0},
+        {"pages": 10**9},
+    ],
+)
+def test_interest_of_another_shape_is_none(foreign):
+    for whole in (False, True):
+        payload = msgpack.encode(CHANGE | {"whole": whole} | foreign)
+        assert interest_of(payload, whole=whole) is None
+    assert interest_of(b"", whole=False) is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "page"), [(b"0", 0), (b"12", 12), (b"", None), (b"-1", None), (b"1" * 5_000, None)]
+)
+def test_a_request_names_its_page(payload, page):
+    assert page_asked(payload) == page
 
 
 def test_a_large_interest_has_pages():

@@ -1,5 +1,6 @@
 // What needs no socket: exact numbers, checksums, views, pauses.
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import test from "node:test";
 
 import { Onebook, Refused, View, compareDecimals, crc32, parseExact, pauseS } from "../onebook.js";
@@ -132,18 +133,37 @@ test("the time of a return counts from the notice, not from the close", { timeou
   }
 });
 
-test("a socket with an error event alone is a failed attempt, known at once", { timeout: 5_000 }, async () => {
-  class Failing { // as Node 20 has it: no close event where no connection was made
-    readyState = 0;
-    constructor() {
-      queueMicrotask(() => this.onerror({ type: "error" }));
-    }
-    close() {}
+class Failing { // as Node 20 has it: no close event where no connection was made
+  readyState = 0;
+  constructor() {
+    queueMicrotask(() => this.onerror({ type: "error" }));
   }
-  const fetch = async () => {
-    throw Object.assign(new TypeError("fetch failed"), { cause: { code: "ECONNREFUSED" } });
-  };
-  const client = new Onebook("http://127.0.0.1:1", "key", { WebSocket: Failing, fetch });
+  close() {}
+}
+
+const nothingListens = async () => {
+  throw Object.assign(new TypeError("fetch failed"), { cause: { code: "ECONNREFUSED" } });
+};
+
+test("attempts to connect, and sessions that ended, leave no listener on a signal", { timeout: 5_000 }, async (context) => {
+  const signals = new Set();
+  const add = EventTarget.prototype.addEventListener;
+  context.mock.method(EventTarget.prototype, "addEventListener", function (...words) {
+    if (this instanceof AbortSignal) signals.add(this);
+    return add.apply(this, words);
+  });
+  const listeners = () => Math.max(0, ...[...signals].map((each) => getEventListeners(each, "abort").length));
+  const client = new Onebook("http://127.0.0.1:1", "key", { WebSocket: Failing, fetch: nothingListens, random: () => 0 });
+  const { signal } = new AbortController();
+  let most = 0;
+  const state = () => (most = Math.max(most, listeners()));
+  await assert.rejects(client.session({ attemptsMax: 20, signal, state }).run(), { code: "unreachable" });
+  assert.ok(signals.size > 0 && most <= 1, `${most} listeners`);
+  assert.equal(getEventListeners(signal, "abort").length, 0);
+});
+
+test("a socket with an error event alone is a failed attempt, known at once", { timeout: 5_000 }, async () => {
+  const client = new Onebook("http://127.0.0.1:1", "key", { WebSocket: Failing, fetch: nothingListens });
   for await (const view of client.watch("BTC/USDT")) {
     assert.deepEqual([view.live, view.problem.code, view.problem.message], [false, "unreachable", "Nothing listens at 127.0.0.1:1."]);
     break;

@@ -12,7 +12,7 @@ from onebook.store import Store, UsageCell
 from onebook.times import iso_ms
 
 WARNING_PERCENT: Final = 80
-GIB_DECIMALS: Final = 6
+GIB_DECIMALS: Final = 4  # smaller numbers are printed with an exponent; the bytes are exact
 
 
 class DataUsage(Struct, frozen=True):

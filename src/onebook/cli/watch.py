@@ -50,7 +50,9 @@ def watch_command(
         Path | None,
         typer.Option(help="TOML file of taker fees in percent: okx = 0.08, others = 0.1."),
     ] = None,
-    url: Annotated[str, typer.Option(help="WebSocket address.")] = "ws://127.0.0.1:8000/api/v1/ws",
+    url: Annotated[
+        str, typer.Option(help="Address of the service, or of its WebSocket.")
+    ] = "http://127.0.0.1:8000",
     updates: Annotated[int, typer.Option(min=0, help="Stop after so many; 0 never stops.")] = 0,
 ) -> None:
     """Show the merged book of one pair, live: price, amount, and the exchanges at each level.

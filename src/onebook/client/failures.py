@@ -102,16 +102,6 @@ class ViewProblem:
         return self.message
 
 
-def check_url(url: str) -> None:
-    """Raise Refused unless the address is ws:// or wss:// with a host."""
-    if not has_host(url, ("ws", "wss")):
-        raise Refused(
-            "invalid_url",
-            f"{url!r} is not a WebSocket address: it starts with ws:// or wss://, "
-            "for example ws://127.0.0.1:8000/api/v1/ws.",
-        )
-
-
 def has_host(url: str, schemes: Collection[str]) -> bool:
     """Whether an address has one of these schemes, and a host and a port that can be looked up."""
     try:

@@ -10,13 +10,13 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
+from onebook.client.addresses import websocket_of
 from onebook.client.failures import (
     NEXT_ATTEMPT,
     NO_CLOSE_FRAME,
     Refused,
     Unavailable,
     ViewProblem,
-    check_url,
     closed,
     connect_failed,
     pause_s,
@@ -50,7 +50,8 @@ async def watch(
     a warning of `onebook.client`.
 
     Args:
-        url: The WebSocket address, such as ws://127.0.0.1:8000/api/v1/ws.
+        url: The service's address, such as https://books.example or 127.0.0.1:8000, or that of its
+            WebSocket.
         api_key: The key; it is sent in a message, never in the address.
         symbols: Pairs such as BTC/USDT, or one.
         exchanges: Names, or "all".
@@ -65,7 +66,7 @@ async def watch(
             certificate, a key, symbol or option that is not accepted, a used-up allowance.
         Unavailable: `attempts_max` attempts failed.
     """
-    check_url(url)
+    url = websocket_of(url)
     named = [symbols] if isinstance(symbols, str) else symbols
     if not named or not all(named):
         raise Refused("invalid_parameters", "symbols: name at least one, such as BTC/USDT.")

@@ -6,23 +6,29 @@ that has just started, asks the gateway for everything.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Struct, msgpack
+from msgspec import Meta, Struct, msgpack
 
 PAGE_KEYS: Final = 10_000  # of the whole interest: with its symbols below the largest NATS message
+
+
+PAGES_MAX: Final = 1_000
+PAGE_DIGITS_MAX: Final = 4
+
+Key = Annotated[str, Meta(pattern=r"^[^ ]+ .+$")]  # the text of a `BookKey`
 
 
 class Interest(Struct, frozen=True, kw_only=True):
     """A change of one gateway's subscriptions, or (`whole`) a page of all of them."""
 
-    gateway: int
-    seq: int
-    added: list[str] = []
-    dropped: list[str] = []
+    gateway: Annotated[int, Meta(ge=0)]
+    seq: Annotated[int, Meta(ge=0)]
+    added: list[Key] = []
+    dropped: list[Key] = []
     whole: bool = False
-    pages: int = 1
+    pages: Annotated[int, Meta(ge=1, le=PAGES_MAX)] = 1
 
 
 _interest = msgpack.Decoder(Interest)
@@ -33,12 +39,19 @@ def encode_interest(interest: Interest) -> bytes:
     return msgpack.encode(interest)
 
 
-def interest_of(payload: bytes) -> Interest | None:
-    """Read one; None where it is none."""
+def interest_of(payload: bytes, *, whole: bool) -> Interest | None:
+    """Read a change, or a page of everything; None where the bytes are not that."""
     try:
-        return _interest.decode(payload)
+        found = _interest.decode(payload)
     except (msgspec.MsgspecError, ValueError):
         return None
+    return found if found.whole is whole else None
+
+
+def page_asked(payload: bytes) -> int | None:
+    """Read the number of the page that a request names; None where it names none."""
+    named = payload.isdigit() and len(payload) <= PAGE_DIGITS_MAX
+    return int(payload) if named else None
 
 
 class LocalInterest:

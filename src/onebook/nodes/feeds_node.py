@@ -22,7 +22,7 @@ from onebook.model import Instrument
 from onebook.nodes import lists
 from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.bus import Bus
-from onebook.nodes.demand import PAGE_KEYS, GatewayDemand, interest_of
+from onebook.nodes.demand import PAGE_KEYS, GatewayDemand, interest_of, page_asked
 from onebook.nodes.members import NodeHeartbeat, NodeRole, NodeState
 from onebook.nodes.placement import key_of, ranking
 from onebook.nodes.presence import Presence
@@ -173,7 +173,7 @@ class FeedsNode:
         return act
 
     def _answer_snapshot(self, payload: bytes) -> bytes:
-        return self._books.snapshot(key_of(payload.decode()), self._clock())
+        return self._books.snapshot(key_of(payload.decode(errors="replace")), self._clock())
 
     def _answer_live(self, payload: bytes) -> bytes:
         try:
@@ -189,7 +189,9 @@ class FeedsNode:
 
     def _answer_books(self, payload: bytes) -> bytes:
         """One page of what this node serves, for people: the page is named by its number."""
-        page = int(payload or b"0")
+        page = page_asked(payload)
+        if page is None:
+            return b""
         rows = sorted(
             (book.instrument.exchange, book.instrument.symbol, book.health, book.reason or "")
             for book in self._books
@@ -199,7 +201,7 @@ class FeedsNode:
     # Received from other nodes
 
     def _interest(self, payload: bytes, reply: str) -> None:
-        interest = interest_of(payload)
+        interest = interest_of(payload, whole=False)
         if interest is None:
             return
         if self.demand.changed(interest):
@@ -228,8 +230,8 @@ class FeedsNode:
                 payload = await self._bus.request(
                     subject, str(number).encode(), self._settings.request_timeout_s
                 )
-                page = interest_of(payload) if payload is not None else None
-                if page is None or not page.whole or (number and page.seq != seq):
+                page = interest_of(payload, whole=True) if payload is not None else None
+                if page is None or page.gateway != gateway or (number and page.seq != seq):
                     return  # its next heartbeat leads here again
                 keys += page.added
                 number, pages, seq = number + 1, page.pages, page.seq

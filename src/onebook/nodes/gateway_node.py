@@ -23,7 +23,7 @@ from onebook.model import Health, Instrument
 from onebook.nodes import lists, wire
 from onebook.nodes.background import BackgroundTasks
 from onebook.nodes.bus import Bus
-from onebook.nodes.demand import LocalInterest, encode_interest
+from onebook.nodes.demand import LocalInterest, encode_interest, page_asked
 from onebook.nodes.effects import Effect, apply
 from onebook.nodes.list_reader import RemoteListReader
 from onebook.nodes.members import NodeHeartbeat, NodeRole
@@ -230,8 +230,9 @@ class RemoteSupervisor:
         )
 
     def _answer_wants(self, payload: bytes, reply: str) -> None:
-        if reply and payload.isdigit():
-            self._bus.publish(reply, encode_interest(self._wants.page(int(payload))))
+        page = page_asked(payload)
+        if reply and page is not None:
+            self._bus.publish(reply, encode_interest(self._wants.page(page)))
 
     def _members_changed(self) -> None:
         for followed in self._followed.values():

@@ -47,7 +47,7 @@ const UPDATES = new Set(["aggregated_orderbook_update", "aggregated_orderbook_de
 const between = (code, [low, high]) => low <= code && code <= high;
 const sleep = (seconds, signal) =>
   new Promise((resolve) => {
-    const done = () => (clearTimeout(timer), resolve());
+    const done = () => (clearTimeout(timer), signal?.removeEventListener("abort", done), resolve());
     const timer = setTimeout(done, seconds * 1000);
     signal?.addEventListener("abort", done, { once: true });
   });
@@ -453,7 +453,8 @@ export class Session {
     this.pingTimeoutS = pingTimeoutS;
     this.handlers = { state: nothing, view: nothing, accepted: nothing, refused: nothing, notice: nothing, ...handlers };
     this.receivedCharacters = 0;
-    signal?.addEventListener("abort", () => this.stop(), { once: true });
+    // Removed where the session ends: the signal may outlive many.
+    signal?.addEventListener("abort", () => this.stop(), { once: true, signal: this.#stopping.signal });
     if (signal?.aborted) this.stop();
   }
 
