@@ -105,7 +105,8 @@ def _line_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
 
 def _former_line_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
     """`linear` or `option`; lines of neither, such as transfers, are with the former."""
-    return (query["category"] == "option") == (entry.facts.category == "option")
+    of_option: bool = entry.facts.category == "option"
+    return of_option == (query["category"] == "option")
 
 
 def _withdrawal_wanted(entry: Entry, query: Query, now_ms: int) -> bool:
