@@ -12,6 +12,8 @@ PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
 PROCESSES ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 # The WebSocket conformance cases; Python 2 code, so it is fetched and translated, not installed.
 AUTOBAHN := autobahntestsuite==25.10.1
+# What checks the accessibility of the pages in Chromium.
+AXE := axe-core@4.14.1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test coverage soak check release-check reference bench load sanitize clean
@@ -33,6 +35,7 @@ $(BIN)/.installed-dev: $(BIN)/.installed
 	@echo "Fetching the tools for tests and checks"
 	@$(BIN)/python -m pip install --quiet --group dev --group judges
 	-@$(BIN)/python -m pip download --quiet --no-deps --no-binary :all: --dest $(VENV)/autobahn $(AUTOBAHN)
+	-@npm install --silent --no-audit --no-fund --prefix $(VENV)/axe $(AXE)
 	@touch $@
 
 demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:8000

@@ -116,41 +116,6 @@ async def test_fees_that_are_edited_in_one_tab_are_those_of_all(page: Page, addr
     assert page.complaints == []
 
 
-IN_SIGHT = """(one) => {
-  const { left, top, width, height } = one.getBoundingClientRect();
-  const hit = document.elementFromPoint(left + width / 2, top + height / 2);
-  return one === hit || one.contains(hit);
-}"""
-
-
-@pytest.mark.parametrize(("width", "height"), [(683, 390), (844, 390), (390, 683)])
-async def test_a_rotated_phone_reaches_every_control(
-    page: Page, address: str, market: Market, width: int, height: int
-) -> None:
-    market.names = market.listed = list(ALL)
-    await page.open("about:blank")
-    await resize(page, width, height)
-    await page.go(f"{address}/#key={GOOD_KEY}")
-    await page.until(READY)
-    await page.until("document.querySelectorAll('#fee-rows input').length > 20")
-    covered = f"""((root) => [...root.querySelectorAll('button, input, select, summary')]
-      .filter((one) => one.checkVisibility()).filter((one) => {{
-        one.scrollIntoView({{ block: 'nearest' }});
-        return !({IN_SIGHT})(one);
-      }}).map((one) => one.outerHTML))"""
-    assert await page.run(f"{covered}(document.querySelector('main'))") == []
-    await page.run("document.querySelector('#open-fees').click()")
-    done = f"({IN_SIGHT})(document.querySelector('#fees .actions button:last-child'))"
-    assert await page.run(done), "without scrolling"
-    assert await page.run(f"{covered}(document.querySelector('#fees'))") == []
-    await page.run("document.querySelector('#fees .actions button:last-child').click()")
-    await page.run("document.querySelector('.symbol').focus()")
-    await page.run("document.querySelector('.symbol').scrollIntoView({ block: 'end' })")
-    await page.run(change(".symbol", "e"))
-    await page.until("document.querySelectorAll('.options li').length > 1")
-    assert await page.run(f"[...document.querySelectorAll('.options li')].every({IN_SIGHT})")
-
-
 async def test_a_crossing_names_both_exchanges_its_age_and_what_is_left_and_stays_to_be_read(
     page: Page, address: str, market: Market
 ) -> None:
@@ -369,97 +334,6 @@ async def test_the_depth_chart_has_a_crosshair_and_a_zoom_that_outlives_updates(
     await page.until(f"/^Drag, pinch/.test({text('.depth-text')})")
 
 
-async def wheel(page: Page, selector: str, **more: int) -> None:
-    """Turn the wheel by a notch over the middle of an element that is in sight."""
-    x, y = await page.run(
-        f"(({{ left, top, width, height }}) => [left + width / 2, top + Math.min(height, 200) / 2])"
-        f"(document.querySelector('{selector}').getBoundingClientRect())"
-    )
-    await page.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y,
-                    deltaX=0, deltaY=-120, **more)  # fmt: skip
-
-
-# The crosshair, which a mouse or a finger leaves behind, is reported before the zoom.
-ZOOMED = f"({key('.depth', 'Escape')}, /^From /.test({text('.depth-text')}))"
-CTRL = 2
-
-
-@pytest.mark.parametrize(
-    ("selector", "levels"),
-    [(".scroller", 8), (".scroller", 200), (".depth", 8), (".members", 8), ("#exchanges", 8)],
-)
-async def test_a_wheel_scrolls_the_page_wherever_the_mouse_is(
-    page: Page, address: str, market: Market, selector: str, levels: int
-) -> None:
-    market.listed = list(ALL)
-    await page.open("about:blank")
-    await resize(page, 1366, 600, mobile=False)
-    await page.go(f"{address}/#key={GOOD_KEY}&levels={levels}")
-    await page.until("document.querySelector('.depth canvas') !== null")
-    await page.run(f"document.querySelector('{selector}').scrollIntoView({{ block: 'end' }})")
-    await page.run("scrollBy(0, 40)")
-    await page.run("document.querySelector('.scroller').dispatchEvent(new Event('wheel'))")
-    await page.run("document.querySelector('.scroller').scrollTop = 0")
-    before = await page.run("new Promise((done) => requestAnimationFrame(() => done(scrollY)))")
-    assert before > 0
-    await wheel(page, selector)
-    await page.until(f"scrollY < {before}")
-    assert not await page.run(ZOOMED)
-
-
-async def test_the_depth_chart_is_zoomed_by_a_pinch_and_by_a_wheel_that_means_it(
-    page: Page, address: str
-) -> None:
-    await page.open("about:blank")
-    await resize(page, 1366, 900, mobile=False)
-    await page.call("Emulation.setTouchEmulationEnabled", enabled=True, maxTouchPoints=2)
-    await page.go(f"{address}/#key={GOOD_KEY}")
-    await page.until("document.querySelector('.depth canvas') !== null")
-    await wheel(page, ".depth", modifiers=CTRL)
-    await page.until(ZOOMED)
-    await page.run(key(".depth", "0"))
-    await page.until(f"!{ZOOMED}")
-    await page.run("document.querySelector('.depth').focus()")
-    await wheel(page, ".depth")
-    await page.until(ZOOMED)
-    await page.run(key(".depth", "0"))
-    await page.run("document.activeElement.blur()")
-    x, y = await page.run(
-        "(({ left, top, width }) => [left + width / 2, top + 90])"
-        "(document.querySelector('.depth').getBoundingClientRect())"
-    )
-    for kind, apart in (("touchStart", 40), ("touchMove", 60), ("touchMove", 120)):
-        fingers = [{"x": x + sign * apart / 2, "y": y, "id": sign + 1} for sign in (-1, 1)]
-        await page.call("Input.dispatchTouchEvent", type=kind, touchPoints=fingers)
-    await page.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-    await page.until(ZOOMED)
-    assert await page.run("visualViewport.scale") == 1
-
-
-CARDS = """JSON.stringify([...document.querySelectorAll('.card')].map((one) =>
-  [one.ariaLabel, one.offsetTop, one.offsetWidth, one.offsetHeight]))"""
-
-
-@pytest.mark.parametrize("width", [320, 390, 683, 1366])
-async def test_cards_stay_where_they_are_while_numbers_come_and_markets_cross(
-    page: Page, address: str, market: Market, width: int
-) -> None:
-    market.names = market.listed = list(ALL)
-    await page.open("about:blank")
-    await resize(page, width, mobile=width < 900)
-    await page.go(f"{address}/#key={GOOD_KEY}")
-    await page.until(f"/^Not crossed/.test({text('.crossing-text')})")
-    await page.until("document.querySelector('#exchanges').childElementCount > 20")
-    before = await page.run(CARDS)
-    for crossed, said in ((True, "Crossed now"), (False, "Last crossed")):
-        market.crossed = crossed
-        await page.until(f"/{said}/.test({text('.crossing-text')})")
-        assert await page.run(CARDS) == before
-    await page.run("document.querySelector('.asks tr:last-child td').click()")
-    await page.until(f"/^Buying up to/.test({text('.readout')})")
-    assert await page.run(CARDS) == before
-
-
 SIZES_TYPED = """import("/web/page/state.js").then(({ sizeOf }) => [
   "10000", " 10,000 ", "1,234,567.5", "10 000", "1_000", ".5", "1,5", "1.000,5", "10,00", "1e3",
   "0", "0.0", "-1", "lots", "", "0.000000001", "1,", "1."].map((typed) => sizeOf(typed)))"""
@@ -629,37 +503,6 @@ async def test_what_does_not_differ_is_not_written(page: Page, address: str) -> 
         [None, ["attributes"]],
     ]
     assert (shown, live, hidden) == ("7", "no", True)
-
-
-# The longest figures of the table of exchanges, and those that are wider than their column.
-CUT_FIGURES = """[...document.querySelectorAll('.members tbody tr')].flatMap((row) =>
-  ['888 ms', '8.8 %', '100 %'].filter((text, at) => {
-    const box = row.cells[at + 2].querySelector('.number');
-    box.textContent = text;
-    return box.scrollWidth > box.clientWidth;
-  }))"""
-
-
-@pytest.mark.parametrize(("width", "height"), [(320, 700), (390, 844), (844, 390), (1366, 768)])
-async def test_everything_fits_every_screen_in_light_and_dark(
-    page: Page, address: str, market: Market, width: int, height: int
-) -> None:
-    market.names = market.listed = list(ALL)
-    market.crossed, market.fills = True, False
-    await page.open("about:blank")
-    await resize(page, width, height)
-    await page.go(f"{address}/#key={GOOD_KEY}&symbol=BTC/USDT&symbol=ETH/USDT")
-    await page.until("document.querySelectorAll('.pairs li').length > 1")
-    await page.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    await page.until(f"/GiB used/.test({text('#usage-text')})")
-    wide = """[...document.querySelectorAll('.card')].filter((card) =>
-      card.scrollWidth > card.clientWidth + 1).map((card) => card.className + card.ariaLabel)"""
-    for scheme in ("light", "dark"):
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        await page.call("Emulation.setEmulatedMedia", features=[feature])
-        assert await page.run("document.documentElement.scrollWidth") <= width
-        assert await page.run(wide) == []
-    assert await page.run(CUT_FIGURES) == []
 
 
 async def test_the_picture_of_the_page(

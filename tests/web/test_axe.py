@@ -1,0 +1,84 @@
+"""axe-core finds nothing against it in what the page shows, narrow and wide, light and dark.
+
+https://github.com/dequelabs/axe-core, a tool for development that `make check` fetches; skipped
+where it or Chromium is not installed.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from onebook.exchanges import NAMES as ALL
+from web.browser import CHROMIUM, Page, resize
+from web.scripted import GOOD_KEY, Market
+
+AXE = Path(sys.prefix) / "axe/node_modules/axe-core/axe.min.js"
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or not AXE.exists(), reason="chromium or axe-core is not installed"
+)
+
+RUN = """axe.run({ resultTypes: ["violations"] }).then(({ passes, violations }) => [
+  passes.length,
+  violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes[0].html.slice(0, 120)}`)])"""
+RULES_MIN = 15  # that found something to check
+PANELS = "document.querySelectorAll('.bids tr:first-child td:first-child')"
+LINK = "document.querySelector('#link').dataset.state"
+
+
+async def states(page: Page, address: str, market: Market) -> AsyncIterator[str]:
+    """Show one state of the page after the other."""
+    await page.go(f"{address}/")
+    yield "start"
+    await page.run("document.querySelector('#key').value = 'wrong'")
+    await page.run("document.querySelector('#key-form').requestSubmit()")
+    await page.until(f"{LINK} === 'stopped'")
+    yield "refused"
+    await page.go("about:blank")
+    await page.go(f"{address}/#key={GOOD_KEY}")
+    await page.until(f"{PANELS}[0]?.textContent.trim()")
+    await page.until("document.querySelectorAll('.pairs li').length")
+    await page.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    yield "book"
+    await page.run("document.querySelector('.symbol').focus()")
+    await page.run("document.querySelector('.symbol').dispatchEvent(new Event('input'))")
+    await page.until("document.querySelectorAll('.options li').length")
+    yield "symbols"
+    await page.run("document.activeElement.blur()")
+    await page.run("document.querySelector('#open-fees').click()")
+    yield "fees"
+    await page.run("document.querySelector('#fees').close()")
+    await page.run("document.querySelector('#add').click()")
+    await page.until(f"{PANELS}[1]?.textContent.trim()")
+    yield "two symbols"
+    market.frozen = True
+    for socket in list(market.sockets):
+        await market.close(socket, 4200, reconnect_in_ms=60_000)
+    await page.until(f"{LINK} === 'waiting'")
+    yield "disconnected"
+    await page.go("about:blank")
+    await page.go(f"{address}/#key={GOOD_KEY}&symbol=NO/PE")
+    await page.until("!document.querySelector('#notice').hidden")
+    yield "error"
+    await page.go(f"{address}/docs/tutorial")
+    yield "documentation"
+
+
+@pytest.mark.parametrize("width", [390, 683])
+async def test_axe_finds_no_violation(page: Page, address: str, market: Market, width: int) -> None:
+    market.names = market.listed = list(ALL)
+    market.crossed = True
+    await page.open("about:blank")
+    await resize(page, width)
+    found = {}
+    async for state in states(page, address, market):
+        await page.run(AXE.read_text())
+        for scheme in ("light", "dark"):
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            await page.call("Emulation.setEmulatedMedia", features=[feature])
+            passed, violations = await page.run(RUN)
+            assert passed >= RULES_MIN
+            if violations:
+                found[f"{state}, {scheme}"] = violations
+    assert found == {}
