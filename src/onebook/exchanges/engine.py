@@ -251,10 +251,11 @@ class Engine:
     def _reject(self, event: RequestRejected) -> tuple[Output, ...]:
         """Refuse the instruments that an error names, else all of its request; else none."""
         words = short(event.words)
+        waited = self._requests.waits(event.number)
         asked = self._answered(event.number)
         named = self._named(event.names) or self._books.named_in(event.words) or asked
-        if not named:
-            return (Unnamed(words),)
+        if not named:  # of a request whose books were removed, or that subscribed to none
+            return EXPECTED if waited else (Unnamed(words),)
         names = [self._channel.key(one) for one in named]
         self._forget(named)
         (self._accepted if event.repeated else self._refused).update(names)
