@@ -113,7 +113,7 @@ def test_resync_unsubscribes_and_subscribes() -> None:
 def test_a_book_of_which_no_frame_came_is_the_best_of_the_whole_one_by_rest() -> None:
     connector = connected()
     connector.received(accepted("btcusd"))
-    assert connector.resync([BTC]) == (Fetch(BTC, "/api/v2/order_book/btcusd/"),)
+    assert connector.resync([BTC]) == (Fetch(BTC, "/api/v2/order_book/btcusd/?group=1"),)
     (out,) = connector.fetched(BTC, body())
     assert isinstance(out, Snapshot)
     assert (out.instrument, out.at_ms) == (BTC, 1_583_656_800_237)

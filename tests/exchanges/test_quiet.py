@@ -10,8 +10,8 @@ from onebook.feeds.reseeds import RETRY_S
 from onebook.model import Health, Instrument, Reason
 
 BTC = Instrument("bitstamp", "BTC/USD", "btcusd")
-FETCH = Fetch(BTC, "/api/v2/order_book/btcusd/")
-SPARE = Fetch(BTC, "/api/v2/order_book/btcusd/", spare=True)
+FETCH = Fetch(BTC, "/api/v2/order_book/btcusd/?group=1")
+SPARE = Fetch(BTC, "/api/v2/order_book/btcusd/?group=1", spare=True)
 QUIET_S = EXCHANGE.snapshot_s
 
 

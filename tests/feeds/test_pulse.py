@@ -126,10 +126,15 @@ def beside(made: Pulse) -> tuple[Watch, Watch]:
     return busy, slow
 
 
+def lose(watch: Watch, now: float, health: Health = Health.STALE) -> None:
+    watch.book.health = health
+    watch.book.changed_at = now
+
+
 def test_a_busy_book_that_is_out_of_sync_leaves_no_silence_to_its_neighbours() -> None:
     made = pulse(silence_max_s=1e9)
     busy, slow = beside(made)
-    busy.book.health = Health.STALE
+    lose(busy, 62.0)
     assert made.judge([busy, slow], 90.0) is None
     busy.book.health = Health.LIVE
     busy.book.updated_at = 100.0
@@ -139,7 +144,7 @@ def test_a_busy_book_that_is_out_of_sync_leaves_no_silence_to_its_neighbours() -
     assert made.judge([busy, slow], 105.5) == NO_DATA, "the pause is no gap of the exchange"
 
 
-@pytest.mark.parametrize("gone", ["removed", "offline"])
+@pytest.mark.parametrize("gone", ["removed", "offline", "long"])
 def test_without_its_busy_book_a_connection_is_measured_anew(gone: str) -> None:
     made = pulse(silence_max_s=1e9)
     busy, slow = beside(made)
@@ -148,7 +153,8 @@ def test_without_its_busy_book_a_connection_is_measured_anew(gone: str) -> None:
     if gone == "removed":
         made.cadences.forget(busy.instrument)
     else:
-        busy.book.health = Health.OFFLINE
+        lose(busy, 62.0 if gone == "offline" else 30.0)
+        busy.book.health = Health.OFFLINE if gone == "offline" else Health.STALE
         left = [busy, slow]
     slow.book.updated_at = 89.5
     assert made.judge(left, 90.0) is None
@@ -163,7 +169,7 @@ def test_the_next_connection_is_not_dead_before_its_busy_book_is_there() -> None
     busy, slow = beside(made)
     later = Pulse(TOY, SETTINGS, made.cadences)
     later.opened(100.0)
-    busy.book.health = Health.SYNCING
+    lose(busy, 100.0, Health.SYNCING)
     slow.book.updated_at = 100.5
     assert later.judge([busy, slow], 130.0) is None
 
@@ -175,7 +181,7 @@ def test_while_a_book_is_out_of_sync_the_others_are_compared_with_themselves() -
         for watch in watches:
             watch.book.updated_at = half / 2
         assert made.judge(watches, half / 2 + 0.1) is None
-    watches[0].book.health = Health.STALE
+    lose(watches[0], 60.0)
     assert made.judge(watches, 64.0) is None
     made.withheld(60.0)
     assert made.judge(watches, 64.9) is None, "its frames show that the connection delivers"

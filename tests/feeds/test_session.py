@@ -533,7 +533,24 @@ def test_fault_a_snapshot_that_always_fails_takes_its_one_book_and_is_asked_for_
     talk.hear(b"fetch A")
     talk.session.fetched(A, snap("A"), talk.now)
     assert talk.health() == LIVE
+    assert talk.hear(b"gap A") == []
+    assert talk.wait(1.5) == [again()]
     assert failing(talk) == [again()], "the waits begin again"
+
+
+@pytest.mark.parametrize("body", [None, b"mumble A"])
+def test_a_snapshot_that_fails_when_the_book_is_live_already_changes_nothing(body):
+    talk = Talk(A)
+    talk.open()
+    talk.hear(b"fetch A")
+    talk.hear(snap("A"))
+    if body is None:
+        talk.session.fetch_failed(A, "toy answered 404.", talk.now)
+    else:
+        talk.session.fetched(A, body, talk.now)
+    assert talk.out() == []
+    assert talk.health() == LIVE
+    assert talk.invalidations() == {}
 
 
 def test_a_body_that_cannot_be_read_is_a_snapshot_that_failed():

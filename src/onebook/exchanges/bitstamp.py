@@ -18,7 +18,7 @@ Frames:
      [["38416.05","0.07000000"]],"asks":[["38416.06","0.20000000"]]},
      "channel":"order_book_btcusd","event":"data"}
     {"timestamp":"1643643584","microtimestamp":"1643643584684047","bids":[["38416.05","0.07000000"]],
-     "asks":[["38416.06","0.20000000"]]}                             REST, of a whole book
+     "asks":[["38416.06","0.20000000"]]}       REST, of a whole book; group=1 adds up orders
     {"event":"bts:error","channel":"","data":{"code":null,"message":"Bad subscription string."}}
     {"event":"bts:request_reconnect","channel":"","data":""}        it closes within seconds
 
@@ -140,7 +140,7 @@ def request(names: Sequence[str], number: int, verb: str) -> object:
 
 def quiet(instrument: Instrument) -> QuietBook:
     """Start a book by REST where no frame comes."""
-    return QuietBook(Fetch(instrument, f"/api/v2/order_book/{quote(instrument.native)}/"))
+    return QuietBook(Fetch(instrument, f"/api/v2/order_book/{quote(instrument.native)}/?group=1"))
 
 
 INSTRUMENTS: Final = ListReader(

@@ -256,13 +256,14 @@ class Engine:
         A request for several that is refused without a name may be so for one of them.
         """
         words = short(event.words)
+        waited = self._requests.waits(event.number)
         asked = self._answered(event.number)
         named = self._about(event)
         if not (named or event.repeated) and len(asked) > 1 and self._channel.unsubscribe:
             return self._ask_halves(asked)
         named = named or asked
-        if not named:
-            return (Unnamed(words),)
+        if not named:  # of a request whose books were removed, or that subscribed to none
+            return EXPECTED if waited else (Unnamed(words),)
         names = [self._channel.key(one) for one in named]
         self._forget(named)
         (self._accepted if event.repeated else self._refused).update(names)

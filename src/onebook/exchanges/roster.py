@@ -210,6 +210,10 @@ class Requests:
         """Whether a request for an instrument has had no answer yet."""
         return any(instrument in each for each in self._waiting.values())
 
+    def waits(self, number: int | str | None) -> bool:
+        """Return whether a request has had no answer yet."""
+        return str(number) in self._waiting
+
     def answered(self, number: int | str | None) -> tuple[Instrument, ...]:
         """Take the instruments of a request; none where it is unknown or answered before."""
         return self._waiting.pop(str(number), ())

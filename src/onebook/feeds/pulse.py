@@ -77,7 +77,7 @@ class Pulse:
 
     def judge(self, watches: Collection[Watch], now: float) -> str | None:
         """Check all books; returns why the connection counts as dead, None if it does not."""
-        data_at = self._observed(watches)
+        data_at = self._observed(watches, now)
         served_at = max((each.book.updated_at for each in watches), default=0.0)
         served_at = max(served_at, self._withheld_at)
         promised_s = self._exchange.heartbeat_max_s
@@ -88,9 +88,10 @@ class Pulse:
             return None
         return NO_DATA if silent_s >= self._limit_s(watches) else None
 
-    def _observed(self, watches: Iterable[Watch]) -> float:
+    def _observed(self, watches: Iterable[Watch], now: float) -> float:
         """Update the cadences; returns when a live book last changed, 0 without one."""
         data_at, whole = 0.0, True
+        gone_s = self._settings.cadence_evidence_s
         for watch in watches:
             book = watch.book
             live = book.health is Health.LIVE
@@ -98,7 +99,7 @@ class Pulse:
                 data_at = max(data_at, book.updated_at)
                 learn = watch.cadence.observe if watch.was_live else watch.cadence.restart
                 learn(book.updated_at)
-            elif book.health is Health.OFFLINE:
+            elif book.health is Health.OFFLINE or now - book.changed_at >= gone_s:
                 self.cadences.leave(watch.cadence)
             else:
                 whole = whole and not watch.cadence.shared

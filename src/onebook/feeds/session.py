@@ -208,8 +208,9 @@ class FeedSession:
             self._fetch_failed(watch, words, now)
 
     def _fetch_failed(self, watch: Watch, words: str, now: float) -> None:
-        self._recovery.snapshot_failed(watch.instrument, words, now)
-        self._recovery.repair(now)
+        if watch.phase is not Phase.LIVE:  # its stream may have brought the book meanwhile
+            self._recovery.snapshot_failed(watch.instrument, words, now)
+            self._recovery.repair(now)
 
     def put_off(self, instrument: Instrument, now: float) -> None:
         """Act on a spare `Request` that was not made: the budget is for others now."""
