@@ -135,15 +135,15 @@ def data(books: Trackers[str, Unnumbered], frame: bytes) -> Outputs | None:
 
 
 def control(frame: bytes) -> Event:
-    """Read a frame that is not of a book; a damaged one of a book is not counted."""
+    """Read a frame that is not of a book; one that may be of a book is not counted."""
     message = decode(_control, frame, what="a frame")
     if message.channel == DATA:
         match message.events:
             case [{"product_id": str(product)}]:
                 return BookFrame(product)
         return BookFrame()
-    event = _event(message)
-    return event if message.number is None else Counted(message.number, event)
+    event, named = _event(message), message.channel or message.type
+    return event if message.number is None or not named else Counted(message.number, event)
 
 
 def _event(message: Control) -> Plain:
