@@ -6,11 +6,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onebook.transactions.merge import merged
+from onebook.transactions.merge import UNPLACED_MAX, Once, merged
 from onebook.transactions.ordering import Range
-from onebook.transactions.record import RecordKey
+from onebook.transactions.record import RecordKey, key_of
 from onebook.transactions.walk import Walker
 from transactions.bybit_support import run
+from transactions.test_record import record
 from transactions.walking import simple, source
 
 
@@ -70,3 +71,23 @@ def test_a_sparse_source_does_not_hold_back_a_full_one() -> None:
     found, asked = run(story())
     assert found == 50
     assert asked <= 3  # of five windows
+
+
+def test_a_record_without_a_time_of_its_own_passes_once_wherever_it_stands() -> None:
+    """In two lists, and in the answer after this one."""
+    row = record(incomplete=("timestamp",), transactionId="0x" + "b" * 40)
+    here, there = (key_of(row), row), (RecordKey(-5, row.transactionId), row)
+    other = (key_of(record()), record())
+    once = Once()
+    assert [once.passes(keyed) for keyed in (here, other, there)] == [True, True, False]
+    following = Once(once.unplaced)
+    assert [following.passes(keyed) for keyed in (there, other)] == [False, True]
+
+
+def test_a_cursor_carries_the_newest_of_them() -> None:
+    once = Once()
+    for number in range(UNPLACED_MAX + 5):
+        row = record(incomplete=("timestamp",), transactionId=f"0x{number:016x}" + "b" * 24)
+        assert once.passes((key_of(row), row))
+    assert len(once.unplaced) == UNPLACED_MAX
+    assert once.unplaced[-1] == f"0x{UNPLACED_MAX + 4:016x}"

@@ -28,7 +28,9 @@ from transactions.oracle.rows import DAY_MS, Amount, Expected, Served
 DAYS = 75  # back to when leverage tokens still had their list
 TOKENS_TO_MS = 1_759_276_800_000
 FROM = int(os.environ.get("ONEBOOK_ACCOUNTS_FROM", "0"))
-SEEDS = range(FROM, FROM + int(os.environ.get("ONEBOOK_ACCOUNTS", "12")))
+SEEDS = [*range(FROM, FROM + int(os.environ.get("ONEBOOK_ACCOUNTS", "12")))]
+if not FROM:  # accounts that once had a fault of ours: rows without a time twice, and not at all
+    SEEDS += {39, 41, 57} - set(SEEDS)
 UNREAD = "unreadable_record"
 PAGES_MAX = 2_000
 decoder = json.Decoder(float_hook=Decimal)
@@ -196,7 +198,7 @@ async def test_the_answer_is_what_happened_or_says_what_it_lacks(seed: int) -> N
     from_ms = NOW_MS - DAYS * DAY_MS
     account = RandomAccount(seed, from_ms=from_ms, to_ms=NOW_MS - 1, tokens_to_ms=TOKENS_TO_MS)
     random = Random(f"asked {seed}")
-    account.fill(random.choice([0, 40, 300, 900]))
+    account.fill((500, 40, 200)[seed % 3])
     exchange = RandomExchange(account, seed, now_ms=lambda: NOW_MS)
     found = await asked(account, exchange, random)
     assert exchange.violations == []

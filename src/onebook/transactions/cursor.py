@@ -37,6 +37,8 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
         bookmarks: The exchange's own cursors, of sources whose cursors last.
         kept: From when on a source shows all there was, Unix ms, where that is not the whole range.
         flaws: Why what a source delivered is not complete, where it is not: a code.
+        unplaced: Records without a time of their own that were given out: their place may differ in
+            the next answer.
         account: The exchange credentials that the pages before were read with.
     """
 
@@ -52,6 +54,7 @@ class CursorState(Struct, frozen=True, array_like=True, kw_only=True):
     kept: dict[str, int] = {}
     bookmarks: dict[str, Bookmark] = {}
     flaws: dict[str, str] = {}
+    unplaced: tuple[str, ...] = ()
 
     def place(self, source: str) -> Place:
         """How far a source has come."""

@@ -1,11 +1,48 @@
 """Many walkers into one sequence, newest first, ties by id; each record once."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Final
 
 from onebook.transactions.demand import NOTHING_LEFT_MS, Demand
 from onebook.transactions.ordering import Keyed
 from onebook.transactions.walk import Walker
+
+UNPLACED_MAX: Final = 40  # ids in a cursor
+UNPLACED_CHARS: Final = 18  # of an id: 64 bits
+
+
+class Once:
+    """Passes each event once, though two sources bring it: a query and the same one filtered.
+
+    One event has one place in both, unless its row has no time: its place is then that of its
+    neighbours, which are others in another list, and in the next answer.
+
+    Args:
+        unplaced: What `unplaced` was at the end of the answer before.
+    """
+
+    def __init__(self, unplaced: Iterable[str] = ()) -> None:
+        self._last_id = ""
+        self._unplaced = dict.fromkeys(unplaced)
+
+    @property
+    def unplaced(self) -> tuple[str, ...]:
+        """The newest ids without a place of their own, as the cursor carries them."""
+        return tuple(self._unplaced)[-UNPLACED_MAX:]
+
+    def passes(self, keyed: Keyed) -> bool:
+        """Whether this is the first time."""
+        record_id = keyed[0].record_id
+        if record_id == self._last_id:
+            return False
+        self._last_id = record_id
+        if "timestamp" not in keyed[1].incomplete:
+            return True
+        begin = record_id[:UNPLACED_CHARS]
+        new = begin not in self._unplaced
+        self._unplaced[begin] = None
+        return new
 
 
 async def merged(
@@ -14,13 +51,14 @@ async def merged(
     *,
     limit: int | None,
     demand: Demand | None = None,
+    once: Once | None = None,
 ) -> AsyncGenerator[list[Keyed]]:
     """Every record of every walker in order, in batches as they become certain.
 
     A record may go as soon as no walker can still bring a newer one: those with records ready
     are compared by their first, those without by their watermark.
     """
-    left, once = limit, Once()
+    left, once = limit, once or Once()
     while left is None or left > 0:
         progress.clear()
         batch = _certain(walkers, left, once)
@@ -34,28 +72,6 @@ async def merged(
             if demand is not None:
                 demand.update(walkers, left)
             await progress.wait()
-
-
-class Once:
-    """Passes each event once, though two sources bring it: a query and the same one filtered.
-
-    One event has one place in both, unless its row has no time: its place is then that of its
-    neighbours in a list.
-    """
-
-    def __init__(self) -> None:
-        self._last_id = ""
-        self._unplaced: set[str] = set()
-
-    def passes(self, keyed: Keyed) -> bool:
-        """Whether this is the first time."""
-        record_id = keyed[0].record_id
-        if record_id == self._last_id or record_id in self._unplaced:
-            return False
-        self._last_id = record_id
-        if "timestamp" in keyed[1].incomplete:
-            self._unplaced.add(record_id)
-        return True
 
 
 def _certain(walkers: Sequence[Walker], left: int | None, once: Once) -> list[Keyed]:

@@ -26,7 +26,7 @@ from onebook.transactions.counters import RECORDS, UNREADABLE
 from onebook.transactions.cursor import DONE, GIVEN_UP, CursorState, Place, as_key, key_digest
 from onebook.transactions.demand import Demand
 from onebook.transactions.failures import FailureReason, SourceFailed
-from onebook.transactions.merge import merged
+from onebook.transactions.merge import Once, merged
 from onebook.transactions.ordering import Range
 from onebook.transactions.proof import Verification
 from onebook.transactions.query import Query
@@ -66,6 +66,7 @@ class Run:
         self._stopped = LIMIT_REACHED
         self._reader = reader
         self._demand = Demand(query.limit)
+        self._once = Once(query.state.unplaced if query.state else ())
         self._parts = [self._part(name, reader) for name in query.sources]
         if query.request.verify:
             self.verifier = Verifier(
@@ -128,7 +129,13 @@ class Run:
         """The records in order, in batches, until the limit, the end or the deadline."""
         until_s = self._clock.now_s() + deadline_s
         async with aclosing(
-            merged(self.walkers, self._progress, limit=self.query.limit, demand=self._demand)
+            merged(
+                self.walkers,
+                self._progress,
+                limit=self.query.limit,
+                demand=self._demand,
+                once=self._once,
+            )
         ) as batches:
             while True:
                 try:
@@ -258,6 +265,7 @@ class Run:
             others={name: place for name, place in places.items() if place != after},
             bookmarks=self._bookmarks(places),
             kept={p.source.name: p.kept_from_ms for p in self._parts if p.kept_from_ms is not None},
+            unplaced=self._once.unplaced,
             flaws={p.source.name: p.flaw for p in self._parts if p.flaw is not None},
         )
 

@@ -52,11 +52,15 @@ class RandomAccount(RandomRows):
             self.spot_order, self.position, self.funding, self.expiry, self.session, self.tokens,
             self.booked, self.fund_line,
         ]  # fmt: skip
-        for make in [*makers, *(self.random.choice(makers) for _ in range(events))]:
+        often = self.random.sample(makers, 2)  # so that some lists have many pages
+        chosen = self.random.choices(
+            makers, [12 if make in often else 1 for make in makers], k=events
+        )
+        for make in [*makers, *chosen]:
             make()
         for coin in ("BTC", "USDT"):
             for name in ("wallet", "fund"):
-                row = {"coin": coin, "walletBalance": self.text(), "transferBalance": "1"}
+                row = {"coin": coin, "walletBalance": self.text(), "bonus": name}
                 self.put(name, 0, row, Expected("holdings", "balance", None, view="snapshot"))
 
     def deposit(self) -> None:

@@ -12,6 +12,11 @@ DAY_MS = 86_400_000
 UID = "1001"
 PENDING, COMPLETED, FAILED, UNKNOWN = "pending", "completed", "failed", "unknown"
 CANCELLED, REVERSED = "cancelled", "reversed"
+TIMES = {
+    "fills": "execTime", "spot_fills": "execTime", "withdrawals": "createTime",
+    "internal_transfers": "timestamp", "ledger": "transactionTime", "token_orders": "orderTime",
+    "fund_ledger": "createTime", "sessions": "createdTime",
+}  # fmt: skip
 UNMOVED = (FAILED, CANCELLED, REVERSED)
 
 Row = dict[str, Any]
@@ -54,7 +59,7 @@ class RandomRows:
         self.gained: defaultdict[str, Decimal] = defaultdict(Decimal)
         self.late = False
         self.dense = self.random.random() < 0.6
-        self.nonsense = self.random.random() < 0.4
+        self.nonsense = seed % 2 == 1
         self._seq = 0
 
     def number(self, digits: int = 0) -> Decimal:
@@ -93,13 +98,19 @@ class RandomRows:
     ) -> None:
         """A row of a list; a `spoil`ed field makes it unreadable, now and then."""
         if spoil and self.nonsense and self.random.random() < 0.08:
-            values = ["", None] if spoil.lower().endswith("id") else ["", None, "nonsense", "-"]
-            row = row | {spoil: self.random.choice(values)}
+            row = row | self._spoilt(row, spoil, TIMES.get(name.removeprefix("linear_"), ""))
             expected = tuple(
                 Expected(one.type, "other", None, UNKNOWN, unreadable=True) for one in expected
             )
         self._seq += 1
         self.lists[name].append(Served(filter_ms, self._seq, row, list(expected), self.late))
+
+    def _spoilt(self, row: Row, spoil: str, time: str) -> Row:
+        """A field that cannot be read, or a time that is missing or in the other unit."""
+        if time and self.random.random() < 0.4:
+            return {time: self.random.choice(["", None, str(int(row[time]) // 1_000)])}
+        values = ["", None] if spoil.lower().endswith("id") else ["", None, "nonsense", "-"]
+        return {spoil: self.random.choice(values)}
 
     def gain(self, served: str, *changes: Amount) -> None:
         """Note what the account gained, if the row of it can be read."""

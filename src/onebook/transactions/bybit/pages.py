@@ -182,15 +182,20 @@ def _times(
 
 
 def _own_time(row: Row, source: Source, window: Window) -> int | None:
-    """The first of a row's times that its window can hold."""
+    """The first of a row's times that its window can hold.
+
+    One in seconds counts at the end of its second: a row that stood before the time by which the
+    exchange finds it would be passed over by the answer that goes on from a place between the two.
+    """
+    below_ms = window.to_ms + source.lag_ms
     for name in _TIME_FIELDS:
         try:
             at_ms = ms(row, name)
         except (TypeError, ValueError, AttributeError):
             continue
         for unit_ms in (1, SECOND_MS):  # some endpoints write seconds
-            if at_ms and window.from_ms <= at_ms * unit_ms < window.to_ms + source.lag_ms:
-                return at_ms * unit_ms
+            if at_ms and window.from_ms <= at_ms * unit_ms < below_ms:
+                return min(at_ms * unit_ms + max(0, unit_ms - source.grain_ms), below_ms - 1)
     return None
 
 
