@@ -71,6 +71,9 @@ export class View {
   copy(): View;
 }
 
+/** What `watch` yields: a view that is live, or why it is not. */
+export type WatchedView = View & ({ live: true; problem: null } | { live: false; problem: Problem });
+
 export interface BookOptions {
   exchanges?: string[] | "all";
   depth?: number;
@@ -179,7 +182,7 @@ export class Session {
 /** A client of one service for one API key. */
 export class Onebook {
   constructor(url: string, apiKey: string, options?: ClientOptions);
-  watch(symbols: string | Iterable<string>, options?: WatchOptions): AsyncGenerator<View, void, void>;
+  watch(symbols: string | Iterable<string>, options?: WatchOptions): AsyncGenerator<WatchedView, void, void>;
   session(options?: SessionOptions): Session;
   orderBook(symbol: string, options?: BookOptions): Promise<View>;
   exchanges(): Promise<Record<string, any>>;

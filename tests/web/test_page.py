@@ -363,6 +363,13 @@ import("/web/page/format.js").then((m) => [
   m.fixed(1234.5, 2), m.ago(20), m.ago(9000), m.ago(150000),
   m.short(2500000), m.short(0.25), m.short(1250)])
 """
+PLACES = """
+import("/web/page/format.js").then(({ Places }) => {
+  const places = new Places();
+  const asked = [[1, 0], [3, 100], [1, 200], [3, 9_000], [2, 18_999], [2, 19_000], [4, 19_001]];
+  return asked.map(([needed, ms]) => places.of(needed, ms));
+})
+"""
 BOOK = """
 import("/web/page/book.js").then((m) => {
   const level = (price, amount, exchanges, amounts) => ({ price, amount, exchanges, amounts });
@@ -391,6 +398,13 @@ async def test_numbers_and_lines(page: Page, address: str) -> None:
     lines, total, share, nothing = await page.run(BOOK)
     assert lines == [[9, 9.5, 10], [3, None, 2], [None, 4, None]]
     assert (total, share, nothing) == (3, 0.5, 0)
+
+
+async def test_a_column_has_more_decimals_at_once_and_fewer_after_ten_seconds(
+    page: Page, address: str
+) -> None:
+    await page.open(address + "/")
+    assert await page.run(PLACES) == [1, 3, 3, 3, 3, 2, 4]
 
 
 @pytest.mark.parametrize("path", ["/", f"/#key={GOOD_KEY}", "/docs"])

@@ -1,5 +1,6 @@
 // Numbers as text: the same number of decimals down a column, so that digits stand under digits.
 
+const FEWER_AFTER_MS = 10_000;
 const formats = new Map();
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
@@ -28,6 +29,21 @@ export function decimals(values, max) {
 export function amountDecimals(largest) {
   if (!(largest > 0)) return 2;
   return Math.min(8, Math.max(0, 5 - Math.floor(Math.log10(largest))));
+}
+
+/** Of a column: more decimals at once, fewer after a while, or it would change its width to and fro. */
+export class Places {
+  #count = 0;
+  #neededMs = -Infinity;
+
+  /** How many to write where so many are needed now. */
+  of(needed, nowMs) {
+    if (needed >= this.#count || nowMs - this.#neededMs >= FEWER_AFTER_MS) {
+      this.#count = needed;
+      this.#neededMs = nowMs;
+    }
+    return this.#count;
+  }
 }
 
 /** A number with about six digits, however small it is; of a large one all before the point. */

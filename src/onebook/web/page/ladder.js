@@ -1,7 +1,7 @@
 // The ladder: rows are made once and only their changed texts are written. Of a long ladder the
 // rows in sight follow every update, the others in turn, each about once in five seconds.
 
-import { amountDecimals, decimals, fixed } from "./format.js";
+import { amountDecimals, decimals, fixed, Places } from "./format.js";
 import { code } from "./palette.js";
 import { same, Shares } from "./share.js";
 import { write } from "./write.js";
@@ -18,6 +18,8 @@ export class Ladder {
   #middle;
   #shares;
   #priceDecimals = 0;
+  #pricePlaces = new Places();
+  #amountPlaces = new Places();
   #sweptAt = -Infinity; // when rows out of sight were written last
   #sweep = 0; // the next of them
   #shown = null; // the last arguments of `show`
@@ -61,9 +63,10 @@ export class Ladder {
     const bids = book.bids.slice(0, count);
     const asks = book.asks.slice(0, count);
     const all = [...bids, ...asks];
-    this.#priceDecimals = decimals(all.map((row) => row.price), PRICE_DECIMALS_MAX);
+    const needed = decimals(all.map((row) => row.price), PRICE_DECIMALS_MAX);
+    this.#priceDecimals = this.#pricePlaces.of(needed, now);
     const largest = Math.max(0, bids.at(-1)?.total ?? 0, asks.at(-1)?.total ?? 0);
-    const places = { price: this.#priceDecimals, amount: amountDecimals(largest) };
+    const places = { price: this.#priceDecimals, amount: this.#amountPlaces.of(amountDecimals(largest), now) };
     const levelOf = (at) => (at < count ? asks[count - 1 - at] : bids[at - count]);
     const showRow = (at) => this.#rowAt(at).show(levelOf(at), largest, places);
     const [from, to] = this.#sight;
@@ -103,6 +106,8 @@ export class Ladder {
   clear() {
     this.#shown = null;
     this.#sweptAt = -Infinity; // the next book is written whole
+    this.#pricePlaces = new Places();
+    this.#amountPlaces = new Places();
     this.#shares.clear();
     for (const side of [this.#asks, this.#bids]) for (const row of side.rows) row.show(undefined, 0, {});
     this.#report(false);
