@@ -8,8 +8,15 @@ import pytest
 
 import onebook
 from library.place import PATIENCE_S, SYMBOL, feeds, shown, truth
-from onebook.feeds.recording import RecordingError
-from onebook.library import BookUpdate, Health, UnknownExchange, UnknownSymbol
+from onebook.feeds.recording import (
+    ConnectionOpened,
+    Fetched,
+    Received,
+    RecordingError,
+    Sent,
+    read,
+)
+from onebook.library import BookUpdate, ExchangeSettings, Health, UnknownExchange, UnknownSymbol
 from onebook.simulator.server import SimulatedExchanges
 
 # A snapshot on the socket with a checksum, one by REST, one that is asked for and compressed.
@@ -34,6 +41,28 @@ async def recorded(folder: Path) -> list[BookUpdate]:
             ):
                 await asyncio.sleep(0.01)
         return books.snapshots()
+
+
+async def test_an_exchange_that_names_the_address_of_its_socket_is_recorded(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "recording"
+    async with SimulatedExchanges(["kucoin"], seed=17, rate_hz=0) as sim:
+        classic = ExchangeSettings(
+            ws_url="ws://127.0.0.1:1", rest_url=sim.urls["kucoin"].rest, channel="classic"
+        )
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            onebook.order_book(
+                SYMBOL,
+                exchanges=["kucoin"],
+                feeds=feeds(sim, overrides={"kucoin": classic}),
+                record=folder,
+            ) as book,
+        ):
+            assert book.snapshot().live
+    kinds = [type(each) for each in read(folder / "kucoin.rec")]
+    assert {ConnectionOpened, Sent, Received, Fetched} <= set(kinds)
 
 
 async def test_a_replay_ends_with_the_books_that_were_live(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ async def record(
                 rest=rest,
                 catalogue=catalogue,
                 settings=settings,
-                recorder=recorder,
+                recorders={exchange.name: recorder},
             ) as supervisor:
                 for instrument in instruments:
                     supervisor.want(instrument)

@@ -15,7 +15,7 @@ pure; `Recorder` writes, and knows no clock: times are Unix seconds once `epoch_
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -186,16 +186,23 @@ class Recorder:
         path: The file; it must not exist yet.
         bytes_max: The file never grows beyond this.
         epoch_s: Added to every time: what the feed's clock was short of Unix time.
+        failed: Called with `problem`, once.
     """
 
     def __init__(
-        self, path: Path, *, bytes_max: int = RECORDING_BYTES_MAX, epoch_s: float = 0.0
+        self,
+        path: Path,
+        *,
+        bytes_max: int = RECORDING_BYTES_MAX,
+        epoch_s: float = 0.0,
+        failed: Callable[[str], None] = lambda problem: None,
     ) -> None:
         self.frames = 0
         self.bytes = 0
         self.full = False
         self.problem = ""
         self._path = path
+        self._failed = failed
         self._written = 0
         self._epoch_s = epoch_s
         self._bytes_max = bytes_max
@@ -253,6 +260,7 @@ class Recorder:
             rest = data[written.rfind(b"\n") + 1 :]
             with suppress(OSError):
                 self._file.truncate(self._written + len(data) - len(rest))
+            self._failed(self.problem)
         self._written += len(data) - len(rest)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
@@ -89,7 +89,7 @@ class Supervisor:
         rest: For snapshots by REST.
         catalogue: Reports which instruments are delisted or back.
         settings: Limits and waits.
-        recorder: Records all frames and bodies.
+        recorders: Record all frames and bodies of an exchange, by its name.
         library: ccxt, where an exchange comes through it.
         clock: Monotonic seconds.
         wall: Unix seconds.
@@ -105,7 +105,7 @@ class Supervisor:
         rest: Rest,
         catalogue: Catalogue,
         settings: FeedSettings,
-        recorder: FrameRecorder | None = None,
+        recorders: Mapping[str, FrameRecorder] = MappingProxyType({}),
         library: Library | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -118,7 +118,7 @@ class Supervisor:
         self._rest = rest
         self._catalogue = catalogue
         self._settings = settings
-        self._recorder = recorder
+        self._recorders = recorders
         self._library = library
         self._clock = clock
         self._wall = wall
@@ -306,7 +306,7 @@ class Supervisor:
             settings=self._settings,
             stats=self.stats[name],
             quotas=self._quotas[name],
-            recorder=self._recorder,
+            recorder=self._recorders.get(name),
             tls=self._tls_for(exchange.ws_url),
             clock=self._clock,
             wall=self._wall,

@@ -20,6 +20,7 @@ from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange
 from onebook.exchanges.selection import ALL, select
 from onebook.feeds import Catalogue, Supervisor, enabled
+from onebook.feeds.recording import Recorder
 from onebook.library.consumers import Reading
 from onebook.library.errors import NoLiveBook, UnknownExchange, UnknownSymbol
 from onebook.library.recorders import Recorders
@@ -116,12 +117,13 @@ class BookEngine:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            recorder = None
+            files: Mapping[str, Recorder] = {}
             if self._record is not None:
                 # Feeds have monotonic seconds; a recording has Unix seconds.
                 epoch_s = time.time() - time.monotonic()
-                recorder = Recorders(self._record, self._exchanges, epoch_s=epoch_s)
-                stack.callback(recorder.close)
+                recorders = Recorders(self._record, self._exchanges, epoch_s=epoch_s)
+                stack.callback(recorders.close)
+                files = recorders.files
             rest = await stack.enter_async_context(Rest())
             self.catalogue = Catalogue(self._exchanges, rest=rest, settings=self._settings)
             self.supervisor = Supervisor(
@@ -130,7 +132,7 @@ class BookEngine:
                 rest=rest,
                 catalogue=self.catalogue,
                 settings=self._settings,
-                recorder=recorder,
+                recorders=files,
             )
             self.catalogue.on_read.subscribe(self._listed)
             stack.callback(self._wiring.stop)
