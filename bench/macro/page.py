@@ -1,10 +1,14 @@
 """What an update costs the page's main thread: CPU by kind, and counts of its work.
 
     PYTHONPATH=tests:bench python bench/macro/page.py --levels 100 --updates 100
+    PYTHONPATH=tests:bench python bench/macro/page.py --levels 100 --frames 360
 
 A scripted service of 36 exchanges sends an update, waits until it is drawn, and sends the next, so
 that each is drawn and none is queued; Chromium's trace says what its main thread did meanwhile. The
 times are CPU of that thread with the trace's own cost: compare them on a quiet machine only.
+
+With `--frames` updates come ten times a second by themselves, nothing is traced, and measured are
+the time between two frames, and how many of the updates were drawn.
 """
 
 import argparse
@@ -13,7 +17,8 @@ import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -29,6 +34,20 @@ WARM_UP = 20
 SHARES = (1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 5, 8)  # exchanges at a level, about as in the demo
 CHANGED = 0.25  # of the levels with each update, a third of them gone and new ones in their place
 CATEGORIES = "devtools.timeline,disabled-by-default-devtools.timeline,blink,v8"
+
+FRAMES = """new Promise((done) => {
+  const gaps = [];
+  let drawn = 0, last = null;
+  new MutationObserver(() => (drawn += 1))
+    .observe(document.querySelector(".book"), { subtree: true, characterData: true });
+  const frame = (now) => {
+    if (last !== null) gaps.push(now - last);
+    last = now;
+    if (gaps.length < %d) requestAnimationFrame(frame);
+    else done({ gaps, drawn });
+  };
+  requestAnimationFrame(frame);
+})"""
 
 KINDS = {  # by how the names of trace events begin
     "script": ("FunctionCall", "EvaluateScript", "FireAnimationFrame", "TimerFire", "EventDispatch",
@@ -128,7 +147,9 @@ def summed(events: list[dict[str, Any]], updates: int) -> dict[str, dict[str, fl
     }
 
 
-async def measure(levels: int, updates: int) -> dict[str, dict[str, float]]:
+@asynccontextmanager
+async def watching(levels: int) -> AsyncIterator[tuple[Page, BusyMarket]]:
+    """The page in Chromium, showing the market."""
     market = BusyMarket()
     with tempfile.TemporaryDirectory() as folder:
         async with serving(make_app(market)) as port, browser(Path(folder)) as page:
@@ -136,23 +157,46 @@ async def measure(levels: int, updates: int) -> dict[str, dict[str, float]]:
             await resize(page, 1366, 900, mobile=False)
             await page.go(f"http://127.0.0.1:{port}/#key={GOOD_KEY}&levels={levels}&rate=10")
             await page.until("document.querySelector('.depth canvas') !== null")
-            await count_drawings(page, market)
-            for _ in range(WARM_UP):
+            yield page, market
+
+
+async def measure(levels: int, updates: int) -> dict[str, dict[str, float]]:
+    async with watching(levels) as (page, market):
+        await count_drawings(page, market)
+        for _ in range(WARM_UP):
+            await send(page, market)
+
+        async def act() -> None:
+            for _ in range(updates):
                 await send(page, market)
 
-            async def act() -> None:
-                for _ in range(updates):
-                    await send(page, market)
+        return summed(main_thread(await traced(page, act)), updates)
 
-            return summed(main_thread(await traced(page, act)), updates)
+
+async def pace(levels: int, frames: int) -> dict[str, float]:
+    async with watching(levels) as (page, market):
+        await page.run(FRAMES % WARM_UP)
+        before = market.updates
+        found = await page.run(FRAMES % frames)
+        gaps = sorted(found["gaps"])
+        shares = {f"p{each} ms": gaps[each * len(gaps) // 100] for each in (50, 95, 99)}
+        return {
+            **{name: round(gap, 1) for name, gap in shares.items()},
+            "updates sent": market.updates - before,
+            "updates drawn": found["drawn"],
+        }
 
 
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--levels", type=int, default=100, choices=(8, 12, 25, 50, 100, 200))
     options.add_argument("--updates", type=int, default=100)
+    options.add_argument("--frames", type=int, help="measure the gaps between so many frames")
     given = options.parse_args()
-    print(json.dumps(asyncio.run(measure(given.levels, given.updates)), indent=2))
+    work = (
+        pace(given.levels, given.frames) if given.frames else measure(given.levels, given.updates)
+    )
+    print(json.dumps(asyncio.run(work), indent=2))
 
 
 if __name__ == "__main__":
