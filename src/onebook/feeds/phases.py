@@ -115,11 +115,11 @@ class Watch:
         "cadence",
         "checksums",
         "doubt",
-        "failures",
         "fetches",
         "fetching",
         "instrument",
         "phase",
+        "postponements",
         "tries",
         "was_filled",
         "was_live",
@@ -134,9 +134,9 @@ class Watch:
         self.was_live = False  # at the last check
         self.alive_at = 0.0
         self.tries = 0  # resyncs since it was last well for a while
-        self.failures = 0  # passing errors about it since it was last accepted
         self.fetches = 0  # since its last snapshot
         self.fetching = 0  # under way now
+        self.postponements = 0  # by errors about it alone, since it was last accepted
         self.doubt: Reason | None = None  # why its book was last invalidated, until it is live
         self.was_filled = False  # this connection has brought its book before
         self.checksums = Tally(checksums_max)

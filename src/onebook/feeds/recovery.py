@@ -137,7 +137,7 @@ class Recovery:
         watch = self.watches.get(instrument)
         if watch is None:
             return
-        self._slowed = watch.failures = 0
+        self._slowed = watch.postponements = 0
         if watch.phase in WAITING or watch.phase is Phase.ALONE:
             watch.move(Cause.ACKNOWLEDGE, now + self._snapshot_s)
         else:
@@ -155,7 +155,7 @@ class Recovery:
         watch = self.watches.get(instrument)
         if watch is None:
             return None
-        self._slowed = watch.failures = 0
+        self._slowed = watch.postponements = 0
         if watch.book.health is LIVE:
             if watch.phase is not LIVE_PHASE:
                 watch.move(Cause.FILL, NEVER)
@@ -236,12 +236,12 @@ class Recovery:
         for watch in [self.watches[each] for each in instruments if each in self.watches]:
             if watch.phase is Phase.POSTPONED:
                 continue
-            if watch.failures >= UNAVAILABLE_MAX and watch.phase is Phase.ASKED:
+            if watch.postponements >= UNAVAILABLE_MAX and watch.phase is Phase.ASKED:
                 self.leave(watch, Reason.REFUSED, now, detail=words)
                 continue
-            until = now + self._pause_s(watch.failures, jitter)
+            until = now + self._pause_s(watch.postponements, jitter)
             if self._postpone(watch, until, Reason.UNAVAILABLE, words, now):
-                watch.failures += 1
+                watch.postponements += 1
                 self._settled(watch, now)
 
     def _pause_s(self, times: int, jitter: float) -> float:
