@@ -115,7 +115,6 @@ class Watch:
         "cadence",
         "checksums",
         "doubt",
-        "failures",
         "fetches",
         "fetching",
         "instrument",
@@ -136,9 +135,9 @@ class Watch:
         self.alive_at = 0.0
         self.tries = 0  # resyncs since it was last well for a while
         self.failures = 0  # requests for its snapshot in a row that failed
-        self.postponements = 0  # by passing errors about it since it was last accepted
         self.fetches = 0  # bodies since its last snapshot
         self.fetching = 0  # under way now
+        self.postponements = 0  # by errors about it alone, since it was last accepted
         self.doubt: Reason | None = None  # why its book was last invalidated, until it is live
         self.was_filled = False  # this connection has brought its book before
         self.checksums = Tally(checksums_max)
