@@ -10,6 +10,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from disks import filled, small_disk
 from onebook.cli import transactions as command
 from onebook.cli.common import console
 from onebook.cli.credentials import credentials_app
@@ -129,6 +130,18 @@ class TestCredentials:
     @pytest.mark.parametrize("typed", ["\t\nsecret\n", f"key\n{'x' * 9_000}\n"])
     def test_nonsense_is_refused(self, run: Run, typed: str) -> None:
         refused(run("credentials", "set", "bybit", typed=typed), "That is no API")
+
+    def test_a_full_disk_names_the_file_of_the_master_key(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with small_disk(tmp_path / "disk") as disk:
+            file = disk / "master_key"
+            monkeypatch.setenv("ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE", str(file))
+            with filled(disk):
+                got = run("credentials", "set", "bybit", typed=typed_key())
+            assert got.exit_code == 2
+            assert got.stderr.endswith(f"error: {file} cannot be used: No space left on device.\n")
+            assert run("credentials", "set", "bybit", typed=typed_key()).exit_code == 0
 
     def test_an_unknown_exchange(self, run: Run) -> None:
         refused(run("credentials", "set", "mtgox"), "mtgox")

@@ -11,7 +11,7 @@ import typer
 from onebook import config
 from onebook.cli.common import print_table, reported, run
 from onebook.cli.operator import AsJson, ConfigFile, change, now_ms, print_json, upgrade
-from onebook.errors import InvalidRequest
+from onebook.errors import InvalidRequest, naming
 from onebook.store import Store
 from onebook.times import iso_ms
 from onebook.transactions.adapter import AdapterEntry, CredentialField
@@ -44,7 +44,8 @@ async def safe(file: Path | None, *, create: bool = False) -> AsyncIterator[Safe
     async with Store(settings.store.url) as store:
         await upgrade(store, settings.store.pepper_file, create=create)
         masters = master_keys(settings.transactions)
-        yield Safe(Vault(store, masters), settings.transactions, store)
+        with naming(settings.transactions.master_key_file):
+            yield Safe(Vault(store, masters), settings.transactions, store)
 
 
 def exchange_service(opened: Safe, *, cursor_secret: bytes = b"") -> Transactions:
