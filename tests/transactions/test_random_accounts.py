@@ -30,7 +30,7 @@ TOKENS_TO_MS = 1_759_276_800_000
 FROM = int(os.environ.get("ONEBOOK_ACCOUNTS_FROM", "0"))
 SEEDS = [*range(FROM, FROM + int(os.environ.get("ONEBOOK_ACCOUNTS", "12")))]
 if not FROM:  # accounts that once had a fault of ours: rows without a time twice, and not at all
-    SEEDS += {39, 41, 57} - set(SEEDS)
+    SEEDS += sorted({39, 41, 57, 105} - set(SEEDS))
 UNREAD = "unreadable_record"
 PAGES_MAX = 2_000
 decoder = json.Decoder(float_hook=Decimal)

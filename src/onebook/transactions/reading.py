@@ -101,7 +101,7 @@ class WindowStream:
         trail, full_page, unread_ms = Trail(self._cursor), False, window.to_ms
         for _ in range(PAGES_MAX):
             try:
-                page = await self._ask(window, trail.cursor)
+                page = await self._ask(_below(window, unread_ms, source), trail.cursor)
             except TooOld:
                 # A cursor belongs to its window: begin again below what was read.
                 cut = self._walker.cut(window._replace(to_ms=unread_ms))
@@ -174,6 +174,13 @@ class WindowStream:
             return []
         older = Window(part.from_ms, middle_ms, middle_ms - 1)
         return [older, part._replace(from_ms=middle_ms)]
+
+
+def _below(window: Window, unread_ms: int, source: Source) -> Window:
+    """A window, for a page of which all rows are older than `unread_ms`."""
+    if source.untimed:
+        return window
+    return window._replace(seen_ms=min(window.seen_ms, unread_ms - 1))
 
 
 def _endless() -> SourceFailed:

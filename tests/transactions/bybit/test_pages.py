@@ -177,15 +177,16 @@ class TestAnUnreadableRowKeepsItsPlace:
         rows[1]["execTime"] = at
         assert self.times(*rows) == [self.LATE, self.LATE, self.LATE - 2]
 
-    def test_the_first_of_a_page_stands_beside_the_row_after_it(self) -> None:
-        assert self.times(None, fill(execTime=str(self.LATE - 2))) == [self.LATE - 2] * 2
+    def test_the_first_of_a_page_stands_where_the_page_begins(self) -> None:
+        after = fill(execTime=str(self.LATE - 2))
+        assert self.times(None, after) == [WINDOW.seen_ms, self.LATE - 2]
 
     def test_a_time_in_seconds_is_one(self) -> None:
         row = {"currency": "BTC", "ioDirection": "I", "txnAmt": "much", "createTime": "1700000500"}
         assert self.times(row, source="funding_ledger") == [1_700_000_500_000]
 
-    def test_nothing_but_nonsense_counts_as_seen(self) -> None:
-        assert self.times({"nothing": 1}) == [SPOT.asked_at_ms]
+    def test_nothing_but_nonsense_stands_there_too(self) -> None:
+        assert self.times({"nothing": 1}) == [WINDOW.seen_ms]
 
     def test_where_rows_are_in_no_order_of_times_neighbours_say_nothing(self) -> None:
         credited = {"coin": "BTC", "amount": "1", "successAt": str(self.LATE), "status": 3}

@@ -101,7 +101,7 @@ def read_rows(
 ) -> tuple[list[Record], int]:
     """The rows of a page as records, in their order, and how many the mapping cannot read.
 
-    Those keep their place: by a time of their own, or by that of the row beside them. At any other
+    Those keep their place: by a time of their own, or by that of the row before them. At any other
     place an answer that goes on from a cursor would have passed them already.
     """
     read = [read_row(row, endpoint, context) for row in rows]
@@ -168,14 +168,18 @@ def uncountable() -> SourceFailed:
 def _times(
     rows: list[Row], read: list[tuple[Record, bool]], source: Source, window: Window
 ) -> list[int | None]:
-    """When each row was: what cannot be read by its own time, else by the row before or after."""
+    """When each row was: what cannot be read by its own time, else by that of the row before it,
+    which for the first of a page is the newest that the page can hold.
+
+    Never by the row after it: an answer that goes on from between the two would pass it over.
+    """
     times = [
         record.timestamp if fits else _own_time(row, source, window)
         for row, (record, fits) in zip(rows, read, strict=True)
     ]
     if source.untimed:  # rows are not in the order of their times
         return times
-    before = next((at for at in times if at is not None), None)
+    before = window.seen_ms
     for index, at in enumerate(times):
         before = times[index] = before if at is None else at
     return times
