@@ -115,6 +115,7 @@ class Watch:
         "cadence",
         "checksums",
         "doubt",
+        "failures",
         "fetches",
         "fetching",
         "instrument",
