@@ -291,8 +291,11 @@ class Engine:
 
     def _failed(self, event: RequestRejected) -> tuple[Output, ...]:
         """Postpone the instruments that an error names, else those of its request, else all."""
+        waited = self._requests.waits(event.number)
         asked = self._answered(event.number)
         about = tuple(self._about(event) or asked)
+        if waited and not about:
+            return EXPECTED
         return (SlowDown(short(event.words), unavailable=True, instruments=about),)
 
     def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:
