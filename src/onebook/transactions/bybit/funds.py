@@ -323,6 +323,7 @@ def _transfer_pattern(
         native_status=native_status,
         direction=_side_of(transfer, uid) if status.moves else Direction.NONE,
         asset=coin,
+        account=None if uid is None else Holder(None, uid),  # as `pages.owned` would name it
         transfer=transfer,
         incomplete=("direction",) if between_users and uid is None else (),
     )
