@@ -127,7 +127,8 @@ class _Node:
         try:
             return self._http.get(url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            reason = str(error) or type(error).__name__
+            # "[Errno 111] Connection refused": the number says nothing more.
+            reason = str(error).partition("] ")[2] or str(error) or type(error).__name__
             raise InvalidRequest(f"{url} cannot be reached: {reason}.") from None
 
 
