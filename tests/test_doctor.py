@@ -11,6 +11,7 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 from typer.testing import CliRunner
 
 from nodes.servers import nats_server
@@ -248,6 +249,12 @@ def test_the_command_prints_advice_and_ends_with_1_at_a_fault(
     answer = CliRunner().invoke(commands, ["doctor", "--offline"])
     assert answer.exit_code == 0, answer.output
     assert "0 faults" in answer.stdout
+    with monkeypatch.context() as terminal:
+        terminal.setenv("FORCE_COLOR", "1")
+        terminal.setenv("COLUMNS", "80")
+        shown = Text.from_ansi(CliRunner().invoke(commands, ["doctor", "--offline"]).stdout).plain
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "".join(shown.split()) == "".join(answer.stdout.split()), "the same words, wrapped"
     (tmp_path / "onebook.toml").write_text("[server]\nprot = 1\n")
     answer = CliRunner().invoke(commands, ["doctor", "--offline", "--json"])
     assert answer.exit_code == 1

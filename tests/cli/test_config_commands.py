@@ -1,5 +1,6 @@
 """`onebook config`: what it prints can be used, and bad files get one clear line."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -72,9 +73,13 @@ def test_defaults_are_written_as_toml(value):
     assert tomllib.loads(f"value = {toml(value)}")["value"] == plain
 
 
-def test_an_output_that_cannot_be_written_is_one_line():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_cannot_be_written_is_one_line(unbuffered):
     with open("/dev/full", "wb") as full:
         words = [sys.executable, "-m", "onebook", "config", "default"]
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=variables
+        )
     assert done.returncode == 2
     assert done.stderr == "error: The output cannot be written: No space left on device.\n"

@@ -95,7 +95,7 @@ async def test_examples_name_the_address_of_the_request(client):
     async with client:
         page = (await client.get("/docs/tutorial")).text
         assert "ONEBOOK_URL=https://here.example:8443\n" in page
-        assert "wss://here.example:8443/api/v1/ws" in page
+        assert "--url https://here.example:8443 " in page
         settings = (await client.get("/docs/reference/settings")).text
         operate = (await client.get("/docs/guides/operate")).text
     assert "127.0.0.1:8000" not in page

@@ -1,5 +1,6 @@
 """`onebook`: entry point of the command line."""
 
+import os
 import sys
 
 import typer
@@ -38,6 +39,8 @@ def main() -> None:
         if error.filename is not None or error.errno not in DISK_FULL:
             raise
         print(f"error: The output cannot be written: {error.strerror}.", file=sys.stderr)
+        # What is left in the buffer is written at the exit, where it would fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_OUTPUT)
     except KeyboardInterrupt:
         sys.exit(130)
