@@ -10,8 +10,9 @@ from fastapi import FastAPI
 
 from onebook.web import pages
 from onebook.web.chapters import CONTENT, Chapters
-from onebook.web.markdown import REPOSITORY, anchor_of, link_of, render, url_of
+from onebook.web.markdown import REPOSITORY, anchor_of, link_of, render, served_here, url_of
 from onebook.web.routes import load_assets
+from onebook.web.samples import PLACEHOLDER_URL, PLACEHOLDER_WS_URL
 from web.scripted import site
 
 ROOT = CONTENT.resolve().parent
@@ -101,6 +102,13 @@ async def test_examples_name_the_address_of_the_request(client):
     assert "127.0.0.1:8000" not in page
     assert "here.example:8443" not in settings
     assert operate == CHAPTERS.page("guides/operate.md"), "an operator's addresses stay"
+
+
+def test_both_schemes_of_an_address_become_those_of_the_node():
+    page = "see http://127.0.0.1:8000/docs and ws://127.0.0.1:8000/api/v1/ws"
+    served = f"see {PLACEHOLDER_URL}/docs and {PLACEHOLDER_WS_URL}/api/v1/ws"
+    assert served_here(f"<!-- address: http://127.0.0.1:8000 -->\n{page}").endswith(served)
+    assert served_here(page) == page, "a page that states no address keeps what it says"
 
 
 @pytest.mark.parametrize("path", CHAPTERS.texts)
