@@ -53,6 +53,13 @@ class VirtualTime:
                 call.callback()
         self.now = until
 
+    def run_late(self, seconds):
+        """Call the next callback so long after its time."""
+        when, _, call = heapq.heappop(self._calls)
+        self.now = max(self.now, when + seconds)
+        assert not call.cancelled
+        call.callback()
+
     @property
     def waiting(self):
         return sum(not call.cancelled for _, _, call in self._calls)
@@ -553,6 +560,33 @@ def test_at_most_one_update_in_the_interval_and_the_last_state_arrives():
     rig.time.run(10)
     assert [update[0] for update in rig.heard.updates] == [1_000.0, 1_000.5]
     assert rig.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 9
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "apart_ms"),
+    [(0, [100] * 9), (30, [130, *[100] * 8]), (80, [180, *[130] * 8])],
+    ids=["on time", "late by less than half of it", "late by more"],
+)
+def test_a_late_update_does_not_slow_the_pace_by_more_than_it_must(late_ms, apart_ms):
+    rig = Rig()
+    rig.opened(key("okx", interval_ms=100), okx=BOOK)
+    for amount in range(2, 11):
+        rig.delta("okx", [("100", str(amount))], [])
+        rig.time.run_late(late_ms / 1_000)
+    times = [update[0] for update in rig.heard.updates]
+    apart = [(after - before) * 1_000 for before, after in pairwise(times)]
+    assert apart == pytest.approx(apart_ms)
+
+
+def test_an_update_that_was_not_late_for_itself_makes_nothing_up():
+    rig = Rig()
+    stream = rig.opened(key("okx", interval_ms=100), okx=BOOK)
+    rig.time.run(0.05)
+    rig.delta("okx", [("100", "2")], [])
+    rig.streams.publish_now(stream)  # before it is due
+    rig.delta("okx", [("100", "3")], [])
+    rig.time.run(1)
+    assert [update[0] for update in rig.heard.updates] == [1_000.0, 1_000.05, 1_000.15]
 
 
 def test_what_a_view_costs_in_30_days_is_reported_from_its_live_rate():

@@ -165,6 +165,7 @@ class Stream:
         "merged_at",
         "opening",
         "owner",
+        "paced_at",
         "published_at",
         "timestamp",
         "update_number",
@@ -194,6 +195,7 @@ class Stream:
         self.update_number = 0
         self.timestamp = b""
         self.published_at = self.merged_at = float("-inf")
+        self.paced_at = float("-inf")  # its interval runs from here
         self.due: float | None = None  # when it is to be published; None while it is clean
         self.forced = True  # publish even if the merge shows no difference
         self.broken = False  # the last attempt to publish it failed

@@ -36,6 +36,9 @@ FIRST_SECONDS: Final = (
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
 QUEUE_SLACK: Final = 64  # queued entries of streams that are closed or due at another time
 MERGE_PACE_S: Final = 0.01  # after a merge that changed nothing visible, the next waits so long
+# A late update shortens the wait for the next one by its lateness, at most by this share of the
+# interval: a loaded node keeps the pace, and two updates are never closer than the rest of it.
+LATENESS_MADE_UP_MAX: Final = 0.5
 PUBLISHES_PER_TICK_MAX: Final = 256  # then yield to the event loop
 
 log = logging.getLogger("onebook.streams")
@@ -230,7 +233,7 @@ class Streams:
 
     def _pace(self, stream: Stream) -> float:
         """The earliest time of the next update of a stream."""
-        return max(stream.published_at + stream.interval_s, stream.merged_at + MERGE_PACE_S)
+        return max(stream.paced_at + stream.interval_s, stream.merged_at + MERGE_PACE_S)
 
     def _enqueue(self, stream: Stream, now: float, due: float) -> None:
         if due <= now:
@@ -296,13 +299,14 @@ class Streams:
         return None
 
     def _publish(self, stream: Stream, now: float) -> None:
-        stream.due = None
+        due, stream.due = stream.due, None
         for instrument in _known(stream.members):
             self._clean[instrument].add(stream)
         stream.merged_at = now
         if stream.merge() or stream.forced:
             stream.forced = False
             stream.published_at = now
+            stream.paced_at = now - _made_up_s(stream, due, now)
             self.published_total += 1
             payload = stream.advance(self._clock.wall_us(), now)
             stream.bytes_published += len(payload)
@@ -404,3 +408,9 @@ class Streams:
 
 def _known(members: StreamMembers) -> list[Instrument]:
     return [each for each in members.instruments if each is not None]
+
+
+def _made_up_s(stream: Stream, due: float | None, now: float) -> float:
+    """Return how much of an update's lateness the wait for the next one is shortened by."""
+    late_s = 0.0 if due is None else max(0.0, now - due)
+    return min(late_s, stream.interval_s * LATENESS_MADE_UP_MAX)
