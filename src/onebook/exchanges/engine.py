@@ -147,7 +147,8 @@ class Engine:
                 write(
                     [key(one) for one in batch],
                     self._requests.issue(batch if awaited else ()),
-                )
+                ),
+                asks=batch if awaited else (),
             )
             for batch in batches(instruments, self._channel.names_per_request)
         )
@@ -285,8 +286,9 @@ class Engine:
         return str(event.code) in self._unavailable or is_unavailable(event.words)
 
     def _later(self, event: RequestRejected | SeedRefused) -> tuple[Output, ...]:
-        if isinstance(event, RequestRejected):
-            self._requests.answered(event.number)  # a later answer must not wait for this one
+        if isinstance(event, SeedRefused):
+            return (SlowDown(short(event.words)), *self._seed_refused(event))
+        self._requests.answered(event.number)  # a later answer must not wait for this one
         return (SlowDown(short(event.words)),)
 
     def _failed(self, event: RequestRejected) -> tuple[Output, ...]:
@@ -402,11 +404,13 @@ class SeededEngine(Engine):
 
     def _asking(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         """Ask on the socket for what would come by REST, where the exchange has it so."""
-        write = self._channel.request
+        write, key = self._channel.request, self._channel.key
         if write is None:
             return outputs
         return tuple(
-            self._requested(write, [out.instrument])[0] if isinstance(out, Fetch) else out
+            send(write([key(out.instrument)], self._requests.issue(())), asks=(out.instrument,))
+            if isinstance(out, Fetch)
+            else out
             for out in outputs
         )
 
