@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from contract.talk import Talk, opened, reopened
-from contract.test_connectors import BOOK_CHANNELS, BY_ID, UNKNOWN_FRAMES, UNSEEN, in_step
+from contract.test_connectors import BOOK_CHANNELS, UNKNOWN_FRAMES, UNSEEN, in_step
 from contract.unavailable import FRAMES as UNAVAILABLE
 from contract.venue import CHANNELS
 from onebook.exchanges.channel import SocketSeed
@@ -127,8 +127,7 @@ class Garbled(Talk):
         return super()._telling(self.instead.pop(frame, frame))
 
 
-# Where the answer assigns the id that frames carry, its books come on the next connection only.
-@pytest.mark.parametrize("name", [name for name in CHANNELS if name not in BY_ID])
+@every_channel
 def test_a_book_comes_whatever_is_strange_in_the_answer_to_its_request(name: str) -> None:
     answers = [
         step.payload

@@ -19,6 +19,7 @@ from onebook.exchanges.contract import (
     BookRefused,
     Delta,
     Gap,
+    Ignored,
     Output,
     Outputs,
     ProtocolError,
@@ -49,6 +50,8 @@ def control(frame: bytes) -> Event:
     match json.loads(frame):
         case {"name": str(name), "id": int(channel)}:
             return Accepted([name], channel=channel)
+        case {"mangled": str()}:
+            return Ignored(known=True)
         case {"name": str(name)}:
             return RequestRejected("unknown", names=[name])
         case [int(channel), *_]:
@@ -165,6 +168,34 @@ def test_a_frame_of_an_id_that_was_never_assigned_is_refused_and_not_counted() -
     assert caught.value.instrument is None
     line.number -= 1
     assert kinds(line.send(1)) == [(Delta, A)]
+
+
+def test_an_id_whose_acknowledgement_was_damaged_is_left_and_counted() -> None:
+    line = Line(A, B).live(A=1)
+    line.hear({"mangled": "B:USD"})
+    assert sent(line.send(2, "whole")) == [["-", 2]]
+    assert line.send(2) == []
+    assert kinds(line.send(1)) == [(Delta, A)], "no frame is missing"
+    assert sent(line.engine.resync([B])) == [["+", "B:USD"]]
+    line.hear({"name": "B:USD", "id": 3})
+    assert kinds(line.send(3, "whole")) == [(Snapshot, B)]
+
+
+def test_as_many_ids_are_left_as_books_wait_for_a_snapshot() -> None:
+    line = Line(A, B, C).live(A=1)
+    line.hear({"name": "C:USD"})
+    line.send(2)
+    with pytest.raises(ProtocolError, match="'3', which is not subscribed"):
+        line.send(3)
+
+
+def test_an_id_that_two_names_are_given_is_left_and_both_are_invalid() -> None:
+    line = Line(A, B).live(A=1)
+    told = line.hear({"name": "B:USD", "id": 1})
+    assert sent(told) == [["-", 1]]
+    assert kinds([out for out in told if isinstance(out, Gap)]) == [(Gap, A), (Gap, B)]
+    assert line.send(1, "whole") == []
+    assert sent(line.engine.resync([A, B])) == [["+", "A:USD", "B:USD"]]
 
 
 def test_a_damaged_frame_names_the_book_of_its_id() -> None:

@@ -104,6 +104,10 @@ def sent(outputs: object) -> list[object]:
     return [json.loads(out.frame) for out in outputs if isinstance(out, Send)]  # type: ignore[attr-defined]
 
 
+def asked(outputs: object) -> list[tuple[Instrument, ...]]:
+    return [out.asks for out in outputs if isinstance(out, Send)]  # type: ignore[attr-defined]
+
+
 def opened(*instruments: Instrument) -> Engine:
     engine = Engine(BOOKS, instruments or (A, B, C))
     engine.opened()
@@ -511,7 +515,17 @@ def test_a_seed_that_came_too_soon_is_asked_for_later() -> None:
     channel = replace(REQUESTED, control=lambda frame: SeedRefused("A", frame.decode(), 7))
     engine = SeededEngine(replace(channel, too_many=(7,)), [A])
     engine.opened()
-    assert engine.received(b"later") == (SlowDown("later"),)
+    assert engine.received(b"soon") == (SlowDown("soon"), SnapshotFailed(A, "soon"))
+
+
+def test_a_frame_knows_the_books_that_it_asks_for() -> None:
+    engine = Engine(BOOKS, [A, B, C])
+    assert asked(engine.opened()) == [(A, B), (C,)]
+    assert asked(engine.resync([A, C])) == [(), (A, C)], "the first unsubscribes"
+    assert asked(engine.remove([A])) == [()]
+    seeded = SeededEngine(REQUESTED, [A])
+    assert asked(seeded.opened()) == [(A,)]
+    assert asked(seeded.received(b"ok A")) == [(A,)]
 
 
 def test_the_plain_answer_to_a_ping_is_expected() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feeds.toy import TOY, A, limited
+from feeds.toy import TOY, A, B, C, limited
 from onebook.exchanges.contract import Fetch, Send
 from onebook.exchanges.frames import Dated, send
 from onebook.exchanges.limits import Limit, Quotas
@@ -50,7 +50,7 @@ def test_the_limit_of_an_hour_holds_whatever_the_seconds_allow() -> None:
     assert box.wait_s(3_600.6) == pytest.approx(40 / 10 * 3_600, abs=2)
 
 
-def test_a_held_outbox_forgets_its_queue_and_sends_nothing_for_a_while() -> None:
+def test_a_held_outbox_keeps_its_queue_and_sends_nothing_for_a_while() -> None:
     box = outbox()
     box.send(Send(b"old"))
     box.hold(5.0)
@@ -58,7 +58,16 @@ def test_a_held_outbox_forgets_its_queue_and_sends_nothing_for_a_while() -> None
     box.send(Send(b"new"))
     assert box.take(4.9) == []
     assert box.wait_s(4.0) == 1.0
-    assert box.take(5.0) == [Transmit(b"new")]
+    assert box.take(5.0) == [Transmit(b"old"), Transmit(b"new")]
+
+
+def test_only_frames_that_ask_for_nothing_else_are_withdrawn() -> None:
+    box = outbox()
+    for frame, asks in {b"a": (A,), b"a b": (A, B), b"not a": (), b"b": (B,)}.items():
+        box.send(Send(frame, asks=asks))
+    box.withdraw({A, C})
+    kept = [Transmit(b"a b"), Transmit(b"not a"), Transmit(b"b")]
+    assert [*box.take(0.0), *box.take(1.0)] == kept
 
 
 def test_bodies_are_asked_for_at_once_and_only_once() -> None:

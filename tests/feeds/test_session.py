@@ -946,6 +946,35 @@ def test_a_rate_limit_makes_requests_wait_and_no_book_offline():
     assert sorted(talk.wait(0.6)) == [again("A"), again("B C")]
 
 
+ONE_A_SECOND = limited(replace(TOY, quiet_max_s=1e6), messages=(Limit(1, 1.0),))
+
+
+def test_a_rate_limit_drops_only_requests_that_are_repeated_after_the_pause():
+    talk = Talk(A, B, C, exchange=ONE_A_SECOND)
+    talk.open()
+    talk.hear(snap("A"), b"ack B")
+    talk.session.remove([A], talk.now)
+    assert talk.hear(b"send the book of B", b"gap C", b"slower wait") == []
+    assert talk.wait(14.5) == []
+    unsubscribe, book = Transmit(b"unsubscribe A"), Transmit(b"the book of B")
+    assert talk.wait(3.5) == [unsubscribe, book, again("C")]
+    assert talk.health(B) == SYNCING, "its request has just left"
+
+
+def test_a_renewed_subscription_is_not_overdue_while_its_request_is_held():
+    talk = live(A, B, exchange=replace(TOY, quiet_max_s=1e6))
+    talk.session.remove([B], talk.now)
+    talk.out()
+    talk.hear(b"slower wait")
+    talk.hear(b"send everything but B", b"renewed A")
+    talk.hear(b"slower wait longer")
+    assert talk.wait(14.5) == []
+    assert talk.wait(1.0) == [Transmit(b"everything but B")]
+    assert talk.wait(TOY.snapshot_s - 1.0) == []
+    assert talk.health(A) == LIVE
+    assert again("A") in talk.wait(2.0)
+
+
 def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
     settings = FeedSettings(slow_down_s=10.0, slow_down_max_s=30.0)
     talk = Talk(A, B, settings=settings)

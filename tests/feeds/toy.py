@@ -63,7 +63,8 @@ class ToyConnector:
 
     def opened(self) -> Iterable[Output]:
         if self.natives:
-            yield Send(b"subscribe " + " ".join(self.natives).encode())
+            names = " ".join(self.natives).encode()
+            yield Send(b"subscribe " + names, asks=tuple(self.natives.values()))
 
     def reader(self) -> Callable[[bytes], Iterable[Output] | None]:
         return self.received
@@ -135,12 +136,13 @@ class ToyConnector:
         return self.received(body)
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
-        yield Send(b"again " + " ".join(each.native for each in instruments).encode())
+        names = " ".join(each.native for each in instruments).encode()
+        yield Send(b"again " + names, asks=tuple(instruments))
 
     def add(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         for each in instruments:
             self.natives[each.native] = each
-            yield Send(b"subscribe " + each.native.encode())
+            yield Send(b"subscribe " + each.native.encode(), asks=(each,))
 
     def remove(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         for each in instruments:

@@ -82,12 +82,14 @@ class Send(Struct, frozen=True, gc=False):
 
     An `urgent` one goes ahead of everything that is queued: the answer to a ping of the exchange.
     One that names the time at which it is sent has no `frame`: `dated` writes it of Unix
-    milliseconds when it leaves, which may be long after it was queued.
+    milliseconds when it leaves, which may be long after it was queued. `asks` are the books that it
+    requests; an unsubscription requests none.
     """
 
     frame: bytes
     urgent: bool = False
     dated: Callable[[int], bytes] | None = None
+    asks: tuple[Instrument, ...] = ()
 
     def at(self, now_ms: int) -> bytes:
         """Return the frame that leaves at this time."""

@@ -30,6 +30,7 @@ from onebook.exchanges.contract import (
     Acknowledged,
     BookRefused,
     Fetch,
+    Gap,
     Output,
     Outputs,
     ProtocolError,
@@ -66,6 +67,7 @@ class Engine:
         self._requests = Requests()
         self._accepted: set[str] = set()
         self._refused: set[str] = set()
+        self._strays = 0  # ids that were left without an acknowledgement
         self._ready = not channel.welcomes
         # Codes are numbers or texts, and an exchange may write either.
         self._too_many = frozenset(map(str, channel.too_many))
@@ -147,7 +149,8 @@ class Engine:
                 write(
                     [key(one) for one in batch],
                     self._requests.issue(batch if awaited else ()),
-                )
+                ),
+                asks=batch if awaited else (),
             )
             for batch in batches(instruments, self._channel.names_per_request)
         )
@@ -172,6 +175,10 @@ class Engine:
         if frame in self._channel.expected:
             return EXPECTED
         event = self._channel.control(frame)
+        if isinstance(event, BookFrame) and event.channel is not None and error is None:
+            stray = self._left_stray(event.channel)
+            if stray:
+                return (*stray, *each_of(self._data(frame) or NOTHING))
         if isinstance(event, Counted):
             lost = self._followed.missed(event.number)
             return (*lost, *self._act(event.event, None))
@@ -220,10 +227,32 @@ class Engine:
         return self._subscribe(self._books.all())
 
     def _assign(self, names: Iterable[str], channel: int) -> tuple[Output, ...]:
-        """Note the id of a subscription; one that was removed meanwhile is unsubscribed."""
-        left = [self._books.assign(name, channel) for name in names]
-        ids = [each for each in left if each is not None]
+        """Note the id of a subscription; one that was removed meanwhile is unsubscribed.
+
+        An id that another book has says nothing: both are subscribed again.
+        """
+        rivals = [one for name in names for one in self._books.contest(name, channel)]
+        if rivals:
+            reason = f"the exchange assigned id {channel} twice"
+            left = self._left_ids(self._unsubscribe, [channel])
+            return (*left, *(Gap(one, reason) for one in rivals))
+        former = [self._books.assign(name, channel) for name in names]
+        ids = [each for each in former if each is not None]
         return self._left_ids(self._unsubscribe, ids)
+
+    def _left_stray(self, channel: int) -> tuple[Output, ...]:
+        """Unsubscribe an id that no acknowledgement assigned, where books wait for one.
+
+        It is taken for the id of one of them, so at most one for each: of any other, a damaged
+        frame of a live book could be meant.
+        """
+        books = self._books.trackers.items()
+        waiting = [name for name, one in books if not one.live and name not in self._refused]
+        if self._strays >= len(waiting):
+            return NOTHING
+        self._strays += 1
+        self._books.channels.left.add(channel)
+        return self._left_ids(self._unsubscribe, [channel])
 
     def _confirm(self, instruments: Iterable[Instrument]) -> tuple[Output, ...]:
         """Acknowledge each subscription once, however often the exchange does."""
@@ -285,8 +314,9 @@ class Engine:
         return str(event.code) in self._unavailable or is_unavailable(event.words)
 
     def _later(self, event: RequestRejected | SeedRefused) -> tuple[Output, ...]:
-        if isinstance(event, RequestRejected):
-            self._requests.answered(event.number)  # a later answer must not wait for this one
+        if isinstance(event, SeedRefused):
+            return (SlowDown(short(event.words)), *self._seed_refused(event))
+        self._requests.answered(event.number)  # a later answer must not wait for this one
         return (SlowDown(short(event.words)),)
 
     def _failed(self, event: RequestRejected) -> tuple[Output, ...]:
@@ -402,11 +432,13 @@ class SeededEngine(Engine):
 
     def _asking(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         """Ask on the socket for what would come by REST, where the exchange has it so."""
-        write = self._channel.request
+        write, key = self._channel.request, self._channel.key
         if write is None:
             return outputs
         return tuple(
-            self._requested(write, [out.instrument])[0] if isinstance(out, Fetch) else out
+            send(write([key(out.instrument)], self._requests.issue(())), asks=(out.instrument,))
+            if isinstance(out, Fetch)
+            else out
             for out in outputs
         )
 

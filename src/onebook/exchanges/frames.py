@@ -72,12 +72,12 @@ class Dated(Struct, frozen=True):
     write: Callable[[int], object]
 
 
-def send(message: object, *, urgent: bool = False) -> Send:
-    """Make the text frame of a message."""
+def send(message: object, *, urgent: bool = False, asks: Iterable[Instrument] = ()) -> Send:
+    """Make the text frame of a message; `asks` are the books that it requests."""
     if not isinstance(message, Dated):
-        return Send(msgspec.json.encode(message), urgent)
+        return Send(msgspec.json.encode(message), urgent, asks=tuple(asks))
     write = message.write
-    return Send(b"", urgent, lambda now_ms: msgspec.json.encode(write(now_ms)))
+    return Send(b"", urgent, lambda now_ms: msgspec.json.encode(write(now_ms)), tuple(asks))
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

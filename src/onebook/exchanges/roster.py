@@ -123,6 +123,14 @@ class Roster(Generic[T]):
         self.channels.left.discard(channel)
         return None if former == channel else former
 
+    def contest(self, name: str, channel: int) -> list[Instrument]:
+        """Take an id from the book that has it, where another name gets it too; returns both."""
+        holder, claimant = self.channels.get(channel), self.trackers.get(name)
+        if holder is None or holder is claimant:
+            return []
+        self.leave([holder.instrument])
+        return [one.instrument for one in (holder, claimant) if one]
+
     def leave(self, instruments: Iterable[Instrument]) -> list[int]:
         """Ignore what still comes under the ids of instruments; returns these ids."""
         keys = map(self._key, instruments)

@@ -5,11 +5,12 @@ Pure: frames and requests come in, actions that may be executed now go out of `t
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from onebook.exchanges.contract import Fetch, Send
 from onebook.exchanges.limits import Quotas
 from onebook.feeds.actions import Action, Request, Transmit
+from onebook.model import Instrument
 
 
 class Outbox:
@@ -70,9 +71,14 @@ class Outbox:
         self._wake()
 
     def hold(self, until: float) -> None:
-        """Drop what is queued and send no frame before `until`."""
+        """Send no frame before `until`."""
         self.held_until = max(self.held_until, until)
-        self._frames.clear()
+
+    def withdraw(self, instruments: Collection[Instrument]) -> None:
+        """Drop the queued frames that ask for some of these books and no other."""
+        self._frames = deque(
+            one for one in self._frames if not one.asks or not set(one.asks).issubset(instruments)
+        )
 
     def wait_s(self, now: float) -> float:
         """Return the time until the whole queue is sent.

@@ -150,6 +150,13 @@ class Recovery:
         if watch is not None and watch.phase is Phase.LIVE:
             watch.at = now + self._snapshot_s + self._outbox.wait_s(now)
 
+    def overdue(self, watch: Watch, now: float) -> None:
+        """Invalidate a live book whose renewed subscription was not acknowledged in time."""
+        if self._outbox.waiting:
+            self.renewed(watch.instrument, now)
+        else:
+            self.doubt(watch.instrument, Reason.NO_SNAPSHOT, now)
+
     def filled(self, instrument: Instrument, now: float) -> Watch | None:
         """A snapshot arrived; returns the instrument whose book it made live."""
         watch = self.watches.get(instrument)
@@ -216,6 +223,9 @@ class Recovery:
     ) -> None:
         """Pause requests, then repeat the unacknowledged ones; those `about` some books alone.
 
+        Queued frames that are not repeated leave after the pause: unsubscriptions, requests for the
+        snapshots of accepted subscriptions.
+
         An error during a pause answers what was sent before it: the pause gets no longer. One of an
         exchange that is `unavailable` to a request for one instrument, or for long, may be about
         what was asked for.
@@ -234,8 +244,12 @@ class Recovery:
             self._slowed = min(self._slowed + 1, DOUBLINGS_MAX)
         self._outbox.hold(until)
         self._forget_turns()
-        for watch in self._all():
-            self._postpone(watch, self._outbox.held_until, reason, words, now)
+        postponed = {
+            watch.instrument
+            for watch in self._all()
+            if self._postpone(watch, until, reason, words, now)
+        }
+        self._outbox.withdraw(postponed)
 
     def _failed(self, instruments: Iterable[Instrument], words: str, now: float) -> None:
         """Postpone the books that an error is about; one that fails again and again is refused."""

@@ -289,8 +289,8 @@ class FeedSession:
             self._recovery.look(watch, now)
         elif self._pulse.is_quiet(watch, now):
             self._doubt(watch.instrument, Reason.QUIET, now)
-        elif now >= watch.at:  # renewed, and not acknowledged
-            self._doubt(watch.instrument, Reason.NO_SNAPSHOT, now)
+        elif now >= watch.at:
+            self._recovery.overdue(watch, now)
         else:
             if watch.tries and now - watch.book.changed_at >= self._settings.stable_s:
                 watch.tries = 0
