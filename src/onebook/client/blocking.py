@@ -7,8 +7,9 @@ gets the newest view.
 import asyncio
 import ssl
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError
+from typing import Any, Protocol, Self, TypeVar
 
 from onebook.client.pages import PAGE_RECORDS, Time, TransactionPage
 from onebook.client.rest import ATTEMPTS_MAX
@@ -18,8 +19,20 @@ from onebook.client.usage import KeyUsage
 from onebook.client.view import BookView
 
 STOP_TIMEOUT_S = 5.0
+CLOSED = "This client is closed."
 
 T = TypeVar("T")
+Value = TypeVar("Value", covariant=True)
+
+
+class Closing(Protocol[Value]):
+    """An asynchronous iterator that can be closed."""
+
+    def __anext__(self) -> Awaitable[Value]:
+        """Wait for the next value."""
+
+    async def aclose(self) -> None:
+        """Close it."""
 
 
 class Onebook:
@@ -39,9 +52,10 @@ class Onebook:
         self._client = AsyncOnebook(
             url, api_key, attempts_max=attempts_max, ssl_context=ssl_context
         )
+        self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
-            target=self._loop.run_forever, name="onebook.client", daemon=True
+            target=_run_loop, args=(self._loop,), name="onebook.client", daemon=True
         )
         self._thread.start()
 
@@ -53,12 +67,13 @@ class Onebook:
 
     def close(self) -> None:
         """Close every connection and end the thread."""
-        if self._loop.is_closed():
+        if self._closed:
             return
-        self._run(self._ended())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(STOP_TIMEOUT_S)
-        self._loop.close()
+        self._closed = True
+        ended = asyncio.run_coroutine_threadsafe(self._ended(), self._loop)
+        ended.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+        if not self._in_thread:
+            self._thread.join(STOP_TIMEOUT_S)
 
     def watch(
         self,
@@ -147,7 +162,7 @@ class Onebook:
             )
         )
 
-    def _iterated(self, start: Callable[[], AsyncGenerator[T, None]]) -> Iterator[T]:
+    def _iterated(self, start: Callable[[], Closing[T]]) -> Iterator[T]:
         """Iterate over an asynchronous generator; leaving the loop closes it."""
         values = start()
         end = object()
@@ -156,7 +171,10 @@ class Onebook:
         async def following() -> Any:
             nonlocal step
             step = asyncio.current_task()
-            return await anext(values, end)
+            try:
+                return await values.__anext__()
+            except StopAsyncIteration:
+                return end
 
         async def closed() -> None:
             if step is not None and not step.done():  # Ctrl-C ended the wait for it
@@ -169,19 +187,31 @@ class Onebook:
             while (value := self._run(following())) is not end:
                 yield value
         finally:
-            if not self._loop.is_closed():
-                self._run(closed())
+            if not self._closed:
+                closing = asyncio.run_coroutine_threadsafe(closed(), self._loop)
+                if not self._in_thread:
+                    closing.result()
+
+    @property
+    def _in_thread(self) -> bool:
+        """Whether this is the thread of the loop, where nothing may wait for it.
+
+        The garbage collector ends iterators, and calls a caller's `__del__`, in any thread.
+        """
+        return threading.current_thread() is self._thread
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of work on the loop; Ctrl-C in the caller cancels it."""
-        if self._loop.is_closed():
+        if self._closed:
             work.close()
-            raise RuntimeError("This client is closed.")
+            raise RuntimeError(CLOSED)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
-        except BaseException:
+        except BaseException as error:
             future.cancel()
+            if isinstance(error, CancelledError) and self._closed:
+                raise RuntimeError(CLOSED) from None
             raise
 
     async def _ended(self) -> None:
@@ -192,3 +222,11 @@ class Onebook:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run an event loop until it is stopped, and close it."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

@@ -1,10 +1,11 @@
 """Pagination of transactions; pages report what could not be read."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from onebook.client.failures import NO_CLOSE_FRAME, Refused, Unavailable, pause_s
 
@@ -61,28 +62,80 @@ def request_of(
     return body
 
 
-async def pages(post: Post, request: Mapping[str, Any]) -> AsyncGenerator[TransactionPage, None]:
-    """Yield every page of a request, newest records first.
+class TransactionPages(AsyncIterator[TransactionPage]):
+    """Every page of a request, newest records first.
 
-    Raises:
+    A wait that is cancelled, or that raises `Unavailable`, loses nothing: the next one asks for the
+    same page.
+
+    Raises, when it is iterated:
         Refused: The service refuses the request.
-        Unavailable: Further pages make no progress.
+        Unavailable: The service cannot answer now, or further pages make no progress.
     """
-    cursor: str | None = None
-    before: TransactionPage | None = None
-    idle = 0
-    while True:
-        page = _page(await post({**request, **({"cursor": cursor} if cursor else {})}))
-        yield page
-        if page.next_cursor is None:
-            return
+
+    def __init__(self, post: Post, request: Mapping[str, Any]) -> None:
+        self._post = post
+        self._request = dict(request)
+        self._last: TransactionPage | None = None
+        self._idle = 0
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> TransactionPage:
+        before = self._last
+        if self._closed or (before is not None and before.next_cursor is None):
+            raise StopAsyncIteration
+        if before is not None and self._idle >= IDLE_PAGES_MAX:
+            raise Unavailable("no_progress", _why(before), details={"errors": before.errors})
+        if before is not None:
+            self._request["cursor"] = before.next_cursor
+        if self._idle:
+            await asyncio.sleep(pause_s(NO_CLOSE_FRAME, self._idle))
+        page = _page(await self._post(self._request))
         came_further = page.records or before is None or page.coverage != before.coverage
-        idle = 0 if came_further else idle + 1
-        if idle >= IDLE_PAGES_MAX:
-            raise Unavailable("no_progress", _why(page), details={"errors": page.errors})
-        if idle:
-            await asyncio.sleep(pause_s(NO_CLOSE_FRAME, idle))
-        cursor, before = page.next_cursor, page
+        self._idle = 0 if came_further else self._idle + 1
+        self._last = page
+        return page
+
+    async def aclose(self) -> None:
+        """End the iteration."""
+        self._closed = True
+
+
+class TransactionRecords(AsyncIterator[dict[str, Any]]):
+    """Every record of some pages; see `TransactionPages`.
+
+    Raises, when it is iterated:
+        Refused: `incomplete`, after the last record, where some could not be read.
+    """
+
+    def __init__(self, pages: TransactionPages, *, partial_allowed: bool) -> None:
+        self._pages = pages
+        self._partial_allowed = partial_allowed
+        self._last: TransactionPage | None = None
+        self._records: deque[dict[str, Any]] = deque()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> dict[str, Any]:
+        while not self._records:
+            try:
+                self._last = await anext(self._pages)
+            except StopAsyncIteration:
+                if self._last is not None and not self._partial_allowed:
+                    require_complete(self._last)
+                raise
+            self._records.extend(self._last.records)
+        return self._records.popleft()
+
+    async def aclose(self) -> None:
+        """End the iteration."""
+        self._last = None
+        self._records.clear()
+        await self._pages.aclose()
 
 
 def require_complete(page: TransactionPage) -> None:

@@ -1,8 +1,7 @@
 """`AsyncOnebook`: books, transactions and usage of one service for one API key."""
 
 import ssl
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import Any, Self
 
 from onebook.client.addresses import addresses_of
@@ -10,16 +9,15 @@ from onebook.client.ask import ask
 from onebook.client.pages import (
     PAGE_RECORDS,
     Time,
-    TransactionPage,
-    pages,
+    TransactionPages,
+    TransactionRecords,
     request_of,
-    require_complete,
 )
 from onebook.client.rest import ATTEMPTS_MAX, RestClient
 from onebook.client.session import SILENCE_MAX_S
 from onebook.client.usage import KeyUsage
 from onebook.client.view import BookView
-from onebook.client.watch import watch
+from onebook.client.watch import ViewUpdates, watch
 
 
 class AsyncOnebook:
@@ -72,8 +70,8 @@ class AsyncOnebook:
         attempts_max: int | None = None,
         silence_max_s: float = SILENCE_MAX_S,
         **options: Any,
-    ) -> AsyncGenerator[BookView, None]:
-        """Yield the newest view of each symbol across reconnects; see `watch`."""
+    ) -> ViewUpdates:
+        """Iterate over the newest view of each symbol across reconnects; see `watch`."""
         return watch(
             self._addresses.websocket,
             self._api_key,
@@ -117,7 +115,7 @@ class AsyncOnebook:
         body = {"exchange": exchange, "testnet": testnet}
         return dict(await self._rest.post("/transactions/validate-credentials", body))
 
-    async def transactions(
+    def transactions(
         self,
         exchange: str,
         types: Sequence[str] | str = (),
@@ -127,11 +125,12 @@ class AsyncOnebook:
         page_records: int = PAGE_RECORDS,
         partial_allowed: bool = False,
         **options: Any,
-    ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield every record of an exchange account, newest first, over as many pages as needed.
+    ) -> TransactionRecords:
+        """Iterate over the records of an exchange account, newest first, page after page.
 
         Numbers are exact: `Decimal`, and text beside it. What failed and may succeed is asked for
-        again, so that such records come late.
+        again, so that such records come late. A wait that is cancelled, or that raises
+        `Unavailable`, loses nothing: the next one goes on.
 
         Args:
             exchange: Such as bybit.
@@ -150,14 +149,7 @@ class AsyncOnebook:
         found = self.transaction_pages(
             exchange, types, start=start, end=end, page_records=page_records, **options
         )
-        last: TransactionPage | None = None
-        async with aclosing(found) as each_page:
-            async for page in each_page:
-                for record in page.records:
-                    yield record
-                last = page
-        if last is not None and not partial_allowed:
-            require_complete(last)
+        return TransactionRecords(found, partial_allowed=partial_allowed)
 
     def transaction_pages(
         self,
@@ -168,12 +160,12 @@ class AsyncOnebook:
         end: Time | None = None,
         page_records: int = PAGE_RECORDS,
         **options: Any,
-    ) -> AsyncGenerator[TransactionPage, None]:
+    ) -> TransactionPages:
         """The same as pages, each with its coverage and its errors; see `transactions`."""
         request = request_of(
             exchange, types, start=start, end=end, page_records=page_records, options=options
         )
-        return pages(self._rest.transactions, request)
+        return TransactionPages(self._rest.transactions, request)
 
     @property
     def _rest(self) -> RestClient:

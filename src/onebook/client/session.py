@@ -125,9 +125,10 @@ class ViewSession:
 
     async def _updated(self, view: BookView, message: dict[str, Any]) -> bool:
         """Apply an update; after a gap, ask for a full one. Returns whether the view changed."""
-        self._answer_by.pop(view.symbol, None)
         if message["type"] == "aggregated_orderbook_delta" and not view.live:
             return False  # a full update is under way
+        if message["type"] != "exchange_status":
+            self._answer_by.pop(view.symbol, None)
         if view.apply(message):
             return view.live
         view.lose(
@@ -165,9 +166,10 @@ class ViewSession:
         symbol = str(message.get("id"))
         view = self.held.get(symbol)
         if view is not None:
-            self._answer_by.pop(symbol, None)
             view.symbol = message["symbol"]
             self.held[view.symbol] = view
+            if self._answer_by.pop(symbol, None) is not None:  # its book comes within seconds
+                self._answer_by[view.symbol] = self._now_s() + ANSWER_TIMEOUT_S
 
     def _due_s(self) -> float | None:
         waits = (self._subscribe_at, self._resync_at, self._answer_by)

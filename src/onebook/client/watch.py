@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
@@ -30,7 +30,7 @@ STABLE_S = 10.0  # a connection that was live for so long ends a series of failu
 log = logging.getLogger("onebook.client")
 
 
-async def watch(
+def watch(
     url: str,
     api_key: str,
     symbols: Sequence[str] | str,
@@ -40,8 +40,8 @@ async def watch(
     silence_max_s: float = SILENCE_MAX_S,
     ssl_context: ssl.SSLContext | None = None,
     **options: Any,
-) -> AsyncGenerator[BookView, None]:
-    """Yield a symbol's view after each change, across reconnects; never ends by itself.
+) -> "ViewUpdates":
+    """Iterate over a symbol's views after each change, across reconnects; never ends by itself.
 
     A caller that is slower than the service gets the newest view of each symbol, never a queue of
     old ones; what was yielded does not change afterwards. A view is also yielded when it stops
@@ -70,29 +70,60 @@ async def watch(
     named = [symbols] if isinstance(symbols, str) else symbols
     if not named or not all(named):
         raise Refused("invalid_parameters", "symbols: name at least one, such as BTC/USDT.")
-    newest = _Newest()
     link = _Link(
-        newest,
         [BookView(symbol) for symbol in named],
         url=url,
+        api_key=api_key,
         options={"exchanges": exchanges, **options},
         attempts_max=attempts_max,
         silence_max_s=silence_max_s,
         ssl_context=ssl_context,
     )
-    running = asyncio.create_task(link.run(api_key), name="onebook.client")
-    running.add_done_callback(lambda _: newest.changed.set())
-    try:
-        while True:
-            while newest.views:
-                yield newest.take()
-            if running.done():
-                running.result()
-            await newest.changed.wait()
+    return ViewUpdates(link)
+
+
+class ViewUpdates(AsyncIterator[BookView]):
+    """The views of `watch`: connects at the first wait, and holds the connection until `aclose`.
+
+    Leaving an `async for` closes it too. A wait may be cancelled, as by
+    `asyncio.wait_for(anext(views), 1)`: the next one goes on. An exception of `watch` ends the
+    connection, and is raised again by every further wait.
+    """
+
+    def __init__(self, link: "_Link") -> None:
+        self._link = link
+        self._running: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> BookView:
+        newest = self._link.newest
+        while not self._closed:
+            if newest.views:
+                return newest.take()
+            if self._running is None:
+                self._running = asyncio.create_task(self._link.run(), name="onebook.client")
+                self._running.add_done_callback(self._link.ended)
+            elif self._running.done():
+                self._running.result()
             newest.changed.clear()
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+            await newest.changed.wait()
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Close the connection and end the iteration."""
+        self._closed = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def __del__(self) -> None:
+        """Close the connection where a loop was left: the collector may run in another thread."""
+        running = self._running
+        if running is not None and not running.done() and not running.get_loop().is_closed():
+            running.get_loop().call_soon_threadsafe(running.cancel)
 
 
 class _Newest:
@@ -117,18 +148,19 @@ class _Link:
 
     def __init__(
         self,
-        newest: _Newest,
         held: Sequence[BookView],
         *,
         url: str,
+        api_key: str,
         options: dict[str, Any],
         attempts_max: int | None,
         silence_max_s: float,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
-        self.newest = newest
+        self.newest = _Newest()
         self.held = held
         self.url = url
+        self.api_key = api_key
         self.options = options
         self.attempts_max = attempts_max
         self.silence_max_s = silence_max_s
@@ -136,9 +168,8 @@ class _Link:
         self._failures = 0
         self._logged = ""  # the code of the last failure that was logged
         self._live_since_s: float | None = None
-        self._now_s = asyncio.get_running_loop().time
 
-    async def run(self, api_key: str) -> None:
+    async def run(self) -> None:
         """Connect again and again.
 
         Raises:
@@ -146,9 +177,9 @@ class _Link:
             Unavailable: `attempts_max` attempts failed.
         """
         while True:
-            code, sentence, number, given_s = await self._connected(api_key)
+            code, sentence, number, given_s = await self._connected()
             since_s, self._live_since_s = self._live_since_s, None
-            if since_s is not None and self._now_s() - since_s >= STABLE_S:
+            if since_s is not None and _now_s() - since_s >= STABLE_S:
                 self._failures = 0
             wait_s = pause_s(number, self._failures, given_s)
             self._failures += 1
@@ -161,13 +192,19 @@ class _Link:
                 self.newest.put(view)
             await asyncio.sleep(wait_s)
 
-    async def _connected(self, api_key: str) -> tuple[str, str, int, float | None]:
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """Wake the caller when `run` has ended; one that has left does not read its exception."""
+        if not task.cancelled():
+            task.exception()
+        self.newest.changed.set()
+
+    async def _connected(self) -> tuple[str, str, int, float | None]:
         """Hold one connection until it ends: code, sentence, close code, seconds to wait."""
         session: ViewSession | None = None
         try:
             async with opening(self.url, self.ssl_context, self.silence_max_s) as ws:
                 session = ViewSession(ws, self.held, self.options)
-                await session.start(api_key)
+                await session.start(self.api_key)
                 async with aclosing(session.views()) as views:
                     async for view in views:
                         self._show(view)
@@ -183,7 +220,7 @@ class _Link:
 
     def _show(self, view: BookView) -> None:
         if view.live and self._live_since_s is None:
-            self._live_since_s = self._now_s()
+            self._live_since_s = _now_s()
             if self._logged:
                 log.info("Connected to %s again.", shown(self.url))
             self._logged = ""
@@ -193,3 +230,7 @@ class _Link:
         level = logging.DEBUG if problem.code == self._logged else logging.WARNING
         log.log(level, NEXT_ATTEMPT, problem.message, problem.retry_in_s)
         self._logged = problem.code
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

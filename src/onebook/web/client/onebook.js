@@ -691,8 +691,8 @@ export class Session {
       view.apply(message);
       return this.handlers.view(view, message);
     }
-    this.#due.delete(`answer ${symbol}`);
     if (message.type === "aggregated_orderbook_delta" && !view.live) return; // a full one is coming
+    this.#due.delete(`answer ${symbol}`);
     if (view.apply(message)) {
       this.#liveSince ??= performance.now();
       return this.handlers.view(view, message);
@@ -750,7 +750,8 @@ export class Session {
     found.view.symbol = message.symbol; // the service may write it in another way, such as in capitals
     this.#subscriptions.set(message.symbol, found);
     if (id !== found.id) return; // of an older choice
-    this.#due.delete(`answer ${symbol}`);
+    const answer = `answer ${symbol}`; // its book comes within seconds
+    if (this.#due.has(answer)) this.#due.set(answer, performance.now() + ANSWER_TIMEOUT_S * 1000);
     found.options = found.next ?? found.options;
     found.next = null;
     this.handlers.accepted(found.view, message);

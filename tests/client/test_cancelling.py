@@ -1,0 +1,145 @@
+"""A wait that is cancelled ends no iteration: the next one goes on where it was."""
+
+import asyncio
+import gc
+import threading
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from websockets.asyncio.server import serve
+
+from client.place import place
+from client.test_watch import HOST, Scripted, update
+from onebook.client import AsyncOnebook, Onebook, watch
+from steady import PATIENCE_S
+
+TYPES = ["deposits", "withdrawals", "trades", "transfers"]
+
+
+async def abandoned(iterator):
+    """Begin to wait for the next value, and give up."""
+    waiting = asyncio.ensure_future(anext(iterator))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_view_may_be_waited_for_with_a_timeout():
+    script = Scripted(["hear", "hear", update(1, 10), "seen", update(2, 11), "stay"])
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        url = f"ws://{HOST}:{server.sockets[0].getsockname()[1]}/"
+        async with aclosing(watch(url, "the key", "BTC/USDT")) as views:
+            await abandoned(views)  # while it connects
+            assert (await anext(views)).update_number == 1
+            await abandoned(views)
+            script.seen.release()
+            assert (await anext(views)).update_number == 2
+        assert [view async for view in views] == []
+    assert (len(script.heard), script.close_code) == (2, 1000)
+
+
+async def test_closing_ends_the_wait_of_another_task():
+    script = Scripted(["hear", "hear", update(1, 10), "stay"])
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        url = f"ws://{HOST}:{server.sockets[0].getsockname()[1]}/"
+        views = watch(url, "the key", "BTC/USDT")
+        await anext(views)
+        waiting = asyncio.ensure_future(anext(views, "ended"))
+        await asyncio.sleep(0)
+        await views.aclose()
+        assert await waiting == "ended"
+    assert script.close_code == 1000
+
+
+async def test_a_page_of_transactions_may_be_waited_for_with_a_timeout(tmp_path):
+    async with (
+        asyncio.timeout(PATIENCE_S * 3),
+        place(tmp_path) as rig,
+        AsyncOnebook(rig.url, rig.key) as client,
+    ):
+        asked = {"start": datetime.now(UTC) - timedelta(days=20), "page_records": 40}
+        whole = [
+            record["transactionId"] async for record in client.transactions("bybit", TYPES, **asked)
+        ]
+        assert len(whole) > 100
+        records = client.transactions("bybit", TYPES, **asked)
+        await abandoned(records)
+        found = [(await anext(records))["transactionId"] for _ in range(40)]
+        await abandoned(records)
+        assert found + [record["transactionId"] async for record in records] == whole
+
+
+async def test_an_iteration_that_the_client_s_own_thread_collects_stops_nothing(tmp_path):
+    """The garbage collector runs in any thread; one that waited for itself would wait for ever."""
+
+    class Strategy:
+        def __init__(self, views):
+            self.views, self.me = views, self
+
+    def use(url, key):
+        with Onebook(url, key) as client:
+            strategy = Strategy(client.watch("BTC/USDT"))
+            assert next(strategy.views).symbol == "BTC/USDT"
+            collected = threading.Event()
+            gc.disable()
+            try:
+                del strategy
+                client._loop.call_soon_threadsafe(lambda: (gc.collect(), collected.set()))
+                assert collected.wait(PATIENCE_S)
+            finally:
+                gc.enable()
+            return client.order_book("BTC/USDT").symbol
+
+    async with asyncio.timeout(PATIENCE_S * 3), place(tmp_path) as rig:
+        assert await asyncio.to_thread(use, rig.url, rig.key) == "BTC/USDT"
+
+
+async def test_a_client_may_be_closed_from_its_own_thread(tmp_path):
+    """As where the collector runs a program's `__del__` that closes it."""
+
+    def use(url, key):
+        client = Onebook(url, key)
+        views = client.watch("BTC/USDT")
+        assert next(views).symbol == "BTC/USDT"
+        client._loop.call_soon_threadsafe(client.close)
+        client._thread.join(PATIENCE_S)
+        assert not client._thread.is_alive()
+        with pytest.raises(RuntimeError, match="closed"):
+            client.order_book("BTC/USDT")
+        client.close()
+
+    async with asyncio.timeout(PATIENCE_S * 3), place(tmp_path) as rig:
+        await asyncio.to_thread(use, rig.url, rig.key)
+
+
+async def test_a_client_that_another_thread_closes_says_so(tmp_path):
+    def use(client):
+        with pytest.raises(RuntimeError, match="closed"):
+            for _ in client.watch("NO/UPDATE"):
+                pass
+
+    script = Scripted(["hear", "hear", "stay"])
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        with Onebook(f"ws://{HOST}:{server.sockets[0].getsockname()[1]}", "the key") as client:
+            using = asyncio.create_task(asyncio.to_thread(use, client))
+            while len(script.heard) < 2:
+                await asyncio.sleep(0)
+            await asyncio.to_thread(client.close)
+            await using
+
+
+async def test_a_refusal_that_nobody_waits_for_is_no_error_of_the_event_loop():
+    failed = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: failed.append(context))
+    script = Scripted(["hear", "hear", update(1, 10), "seen", 4002])
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        views = watch(f"ws://{HOST}:{server.sockets[0].getsockname()[1]}", "the key", "BTC/USDT")
+        await anext(views)
+        running = views._running
+        script.seen.release()
+        await asyncio.wait([running])
+        del views, running
+        gc.collect()
+    assert failed == []
