@@ -79,3 +79,18 @@ def test_current_lines_are_the_periods_that_hold_now() -> None:
     keys = [key("key_1", "2026-01-31"), key("key_2", "2026-02-10")]
     lines = current_lines(keys, {}, at("2026-03-05"), allowance_bytes=ALLOWANCE_BYTES)
     assert [line.period_start[:10] for line in lines] == ["2026-02-28", "2026-02-10"]
+
+
+def test_usage_that_was_counted_before_a_key_was_made_is_billed() -> None:
+    """A machine whose clock was a month ahead made the key, and was then set back."""
+    made = key("key_1", "2026-03-05")
+    used = {UsageCell("key_1", at("2026-02-05")): 700}
+    now = current_lines([made], used, at("2026-02-07"), allowance_bytes=ALLOWANCE_BYTES)
+    assert [(line.period_start[:10], line.bytes_used) for line in now] == [("2026-02-05", 700)]
+    months = ["2026-01-01", "2026-02-01", "2026-03-01", "2026-04-01"]
+    found = [
+        (line.period_start[:10], line.bytes_used)
+        for span in spans(months)
+        for line in billing_lines([made], used, span, allowance_bytes=ALLOWANCE_BYTES)
+    ]
+    assert found == [("2026-02-05", 700), ("2026-03-05", 0)]

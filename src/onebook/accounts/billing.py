@@ -1,5 +1,6 @@
 """Billing lines: what each key used in each of its billing periods, for all keys at once."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
@@ -37,7 +38,8 @@ def billing_lines(
 
     A period belongs to the span in which it begins, so that reports over one month after another
     hold each period once. A key without usage has a line too. Tier, status and allowance are those
-    of now: what they were before is in the audit trail.
+    of now: what they were before is in the audit trail. What was counted is always in a line, also
+    in a period before that in which the key was made: a clock may have been wrong then.
 
     Args:
         keys: All of them, with the status that each has now.
@@ -45,26 +47,17 @@ def billing_lines(
         periods: The span.
         allowance_bytes: That of keys without one of their own.
     """
-    lines = []
-    for row in keys:
-        key = key_of(row)
-        limit_bytes = key.allowance_of(allowance_bytes)
-        for period in _beginning_in(periods, row.created_at_ms):
-            count = used_bytes.get(UsageCell(row.key_id, period.start_ms), 0)
-            line = BillingLine(
-                user_id=row.account_id,
-                username=row.username,
-                key_id=row.key_id,
-                billing_tier=row.tier,
-                api_key_status=key.status,
-                period_start=iso_ms(period.start_ms),
-                period_end=iso_ms(period.end_ms),
-                bytes_used=count,
-                bytes_limit=limit_bytes,
-                usage_percentage=round(count * 100 / limit_bytes, 2),
-            )
-            lines.append(line)
-    return sorted(lines, key=lambda line: (line.username, line.key_id, line.period_start))
+    counted: defaultdict[str, set[int]] = defaultdict(set)
+    for cell in used_bytes:
+        if periods.start_ms <= cell.period_start_ms < periods.end_ms:
+            counted[cell.key_id].add(cell.period_start_ms)
+    return [
+        _line(row, period_at(row.created_at_ms, start_ms), used_bytes, allowance_bytes)
+        for row in sorted(keys, key=_order)
+        for start_ms in sorted(
+            counted[row.key_id].union(_beginning_in(periods, row.created_at_ms))
+        )
+    ]
 
 
 def current_lines(
@@ -75,17 +68,40 @@ def current_lines(
     allowance_bytes: int,
 ) -> list[BillingLine]:
     """The line of each key's billing period that holds a time."""
-    lines = []
-    for row in keys:
-        start_ms = period_at(row.created_at_ms, now_ms).start_ms
-        span = Period(start_ms, start_ms + 1)
-        lines += billing_lines([row], used_bytes, span, allowance_bytes=allowance_bytes)
-    return sorted(lines, key=lambda line: (line.username, line.key_id))
+    return [
+        _line(row, period_at(row.created_at_ms, now_ms), used_bytes, allowance_bytes)
+        for row in sorted(keys, key=_order)
+    ]
 
 
-def _beginning_in(span: Period, created_at_ms: int) -> Iterator[Period]:
+def _order(row: KeyRow) -> tuple[str, str]:
+    return row.username, row.key_id
+
+
+def _line(
+    row: KeyRow, period: Period, used_bytes: Mapping[UsageCell, int], allowance_bytes: int
+) -> BillingLine:
+    key = key_of(row)
+    limit_bytes = key.allowance_of(allowance_bytes)
+    count = used_bytes.get(UsageCell(row.key_id, period.start_ms), 0)
+    return BillingLine(
+        user_id=row.account_id,
+        username=row.username,
+        key_id=row.key_id,
+        billing_tier=row.tier,
+        api_key_status=key.status,
+        period_start=iso_ms(period.start_ms),
+        period_end=iso_ms(period.end_ms),
+        bytes_used=count,
+        bytes_limit=limit_bytes,
+        usage_percentage=round(count * 100 / limit_bytes, 2),
+    )
+
+
+def _beginning_in(span: Period, created_at_ms: int) -> Iterator[int]:
+    """When the periods of a key begin that begin within a span."""
     period = period_at(created_at_ms, max(span.start_ms, created_at_ms))
     while period.start_ms < span.end_ms:
         if period.start_ms >= span.start_ms:
-            yield period
+            yield period.start_ms
         period = period_after(created_at_ms, period)

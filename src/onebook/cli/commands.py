@@ -118,6 +118,14 @@ class LazyCommands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, loaded(name) if name and command else command, rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a value that its options do not take is refused in our words."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = _in_words(error)
+            raise
+
 
 def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer has
     """Import a command.
@@ -145,6 +153,22 @@ def loaded(name: str) -> Any:  # click's own class, or the copy of it that Typer
     command = typer.main.get_command(alone)
     _set_help(command)
     return command
+
+
+def _in_words(error: typer.BadParameter) -> str:
+    """Say what is wrong without pydantic's phrases, which Typer takes over."""
+    from pydantic import ValidationError  # not for --version and --help, which must be fast
+
+    from onebook.config.faults import in_words
+
+    found = error.__cause__
+    if not isinstance(found, ValidationError):
+        return error.message
+    (fault, *_) = found.errors(include_url=False)
+    if fault["type"] == "value_error":  # a sentence of Typer's, behind "Value error, "
+        return str(fault["ctx"]["error"])
+    words = in_words(fault)
+    return error.message if words is None else f"{fault['input']!r} {words}."
 
 
 def _set_help(command: Any) -> None:

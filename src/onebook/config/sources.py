@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from onebook.config.faults import in_words
 from onebook.config.settings import (
     ENV_DELIMITER,
     ENV_PREFIX,
@@ -173,31 +174,6 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_WORDS: Final[Mapping[str, str]] = {
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "string_type": "must be text in quotes",
-    "string_pattern_mismatch": "must match {pattern}",
-    "path_type": "must be a path in quotes",
-    "tuple_type": "must be a list in square brackets",
-    "mapping_type": "must be a table",
-    "dict_type": "must be a table",
-    "model_type": "must be a table",
-    "model_attributes_type": "must be a table",
-    "literal_error": "must be {expected}",
-    "value_error": "{error}",
-    "missing": "is missing",
-}
-
-
 def _near(name: str) -> str:
     """The setting or section beside a wrong name that it resembles; "" where none does."""
     table, dot, leaf = name.rpartition(".")
@@ -213,7 +189,5 @@ def _sentence(name: str, fault: Any) -> str:
         near = _near(name)
         hint = f" Did you mean {near}?" if near else ""
         return f"There is no setting {name}.{hint}"
-    words = _WORDS.get(fault["type"])
-    if words is None:
-        return f"Setting {name}: {fault['msg']}."
-    return f"Setting {name} {words.format(**fault.get('ctx', {}))}."
+    words = in_words(fault)
+    return f"Setting {name}: {fault['msg']}." if words is None else f"Setting {name} {words}."
