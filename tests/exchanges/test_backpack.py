@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.backpack import EXCHANGE
 from onebook.exchanges.contract import (
     Acknowledged,
@@ -12,7 +13,6 @@ from onebook.exchanges.contract import (
     Fetch,
     Gap,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -57,7 +57,7 @@ def joined() -> Connector:
 
 def test_the_body_is_asked_for_with_the_stream_because_nothing_is_acknowledged() -> None:
     asked = b'{"method":"SUBSCRIBE","params":["depth.200ms.SOL_USDC"]}'
-    assert EXCHANGE.connector([SOL]).opened() == (Send(asked), Acknowledged(SOL), FETCH_SOL)
+    assert EXCHANGE.connector([SOL]).opened() == (Sent(asked), Acknowledged(SOL), FETCH_SOL)
 
 
 def test_deltas_are_joined_with_the_body_and_a_hole_is_a_gap() -> None:

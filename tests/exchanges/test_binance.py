@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from core.both import EACH
+from exchanges.sent import Sent
 from onebook.exchanges.binance import BOOKS, EXCHANGE, INSTRUMENTS, join
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -98,7 +99,7 @@ def test_subscribes_many_in_one_frame_and_no_more_than_200() -> None:
 def test_the_body_is_asked_for_when_the_stream_is_confirmed() -> None:
     connector = SeededEngine(BOOKS, [BTC])
     (asked,) = connector.opened()
-    assert asked == Send(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":1}')
+    assert asked == Sent(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":1}')
     assert connector.received(ACK) == (Acknowledged(BTC), FETCH_BTC)
     assert connector.received(ACK) == EXPECTED, "an answer counts once"
 
@@ -213,7 +214,7 @@ def test_a_resync_before_the_confirmation_asks_for_the_stream_again() -> None:
     connector = SeededEngine(BOOKS, [BTC])
     connector.opened()
     (asked,) = connector.resync([BTC])
-    assert asked == Send(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
+    assert asked == Sent(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
     assert connector.received(b'{"result":null,"id":2}') == (Acknowledged(BTC), FETCH_BTC)
     assert connector.received(ACK) == EXPECTED, "the book is on its way already"
 
@@ -330,10 +331,10 @@ def test_a_resync_does_not_forget_how_far_the_stream_had_delivered() -> None:
 def test_a_dead_stream_is_left_and_subscribed_anew() -> None:
     connector = joined(100)
     (left,) = connector.invalidate(BTC)
-    assert left == Send(b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
+    assert left == Sent(b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
     assert connector.received(b'{"result":null,"id":2}') == EXPECTED
     (asked,) = connector.resync([BTC])
-    assert asked == Send(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":3}')
+    assert asked == Sent(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":3}')
     assert connector.received(b'{"result":null,"id":3}') == (Acknowledged(BTC), FETCH_BTC)
     connector.fetched(BTC, body(120))
     assert connector.standing(BTC) is StreamPosition.UNPROVEN
@@ -449,7 +450,7 @@ def test_what_a_live_book_shows_is_a_state_of_the_exchange_down_to_its_last_leve
 def test_removing_unsubscribes_and_its_answer_says_nothing() -> None:
     connector = acknowledged(BTC, ETH)
     (asked,) = connector.remove([BTC])
-    assert asked == Send(b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
+    assert asked == Sent(b'{"method":"UNSUBSCRIBE","params":["btcusdt@depth@100ms"],"id":2}')
     assert connector.received(b'{"result":null,"id":2}') == EXPECTED
     assert connector.received(event(1, 2)) == ()
     assert connector.fetched(BTC, body(1)) == ()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from contract.venue import START
+from exchanges.sent import Sent
 from onebook.exchanges.binanceus import EXCHANGE
 from onebook.exchanges.contract import (
     Acknowledged,
@@ -12,7 +13,6 @@ from onebook.exchanges.contract import (
     Delta,
     Fetch,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
 )
@@ -43,7 +43,7 @@ BODY = (
 def test_the_page_s_frames_join_the_page_s_body_which_costs_its_weight() -> None:
     connector = EXCHANGE.connector([BNB])
     asked = b'{"method":"SUBSCRIBE","params":["bnbbtc@depth@100ms"],"id":1}'
-    assert connector.opened() == (Send(asked),)
+    assert connector.opened() == (Sent(asked),)
     fetch = Fetch(BNB, "/api/v3/depth?symbol=BNBBTC&limit=1000", 10)
     assert connector.received(ACK) == (Acknowledged(BNB), fetch)
     assert connector.received(EVENT) == ()

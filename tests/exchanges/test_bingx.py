@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from core.both import EACH
+from exchanges.sent import Sent
 from onebook.core.types import LevelError
 from onebook.exchanges.bingx import EXCHANGE
 from onebook.exchanges.contract import (
@@ -56,8 +57,8 @@ def live(*, at: int = 10) -> Connector:
 def test_each_topic_has_a_request_and_either_kind_of_answer_accepts_it() -> None:
     connector = EXCHANGE.connector([BTC, ETH])
     assert connector.opened() == (
-        Send(b'{"id":"1","reqType":"sub","dataType":"BTC-USDT@incrDepth"}'),
-        Send(b'{"id":"2","reqType":"sub","dataType":"ETH-USDT@incrDepth"}'),
+        Sent(b'{"id":"1","reqType":"sub","dataType":"BTC-USDT@incrDepth"}'),
+        Sent(b'{"id":"2","reqType":"sub","dataType":"ETH-USDT@incrDepth"}'),
     )
     spot = b'{"id":"1","code":0,"msg":"SUCCESS","timestamp":1690214699854}'
     other = b'{"id":"2","code":0,"msg":"","dataType":"","data":null}'
@@ -103,7 +104,7 @@ def test_numbers_rise_with_holes_and_never_fall() -> None:
     unsubscribed, subscribed = connector.resync([BTC])
     assert isinstance(unsubscribed, Send)
     assert b'"unsub"' in unsubscribed.frame
-    assert subscribed == Send(b'{"id":"4","reqType":"sub","dataType":"BTC-USDT@incrDepth"}')
+    assert subscribed == Sent(b'{"id":"4","reqType":"sub","dataType":"BTC-USDT@incrDepth"}')
 
 
 @pytest.mark.parametrize("name", ["timestamp", "time"])
@@ -116,8 +117,8 @@ def test_a_book_may_name_its_time_in_two_ways(name: str) -> None:
 def test_a_ping_is_answered_at_once_and_shows_that_the_exchange_lives() -> None:
     ping = b'{"ping":"2177c68e4d0e","time":"2022-06-07T16:27:36.323+0800"}'
     pong = b'{"pong":"2177c68e4d0e","time":"2022-06-07T16:27:36.323+0800"}'
-    assert live().received(ping) == (Send(pong, urgent=True), Alive())
-    assert live().received(b"Ping") == (Send(b"Pong", urgent=True), Alive())
+    assert live().received(ping) == (Sent(pong, urgent=True), Alive())
+    assert live().received(b"Ping") == (Sent(b"Pong", urgent=True), Alive())
 
 
 def test_an_error_refuses_its_request_a_rate_limit_nothing() -> None:

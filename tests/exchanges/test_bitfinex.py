@@ -11,6 +11,7 @@ import pytest
 
 from contract.oracle import Reader
 from contract.recorded import frames
+from exchanges.sent import Sent
 from onebook.core import Book
 from onebook.exchanges.bitfinex import CHECKSUM, EXCHANGE, LEVELS
 from onebook.exchanges.contract import (
@@ -25,7 +26,6 @@ from onebook.exchanges.contract import (
     Gap,
     Output,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Trading,
@@ -70,8 +70,8 @@ def subscribed(native: str, channel: int) -> bytes:
     return said(event="subscribed", chanId=channel, symbol=native, pair=native[1:], **book)
 
 
-def asked(native: str, number: int) -> Send:
-    return Send(
+def asked(native: str, number: int) -> Sent:
+    return Sent(
         f'{{"event":"subscribe","channel":"book","symbol":"{native}","prec":"P0","freq":"F0",'
         f'"len":"250","subId":{number}}}'.encode()
     )
@@ -89,7 +89,7 @@ def live() -> Connector:
 
 def test_frames_are_configured_before_the_books_are_asked_for_one_by_one() -> None:
     assert EXCHANGE.connector([BTC, DOGE]).opened() == (
-        Send(b'{"event":"conf","flags":229376}'),
+        Sent(b'{"event":"conf","flags":229376}'),
         asked("tBTCUSD", 1),
         asked("tDOGE:UST", 2),
     )
@@ -166,7 +166,7 @@ def test_a_number_that_is_skipped_is_a_gap_of_each_live_book() -> None:
 def test_resync_leaves_the_channel_and_the_same_id_may_come_again() -> None:
     connector = live()
     assert connector.resync([BTC]) == (
-        Send(b'{"event":"unsubscribe","chanId":17}'),
+        Sent(b'{"event":"unsubscribe","chanId":17}'),
         asked("tBTCUSD", 4),
     )
     assert connector.received(book_frame(17, "[7254.7,1,2]", 2)) == (), "late"

@@ -8,6 +8,7 @@ import pytest
 
 from contract.oracle import Reader
 from contract.recorded import frames
+from exchanges.sent import Sent
 from onebook.exchanges.bitflyer import EXCHANGE
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -17,7 +18,6 @@ from onebook.exchanges.contract import (
     Connector,
     Ignored,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -43,9 +43,9 @@ def book(native: str = "BTC_JPY", levels: str = '{"price":2E0,"size":1.5}') -> b
     return f'{{"jsonrpc":"2.0","method":"channelMessage","params":{params}}}'.encode()
 
 
-def asked(method: str, native: str, number: int) -> Send:
+def asked(method: str, native: str, number: int) -> Sent:
     params = f'{{"channel":"{BOARD}{native}"}}'
-    return Send(f'{{"jsonrpc":"2.0","method":"{method}","params":{params},"id":{number}}}'.encode())
+    return Sent(f'{{"jsonrpc":"2.0","method":"{method}","params":{params},"id":{number}}}'.encode())
 
 
 def error(number: int | None, code: int, words: str) -> bytes:

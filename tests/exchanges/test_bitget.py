@@ -11,6 +11,7 @@ import pytest
 
 from contract.oracle import Reader, Side
 from contract.recorded import frames
+from exchanges.sent import Sent
 from onebook.exchanges.bitget import EXCHANGE
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -21,7 +22,6 @@ from onebook.exchanges.contract import (
     Gap,
     Heartbeat,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -80,7 +80,7 @@ def kinds(outputs: Sequence[object]) -> list[type]:
 
 def test_subscribes_and_hears_it_accepted() -> None:
     connector = EXCHANGE.connector([BTC])
-    assert connector.opened() == (Send(f'{{"op":"subscribe","args":[{ARG}]}}'.encode()),)
+    assert connector.opened() == (Sent(f'{{"op":"subscribe","args":[{ARG}]}}'.encode()),)
     ack = f'{{"event":"subscribe","arg":{ARG},"connId":"a"}}'.encode()
     assert connector.received(ack) == (Acknowledged(BTC),)
     assert connector.received(ack) == EXPECTED
@@ -116,8 +116,8 @@ def test_an_update_may_reach_back_before_the_snapshot_unless_it_restarts() -> No
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live()
     assert connector.resync([BTC]) == (
-        Send(f'{{"op":"unsubscribe","args":[{ARG}]}}'.encode()),
-        Send(f'{{"op":"subscribe","args":[{ARG}]}}'.encode()),
+        Sent(f'{{"op":"unsubscribe","args":[{ARG}]}}'.encode()),
+        Sent(f'{{"op":"subscribe","args":[{ARG}]}}'.encode()),
     )
     assert connector.received(book("update", item(10, 11))) == ()
 

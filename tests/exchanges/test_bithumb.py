@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from contract.oracle import Reader
+from exchanges.sent import Sent
 from onebook.exchanges import upbit
 from onebook.exchanges.bithumb import EXCHANGE
 from onebook.exchanges.contract import (
     Acknowledged,
     Connector,
     ProtocolError,
-    Send,
     Unnamed,
 )
 from onebook.model import Instrument
@@ -93,7 +93,7 @@ def test_it_is_upbit_with_names_and_limits_of_its_own() -> None:
     assert EXCHANGE.instruments_path == upbit.EXCHANGE.instruments_path
     assert EXCHANGE.limits.topics == upbit.EXCHANGE.limits.topics
     (request,) = EXCHANGE.connector([BTC]).opened()
-    assert request == Send(
+    assert request == Sent(
         b'[{"ticket":"onebook-1"},{"type":"orderbook","codes":["KRW-BTC"]},{"format":"DEFAULT"}]'
     )
     assert connected().received(b'{"error":{"name":"NO_CODES","message":"why"}}') == (

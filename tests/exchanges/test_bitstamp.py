@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.bitstamp import EXCHANGE
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -56,8 +57,8 @@ def book(native: str = "btcusd", **members: Any) -> bytes:
     return json.dumps(message | {"channel": f"order_book_{native}"}).encode()
 
 
-def asked(event: str, native: str) -> Send:
-    return Send(f'{{"event":"bts:{event}","data":{{"channel":"order_book_{native}"}}}}'.encode())
+def asked(event: str, native: str) -> Sent:
+    return Sent(f'{{"event":"bts:{event}","data":{{"channel":"order_book_{native}"}}}}'.encode())
 
 
 def error(words: str) -> bytes:

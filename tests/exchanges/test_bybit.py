@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.bybit import EXCHANGE
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -106,7 +107,7 @@ def test_a_refusal_names_its_topic_and_the_others_are_asked_for_again() -> None:
     words = "Invalid symbol :[orderbook.200.ETHUSDT]"
     assert connector.received(reply("1", success=False, words=words)) == (
         BookRefused(ETH, words),
-        Send(
+        Sent(
             b'{"op":"subscribe","args":["orderbook.200.BTCUSDT","orderbook.200.SOLUSDT"],'
             b'"req_id":"2"}'
         ),

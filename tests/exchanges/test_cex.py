@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.cex import EXCHANGE
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -16,7 +17,6 @@ from onebook.exchanges.contract import (
     Delta,
     Gap,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -56,8 +56,8 @@ def error(words: str, oid: str, event: str = "order_book_subscribe") -> bytes:
     return json.dumps({"e": event, "oid": oid, "data": {"error": words}}).encode()
 
 
-def asked(number: int, pair: str, event: str = "order_book_subscribe") -> Send:
-    return Send(f'{{"e":"{event}","oid":"{number}","data":{{"pair":"{pair}"}}}}'.encode())
+def asked(number: int, pair: str, event: str = "order_book_subscribe") -> Sent:
+    return Sent(f'{{"e":"{event}","oid":"{number}","data":{{"pair":"{pair}"}}}}'.encode())
 
 
 def opened() -> Connector:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.core import PAIRS
 from onebook.exchanges.coinbase import CHANGES, EXCHANGE
 from onebook.exchanges.contract import (
@@ -17,7 +18,6 @@ from onebook.exchanges.contract import (
     Delta,
     Exchange,
     ProtocolError,
-    Send,
     Snapshot,
     Unnamed,
 )
@@ -44,9 +44,9 @@ def damaged(frame: bytes) -> bytes:
     return re.sub(rb'"(changes|bids|asks|updates)":', b'"gone":', frame)
 
 
-def asked(kind: str, *natives: str, channels: str = BOTH) -> Send:
+def asked(kind: str, *natives: str, channels: str = BOTH) -> Sent:
     products = json.dumps(natives, separators=(",", ":"))
-    return Send(f'{{"type":"{kind}","product_ids":{products},"channels":{channels}}}'.encode())
+    return Sent(f'{{"type":"{kind}","product_ids":{products},"channels":{channels}}}'.encode())
 
 
 def subscriptions(*natives: str) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges import EXCHANGES, channel_of
 from onebook.exchanges.coinbase_advanced import ADVANCED, LEVELS
 from onebook.exchanges.contract import (
@@ -20,7 +21,6 @@ from onebook.exchanges.contract import (
     Gap,
     LossDetection,
     ProtocolError,
-    Send,
     Snapshot,
     Unnamed,
 )
@@ -28,12 +28,12 @@ from onebook.model import Instrument
 
 BTC = Instrument("coinbase", "BTC/USD", "BTC-USD")
 ETH = Instrument("coinbase", "ETH/USD", "ETH-USD")
-HEARTBEATS = Send(b'{"type":"subscribe","channel":"heartbeats"}')
+HEARTBEATS = Sent(b'{"type":"subscribe","channel":"heartbeats"}')
 
 
-def asked(kind: str, *natives: str) -> Send:
+def asked(kind: str, *natives: str) -> Sent:
     products = json.dumps(natives, separators=(",", ":"))
-    return Send(f'{{"type":"{kind}","product_ids":{products},"channel":"level2"}}'.encode())
+    return Sent(f'{{"type":"{kind}","product_ids":{products},"channel":"level2"}}'.encode())
 
 
 def frame(channel: str, number: Any, *events: Any) -> bytes:

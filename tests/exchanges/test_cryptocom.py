@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
@@ -93,7 +94,7 @@ def test_subscribes_without_a_nonce_and_each_channel_is_accepted() -> None:
         b'{"id":1,"method":"subscribe","params":{"channels":["book.BTC_USD.50","book.ETH_USD.50"],'
         b'"book_subscription_type":"SNAPSHOT_AND_UPDATE","book_update_frequency":10}}'
     )
-    assert connector.opened() == (Send(asked),)
+    assert connector.opened() == (Sent(asked),)
     assert connector.received(ack("ETH_USD")) == (Acknowledged(ETH),)
     assert connector.received(ack("BTC_USD")) == (Acknowledged(BTC),)
     assert connector.received(ack("BTC_USD")) == EXPECTED
@@ -134,13 +135,13 @@ def test_updates_follow_by_the_previous_id_even_downwards() -> None:
 def test_every_heartbeat_is_answered_at_once_with_its_id() -> None:
     frame = b'{"id":1790114291578,"method":"public/heartbeat","code":0}'
     answer = b'{"id":1790114291578,"method":"public/respond-heartbeat"}'
-    assert live().received(frame) == (Send(answer, urgent=True), Alive())
+    assert live().received(frame) == (Sent(answer, urgent=True), Alive())
 
 
 def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live()
     off, on = connector.resync([BTC])
-    assert off == Send(b'{"id":1,"method":"unsubscribe","params":{"channels":["book.BTC_USD.50"]}}')
+    assert off == Sent(b'{"id":1,"method":"unsubscribe","params":{"channels":["book.BTC_USD.50"]}}')
     assert isinstance(on, Send)
     assert json.loads(on.frame)["params"]["channels"] == ["book.BTC_USD.50"]
     assert connector.received(update((10, 11))) == ()

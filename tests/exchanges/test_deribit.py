@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     HEARTBEAT,
@@ -50,9 +51,9 @@ def book(kind: str, change: int, previous: int | None = None, native: str = "BTC
     return json.dumps({"jsonrpc": "2.0", "method": "subscription", "params": params}).encode()
 
 
-def asked(method: str, number: int, *natives: str) -> Send:
+def asked(method: str, number: int, *natives: str) -> Sent:
     channels = json.dumps([f"book.{native}.100ms" for native in natives], separators=(",", ":"))
-    return Send(
+    return Sent(
         f'{{"jsonrpc":"2.0","id":{number},"method":"public/{method}",'
         f'"params":{{"channels":{channels}}}}}'.encode()
     )
@@ -92,7 +93,7 @@ def test_heartbeats_are_asked_for_before_the_books() -> None:
 
 def test_a_test_request_is_answered_at_once_and_shows_that_the_exchange_lives() -> None:
     frame = b'{"jsonrpc":"2.0","id":0,"method":"public/test","params":{}}'
-    assert opened().received(TEST_REQUEST) == (Send(frame, urgent=True), *HEARTBEAT)
+    assert opened().received(TEST_REQUEST) == (Sent(frame, urgent=True), *HEARTBEAT)
 
 
 def test_the_result_of_a_request_accepts_its_books() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     Acknowledged,
     BookRefused,
@@ -12,7 +13,6 @@ from onebook.exchanges.contract import (
     Delta,
     Gap,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -44,9 +44,9 @@ def update(first: int, final: int, native: str = "btcusd") -> bytes:
     return json.dumps(message | {"b": [["1.500", "2.0000"]], "a": []}).encode()
 
 
-def asked(method: str, number: int, *natives: str) -> Send:
+def asked(method: str, number: int, *natives: str) -> Sent:
     streams = json.dumps([f"{native}@depth@100ms" for native in natives], separators=(",", ":"))
-    return Send(f'{{"id":"{number}","method":"{method}","params":{streams}}}'.encode())
+    return Sent(f'{{"id":"{number}","method":"{method}","params":{streams}}}'.encode())
 
 
 def refusal(code: int, words: str, number: object = "1") -> bytes:

@@ -8,6 +8,7 @@ import pytest
 
 from contract.oracle import Dicts, Reader
 from contract.recorded import frames
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
@@ -16,7 +17,6 @@ from onebook.exchanges.contract import (
     Delta,
     Gap,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -55,10 +55,10 @@ def error(code: int, message: str, number: int | None) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "error": failure, "id": number}).encode()
 
 
-def asked(method: str, number: int, *natives: str) -> Send:
+def asked(method: str, number: int, *natives: str) -> Sent:
     symbols = json.dumps(natives, separators=(",", ":"))
     head = f'{{"method":"{method}","ch":"orderbook/full",'
-    return Send(f'{head}"params":{{"symbols":{symbols}}},"id":{number}}}'.encode())
+    return Sent(f'{head}"params":{{"symbols":{symbols}}},"id":{number}}}'.encode())
 
 
 def live(*, at: int = 10) -> Connector:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.core import Book
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -12,7 +13,6 @@ from onebook.exchanges.contract import (
     BookRefused,
     Connector,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -55,9 +55,9 @@ def damaged(frame: bytes) -> bytes:
     return frame.replace(b'"time":', b'"at":')
 
 
-def asked(method: str, coin: str, *, fast: str = "true") -> Send:
+def asked(method: str, coin: str, *, fast: str = "true") -> Sent:
     subscription = f'{{"type":"l2Book","coin":"{coin}","fast":{fast}}}'
-    return Send(f'{{"method":"{method}","subscription":{subscription}}}'.encode())
+    return Sent(f'{{"method":"{method}","subscription":{subscription}}}'.encode())
 
 
 def accepted(coin: str) -> bytes:

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from contract.oracle import Reader
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     Acknowledged,
     Alive,
@@ -14,7 +15,6 @@ from onebook.exchanges.contract import (
     Connector,
     Delta,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -59,9 +59,9 @@ def levels(text: str) -> list[dict[str, float]]:
     ]
 
 
-def asked(event: str, *natives: str) -> Send:
+def asked(event: str, *natives: str) -> Sent:
     codes = json.dumps(natives, separators=(",", ":"))
-    return Send(f'{{"Event":"{event}","Data":{codes}}}'.encode())
+    return Sent(f'{{"Event":"{event}","Data":{codes}}}'.encode())
 
 
 def said(event: str, data: object) -> bytes:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     UNKNOWN,
@@ -13,7 +14,6 @@ from onebook.exchanges.contract import (
     Connector,
     Delta,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Trading,
@@ -45,10 +45,10 @@ def book(kind: str, *items: str) -> bytes:
     return f'{{"channel":"book","type":"{kind}","data":[{",".join(items)}]}}'.encode()
 
 
-def asked(method: str, *natives: str) -> Send:
+def asked(method: str, *natives: str) -> Sent:
     symbols = json.dumps(natives, separators=(",", ":"))
     params = f'{{"channel":"book","symbol":{symbols},"depth":100}}'
-    return Send(f'{{"method":"{method}","params":{params}}}'.encode())
+    return Sent(f'{{"method":"{method}","params":{params}}}'.encode())
 
 
 def live() -> Connector:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from contract.oracle import Reader, Sides
 from contract.recorded import bodies, frames
 from contract.venue import greeted
+from exchanges.sent import Sent
 from onebook.books import Books
 from onebook.config import ExchangeSettings, FeedSettings
 from onebook.exchanges import EXCHANGES
@@ -79,8 +80,8 @@ def obu(kind: str, first: int, final: int, native: str = "BTC-USDT") -> bytes:
     return json.dumps({"T": "obu.SPOT", "dp": "increment@10ms", "t": kind, "d": data}).encode()
 
 
-def asked(action: str, number: int, native: str) -> Send:
-    return Send(
+def asked(action: str, number: int, native: str) -> Sent:
+    return Sent(
         f'{{"id":"{number}","action":"{action}","channel":"obu","tradeType":"SPOT",'
         f'"symbol":"{native}","depth":"increment@10ms","rpiFilter":0}}'.encode()
     )
@@ -231,7 +232,7 @@ def test_the_classic_feed_takes_all_symbols_at_once_and_asks_for_each_body() -> 
     topic = "/market/level2:BTC-USDT,ETH-USDT"
     request = f'{{"id":"1","type":"subscribe","topic":"{topic}","response":true}}'
     requests = list(greeted(connector, [CLASSIC_WELCOME]))
-    assert requests == [Send(request.encode())]
+    assert requests == [Sent(request.encode())]
     path = "/api/v1/market/orderbook/level2_100?symbol="
     assert connector.received(b'{"id":"1","type":"ack"}') == (
         Acknowledged(BTC),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from contract.oracle import Reader
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     HEARTBEAT,
@@ -15,7 +16,6 @@ from onebook.exchanges.contract import (
     BookRefused,
     Connector,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -43,8 +43,8 @@ def book(pair: str = "btc_usdt", bids: str = "[1,2]", **about: Any) -> bytes:
     return f'{{"depth":{{"asks":[[3,4]],"bids":[{bids}]}},{json.dumps(members)[1:]}'.encode()
 
 
-def asked(action: str, pair: str) -> Send:
-    return Send(
+def asked(action: str, pair: str) -> Sent:
+    return Sent(
         f'{{"action":"{action}","subscribe":"depth","depth":"100","pair":"{pair}"}}'.encode()
     )
 
@@ -90,7 +90,7 @@ def test_the_time_of_a_frame_is_that_of_beijing() -> None:
 
 def test_a_ping_is_answered_at_once_with_its_word() -> None:
     ping = b'{"action":"ping","ping":"0ca8f854"}'
-    pong = Send(b'{"action":"pong","pong":"0ca8f854"}', urgent=True)
+    pong = Sent(b'{"action":"pong","pong":"0ca8f854"}', urgent=True)
     assert connected().received(ping) == (pong, *HEARTBEAT)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
@@ -15,7 +16,6 @@ from onebook.exchanges.contract import (
     Delta,
     Gap,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -63,7 +63,7 @@ def kinds(outputs: tuple[object, ...]) -> list[type]:
 def test_subscribes_and_hears_it_accepted() -> None:
     connector = EXCHANGE.connector([BTC])
     asked = b'{"op":"subscribe","args":[{"channel":"books","instId":"BTC-USDT"}]}'
-    assert connector.opened() == (Send(asked),)
+    assert connector.opened() == (Sent(asked),)
     frame = b'{"event":"subscribe","arg":{"channel":"books","instId":"BTC-USDT"},"connId":"a"}'
     assert connector.received(frame) == (Acknowledged(BTC),)
     other = b'{"event":"subscribe","arg":{"channel":"trades","instId":"BTC-USDT"},"connId":"a"}'
@@ -142,8 +142,8 @@ def test_resync_unsubscribes_and_subscribes() -> None:
     connector = live()
     args = b'"args":[{"channel":"books","instId":"BTC-USDT"}]}'
     assert connector.resync([BTC]) == (
-        Send(b'{"op":"unsubscribe",' + args),
-        Send(b'{"op":"subscribe",' + args),
+        Sent(b'{"op":"unsubscribe",' + args),
+        Sent(b'{"op":"subscribe",' + args),
     )
     assert connector.received(book("update", item(10, 11))) == ()
 

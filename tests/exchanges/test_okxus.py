@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges import resolve
 from onebook.exchanges.contract import (
     Acknowledged,
@@ -12,7 +13,6 @@ from onebook.exchanges.contract import (
     Delta,
     Gap,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
 )
@@ -41,7 +41,7 @@ def book(action: str, previous: int, sequence: int) -> bytes:
 def test_a_book_from_its_subscription_to_a_gap() -> None:
     connector = EXCHANGE.connector([BTC])
     asked = b'{"op":"subscribe","args":[{"channel":"books","instId":"BTC-USD"}]}'
-    assert connector.opened() == (Send(asked),)
+    assert connector.opened() == (Sent(asked),)
     ack = b'{"event":"subscribe","arg":{"channel":"books","instId":"BTC-USD"},"connId":"a"}'
     assert connector.received(ack) == (Acknowledged(BTC),)
     frames = [book("snapshot", -1, 10), book("update", 10, 15), book("update", 16, 17)]

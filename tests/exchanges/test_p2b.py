@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from feeds.toy import limited
 from onebook.books import Books
 from onebook.config import FeedSettings
@@ -16,7 +17,6 @@ from onebook.exchanges.contract import (
     Connector,
     Delta,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -59,9 +59,9 @@ def success(number: int) -> bytes:
     return b'{"error": null, "result": {"status": "success"}, "id": %d}' % number
 
 
-def asked(number: int) -> Send:
+def asked(number: int) -> Sent:
     params = '["BTC_USDT",100,"0"]'
-    return Send(f'{{"method":"depth.subscribe","params":{params},"id":{number}}}'.encode())
+    return Sent(f'{{"method":"depth.subscribe","params":{params},"id":{number}}}'.encode())
 
 
 def opened() -> Connector:

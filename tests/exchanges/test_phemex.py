@@ -9,6 +9,7 @@ import pytest
 
 from contract.oracle import Dicts, Reader
 from contract.recorded import frames
+from exchanges.sent import Sent
 from onebook.core import Book
 from onebook.exchanges.contract import (
     EXPECTED,
@@ -18,7 +19,6 @@ from onebook.exchanges.contract import (
     Delta,
     ProtocolError,
     Renewed,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -53,8 +53,8 @@ CHANGE = (
 )
 
 
-def asked(number: int, native: str) -> Send:
-    return Send(f'{{"id":{number},"method":"orderbook.subscribe","params":["{native}"]}}'.encode())
+def asked(number: int, native: str) -> Sent:
+    return Sent(f'{{"id":{number},"method":"orderbook.subscribe","params":["{native}"]}}'.encode())
 
 
 def answer(number: int | None, code: int = 0, words: str = "") -> bytes:
@@ -115,7 +115,7 @@ def test_a_resync_subscribes_again_and_a_snapshot_replaces_whenever_it_comes() -
 
 
 def test_leaving_one_book_leaves_all_and_the_others_are_asked_for_again() -> None:
-    left = Send(b'{"id":3,"method":"orderbook.unsubscribe","params":[]}')
+    left = Sent(b'{"id":3,"method":"orderbook.unsubscribe","params":[]}')
     connector = live()
     assert connector.remove([BTC]) == (left, asked(4, "sSHIBUSDT"), Renewed(SHIB))
     assert connector.received(WHOLE) == ()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     UNKNOWN,
@@ -14,7 +15,6 @@ from onebook.exchanges.contract import (
     Delta,
     Gap,
     ProtocolError,
-    Send,
     Snapshot,
     Unnamed,
 )
@@ -43,9 +43,9 @@ def book(action: str, *items: dict[str, Any]) -> bytes:
     return json.dumps({"channel": "book_lv2", "data": items, "action": action}).encode()
 
 
-def asked(event: str, *natives: str) -> Send:
+def asked(event: str, *natives: str) -> Sent:
     symbols = json.dumps(natives, separators=(",", ":"))
-    return Send(f'{{"event":"{event}","channel":["book_lv2"],"symbols":{symbols}}}'.encode())
+    return Sent(f'{{"event":"{event}","channel":["book_lv2"],"symbols":{symbols}}}'.encode())
 
 
 def live(*, at: int = 10) -> Connector:

@@ -10,6 +10,7 @@ import pytest
 
 from contract.oracle import Reader
 from contract.recorded import timed_frames
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     UNKNOWN,
@@ -17,7 +18,6 @@ from onebook.exchanges.contract import (
     Connector,
     ProtocolError,
     Renewed,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -57,9 +57,9 @@ def book(
     return f'{json.dumps(members)[:-1]},"obu":[{units}],"st":"{stream}","lv":0}}'.encode()
 
 
-def asked(number: int, *codes: str) -> Send:
+def asked(number: int, *codes: str) -> Sent:
     listed = json.dumps(codes, separators=(",", ":"))
-    return Send(
+    return Sent(
         f'[{{"ticket":"onebook-{number}"}},{{"type":"orderbook","codes":{listed}}},'
         '{"format":"SIMPLE"}]'.encode()
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
@@ -14,7 +15,6 @@ from onebook.exchanges.contract import (
     Delta,
     Gap,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -74,8 +74,8 @@ def kinds(outputs: Any) -> list[type]:
 def test_each_market_has_a_request_that_keeps_the_others() -> None:
     connector = EXCHANGE.connector([BTC, ETH])
     assert connector.opened() == (
-        Send(b'{"id":1,"method":"depth_subscribe","params":["BTC_USDT",100,"0",true]}'),
-        Send(b'{"id":2,"method":"depth_subscribe","params":["ETH_BTC",100,"0",true]}'),
+        Sent(b'{"id":1,"method":"depth_subscribe","params":["BTC_USDT",100,"0",true]}'),
+        Sent(b'{"id":2,"method":"depth_subscribe","params":["ETH_BTC",100,"0",true]}'),
     )
     assert connector.received(success(2)) == (Acknowledged(ETH),)
     assert connector.received(success(2)) == EXPECTED
@@ -114,13 +114,13 @@ def test_the_time_of_a_frame_is_that_of_its_event() -> None:
 def test_a_resync_subscribes_again_and_unsubscribes_nothing() -> None:
     connector = live(at=10)
     assert connector.resync([BTC]) == (
-        Send(b'{"id":3,"method":"depth_subscribe","params":["BTC_USDT",100,"0",true]}'),
+        Sent(b'{"id":3,"method":"depth_subscribe","params":["BTC_USDT",100,"0",true]}'),
     )
     assert connector.received(book(False, 11, 10)) == ()
     assert connector.received(success(3)) == (Acknowledged(BTC),)
     assert kinds(connector.received(book(True, 11))) == [Snapshot]
     assert kinds(connector.received(book(False, 12, 11))) == [Delta]
-    unsubscription = Send(b'{"id":4,"method":"depth_unsubscribe","params":["BTC_USDT"]}')
+    unsubscription = Sent(b'{"id":4,"method":"depth_unsubscribe","params":["BTC_USDT"]}')
     assert connector.remove([BTC]) == (unsubscription,)
 
 

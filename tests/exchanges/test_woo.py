@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.core import Book
 from onebook.exchanges import resolve
 from onebook.exchanges.contract import (
@@ -16,7 +17,6 @@ from onebook.exchanges.contract import (
     Fetch,
     Gap,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -67,9 +67,9 @@ def topic(native: str) -> str:
     return f"orderbookupdate@{native}@50"
 
 
-def asked(command: str, number: int, *natives: str) -> Send:
+def asked(command: str, number: int, *natives: str) -> Sent:
     topics = ",".join(f'"{topic(native)}"' for native in natives)
-    return Send(f'{{"id":"{number}","cmd":"{command}","params":[{topics}]}}'.encode())
+    return Sent(f'{{"id":"{number}","cmd":"{command}","params":[{topics}]}}'.encode())
 
 
 def accepted(number: int, *natives: str) -> bytes:

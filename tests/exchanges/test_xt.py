@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from exchanges.sent import Sent
 from onebook.exchanges.contract import (
     EXPECTED,
     Acknowledged,
@@ -14,7 +15,6 @@ from onebook.exchanges.contract import (
     Fetch,
     Gap,
     ProtocolError,
-    Send,
     SlowDown,
     Snapshot,
     Unnamed,
@@ -61,9 +61,9 @@ def answer(code: int, words: str, number: int = 1) -> bytes:
     return json.dumps({"code": code, "msg": words, "id": str(number)}).encode()
 
 
-def asked(number: int, *natives: str) -> Send:
+def asked(number: int, *natives: str) -> Sent:
     streams = ",".join(f'"depth_update@{native}"' for native in natives)
-    return Send(f'{{"method":"subscribe","params":[{streams}],"id":"{number}"}}'.encode())
+    return Sent(f'{{"method":"subscribe","params":[{streams}],"id":"{number}"}}'.encode())
 
 
 def live(*, at: int = 120) -> Connector:

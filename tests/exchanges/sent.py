@@ -1,0 +1,23 @@
+"""What a connector puts on the wire, compared apart from the books that it asks for."""
+
+from onebook.exchanges.contract import Send
+
+
+class Sent:
+    """Equal to every `Send` of this frame; which books that asks for is the engine's to know."""
+
+    def __init__(self, frame: bytes, urgent: bool = False) -> None:
+        self.frame = frame
+        self._urgent = urgent
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Send) and (other.frame, other.urgent) == (
+            self.frame,
+            self._urgent,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.frame)
+
+    def __repr__(self) -> str:
+        return f"Sent({self.frame!r})"
