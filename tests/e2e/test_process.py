@@ -13,6 +13,7 @@ import httpx
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from onebook.client.addresses import websocket_of
 from steady import PATIENCE_S
 
 ONEBOOK = (sys.executable, "-X", "dev", "-W", "error", "-m", "onebook")
@@ -66,7 +67,8 @@ async def test_demo_prints_what_a_newcomer_needs_and_sigterm_sends_clients_away_
         page = await read_until(demo.stdout, r"the live page +(\S+)#key=(\S+)")
         base, key = page.group(1), page.group(2)
         line = await read_until(demo.stdout, r"ONEBOOK_KEY=\S+ \S+ watch BTC/USDT --url (\S+)")
-        async with connect(line.group(1), compression=None) as client:
+        assert line.group(1) == base.rstrip("/")
+        async with connect(websocket_of(line.group(1)), compression=None) as client:
             await client.send(json.dumps({"type": "authenticate", "api_key": key}))
             await client.send(json.dumps({"type": "subscribe_aggregated", "symbol": "BTC/USDT"}))
             assert {"binance", "okx", "kucoin"} <= set(await merged(client))

@@ -146,8 +146,7 @@ def check_demo(onebook: Path, folder: Path) -> None:
             body = health.read().decode()
         if '"healthy"' not in body:
             raise Failed(f"health answered {body}")
-        ws_url = url.replace("http", "ws", 1) + "/api/v1/ws"
-        words = ("watch", "BTC/USDT", "--url", ws_url, "--updates", str(WATCH_UPDATES))
+        words = ("watch", "BTC/USDT", "--url", url, "--updates", str(WATCH_UPDATES))
         book = run(onebook, *words, cwd=folder, ONEBOOK_KEY=key)
         if "spread" not in book:
             raise Failed(f"onebook watch printed no book:\n{book}")

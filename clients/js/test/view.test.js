@@ -180,8 +180,27 @@ test("without a WebSocket requests over HTTP work, and books are refused", async
 });
 
 test("a wrong address is refused, and the key is in no listing of the client", () => {
-  assert.throws(() => new Onebook("books.example", "key"), (error) => error instanceof Refused && error.code === "invalid_url");
+  for (const url of ["", ":8000", "h:port", "h:0", "ftp://h", "http://", "http://[::1"]) {
+    assert.throws(() => new Onebook(url, "key"), (error) => error instanceof Refused && error.code === "invalid_url", url);
+  }
   const client = new Onebook("http://127.0.0.1:1/", "ob_live_secret", { WebSocket: class {} });
   assert.ok(!JSON.stringify(client).includes("secret"));
   assert.equal(client.addresses.websocket, "ws://127.0.0.1:1/api/v1/ws");
+});
+
+test("an address is written as for the Python client", () => {
+  const places = {
+    "http://h:8000": ["http://h:8000/api/v1", "ws://h:8000/api/v1/ws", "h:8000"],
+    "ws://h:1/": ["http://h:1/api/v1", "ws://h:1/api/v1/ws", "h:1"],
+    "https://h/books/api/v1/ws": ["https://h/books/api/v1", "wss://h/books/api/v1/ws", "h"],
+    "h:8000": ["http://h:8000/api/v1", "ws://h:8000/api/v1/ws", "h:8000"],
+    "localhost:8000/": ["http://localhost:8000/api/v1", "ws://localhost:8000/api/v1/ws", "localhost:8000"],
+    "books.example": ["https://books.example/api/v1", "wss://books.example/api/v1/ws", "books.example"],
+    "[::1]:8000": ["http://[::1]:8000/api/v1", "ws://[::1]:8000/api/v1/ws", "[::1]:8000"],
+    "[::1]": ["https://[::1]/api/v1", "wss://[::1]/api/v1/ws", "[::1]"],
+  };
+  for (const [url, expected] of Object.entries(places)) {
+    const { addresses, place } = new Onebook(url, "key", { WebSocket: class {} });
+    assert.deepEqual([addresses.rest, addresses.websocket, place], expected);
+  }
 });

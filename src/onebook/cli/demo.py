@@ -105,5 +105,4 @@ Ctrl-C ends it.
 def _command(node: app.Node, key: str) -> str:
     """The ready-to-paste client line, with the program that runs now."""
     program = Path(sys.argv[0])
-    ws_url = node.url.replace("http", "ws", 1) + node.settings.gateway.path
-    return f"ONEBOOK_KEY={key} {program} watch BTC/USDT --url {ws_url}"
+    return f"ONEBOOK_KEY={key} {program} watch BTC/USDT --url {node.url}"

@@ -195,24 +195,25 @@ export function pauseS(code, attempt, givenS = null, random = Math.random) {
   return Math.max(givenS ?? 0, ceiling * random());
 }
 
-/** The addresses of REST and of the WebSocket. */
+/** The addresses of REST and of the WebSocket. Without a scheme a host with a port is http, one without https. */
 function addressesOf(url) {
+  const hasPort = /^(\[[^\]]*\]|[^:/[]*):/.test(url);
   let parts;
   try {
-    parts = new URL(url);
+    parts = new URL(/\/\//.test(url) ? url : `${hasPort ? "http" : "https"}://${url}`);
   } catch {
     parts = null;
   }
-  if (!parts || !/^(https?|wss?):$/.test(parts.protocol)) {
+  if (!parts || !/^(https?|wss?):$/.test(parts.protocol) || parts.port === "0") {
     throw new Refused(
       "invalid_url",
-      `"${url}" is not the address of a service: it starts with https:// or http://, ` +
+      `"${url}" is not the address of a service: it starts with https://, http://, wss:// or ws://, ` +
         "for example http://127.0.0.1:8000.",
     );
   }
-  const s = /s:$/.test(parts.protocol) ? "s" : "";
+  const s = /^(https|wss):$/.test(parts.protocol) ? "s" : "";
   const place = parts.host + parts.pathname.replace(/\/+$/, "").replace(/(\/api\/v1)?(\/ws)?$/, "");
-  return { rest: `http${s}://${place}/api/v1`, websocket: `ws${s}://${place}/api/v1/ws` };
+  return { host: parts.host, rest: `http${s}://${place}/api/v1`, websocket: `ws${s}://${place}/api/v1/ws` };
 }
 
 function errorOf(kind, code, message, body) {
@@ -774,7 +775,7 @@ export class Onebook {
 
   constructor(url, apiKey, options = {}) {
     this.addresses = addressesOf(url);
-    this.place = new URL(url).host;
+    this.place = this.addresses.host;
     Object.defineProperty(this, "apiKey", { value: apiKey }); // in no listing of the object
     this.WebSocket = options.WebSocket ?? globalThis.WebSocket;
     this.fetch = options.fetch ?? ((...words) => globalThis.fetch(...words));
