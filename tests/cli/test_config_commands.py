@@ -27,6 +27,17 @@ def test_the_default_file_is_valid_and_holds_every_setting(tmp_path):
         assert f"# {setting.meaning}" in text
 
 
+def test_the_default_file_of_one_account_serves_another(tmp_path, monkeypatch):
+    """root makes the file, and the service runs under an account with a folder of its own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "root"))
+    file = tmp_path / "onebook.toml"
+    file.write_text(run("default").output)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "service"))
+    found = config.load(file)
+    assert found.model_dump() == config.load().model_dump()
+    assert str(found.store.pepper_file) == f"{tmp_path}/service/onebook/pepper"
+
+
 def test_a_good_file_is_said_to_be_good(tmp_path):
     file = tmp_path / "onebook.toml"
     file.write_text("[server]\nport = 9000\n")

@@ -16,6 +16,9 @@ config_app = typer.Typer(no_args_is_help=True, help="Show, check and explain the
 def default() -> None:
     """Print a settings file with every default.
 
+    Paths below the data folder of the account that runs this stay comments: the account of the
+    service has another.
+
     Example: onebook config default > onebook.toml
     """
     table = ""
@@ -26,7 +29,11 @@ def default() -> None:
             table = head
         typer.echo(f"# {setting.meaning}")
         value = setting.default
-        typer.echo(f"# {leaf} =" if value is None else f"{leaf} = {toml(value)}")
+        if value is None:
+            typer.echo(f"# {leaf} =")
+        else:
+            comment = "# " if str(config.data_dir()) in str(value) else ""
+            typer.echo(f"{comment}{leaf} = {toml(value)}")
 
 
 @config_app.command("check")

@@ -9,6 +9,7 @@ from onebook.config.accounts import AccountsSettings, StoreSettings, TierLimits,
 from onebook.config.feeds import CcxtSettings, ExchangeSettings, FeedSettings, StreamSettings
 from onebook.config.gateway import GatewaySettings
 from onebook.config.nodes import NatsSettings, NodeSettings
+from onebook.config.section import data_dir
 from onebook.config.server import ApiSettings, LogSettings, ServerSettings
 from onebook.config.settings import Setting, Settings, catalogue, variable_of
 from onebook.config.sources import examine, load
@@ -33,6 +34,7 @@ __all__ = [
     "TierSettings",
     "TransactionSettings",
     "catalogue",
+    "data_dir",
     "examine",
     "load",
     "variable_of",
