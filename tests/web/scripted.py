@@ -64,27 +64,24 @@ class Market:
             price += sign * TICK * self.random.randint(1, 9)
         return rows if live else []
 
-    def fill(self, levels: list, size: dict) -> list[dict]:
+    def fill(self, levels: list, kind: str, text: str) -> dict:
         """The first level gives it all, half by half from two exchanges."""
-        ((kind, (text,)),) = size.items()
         price, notional = levels[0][0], float(text) if kind == "notionals" else 0.0
         amount = notional / price if notional else float(text)
         held = amount if self.fills else amount / 4
         half = {"amount": held / 2, "notional": held * price / 2}
-        return [
-            {
-                "by": kind.removesuffix("s"),
-                "size": float(text),
-                "amount": held,
-                "notional": held * price,
-                "average": price,
-                "worst": price,
-                "levels": 1,
-                "complete": self.fills,
-                "uncovered": [] if self.fills else ["okx"],
-                "split": [{"exchange": name} | half for name in ("kraken", "okx")],
-            }
-        ]
+        return {
+            "by": kind.removesuffix("s"),
+            "size": float(text),
+            "amount": held,
+            "notional": held * price,
+            "average": price,
+            "worst": price,
+            "levels": 1,
+            "complete": self.fills,
+            "uncovered": [] if self.fills else ["okx"],
+            "split": [{"exchange": name} | half for name in ("kraken", "okx")],
+        }
 
     def update(self, symbol: str, asked: dict) -> dict:
         """The next update: whole after a subscribe, then what changed in delta mode."""
@@ -100,6 +97,9 @@ class Market:
         if self.crossed:
             price = float(self.middle + 5)
             bids.insert(0, [price, 0.5, [["kraken", 0.5]]])
+        fill = {"fill": self.both(bids, asks, asked["fill"])} if bids else {}
+        if group := asked.get("group"):
+            bids, asks = binned(bids, Decimal(group), -1), binned(asks, Decimal(group), 1)
         best = (bids[0][0], asks[0][0]) if bids else (None, None)
         stats = {
             "best_bid": best[0],
@@ -124,12 +124,15 @@ class Market:
                 "market_stats": stats,
                 "stale_exchanges": sorted(self.stale),
                 "ages": {name: 40 for name in self.names if name not in self.stale},
-                **({"fill": self.both(bids, asks, asked["fill"])} if bids else {}),
+                **fill,
             },
         }
 
-    def both(self, bids: list, asks: list, size: dict) -> dict:
-        return {"buy": self.fill(asks, size), "sell": self.fill(bids, size)}
+    def both(self, bids: list, asks: list, sizes: dict) -> dict:
+        """Amounts first, as the service has them: whole books, whatever the step is."""
+        each = [(kind, text) for kind in ("amounts", "notionals") for text in sizes.get(kind, [])]
+        sides = {"buy": asks, "sell": bids}
+        return {name: [self.fill(side, *size) for size in each] for name, side in sides.items()}
 
     async def publish(self, message: dict) -> None:
         for socket in list(self.sockets):
@@ -144,6 +147,17 @@ class Market:
     async def set_stale(self, exchange: str, reason: str) -> None:
         self.stale[exchange] = reason
         await self.publish(status("BTC/USDT", exchange, "stale", reason))
+
+
+def binned(levels: list, step: Decimal, sign: int) -> list:
+    """Levels in bins of a step, bids down and asks up, as the service has them."""
+    bins: dict[float, list] = {}
+    for price, amount, shares in levels:
+        edge = float(sign * -(-sign * Decimal(str(price)) // step) * step)
+        bins.setdefault(edge, [edge, 0, []])
+        bins[edge][1] = round(bins[edge][1] + amount, 5)
+        bins[edge][2] += shares
+    return list(bins.values())
 
 
 def delta(before: dict, now: dict) -> dict:

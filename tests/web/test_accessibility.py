@@ -235,3 +235,20 @@ async def test_the_contents_of_the_docs_can_be_skipped(page: Page, address: str)
     await page.until("document.activeElement.getBoundingClientRect().top >= 0")
     await page.run("document.activeElement.click()")
     await page.until("document.activeElement.tagName === 'MAIN'")
+
+
+async def test_with_the_colours_of_the_user_a_chosen_exchange_still_looks_chosen(
+    page: Page, address: str
+) -> None:
+    forced = [{"name": "forced-colors", "value": "active"}]
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.call("Emulation.setEmulatedMedia", features=forced)
+    box = "document.querySelector('#exchanges input')"
+    await page.until(f"!!{box}")
+    place = await page.run(f"(({{x, y, width, height}}) => ({{x, y, width, height, scale: 1}}))"
+                           f"({box}.getBoundingClientRect())")
+    seen = []
+    for checked in ("true", "false"):
+        await page.run(f"{box}.checked = {checked}")
+        seen.append(await page.call("Page.captureScreenshot", format="png", clip=place))
+    assert seen[0] != seen[1]

@@ -1,5 +1,7 @@
 """What an update makes the browser do, in counts that a busy machine does not change."""
 
+import re
+
 import pytest
 
 from web.browser import CHROMIUM, Page, resize
@@ -82,3 +84,21 @@ async def test_the_shares_of_a_level_are_drawn_in_its_row_however_it_is_scrolled
     await page.until(f"({inked})[0] === ({inked})[1]")
     count, bars, gaps = await page.run(inked)
     assert (bars, gaps) == (count, 0)
+
+
+async def test_the_mid_that_the_history_calls_now_is_that_of_the_ladder(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until("document.querySelector('.history-text')?.textContent.startsWith('now: mid')")
+    await count_drawings(page, market)
+    for _ in range(5):
+        await send(page, market)
+        mid, spread, said = await page.run(
+            "['.mid', '.spread', '.history-text'].map((each) =>"
+            " document.querySelector(each).textContent.replaceAll(',', ''))"
+        )
+        figures = re.match(r"now: mid ([\d.]+) spread ([\d.]+)", said)
+        assert figures is not None, said
+        assert float(figures[1]) == float(mid)
+        assert float(figures[2]) == float(spread.split()[1])

@@ -1,5 +1,7 @@
 // What the page needs of one update: totals, best prices by exchange, crossings; no document here.
 
+import { decimals } from "./format.js";
+
 /** Levels as numbers, with totals from the best price to here and the largest share first. */
 function rows(levels) {
   let total = 0;
@@ -26,15 +28,37 @@ const fills = (given) =>
     split: fill.split.map((part) => numbers(part, ["amount", "notional"])),
   }));
 
-/** What is shown of a view of the client: a double is exact enough for a screen. */
+/** The least amount that the service prices: what it costs is the best price, whatever the step. */
+export const PROBE = "0.000000000000000001";
+const isProbe = ({ by, size }) => by === "amount" && size === Number(PROBE);
+
+/** What is shown of a view of the client: a double is exact enough for a screen.
+ *
+ * With a price step the service bins levels and takes its figures from the bins; with the fill of `PROBE`
+ * they are those of the exact books again, and `binned` says that levels are not.
+ */
 export function readBook({ bids, asks, marketStats, ages, fill }) {
+  const [buys, sells] = [fills(fill.buy ?? []), fills(fill.sell ?? [])];
+  const [ask, bid] = [buys, sells].map((side) => side.find(isProbe));
+  const asked = (side) => side.filter((each) => !isProbe(each));
   return {
     bids: rows(bids),
     asks: rows(asks),
-    stats: numbers(marketStats),
+    stats: { ...numbers(marketStats), ...(ask && bid && exactStats(bid.worst, ask.worst)) },
     ages,
-    fill: fill.buy ? { buy: fills(fill.buy), sell: fills(fill.sell) } : null,
+    fill: fill.buy ? { buy: asked(buys), sell: asked(sells) } : null,
+    binned: ask !== undefined,
   };
+}
+
+/** The figures of a best bid and a best ask; null where a side is empty. */
+function exactStats(bid, ask) {
+  const best = { best_bid: bid, best_ask: ask };
+  if (bid === null || ask === null) return { ...best, mid_price: null, spread: null, spread_percent: null, crossed: false };
+  const places = decimals([bid, ask], 18);
+  const mid = Number(((bid + ask) / 2).toFixed(places + 1));
+  const spread = Number((ask - bid).toFixed(places));
+  return { ...best, mid_price: mid, spread, spread_percent: (100 * spread) / mid, crossed: bid >= ask };
 }
 
 /** What each exchange has of each side, of the delivered levels. */

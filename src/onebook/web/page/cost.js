@@ -72,7 +72,7 @@ export class Cost {
   }
 
   show(book, price) {
-    if (!book.fill) return;
+    if (!book.fill?.buy.length) return;
     this.#shown = [book, price];
     const { mid_price: mid } = book.stats;
     const found = SIDES.map((side) => book.fill[side][0]);

@@ -10,7 +10,7 @@ const PAIRS_MAX = 5;
 export class Crossed {
   #text;
   #list;
-  #book = null; // {count, best}: the crossings of the last book, or the pair that is nearest to one
+  #book = null; // {count, best, spread}: crossings of the last book, the nearest pair if none; of bins the spread
   #last = null; // {pairs, at, ages}: the last crossing
   #price = String;
 
@@ -22,20 +22,22 @@ export class Crossed {
 
   show(book, price, nowMs) {
     this.#price = price;
-    const crossed = crossings(book, this.feeOf);
-    const count = crossed.length;
+    // Bins hide the quotes of single exchanges: only the best of all are known.
+    const spread = book.binned ? book.stats.spread : undefined;
+    const crossed = book.binned ? [] : crossings(book, this.feeOf);
+    const count = book.binned ? Number(book.stats.crossed) : crossed.length;
     if (count) this.#last = { pairs: crossed.slice(0, PAIRS_MAX), ages: book.ages, at: nowMs };
-    this.#book = { count, best: count ? null : nearest(book, this.feeOf) };
+    this.#book = { count, spread, best: count || book.binned ? null : nearest(book, this.feeOf) };
     this.showFigures(nowMs, true);
   }
 
   /** Write what changes with time alone: without updates quotes get old, and nothing is crossed "now". */
   showFigures(nowMs, live) {
     if (!this.#book) return;
-    const { count, best } = this.#book;
+    const { count } = this.#book;
     const sinceMs = this.#last ? Math.max(0, nowMs - this.#last.at) : 0;
     if (count) this.#fill(sinceMs);
-    this.#say(count, best, sinceMs, live);
+    this.#say(this.#book, sinceMs, live);
   }
 
   name(symbol) {
@@ -49,15 +51,20 @@ export class Crossed {
     this.#text.textContent = "—";
   }
 
-  #say(count, best, sinceMs, live) {
+  #say({ count, best, spread }, sinceMs, live) {
     mark(this.#list, "data-past", count && live ? "no" : "yes");
+    const when = live ? "now" : `${age(sinceMs)} ago`;
+    const past = this.#last?.pairs.length ? ` Last crossed ${age(sinceMs)} ago:` : "";
     let text = "Fewer than two exchanges are live.";
-    if (count) {
-      const when = live ? "now" : `${age(sinceMs)} ago`;
+    if (spread !== undefined) {
+      const found = count
+        ? `Crossed ${when} by ${this.#price(-spread)}.`
+        : spread === null ? "One side is empty." : `Not crossed: the best ask is ${this.#price(spread)} above the best bid.`;
+      text = `${found} Choose the step “exact” for pairs of exchanges.${count ? "" : past}`;
+    } else if (count) {
       const most = count > PAIRS_MAX ? ` The best ${PAIRS_MAX} after fees:` : "";
       text = `Crossed ${when}: ${count === 1 ? "one pair" : `${count} pairs`} of exchanges.${most}`;
     } else if (best) {
-      const past = this.#last ? ` Last crossed ${age(sinceMs)} ago:` : "";
       text = `Not crossed: ${best.buy.exchange} sells ${this.#price(-best.gap)} above the bid of ${best.sell.exchange}.${past}`;
     }
     write(this.#text, text);

@@ -13,7 +13,8 @@ export class History {
   #text;
   #chart = null;
   #lines = [[], [], []]; // seconds, mid, spread
-  #nextMs = -Infinity;
+  #nextMs = -Infinity; // when another point begins
+  #addedMs = -Infinity;
   #when = "now"; // how old the last point is
   #sight;
 
@@ -28,27 +29,34 @@ export class History {
 
   /** Take in the figures of an update; both are null where a side is empty. */
   add({ mid_price: mid, spread }, nowMs) {
-    if (nowMs < this.#nextMs || mid == null) return;
-    this.#nextMs = nowMs + EVERY_MS;
+    if (mid == null) return;
+    const further = nowMs >= this.#nextMs;
+    if (further) this.#nextMs = nowMs + EVERY_MS;
+    this.#addedMs = nowMs;
     this.#when = "now";
-    const point = [Date.now() / 1_000, mid, spread];
+    const point = [(performance.timeOrigin + nowMs) / 1_000, mid, spread]; // a clock that is never set back
     this.#lines.forEach((line, at) => {
+      if (!further) line.pop(); // the last point is that of the newest update
       line.push(point[at]);
       if (line.length > POINTS_MAX) line.shift();
     });
-    if (this.#sight.visible || !this.#chart) this.#draw();
+    if (!this.#chart || (further && this.#sight.visible)) this.#draw();
+  }
+
+  /** Write the figures of the newest update, or of the point under the mouse. */
+  write() {
+    if (this.#chart) this.#report();
   }
 
   /** Say how old the last point is, which without updates is not now. */
   showFigures(nowMs, live) {
-    this.#when = live ? "now" : ago(nowMs - this.#nextMs + EVERY_MS);
-    if (this.#chart) this.#report();
+    this.#when = live ? "now" : ago(nowMs - this.#addedMs);
+    this.write();
   }
 
   #draw() {
     if (!this.#chart) return this.#rebuild();
     this.#chart.batch(() => this.#chart.setData(this.#lines));
-    if (!(this.#chart.cursor.left >= 0)) this.#report();
   }
 
   clear() {

@@ -1,10 +1,10 @@
 // One symbol: its subscription, and every card that shows its book.
 
-import { imbalance, Rate, readBook } from "./book.js";
+import { imbalance, PROBE, Rate, readBook } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
-import { age, ago, amountDecimals, fixed, groupSteps } from "./format.js";
+import { age, ago, amountDecimals, decimals, fixed, groupSteps, Places } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { History } from "./history.js";
 import { Ladder } from "./ladder.js";
@@ -15,6 +15,7 @@ import { hide, mark, write } from "./write.js";
 
 const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
+const PRICE_DECIMALS_MAX = 12;
 const NAMED_MAX = 3; // exchanges of a level that is read out
 const OLD_MS = 3_000; // a book without an update for so long is grey, with its age
 
@@ -26,6 +27,7 @@ export class Panel {
   #unread = null; // what came since the last drawing: only the newest is ever read
   #book = null; // what is drawn
   #left = [];
+  #places = new Places(); // of exact prices beside a ladder of bins
   #updatedAt = 0;
   #linked = false;
   #live = false; // updates come
@@ -106,7 +108,7 @@ export class Panel {
       levels: "array",
       split: true,
       ages: true,
-      fill: { [by === "amount" ? "amounts" : "notionals"]: [size] },
+      fill: sizes(size, by, group),
       ...(group && { group }),
     });
     // A choice before this one that has no answer yet is not shown any more.
@@ -204,6 +206,7 @@ export class Panel {
     this.#book = this.#unread = null;
     this.#updatedAt = 0;
     this.#left = [];
+    this.#places = new Places();
     for (const card of [this.ladder, this.depth, this.history, this.crossed, this.cost]) card.clear();
     for (const name of [".best-bid", ".best-ask", ".mid", ".imbalance", ".live-count"]) {
       this.find(name).textContent = "—";
@@ -242,11 +245,12 @@ export class Panel {
     const book = this.#book;
     if (!book) return;
     const { stats } = book;
-    const price = (value, more) => this.ladder.price(value, more);
     this.ladder.show(book, now);
+    const price = this.#pricer(book, now);
     this.members.show(book, this.#left);
     this.crossed.show(book, price, now);
     this.cost.show(book, price);
+    this.history.write();
     this.#write(".mid", price(stats.mid_price, 1));
     this.#write(".best-bid", price(stats.best_bid));
     this.#write(".best-ask", price(stats.best_ask));
@@ -256,6 +260,14 @@ export class Panel {
     this.#write(".imbalance-of", depth);
     hide(this.find(".crossed"), !stats.crossed);
     if (this.find(".group").length === 1) this.#listSteps(stats.mid_price);
+  }
+
+  /** How prices are written: as in the ladder, but for a ladder of bins, which has fewer decimals. */
+  #pricer({ binned, stats, fill }, now) {
+    if (!binned) return (value, more) => this.ladder.price(value, more);
+    const exact = [stats.best_bid, stats.best_ask, ...[...fill.buy, ...fill.sell].map(({ worst }) => worst)];
+    const places = this.#places.of(decimals(exact.filter((each) => each !== null), PRICE_DECIMALS_MAX), now);
+    return (value, more = 0) => (value == null ? "—" : fixed(value, places + more));
   }
 
   #listSteps(mid) {
@@ -291,25 +303,37 @@ export class Panel {
     this.history.showFigures(now, this.#live);
   }
 
+  /** What all up to a level is worth; of bins only the bound is known. */
+  #worth({ cost, total }, side, quote) {
+    const worth = `${fixed(cost, 2)} ${quote}`;
+    if (this.#book.binned) return `${side === "asks" ? "at most" : "at least"} ${worth}`;
+    const best = this.#book[side][0].price;
+    const average = cost / total;
+    const slip = Math.abs((100 * (average - best)) / best).toFixed(4);
+    return `${worth}, ${this.ladder.price(average, 2)} on average, ${slip} % off the best`;
+  }
+
   /** What a purchase or a sale up to a level comes to. */
   #readOut(level, side, spoken) {
     let text = "Point at a level, tap it, or use the arrow keys to see what lies up to it.";
     if (level) {
       const [base, quote] = this.wanted.symbol.split("/");
-      const verb = side === "asks" ? "Buying" : "Selling";
-      const best = this.#book[side][0].price;
-      const average = level.cost / level.total;
-      const slip = Math.abs((100 * (average - best)) / best).toFixed(4);
-      const named = level.shares.slice(0, NAMED_MAX).map(([name, amount]) => `${name} ${amount}`);
+      const to = side === "asks" ? "Buying up to" : "Selling down to";
+      const amount = `${fixed(level.total, amountDecimals(level.total))} ${base}`;
+      const named = level.shares.slice(0, NAMED_MAX).map(([name, held]) => `${name} ${held}`);
       const more = level.shares.length - named.length;
       const shares = [...named, ...(more ? [`and ${more} more`] : [])].join(", ");
-      text = `${verb} down to ${this.ladder.price(level.price)}: ${fixed(level.total, amountDecimals(level.total))} ${base}`
-        .replace("Buying down", "Buying up")
-        .concat(` for ${fixed(level.cost, 2)} ${quote}, ${this.ladder.price(average, 2)} on average, ${slip} % off the best. Here: ${shares}.`);
+      text = `${to} ${this.ladder.price(level.price)}: ${amount} for ${this.#worth(level, side, quote)}. Here: ${shares}.`;
     }
     this.#write(".readout", text);
     if (spoken) this.#write(".spoken", text);
   }
+}
+
+/** The option `fill`: the size in the box, and with a step what the best prices are read from. */
+function sizes(size, by, group) {
+  const amounts = [...(group ? [PROBE] : []), ...(by === "amount" ? [size] : [])];
+  return { ...(amounts.length && { amounts }), ...(by === "notional" && { notionals: [size] }) };
 }
 
 function spreadText({ spread, spread_percent: percent }, price) {
