@@ -3,7 +3,7 @@
 //   import { Onebook } from "onebook";
 //   const client = new Onebook("http://127.0.0.1:8000", key);
 //   for await (const view of client.watch("BTC/USDT", { depth: 10, mode: "delta" })) {
-//     console.log(view.live ? view.bids[0].price : view.problem.message);
+//     console.log(view.bids[0]?.price ?? view.problem?.message ?? view.staleExchanges);
 //   }
 //
 // One module without dependencies, for browsers and Node >= 20. It has the shape of the Python
