@@ -820,7 +820,7 @@ export class Onebook {
     return {
       username: report.username, tier: report.billing_tier, active: report.api_key_active,
       usedBytes, limitBytes, remainingBytes: Math.max(0, limitBytes - usedBytes),
-      exceeded: usedBytes > limitBytes, share: usedBytes / limitBytes,
+      exceeded: usedBytes > limitBytes, share: limitBytes ? usedBytes / limitBytes : 1,
       resetsAt: new Date(report.billing_period.reset_date),
     };
   }
@@ -860,6 +860,9 @@ export class Onebook {
       const page = pageOf(answer);
       yield page;
       if (page.nextCursor === null) return;
+      if (page.nextCursor === request.cursor && page.records.length) {
+        throw new Unavailable("no_progress", "The service gives the cursor of this page again.");
+      }
       const further = page.records.length || JSON.stringify(before?.coverage) !== JSON.stringify(page.coverage);
       idle = further ? 0 : idle + 1;
       if (idle >= IDLE_PAGES_MAX) {
