@@ -6,7 +6,10 @@ import re
 import shlex
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
+
+from onebook.simulator.server import SimulatedExchanges
 
 from .service import key_of, node_on, ws_url
 from .test_process import PATIENCE_S, ended, process, read_until
@@ -57,6 +60,29 @@ async def test_the_client_says_why_it_is_not_live(tmp_path):
         client.kill()
         await client.wait()
     assert line.decode() == "not live: Nothing listens at 127.0.0.1:1.\n"
+
+
+async def test_the_client_outlives_the_loss_of_every_exchange(tmp_path):
+    (tmp_path / "client.py").write_text(client_program())
+    async with AsyncExitStack() as stack:
+        simulated = await stack.enter_async_context(SimulatedExchanges(["okx"], rate_hz=20))
+        async with node_on(simulated.urls, tmp_path) as node:
+            client = await asyncio.create_subprocess_exec(
+                sys.executable, "-u", str(tmp_path / "client.py"),
+                env={"ONEBOOK_KEY": await key_of(node), "ONEBOOK_URL": node.url},
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            try:
+                await read_until(client.stdout, r"\d{4}-\d\d-\d\dT\S+ [0-9.]+ \(")
+                await stack.aclose()
+                await read_until(client.stdout, r"not live: \['okx'\]")
+                client.send_signal(signal.SIGINT)
+                status, _, errors = await ended(client)
+            finally:
+                if client.returncode is None:
+                    client.kill()
+                    await client.wait()
+    assert (status, errors) == (0, "")
 
 
 async def test_the_commands_that_need_no_exchange_run_as_written(tmp_path):

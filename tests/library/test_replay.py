@@ -143,3 +143,12 @@ def test_a_recording_without_its_acknowledgements_says_who_may_play_it(samples: 
     path = samples / "exchange_frames" / "BINANCE.ws.1.0"
     with pytest.raises(RecordingError, match="No book of the recording became live"):
         list(onebook.replay(path))
+
+
+def test_more_books_than_a_connection_has_are_not_recorded_into_one_folder(tmp_path: Path) -> None:
+    """A replay cannot tell the connections of one exchange apart."""
+    symbols = ["BTC/USDT", "ETH/USDT"]
+    with pytest.raises(RecordingError, match=r"p2b has 1 book.*-p2b"):
+        onebook.order_books(symbols, exchanges=["okx", "p2b"], record=tmp_path)
+    onebook.order_books(symbols, exchanges=["okx", "p2b"])
+    onebook.order_books(symbols, exchanges=["okx"], record=tmp_path)

@@ -2,10 +2,10 @@
 
     async with AsyncOnebook("http://127.0.0.1:8000", key) as client:
         async for view in client.watch("BTC/USDT", depth=10):
-            if view.live:
+            if view.bids and view.asks:
                 print(view.bids[0].price, view.asks[0].price, view.bids[0].exchanges)
             else:
-                print(view.problem)
+                print(view.problem or view.stale_exchanges)
 
 `Onebook` is the same without asyncio; `watch` is the books alone. It imports nothing of the server,
 and can be copied out of it: it needs websockets, and httpx where REST is used.

@@ -78,6 +78,7 @@ class TransactionPages(AsyncIterator[TransactionPage]):
         self._request = dict(request)
         self._last: TransactionPage | None = None
         self._idle = 0
+        self._repeated = False  # the next page would have the records of the last
         self._closed = False
 
     def __aiter__(self) -> Self:
@@ -89,11 +90,14 @@ class TransactionPages(AsyncIterator[TransactionPage]):
             raise StopAsyncIteration
         if before is not None and self._idle >= IDLE_PAGES_MAX:
             raise Unavailable("no_progress", _why(before), details={"errors": before.errors})
+        if self._repeated:
+            raise Unavailable("no_progress", "The service gives the cursor of this page again.")
         if before is not None:
             self._request["cursor"] = before.next_cursor
         if self._idle:
             await asyncio.sleep(pause_s(NO_CLOSE_FRAME, self._idle))
         page = _page(await self._post(self._request))
+        self._repeated = page.next_cursor == self._request.get("cursor") and bool(page.records)
         came_further = page.records or before is None or page.coverage != before.coverage
         self._idle = 0 if came_further else self._idle + 1
         self._last = page

@@ -30,7 +30,7 @@ class KeyUsage:
     @property
     def share(self) -> float:
         """Used part of the allowance; 1.0 is all of it."""
-        return self.used_bytes / self.limit_bytes
+        return self.used_bytes / self.limit_bytes if self.limit_bytes else 1.0
 
     @classmethod
     def read(cls, report: Mapping[str, Any]) -> "KeyUsage":

@@ -71,7 +71,7 @@ def watch(
     if not named or not all(named):
         raise Refused("invalid_parameters", "symbols: name at least one, such as BTC/USDT.")
     link = _Link(
-        [BookView(symbol) for symbol in named],
+        [BookView(symbol) for symbol in dict.fromkeys(named)],
         url=url,
         api_key=api_key,
         options={"exchanges": exchanges, **options},

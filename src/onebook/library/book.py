@@ -14,6 +14,7 @@ from onebook.core import View
 from onebook.library.consumers import BookCallbacks, BookUpdates, Reading
 from onebook.library.engine import BookEngine, names_of, symbols_of
 from onebook.library.errors import BookClosed
+from onebook.library.recorders import require_recordable
 from onebook.library.source import BookOptions, BookSource
 from onebook.library.update import BookUpdate
 from onebook.streams.fill import FILL_LEVELS_MAX, Direction, Fill
@@ -98,6 +99,7 @@ def order_books(
         UnknownExchange: There is no exchange of a name.
         ValueError: An option is out of range.
         TypeError: An option is of another type.
+        RecordingError: More symbols are to be recorded than an exchange has on one connection.
     """
     return OrderBooks(
         symbols,
@@ -177,6 +179,8 @@ class OrderBooks:
                 raise TypeError(f"{name} is a {kind.__name__}, not {given!r}.")
         self.symbols = symbols_of(symbols)
         self.exchanges = names_of(exchanges)
+        if record is not None:
+            require_recordable(self.exchanges, len(self.symbols))
         self._options = options
         self._merged = merged
         self._timeout_s = timeout_s

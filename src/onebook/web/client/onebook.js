@@ -3,7 +3,7 @@
 //   import { Onebook } from "onebook";
 //   const client = new Onebook("http://127.0.0.1:8000", key);
 //   for await (const view of client.watch("BTC/USDT", { depth: 10, mode: "delta" })) {
-//     console.log(view.live ? view.bids[0].price : view.problem.message);
+//     console.log(view.bids[0]?.price ?? view.problem?.message ?? view.staleExchanges);
 //   }
 //
 // One module without dependencies, for browsers and Node >= 20. It has the shape of the Python
@@ -820,7 +820,7 @@ export class Onebook {
     return {
       username: report.username, tier: report.billing_tier, active: report.api_key_active,
       usedBytes, limitBytes, remainingBytes: Math.max(0, limitBytes - usedBytes),
-      exceeded: usedBytes > limitBytes, share: usedBytes / limitBytes,
+      exceeded: usedBytes > limitBytes, share: limitBytes ? usedBytes / limitBytes : 1,
       resetsAt: new Date(report.billing_period.reset_date),
     };
   }
@@ -860,6 +860,9 @@ export class Onebook {
       const page = pageOf(answer);
       yield page;
       if (page.nextCursor === null) return;
+      if (page.nextCursor === request.cursor && page.records.length) {
+        throw new Unavailable("no_progress", "The service gives the cursor of this page again.");
+      }
       const further = page.records.length || JSON.stringify(before?.coverage) !== JSON.stringify(page.coverage);
       idle = further ? 0 : idle + 1;
       if (idle >= IDLE_PAGES_MAX) {
