@@ -139,18 +139,14 @@ def folder_of_another_account() -> Iterator[Path]:
             os.seteuid(0)
 
 
-@pytest.mark.parametrize("beside", ["", "-wal", "-shm"])
-async def test_the_file_that_may_not_be_written_is_named(
-    folder_of_another_account: Path, beside: str
-) -> None:
+async def test_the_file_that_may_not_be_written_is_named(folder_of_another_account: Path) -> None:
     """SQLite's files beside a database keep the mode that it had when they were made."""
     path = folder_of_another_account / "onebook.db"
     async with Store(f"sqlite:///{path}") as store:
         await store.upgrade()
-    denied = Path(f"{path}{beside}")
-    denied.touch()
-    denied.chmod(0o400)
-    async with Store(f"sqlite:///{path}") as store:
-        with pytest.raises(DatabaseUnavailable) as caught:
-            await store.probe(1)
-    assert f"the owner and the mode of {denied}." in caught.value.reason
+    for mode, denied in ((0o400, path), (0o600, Path(f"{path}-shm"))):
+        path.chmod(mode)
+        async with Store(f"sqlite:///{path}") as store:
+            with pytest.raises(DatabaseUnavailable) as caught:
+                await store.probe(1)
+        assert f"the owner and the mode of {denied}." in caught.value.reason
