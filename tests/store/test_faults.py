@@ -1,5 +1,7 @@
 """What drivers raise, in sentences for the operator."""
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,3 +119,34 @@ async def test_each_fault_of_postgresql_has_its_own_sentence(postgresql: str) ->
         message = await refusal(url)
         assert words in message
         assert secret not in message
+
+
+NOBODY = 65_534
+
+
+@pytest.fixture
+def folder_of_another_account() -> Iterator[Path]:
+    """A folder that an account without rights of root owns, which this process is meanwhile."""
+    with tempfile.TemporaryDirectory() as name:
+        if os.geteuid() != 0:
+            yield Path(name)
+            return
+        os.chown(name, NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(0)
+
+
+async def test_the_file_that_may_not_be_written_is_named(folder_of_another_account: Path) -> None:
+    """SQLite's files beside a database keep the mode that it had when they were made."""
+    path = folder_of_another_account / "onebook.db"
+    async with Store(f"sqlite:///{path}") as store:
+        await store.upgrade()
+    for mode, denied in ((0o400, path), (0o600, Path(f"{path}-shm"))):
+        path.chmod(mode)
+        async with Store(f"sqlite:///{path}") as store:
+            with pytest.raises(DatabaseUnavailable) as caught:
+                await store.probe(1)
+        assert f"the owner and the mode of {denied}." in caught.value.reason

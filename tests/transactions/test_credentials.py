@@ -1,15 +1,19 @@
 """Exchange credentials: encrypted under two keys, bound to their place, never shown."""
 
+import asyncio
 import copy
 import os
 import pickle
 from base64 import b64encode
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from onebook import config
 from onebook.errors import ConfigError
+from onebook.store import Store
 from onebook.store.rows import CredentialsRow
 from onebook.transactions.credentials import (
     Credentials,
@@ -155,6 +159,50 @@ async def test_an_interrupted_rotation_loses_nothing(
     store.rewrap_credentials = rewrap  # type: ignore[method-assign]
     await Vault(store, MasterKeys(file)).rotate()
     assert len(file.read_text().split()) == 1
+
+
+async def test_rotations_at_once_lose_no_credentials(tmp_path: Path, file: Path) -> None:
+    """Two operators, and one who sets credentials meanwhile: processes, so with locks of files."""
+    url = f"sqlite:///{tmp_path}/onebook.db"
+    async with Store(url) as database:
+        await database.upgrade()
+        await Vault(database, MasterKeys(file)).put("bybit", "mainnet", MINE, now_ms=1)
+    with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
+        work = [processes.submit(rotate_often, url, file) for _ in range(2)]
+        work.append(processes.submit(set_often, url, file))
+    for each in work:
+        each.result()
+    async with Store(url) as database:
+        for environment in ("mainnet", "testnet"):
+            found = await Vault(database, MasterKeys(file)).get("bybit", environment)
+            assert found is not None
+            assert found.secret == SECRET
+
+
+TIMES = 15
+
+
+def rotate_often(url: str, file: Path) -> None:
+    async def work() -> None:
+        async with Store(url) as store:
+            for _ in range(TIMES):
+                await Vault(store, MasterKeys(file)).rotate()
+
+    asyncio.run(work())
+
+
+def set_often(url: str, file: Path) -> None:
+    async def work() -> None:
+        async with Store(url) as store:
+            for number in range(TIMES):
+                await Vault(store, MasterKeys(file)).put("bybit", "testnet", MINE, now_ms=number)
+
+    asyncio.run(work())
+
+
+async def test_there_is_no_rotation_without_a_master_key(store: MemoryStore, file: Path) -> None:
+    with pytest.raises(ConfigError, match="`onebook credentials set` makes one"):
+        await Vault(store, MasterKeys(file)).rotate()
 
 
 async def test_keys_from_the_settings_are_turned_by_their_order(store: MemoryStore) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from onebook.errors import OnebookError, file_problem
+from onebook.errors import DatabaseUnavailable, OnebookError, file_problem
 
 EXIT_BAD_INPUT = 2
 TABLE_GAP = 2
@@ -36,6 +36,8 @@ def reported(command: Callable[P, R]) -> Callable[P, R]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
+        except DatabaseUnavailable as error:
+            fail(error.reason)  # the message is for clients
         except OnebookError as error:
             fail(error.message)
         except OSError as error:

@@ -29,6 +29,11 @@ async def database_findings(
             return [each async for each in _opened(settings, store, monotonic)]
         except DatabaseUnavailable as error:
             advice = "Start the database, and check store.url and the rights of its user."
+            if store.path is not None:
+                advice = (
+                    "The account of the service must own the file, those beside it and the folder, "
+                    "and their disk must have room."
+                )
             return [fault("database", error.reason, advice)]
         except OSError as error:
             advice = "Check the owner and the mode of the file and of its folder."

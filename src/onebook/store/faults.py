@@ -33,9 +33,9 @@ _SQLITE: Final = (
     ("SQLITE_FULL", "cannot grow: the disk is full"),
     ("SQLITE_BUSY", "stays locked by another program"),
     ("SQLITE_LOCKED", "stays locked by another program"),
-    ("SQLITE_READONLY", "may only be read; check the owner and the mode of file and folder"),
-    ("SQLITE_PERM", "may not be opened; check the owner and the mode of file and folder"),
-    ("SQLITE_CANTOPEN", "cannot be opened; check the owner and the mode of file and folder"),
+    ("SQLITE_READONLY", "may only be read; check the owner and the mode of {place}"),
+    ("SQLITE_PERM", "may not be opened; check the owner and the mode of {place}"),
+    ("SQLITE_CANTOPEN", "cannot be opened; check the owner and the mode of {place}"),
     ("SQLITE_IOERR", "cannot be read or written: the disk reports an error"),
 )
 _POSTGRES: Final = {
@@ -91,10 +91,25 @@ def _sqlite(error: BaseException, path: str) -> str:
             name = "SQLITE_FULL"  # no room for the files beside it, which reading needs too
         for prefix, words in _SQLITE:
             if name.startswith(prefix):
-                return f"The database {path} {words}."
+                return f"The database {path} {words.format(place=_denied(path))}."
         if name and "no such table" in str(cause):
             return f"The database {path} has no tables of ours; run `onebook db upgrade`."
     return f"The database {path} does not answer in time."
+
+
+def _denied(path: str) -> str:
+    """Which of the files of a database, or its folder, this account may not write.
+
+    SQLite makes the -wal and -shm files with the mode that the database has then, and they keep it.
+    """
+    for beside in ("", "-wal", "-shm"):
+        file = path + beside
+        if os.path.exists(file) and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
+            return file
+    folder = os.path.dirname(path) or "."
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        return f"its folder {folder}"
+    return "file and folder"
 
 
 def _is_full(path: str) -> bool:

@@ -9,10 +9,14 @@ The master key is a file of mode 0600 (or a value from the settings) with one ke
 The first line wraps; all lines unwrap, so a turn can be interrupted at any point.
 """
 
+import asyncio
+import fcntl
 import hashlib
 import os
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -29,6 +33,7 @@ NONCE_BYTES: Final = 12
 WRAPPED_BYTES: Final = NONCE_BYTES + KEY_BYTES + 16
 KEY_ID_CHARS: Final = 16
 FILE_MODE: Final = 0o600
+LOCK_PAUSE_S: Final = 0.05
 SECRET_CHARS_MAX: Final = 8_192  # an RSA key in PEM is about 1,700
 
 
@@ -207,6 +212,25 @@ class MasterKeys:
             raise ConfigError(f"{self._file} can be read by others; give it mode 0600.")
         return KeyRing(parse_keys(self._file.read_text()))
 
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Keep others meanwhile from changing the file, and from storing rows under its keys.
+
+        Of two rotations at once each would drop the key of the other, with the rows under it.
+        """
+        if self._value or self._file is None:
+            yield
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._file.with_name(self._file.name + ".lock")
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
+        try:
+            while not _locked(descriptor):
+                await asyncio.sleep(LOCK_PAUSE_S)
+            yield
+        finally:
+            os.close(descriptor)
+
     def read_or_make(self) -> KeyRing:
         """The keys; a file that is not there yet is made with a fresh one."""
         if not self._value and self._file is not None and not self._file.exists():
@@ -216,6 +240,7 @@ class MasterKeys:
     def keys(self) -> tuple[bytes, ...]:
         """The keys of the file, for turning."""
         assert self._file is not None
+        self.read()  # refuses a file that is missing or that others can read
         return parse_keys(self._file.read_text())
 
     def write(self, keys: tuple[bytes, ...]) -> None:
@@ -229,6 +254,19 @@ class MasterKeys:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._file)
+        folder = os.open(self._file.parent, os.O_RDONLY)  # no row may outlive its key
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def master_keys(settings: TransactionSettings) -> MasterKeys:
@@ -263,9 +301,10 @@ class Vault:
         self, exchange: str, environment: str, credentials: Credentials, *, now_ms: int
     ) -> None:
         """Encrypt and keep credentials."""
-        self._ring = self._masters.read_or_make()
-        row = _seal(exchange, environment, credentials, self._ring, now_ms=now_ms)
-        await self._store.put_credentials(row)
+        async with self._masters.exclusive():
+            self._ring = self._masters.read_or_make()
+            row = _seal(exchange, environment, credentials, self._ring, now_ms=now_ms)
+            await self._store.put_credentials(row)
 
     async def listed(self) -> list[CredentialsRow]:
         """Every row, still encrypted."""
@@ -281,6 +320,10 @@ class Vault:
         A running service that meets a row under a key it has not seen reads the file again.
         Keys from the settings are not ours to make: then rows are re-wrapped to the first.
         """
+        async with self._masters.exclusive():
+            return await self._rotate()
+
+    async def _rotate(self) -> int:
         if self._masters.turnable:
             old = self._masters.keys()
             self._masters.write((new_master_key(), *old))
