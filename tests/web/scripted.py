@@ -38,6 +38,8 @@ class Market:
     def __init__(self, seed: int = 7) -> None:
         self.random = random.Random(seed)
         self.middle = Decimal("97310.4")
+        self.tick = TICK
+        self.lot = 1.0  # what an amount is a multiple of, about
         self.stale: dict[str, str] = {}
         self.sockets: set[WebSocket] = set()
         self.heard: list[dict] = []
@@ -53,15 +55,15 @@ class Market:
     def levels(self, sign: int, depth: int) -> list:
         live = [name for name in self.names if name not in self.stale]
         rows = []
-        price = self.middle + sign * TICK
+        price = self.middle + sign * self.tick
         for _ in range(depth):
             shares = [
-                [name, round(self.random.lognormvariate(-1.5, 1), 5)]
+                [name, round(self.lot * self.random.lognormvariate(-1.5, 1), 5)]
                 for name in live
                 if self.random.random() < 0.45
             ] or ([[live[0], 0.01]] if live else [])
             rows.append([float(price), round(sum(a for _, a in shares), 5), shares])
-            price += sign * TICK * self.random.randint(1, 9)
+            price += sign * self.tick * self.random.randint(1, 9)
         return rows if live else []
 
     def fill(self, levels: list, kind: str, text: str) -> dict:
@@ -92,7 +94,7 @@ class Market:
     def whole(self, symbol: str, number: int, asked: dict) -> dict:
         depth = asked["depth"]
         self.updates += 1
-        self.middle += TICK * self.random.randint(-6, 6)
+        self.middle += self.tick * self.random.randint(-6, 6)
         bids, asks = self.levels(-1, depth), self.levels(1, depth)
         if self.crossed:
             price = float(self.middle + 5)
@@ -104,9 +106,9 @@ class Market:
         stats = {
             "best_bid": best[0],
             "best_ask": best[1],
-            "spread": (bids and round(best[1] - best[0], 8)) or None,
+            "spread": (bids and round(best[1] - best[0], 12)) or None,
             "spread_percent": (bids and round(100 * (best[1] - best[0]) / best[0], 4)) or None,
-            "mid_price": (bids and round((best[0] + best[1]) / 2, 8)) or None,
+            "mid_price": (bids and round((best[0] + best[1]) / 2, 12)) or None,
             "total_bid_volume": 1,
             "total_ask_volume": 1,
             "participating_exchanges": len(EXCHANGES) - len(self.stale),

@@ -245,8 +245,10 @@ async def test_with_the_colours_of_the_user_a_chosen_exchange_still_looks_chosen
     await page.call("Emulation.setEmulatedMedia", features=forced)
     box = "document.querySelector('#exchanges input')"
     await page.until(f"!!{box}")
-    place = await page.run(f"(({{x, y, width, height}}) => ({{x, y, width, height, scale: 1}}))"
-                           f"({box}.getBoundingClientRect())")
+    place = await page.run(
+        f"(({{x, y, width, height}}) => ({{x, y, width, height, scale: 1}}))"
+        f"({box}.getBoundingClientRect())"
+    )
     seen = []
     for checked in ("true", "false"):
         await page.run(f"{box}.checked = {checked}")

@@ -61,8 +61,10 @@ async def test_a_crossing_within_one_step_is_shown_without_pairs_that_are_not_kn
         "(() => { const s = document.querySelector('.group'); s.value = '100';"
         " s.dispatchEvent(new Event('change')); })()"
     )
-    await page.until("/^Crossed now by .* Choose the step/.test("
-                     "document.querySelector('.crossing-text').textContent)")
+    await page.until(
+        "/^Crossed now by .* Choose the step/.test("
+        "document.querySelector('.crossing-text').textContent)"
+    )
     shown = await page.run(QUOTES)
     assert (shown["crossed"], shown["pairs"]) == (True, 0)
     assert shown["spread"].startswith("spread -")

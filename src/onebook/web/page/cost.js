@@ -1,12 +1,13 @@
 // What buying and selling a size costs: the service prices it (option `fill`), the fees are ours.
 
 import { withFees } from "./book.js";
-import { amountDecimals, fixed, sixDigits } from "./format.js";
+import { amountDecimals, fixed, rounded, sixDigits } from "./format.js";
 import { code, dress } from "./palette.js";
 import { sizeOf } from "./state.js";
-import { hide, write } from "./write.js";
+import { hide, mark, write } from "./write.js";
 
 const TINY = 0.001; // an amount that a column of eight decimals does not show well
+const LONG = 12; // characters that both columns have room for
 const WAIT_MS = 500; // after the last key, before the service is asked for the new size
 const SIDES = ["buy", "sell"];
 const EXPECTED = "A size is a number above 0, such as 2.5 or 10,000.";
@@ -15,6 +16,7 @@ const ROWS = ["Average", "Worst price", "Slippage from mid", "Fees", "Average wi
 export class Cost {
   #size;
   #by;
+  #table;
   #cells;
   #shortage;
   #uncovered;
@@ -33,7 +35,8 @@ export class Cost {
     this.#details = root.querySelector(".split");
     this.#split = root.querySelector(".split tbody");
     this.#details.addEventListener("toggle", () => this.again());
-    const body = root.querySelector(".fill tbody");
+    this.#table = root.querySelector(".fill");
+    const [body] = this.#table.tBodies;
     this.#cells = ROWS.map((name) => {
       const row = body.insertRow();
       const head = document.createElement("th");
@@ -77,6 +80,7 @@ export class Cost {
     const { mid_price: mid } = book.stats;
     const found = SIDES.map((side) => book.fill[side][0]);
     if (!this.#asked(found[0])) return;
+    let longest = 0;
     found.forEach((fill, column) => {
       const direction = SIDES[column];
       const paid = withFees(fill, direction, this.feeOf);
@@ -91,8 +95,10 @@ export class Cost {
         price(paid.average, 2),
         this.#money(total),
       ];
+      longest = Math.max(longest, ...texts.map((text) => text.length));
       texts.forEach((text, row) => write(this.#cells[row][column], fill.levels ? text : "—"));
     });
+    mark(this.#table, "data-long", longest > LONG ? "yes" : "no");
     this.#say(found);
     if (this.#details.open) this.#showSplit(found);
   }
@@ -154,7 +160,7 @@ export class Cost {
     });
     const rows = [...parts].sort((a, b) => Math.max(...b[1]) - Math.max(...a[1]));
     const most = Math.max(0, ...found.map((fill) => fill.amount));
-    const text = (amount) => (most < TINY ? sixDigits(amount) : fixed(amount, amountDecimals(most)));
+    const text = (amount) => (most < TINY ? sixDigits(amount) : rounded(amount, amountDecimals(most)));
     const body = this.#split;
     while (body.rows.length > rows.length) body.deleteRow(-1);
     while (body.rows.length < rows.length) splitRow(body);

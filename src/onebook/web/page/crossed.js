@@ -27,7 +27,8 @@ export class Crossed {
     const crossed = book.binned ? [] : crossings(book, this.feeOf);
     const count = book.binned ? Number(book.stats.crossed) : crossed.length;
     if (count) this.#last = { pairs: crossed.slice(0, PAIRS_MAX), ages: book.ages, at: nowMs };
-    this.#book = { count, spread, best: count || book.binned ? null : nearest(book, this.feeOf) };
+    const oneSided = (book.stats.best_bid == null) !== (book.stats.best_ask == null);
+    this.#book = { count, spread, oneSided, best: count || book.binned ? null : nearest(book, this.feeOf) };
     this.showFigures(nowMs, true);
   }
 
@@ -51,15 +52,16 @@ export class Crossed {
     this.#text.textContent = "—";
   }
 
-  #say({ count, best, spread }, sinceMs, live) {
+  #say({ count, best, spread, oneSided }, sinceMs, live) {
     mark(this.#list, "data-past", count && live ? "no" : "yes");
     const when = live ? "now" : `${age(sinceMs)} ago`;
     const past = this.#last?.pairs.length ? ` Last crossed ${age(sinceMs)} ago:` : "";
     let text = "Fewer than two exchanges are live.";
-    if (spread !== undefined) {
+    if (oneSided) text = "One side is empty.";
+    else if (spread != null) {
       const found = count
         ? `Crossed ${when} by ${this.#price(-spread)}.`
-        : spread === null ? "One side is empty." : `Not crossed: the best ask is ${this.#price(spread)} above the best bid.`;
+        : `Not crossed: the best ask is ${this.#price(spread)} above the best bid.`;
       text = `${found} Choose the step “exact” for pairs of exchanges.${count ? "" : past}`;
     } else if (count) {
       const most = count > PAIRS_MAX ? ` The best ${PAIRS_MAX} after fees:` : "";

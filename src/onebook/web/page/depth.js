@@ -10,6 +10,7 @@ import { Sight } from "./sight.js";
 import { write } from "./write.js";
 
 const AXIS_FONT = "11px system-ui, sans-serif";
+const PRICE_DECIMALS_MAX = 12;
 const ZOOM = 0.8;
 const KEY_STEPS = 40; // of the width, for one arrow key
 
@@ -199,6 +200,6 @@ function distance([x, y], [otherX, otherY]) {
 }
 
 function texts(values) {
-  const places = decimals(values.map((value) => Number(value.toPrecision(12))), 8);
+  const places = decimals(values.map((value) => Number(value.toPrecision(12))), PRICE_DECIMALS_MAX);
   return values.map((value) => fixed(value, places));
 }

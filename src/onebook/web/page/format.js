@@ -25,6 +25,23 @@ export function decimals(values, max) {
   return most;
 }
 
+/** An amount in a column of so many decimals: one that would become 0 is below the least shown. */
+export function rounded(value, places) {
+  const least = 10 ** -places;
+  return value > 0 && value < least / 2 ? `<${fixed(least, places)}` : fixed(value, places);
+}
+
+/** A number with all its decimals and no exponent. */
+export function plain(value) {
+  return fixed(value, decimals([value], 18));
+}
+
+/** The unit of a column of amounts, by its largest: no amount needs more than about eight characters. */
+export function unitOf(largest) {
+  if (largest >= 1e11) return { unit: 1e9, suffix: "B" };
+  return largest >= 1e8 ? { unit: 1e6, suffix: "M" } : { unit: 1, suffix: "" };
+}
+
 /** Decimals that leave an amount about six digits. */
 export function amountDecimals(largest) {
   if (!(largest > 0)) return 2;

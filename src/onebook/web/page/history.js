@@ -71,7 +71,7 @@ export class History {
     const [times, mids, spreads] = this.#lines;
     const at = this.#chart?.cursor.left >= 0 ? this.#chart.cursor.idx : times.length - 1;
     if (at == null || times[at] === undefined) return;
-    const places = decimals(mids.slice(-20), 12);
+    const places = decimals([...mids.slice(-20), ...spreads.slice(-20)], 12);
     const when = at === times.length - 1 ? this.#when : new Date(times[at] * 1_000).toLocaleTimeString();
     write(this.#text, `${when}: mid ${fixed(mids[at], places)}, spread ${fixed(spreads[at], places)} (dotted)`);
   }

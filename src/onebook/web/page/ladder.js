@@ -1,7 +1,7 @@
 // The ladder: rows are made once and only their changed texts are written. Of a long ladder the
 // rows in sight follow every update, the others in turn, each about once in five seconds.
 
-import { amountDecimals, decimals, fixed, Places } from "./format.js";
+import { amountDecimals, decimals, fixed, Places, rounded, unitOf } from "./format.js";
 import { code } from "./palette.js";
 import { same, Shares } from "./share.js";
 import { write } from "./write.js";
@@ -17,6 +17,8 @@ export class Ladder {
   #scroller;
   #middle;
   #shares;
+  #table;
+  #widths = ""; // in characters
   #priceDecimals = 0;
   #pricePlaces = new Places();
   #amountPlaces = new Places();
@@ -34,6 +36,7 @@ export class Ladder {
   /** `pointed(level, side, spoken)` is called for the level that is pointed at; null for none. */
   constructor(root, pointed) {
     this.#scroller = root.querySelector(".scroller");
+    this.#table = root.querySelector(".book");
     this.#middle = root.querySelector(".middle");
     this.#asks = new Side(root.querySelector(".asks"));
     this.#bids = new Side(root.querySelector(".bids"));
@@ -66,7 +69,10 @@ export class Ladder {
     const needed = decimals(all.map((row) => row.price), PRICE_DECIMALS_MAX);
     this.#priceDecimals = this.#pricePlaces.of(needed, now);
     const largest = Math.max(0, bids.at(-1)?.total ?? 0, asks.at(-1)?.total ?? 0);
-    const places = { price: this.#priceDecimals, amount: this.#amountPlaces.of(amountDecimals(largest), now) };
+    const amounts = unitOf(largest);
+    const amount = this.#amountPlaces.of(amountDecimals(largest / amounts.unit), now);
+    const places = { price: this.#priceDecimals, amount, ...amounts };
+    this.#fit(all, places, largest);
     const levelOf = (at) => (at < count ? asks[count - 1 - at] : bids[at - count]);
     const showRow = (at) => this.#rowAt(at).show(levelOf(at), largest, places);
     const [from, to] = this.#sight;
@@ -78,6 +84,17 @@ export class Ladder {
     this.#report(false);
   }
 
+  /** Give the columns of numbers the width of their longest text. */
+  #fit(levels, { price, amount, unit, suffix }, largest) {
+    const highest = Math.max(0, ...levels.map((level) => level.price));
+    const widths = [fixed(highest, price), fixed(largest / unit, amount) + suffix].map((text) => text.length).join(" ");
+    if (this.#widths === widths) return;
+    this.#widths = widths;
+    const [prices, amounts] = widths.split(" ");
+    this.#table.style.setProperty("--price-digits", prices);
+    this.#table.style.setProperty("--amount-digits", amounts);
+  }
+
   /** A row, counted from the worst ask. */
   #rowAt(at) {
     return at < this.#count ? this.#asks.rows[at] : this.#bids.rows[at - this.#count];
@@ -85,8 +102,9 @@ export class Ladder {
 
   #coverShares(from, to) {
     const [asks, bids] = [this.#asks.body.offsetTop, this.#bids.body.offsetTop];
-    const height = this.#asks.rows[0].element.offsetHeight;
-    this.#shares.cover(from, to, height, (at) => (at < this.#count ? asks + at * height : bids + (at - this.#count) * height));
+    const { element, cells } = this.#asks.rows[0];
+    const height = element.offsetHeight;
+    this.#shares.cover(from, to, height, cells.at(-1).offsetLeft, (at) => (at < this.#count ? asks + at * height : bids + (at - this.#count) * height));
   }
 
   /** Rows to refresh now, in sight or not: all of them within HIDDEN_EVERY_MS. */
@@ -249,8 +267,9 @@ class Row {
       this.#bar.style.backgroundSize = reach;
     }
     write(this.#texts[0], level ? fixed(level.price, places.price) : "\u00a0");
-    write(this.#texts[1], level ? fixed(level.amount, places.amount) : "");
-    write(this.#texts[2], level ? fixed(level.total, places.amount) : "");
+    const amount = (value) => rounded(value / places.unit, places.amount) + places.suffix;
+    write(this.#texts[1], level ? amount(level.amount) : "");
+    write(this.#texts[2], level ? amount(level.total) : "");
     this.#showExchanges(level?.shares ?? []);
   }
 

@@ -4,7 +4,7 @@ import { imbalance, PROBE, Rate, readBook } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
-import { age, ago, amountDecimals, decimals, fixed, groupSteps, Places } from "./format.js";
+import { age, ago, amountDecimals, decimals, fixed, groupSteps, plain, Places } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { History } from "./history.js";
 import { Ladder } from "./ladder.js";
@@ -320,7 +320,7 @@ export class Panel {
       const [base, quote] = this.wanted.symbol.split("/");
       const to = side === "asks" ? "Buying up to" : "Selling down to";
       const amount = `${fixed(level.total, amountDecimals(level.total))} ${base}`;
-      const named = level.shares.slice(0, NAMED_MAX).map(([name, held]) => `${name} ${held}`);
+      const named = level.shares.slice(0, NAMED_MAX).map(([name, held]) => `${name} ${plain(held)}`);
       const more = level.shares.length - named.length;
       const shares = [...named, ...(more ? [`and ${more} more`] : [])].join(", ");
       text = `${to} ${this.ladder.price(level.price)}: ${amount} for ${this.#worth(level, side, quote)}. Here: ${shares}.`;

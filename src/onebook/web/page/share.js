@@ -22,10 +22,10 @@ export class Shares {
     scroller.append(this.element);
   }
 
-  /** Cover rows of one height; `topOf(row)` is where each begins in the scroller. */
-  cover(from, to, height, topOf) {
+  /** Cover rows of one height beside `left`; `topOf(row)` is where each begins in the scroller. */
+  cover(from, to, height, left, topOf) {
     const top = topOf(from);
-    const place = [from, to, top, topOf(to - 1), height, devicePixelRatio].join(" ");
+    const place = [from, to, left, top, topOf(to - 1), height, devicePixelRatio].join(" ");
     if (this.#place === place) return;
     this.#place = place;
     this.#scale = devicePixelRatio;
@@ -34,7 +34,7 @@ export class Shares {
     for (let row = from; row < to; row += 1) this.#tops.set(row, topOf(row) - top + (height - HEIGHT) / 2);
     const whole = topOf(to - 1) + height - top;
     Object.assign(this.element, { width: Math.round(WIDTH * this.#scale), height: Math.round(whole * this.#scale) });
-    Object.assign(this.element.style, { top: `${top}px`, height: `${whole}px` });
+    Object.assign(this.element.style, { left: `${left}px`, top: `${top}px`, height: `${whole}px` });
   }
 
   clear() {

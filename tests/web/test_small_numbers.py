@@ -1,0 +1,106 @@
+"""Small prices and large amounts: each digit is shown, and none over another."""
+
+from decimal import Decimal
+
+import pytest
+
+from web.browser import CHROMIUM, Page, resize
+from web.by_hand import count_drawings, send
+from web.scripted import GOOD_KEY, Market
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+LEVEL = "{price: %s, amount: 7, total: 7, cost: 1, shares: [['okx', 7]]}"
+BOOK = "{bids: [%s], asks: [%s], ages: {}, stats: {best_bid: 1, best_ask: %s}}"
+
+# Cells whose text begins before or ends after their own box, where another number is.
+OVERFLOWING = """[...document.querySelectorAll(
+  ".asks td:not(.total), .bids td:not(.total), .fill td, .figures dd")]
+  .filter((cell) => cell.checkVisibility() && cell.firstChild).filter((cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell.firstChild);
+    const [text, box] = [range, cell].map((each) => each.getBoundingClientRect());
+    return text.width && (text.left < box.left - 1 || text.right > box.right + 1)
+      && !cell.classList.contains("who");
+  }).map((cell) => cell.className + " " + cell.textContent)"""
+
+
+async def opened(page: Page, address: str) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until("document.querySelector('.bids .price')?.textContent.trim()")
+
+
+async def test_the_history_writes_a_spread_that_has_more_decimals_than_the_mid(
+    page: Page, address: str
+) -> None:
+    await opened(page, address)
+    said = await page.run("""import("/web/page/history.js").then(({ History }) => {
+      const [box, text] = [document.createElement("div"), document.createElement("p")];
+      box.className = "history";
+      document.body.append(box);
+      const history = new History(box, text);
+      history.add({ mid_price: 100, spread: 0.02 }, performance.now());
+      history.showFigures(performance.now(), true);
+      return text.textContent;
+    })""")
+    assert said == "now: mid 100.00, spread 0.02 (dotted)"
+
+
+async def test_the_crosshair_of_the_depth_chart_names_a_price_of_ten_decimals(
+    page: Page, address: str
+) -> None:
+    await opened(page, address)
+    bids = ",".join(LEVEL % price for price in ("1.22e-8", "1.17e-8"))
+    asks = ",".join(LEVEL % price for price in ("1.24e-8", "1.29e-8"))
+    said = await page.run(
+        """import("/web/page/depth.js").then(({ Depth }) => {
+      const [box, text] = [document.createElement("div"), document.createElement("p")];
+      box.className = "depth";
+      document.body.append(box);
+      new Depth(box, text).show(%s);
+      return new Promise(requestAnimationFrame).then(() => {
+        box.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+        return text.textContent;
+      });
+    })"""
+        % (BOOK % (bids, asks, 2))
+    )
+    assert said.startswith("0.0000000122: 7 of bids")
+
+
+async def test_a_side_without_orders_is_not_taken_for_exchanges_that_are_not_live(
+    page: Page, address: str
+) -> None:
+    await opened(page, address)
+    said = await page.run(
+        """import("/web/page/crossed.js").then(({ Crossed }) => {
+      const crossed = new Crossed(document.querySelector(".crossings"), () => 0.1);
+      crossed.name("BTC/USDT");
+      crossed.show(%s, String, 0);
+      return document.querySelector(".crossing-text").textContent;
+    })"""
+        % (BOOK % (LEVEL % 100, "", "null"))
+    )
+    assert said == "One side is empty."
+
+
+async def test_an_amount_that_its_column_would_round_to_nothing_is_not_nothing(
+    page: Page, address: str
+) -> None:
+    await opened(page, address)
+    said = await page.run("""import("/web/page/format.js").then(({ rounded, plain }) => [
+      rounded(0, 2), rounded(0.004, 2), rounded(0.005, 2), rounded(0.4, 0), rounded(1234.5, 1),
+      plain(1e-7), plain(113896391.88777), plain(5)].join(" "))""")
+    assert said == "0.00 <0.01 0.01 <1 1,234.5 0.0000001 113,896,391.88777 5"
+
+
+@pytest.mark.parametrize("width", [1366, 683, 390, 320])
+async def test_tiny_prices_and_amounts_of_billions_stand_beside_each_other(
+    page: Page, address: str, market: Market, width: int
+) -> None:
+    market.middle, market.tick, market.lot = Decimal("0.0000000923"), Decimal("1e-10"), 4e9
+    await opened(page, address)
+    await resize(page, width)
+    await count_drawings(page, market)
+    for _ in range(3):
+        await send(page, market)
+    assert await page.run(OVERFLOWING) == []
