@@ -179,6 +179,18 @@ async def test_rotations_at_once_lose_no_credentials(tmp_path: Path, file: Path)
             assert found.secret == SECRET
 
 
+async def test_a_change_that_never_ends_is_not_waited_for_for_ever(
+    tmp_path: Path, file: Path
+) -> None:
+    async with MasterKeys(file).exclusive():
+        waiting = MasterKeys(file, lock_wait_s=0.01)
+        with pytest.raises(ConfigError, match=r"Another command .*\.lock"):
+            async with waiting.exclusive():
+                pass
+    async with waiting.exclusive():
+        pass
+
+
 TIMES = 15
 
 

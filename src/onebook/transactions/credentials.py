@@ -13,6 +13,7 @@ import asyncio
 import fcntl
 import hashlib
 import os
+import time
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import AsyncIterator
@@ -34,6 +35,7 @@ WRAPPED_BYTES: Final = NONCE_BYTES + KEY_BYTES + 16
 KEY_ID_CHARS: Final = 16
 FILE_MODE: Final = 0o600
 LOCK_PAUSE_S: Final = 0.05
+LOCK_WAIT_S: Final = 30.0  # a rotation wraps a few rows, in milliseconds
 SECRET_CHARS_MAX: Final = 8_192  # an RSA key in PEM is about 1,700
 
 
@@ -181,10 +183,14 @@ class MasterKeys:
     Args:
         file: The key file; made with one fresh key when it is first needed for writing.
         value: Keys from the settings, separated by blanks; they win over the file.
+        lock_wait_s: How long a change waits for another one.
     """
 
-    def __init__(self, file: Path | None, *, value: str = "") -> None:
+    def __init__(
+        self, file: Path | None, *, value: str = "", lock_wait_s: float = LOCK_WAIT_S
+    ) -> None:
         self._file = file
+        self._lock_wait_s = lock_wait_s
         self._value = value
 
     def __repr__(self) -> str:
@@ -217,6 +223,9 @@ class MasterKeys:
         """Keep others meanwhile from changing the file, and from storing rows under its keys.
 
         Of two rotations at once each would drop the key of the other, with the rows under it.
+
+        Raises:
+            ConfigError: Another command holds it for so long.
         """
         if self._value or self._file is None:
             yield
@@ -225,7 +234,12 @@ class MasterKeys:
         path = self._file.with_name(self._file.name + ".lock")
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
         try:
+            until = time.monotonic() + self._lock_wait_s
             while not _locked(descriptor):
+                if time.monotonic() >= until:
+                    raise ConfigError(
+                        f"Another command is changing the credentials: it holds {path}."
+                    )
                 await asyncio.sleep(LOCK_PAUSE_S)
             yield
         finally:
