@@ -35,7 +35,8 @@ class BookView:
     `problem` is why. A live view may have no levels, or one side alone: the exchanges that are not
     live are in `stale_exchanges`. `ages` (milliseconds) and `coverage` ({"bids": price, "asks":
     price}, None for a side that is wholly known) are by exchange, and empty unless the subscription
-    asked for them; `fill` ({"buy": [...], "sell": [...]}) is the cost of each size that it asked for.
+    asked for them; `fill` ({"buy": [...], "sell": [...]}) is the cost of each size that it asked
+    for.
     """
 
     symbol: str
