@@ -1,7 +1,7 @@
 """`onebook watch`: a live ladder in the terminal, through the public WebSocket."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,13 @@ from rich.text import Text
 from onebook.cli.common import console, errors, fail, reported, run
 from onebook.cli.ladder import LINES_BESIDE, Ladder, joined, problem_text, rows
 from onebook.cli.market_lines import FeeTable, market_lines, read_fees
-from onebook.client import BookView, Refused, watch
+from onebook.client import BookView, Refused, ViewUpdates, watch
 
 REFRESH_PER_S: Final = 10
 DEPTH_MAX: Final = 500
 PIPE_DEPTH: Final = 10
 
-Open = Callable[[int], AsyncGenerator[BookView, None]]
+Open = Callable[[int], ViewUpdates]
 
 
 @reported

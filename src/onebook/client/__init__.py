@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from onebook.client.failures import Refused, ServiceError, Unavailable, ViewProblem
 from onebook.client.view import BookView, ViewLevel
-from onebook.client.watch import watch
+from onebook.client.watch import ViewUpdates, watch
 
 if TYPE_CHECKING:
     from onebook.client.blocking import Onebook
-    from onebook.client.pages import TransactionPage
+    from onebook.client.pages import TransactionPage, TransactionPages, TransactionRecords
     from onebook.client.service import AsyncOnebook
     from onebook.client.usage import KeyUsage
 
@@ -30,6 +30,8 @@ _LATER = {
     "KeyUsage": "usage",
     "Onebook": "blocking",
     "TransactionPage": "pages",
+    "TransactionPages": "pages",
+    "TransactionRecords": "pages",
 }
 
 __all__ = [
@@ -40,9 +42,12 @@ __all__ = [
     "Refused",
     "ServiceError",
     "TransactionPage",
+    "TransactionPages",
+    "TransactionRecords",
     "Unavailable",
     "ViewLevel",
     "ViewProblem",
+    "ViewUpdates",
     "watch",
 ]
 

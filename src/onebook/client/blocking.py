@@ -25,7 +25,7 @@ T = TypeVar("T")
 Value = TypeVar("Value", covariant=True)
 
 
-class Closing(Protocol[Value]):
+class ClosableIterator(Protocol[Value]):
     """An asynchronous iterator that can be closed."""
 
     def __anext__(self) -> Awaitable[Value]:
@@ -162,7 +162,7 @@ class Onebook:
             )
         )
 
-    def _iterated(self, start: Callable[[], Closing[T]]) -> Iterator[T]:
+    def _iterated(self, start: Callable[[], ClosableIterator[T]]) -> Iterator[T]:
         """Iterate over an asynchronous generator; leaving the loop closes it."""
         values = start()
         end = object()

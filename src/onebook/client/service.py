@@ -21,7 +21,7 @@ from onebook.client.watch import ViewUpdates, watch
 
 
 class AsyncOnebook:
-    """A client of one service. Enter it, or close it.
+    """A client of one service, in one event loop. Enter it, or close it.
 
     Every error is a `ServiceError` with the service's code: `Refused` where a retry would fail in
     the same way, `Unavailable` otherwise.
