@@ -54,9 +54,7 @@ def billing_lines(
     return [
         _line(row, period_at(row.created_at_ms, start_ms), used_bytes, allowance_bytes)
         for row in sorted(keys, key=_order)
-        for start_ms in sorted(
-            counted[row.key_id].union(_beginning_in(periods, row.created_at_ms))
-        )
+        for start_ms in sorted(counted[row.key_id].union(_beginning_in(periods, row.created_at_ms)))
     ]
 
 

@@ -43,9 +43,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     members: dict[str, str]
 
 
-def write_archive(
-    path: Path, manifest: Manifest, members: Mapping[str, Path], draft: Path
-) -> None:
+def write_archive(path: Path, manifest: Manifest, members: Mapping[str, Path], draft: Path) -> None:
     """Write an archive of files, atomically: a draft on the same disk becomes the archive.
 
     Raises:

@@ -225,7 +225,7 @@ class MasterKeys:
         path = self._file.with_name(self._file.name + ".lock")
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
         try:
-            while not _locked(descriptor):
+            while not _locked(descriptor):  # noqa: ASYNC110 - another process has it
                 await asyncio.sleep(LOCK_PAUSE_S)
             yield
         finally:
