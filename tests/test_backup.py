@@ -1,6 +1,7 @@
 """A backup is made beside writers and restored elsewhere; what was in it works there."""
 
 import asyncio
+import fcntl
 import os
 import stat
 import tarfile
@@ -236,6 +237,23 @@ async def test_without_pg_dump_the_error_says_what_to_install(
     with pytest.raises(ConfigError, match=r"pg_dump is not installed.*postgresql-client"):
         await backed_up(here, tmp_path / "backups")
     assert os.listdir(tmp_path / "backups") == []
+
+
+async def test_what_a_killed_backup_left_is_removed_and_what_another_makes_stays(
+    places: Places, tmp_path: Path
+) -> None:
+    """It holds the pepper and the master key: a folder of its own, locked by its process."""
+    here, _ = places
+    await made(here)
+    folder = tmp_path / "backups"
+    for name in (".onebook-backup-killed", ".onebook-backup-alive"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "pepper").write_text("secret")
+        (folder / name / "lock").touch()
+    with (folder / ".onebook-backup-alive" / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        archive = await backed_up(here, folder)
+    assert sorted(os.listdir(folder)) == [".onebook-backup-alive", archive.name]
 
 
 async def test_without_a_pepper_or_a_database_there_is_no_backup(

@@ -313,12 +313,14 @@ def test_a_file_that_cannot_be_looked_up_is_one_clear_line(
 
 def test_only_a_first_account_makes_a_database(run: Run, tmp_path: Path) -> None:
     for words in (("accounts", "list"), ("keys", "create", "alice"), ("billing",), ("audit",)):
-        refused(run(*words), f"{tmp_path}/onebook.db is missing")
+        refused(run(*words), f"{tmp_path}/onebook.db is missing", "`onebook accounts create`")
     assert list(tmp_path.iterdir()) == []
     made = run("accounts", "create", "alice")
     assert made.exit_code == 0
     assert made.stderr == f"A new database: {tmp_path}/onebook.db\n"
     assert run("accounts", "create", "bob").stderr == ""
+    (tmp_path / "onebook.db").unlink()
+    refused(run("accounts", "create", "carol"), "is missing, though its pepper", "onebook restore")
 
 
 def test_a_foreign_pepper_is_refused_before_a_key_is_made(

@@ -149,6 +149,21 @@ async def judge(port, key, authority):
     assert answer.status_code == 200
 
 
+async def test_top_trusts_the_authorities_of_ssl_cert_file(tmp_path):
+    known = Authority(tmp_path, "known")
+    certificate, key = known.vouch()
+    environment = {
+        "XDG_DATA_HOME": str(tmp_path),
+        "SSL_CERT_FILE": str(known.file),
+        "ONEBOOK_FEEDS__EXCHANGES": "[]",
+    }
+    await onebook("accounts", "create", "alice", **environment)
+    words = ("--port", "0", "--tls-cert", str(certificate), "--tls-key", str(key), "-e", "kraken")
+    async with process("serve", *words, **environment) as serve:
+        url = f"https://{HOST}:{await listening(serve)}"
+        assert "kraken" in await onebook("top", "--url", url, **environment)
+
+
 def serial_at(port, authority):
     """The serial number of the certificate that a new connection gets."""
     context = ssl.create_default_context(cafile=authority)

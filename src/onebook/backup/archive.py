@@ -43,13 +43,12 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     members: dict[str, str]
 
 
-def write_archive(path: Path, manifest: Manifest, members: Mapping[str, Path]) -> None:
-    """Write an archive of files, atomically.
+def write_archive(path: Path, manifest: Manifest, members: Mapping[str, Path], draft: Path) -> None:
+    """Write an archive of files, atomically: a draft on the same disk becomes the archive.
 
     Raises:
         ConfigError: It cannot be written.
     """
-    draft = path.with_name(path.name + ".partial")
     try:
         with (
             open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, MODE), "wb") as file,

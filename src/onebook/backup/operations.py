@@ -1,10 +1,12 @@
 """The two commands: make a backup beside a running node, restore one into an empty place."""
 
 import asyncio
+import fcntl
 import os
 import shutil
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,6 +32,8 @@ DATABASE: Final = "database"
 PEPPER: Final = "pepper"
 MASTER_KEY: Final = "master_key"
 SETTINGS: Final = "onebook.toml"
+DRAFT: Final = ".onebook-backup-"
+LOCK: Final = "lock"
 NAMES_SHOWN: Final = 5  # of the tables in the way of a restore
 
 
@@ -63,8 +67,8 @@ async def back_up(
     kind = kind_of(settings.store.url)
     pepper, master = settings.store.pepper_file, settings.transactions.master_key_file
     _make_folder(folder)
-    with tempfile.TemporaryDirectory(prefix=".onebook-backup-", dir=folder) as temporary:
-        place = Path(temporary)
+    _remove_drafts(folder)
+    with _draft(folder) as place:
         schema = await _schema(settings)
         members = {PEPPER: _copied(pepper, place / PEPPER, "the pepper")}
         if master.exists():
@@ -79,7 +83,7 @@ async def back_up(
             raise ConfigError("The master key was changed meanwhile; make the backup again.")
         digests = {name: digest_of(member) for name, member in members.items()}
         manifest = Manifest(FORMAT, __version__, iso_ms(now_ms), kind, schema, digests)
-        await asyncio.to_thread(write_archive, path, manifest, members)
+        await asyncio.to_thread(write_archive, path, manifest, members, place / path.name)
     return Backup(path, manifest, _missing(members, settings))
 
 
@@ -122,6 +126,24 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigError(f"The folder {folder} cannot be made: {error.strerror}.") from None
+
+
+@contextmanager
+def _draft(folder: Path) -> Iterator[Path]:
+    """A folder for the parts of a backup, locked while its process lives."""
+    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=folder) as name:
+        place = Path(name)
+        with (place / LOCK).open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield place
+
+
+def _remove_drafts(folder: Path) -> None:
+    """Remove what killed backups left: they hold secrets, and room."""
+    for each in folder.glob(f"{DRAFT}*"):
+        with suppress(OSError), (each / LOCK).open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(each)
 
 
 async def _schema(settings: Settings) -> str:

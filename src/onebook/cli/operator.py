@@ -22,7 +22,7 @@ from onebook.cli.common import print_table
 from onebook.cli.options import AsJson as AsJson
 from onebook.cli.options import ConfigFile as ConfigFile
 from onebook.cli.options import print_json as print_json
-from onebook.errors import InvalidRequest
+from onebook.errors import ConfigError, InvalidRequest
 from onebook.model import DAY_MS, MINUTE_MS, SECOND_MS
 from onebook.store import AccountRow, AuditedChange, KeyRow, Store
 from onebook.times import iso_ms, ms_of_iso
@@ -74,7 +74,17 @@ async def upgrade(store: Store, pepper_file: Path, *, create: bool) -> None:
     place. A pepper without a database means that the database was deleted or moved.
     """
     missing = _missing(store.path)
-    await store.upgrade(create=create and _missing(pepper_file))
+    if missing and not _missing(pepper_file):
+        raise ConfigError(
+            f"The database {store.path} is missing, though its pepper is at {pepper_file}: "
+            "restore it (`onebook restore`), or correct store.url."
+        )
+    if missing and not create:
+        raise ConfigError(
+            f"The database {store.path} is missing; `onebook accounts create` makes it, or correct "
+            "store.url."
+        )
+    await store.upgrade(create=missing)
     if missing:
         typer.echo(f"A new database: {store.path}", err=True)
 

@@ -1,5 +1,6 @@
 """`onebook top`: a running node at a glance, from its `/metrics` and `/readyz`."""
 
+import ssl
 import time
 from typing import Annotated, Final
 
@@ -57,7 +58,9 @@ def top_command(
         private = public
         if url is None and server.metrics_port is not None:
             private = _own_url(server.metrics_host, server.metrics_port, tls=False)
-    with httpx.Client(timeout=TIMEOUT_S, verify=not insecure, trust_env=False) as http:
+    # The system's authorities, or those of SSL_CERT_FILE, as the clients have them.
+    verify = False if insecure else ssl.create_default_context()
+    with httpx.Client(timeout=TIMEOUT_S, verify=verify, trust_env=False) as http:
         node = _Node(http, public.rstrip("/"), private.rstrip("/"))
         if looks or not console.is_terminal:
             _print(node, looks or 1, interval)
