@@ -35,6 +35,7 @@ from onebook.exchanges.contract import (
     Unnamed,
 )
 from onebook.exchanges.limits import Scope
+from onebook.exchanges.roster import LATE_MAX
 from onebook.model import Instrument
 
 # Where nothing shows a lost frame, or only a checksum of the best levels: a loss is seen at the
@@ -64,6 +65,12 @@ BOOK_CHANNELS = {name: each.connector.args[0] for name, each in CHANNELS.items()
 BY_ID = [name for name, channel in BOOK_CHANNELS.items() if channel.channel_ids]
 # Where each request replaces those before it, so that it names all books of the connection.
 REPLACING = [name for name, channel in BOOK_CHANNELS.items() if channel.unsubscribe is None]
+# Where an unsubscription is of all books, or late frames are read with those that are counted.
+AT_ONCE = [
+    *REPLACING,
+    *(name for name, channel in BOOK_CHANNELS.items() if channel.unsubscribes_all),
+    *(name for name, each in CHANNELS.items() if each.guard is LossDetection.COUNT),
+]
 # Where a connection carries one book: a conversation is about one instrument then.
 ALONE = [name for name, each in CHANNELS.items() if each.limits.topics == 1]
 UNKNOWN_FRAMES = {name: tests.UNKNOWN_FRAMES for name, tests in OWN_TESTS.items()}
@@ -308,6 +315,18 @@ def test_frames_of_a_removed_instrument_are_ignored(name: str) -> None:
     talk.act(talk.connector.add([one]))
     talk.settle()
     talk.check()
+
+
+@pytest.mark.parametrize("name", [name for name in CHANNELS if name not in AT_ONCE])
+def test_a_removal_that_the_exchange_does_not_hear_is_repeated(name: str) -> None:
+    talk = Talk(name).open()
+    one = talk.instruments[0]
+    talk.connector.remove([one])
+    frame = talk.venue.changed(one.native)
+    for _ in range(LATE_MAX - 1):
+        assert list(talk.connector.received(frame)) == []
+    talk.deliver(frame)
+    assert one.native not in talk.venue.subscribed
 
 
 @every_channel

@@ -41,6 +41,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.engine import CONTROL_BYTES_MAX, OMITTED, Engine, SeededEngine
 from onebook.exchanges.join import Join
+from onebook.exchanges.roster import LATE_MAX
 from onebook.exchanges.sync import Trackers, Unnumbered, WholeBooks
 from onebook.model import Instrument
 
@@ -516,6 +517,15 @@ def test_a_seed_that_came_too_soon_is_asked_for_later() -> None:
     engine = SeededEngine(replace(channel, too_many=(7,)), [A])
     engine.opened()
     assert engine.received(b"soon") == (SlowDown("soon"), SnapshotFailed(A, "soon"))
+
+
+def test_a_book_that_comes_on_and_on_after_its_removal_is_unsubscribed_again() -> None:
+    engine = opened(A, B)
+    engine.remove([B])
+    sends = [sent(engine.received(b'["change", "B", ["1", "2"]]')) for _ in range(2 * LATE_MAX)]
+    assert [rank for rank, each in enumerate(sends, 1) if each] == [LATE_MAX, 2 * LATE_MAX]
+    assert sends[LATE_MAX - 1] == [["-", "B", 3]]
+    assert sent(engine.add([B])) == [["+", "B", 5]]
 
 
 def test_a_frame_knows_the_books_that_it_asks_for() -> None:

@@ -27,7 +27,7 @@ def test_a_sentence_names_instruments_as_whole_words() -> None:
 def test_an_instrument_that_comes_back_is_no_stranger() -> None:
     roster = Roster([BTC], Chain)
     assert roster.remove([BTC, BTC]) == [BTC]
-    assert roster.absent("BTC-USD") == ()
+    assert not roster.absent("BTC-USD")
     assert roster.add([BTC]) == [BTC]
     assert roster.known("BTC-USD") is BTC
     assert roster.all() == [BTC]

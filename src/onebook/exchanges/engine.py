@@ -67,7 +67,6 @@ class Engine:
         self._requests = Requests()
         self._accepted: set[str] = set()
         self._refused: set[str] = set()
-        self._strays = 0  # ids that were left without an acknowledgement
         self._ready = not channel.welcomes
         # Codes are numbers or texts, and an exchange may write either.
         self._too_many = frozenset(map(str, channel.too_many))
@@ -175,10 +174,14 @@ class Engine:
         if frame in self._channel.expected:
             return EXPECTED
         event = self._channel.control(frame)
-        if isinstance(event, BookFrame) and event.channel is not None and error is None:
-            stray = self._left_stray(event.channel)
-            if stray:
-                return (*stray, *each_of(self._data(frame) or NOTHING))
+        if (
+            isinstance(event, BookFrame)
+            and event.channel is not None
+            and error is None
+            and self._books.disown(event.channel, self._refused)
+        ):
+            left = self._left_ids(self._unsubscribe, [event.channel])
+            return (*left, *each_of(self._data(frame) or NOTHING))
         if isinstance(event, Counted):
             lost = self._followed.missed(event.number)
             return (*lost, *self._act(event.event, None))
@@ -195,7 +198,7 @@ class Engine:
                 if channel is not None:
                     name = self._books.name_of(channel)
                 if error is None and name not in self._books.trackers:
-                    return self._books.absent(name)
+                    return self._late(name)
                 reason = f"a frame of {short(name)!r} is damaged: {short(error)}"
                 raise ProtocolError(reason, self._books.known(name))
             case ExchangeReady():
@@ -213,6 +216,13 @@ class Engine:
             case Send(urgent=True):  # the answer to a ping, which the exchange sends unasked
                 return (event, *HEARTBEAT)
         return (event,)
+
+    def _late(self, name: str) -> tuple[Output, ...]:
+        """Ignore a frame of a removed book; where they do not end, unsubscribe again."""
+        write = self._channel.unsubscribe
+        if not self._books.absent(name) or write is None or self._channel.unsubscribes_all:
+            return NOTHING
+        return (send(write([name], self._requests.issue(()))),)
 
     def _seeded(self, event: SocketSeed) -> tuple[Output, ...]:
         return EXPECTED
@@ -239,20 +249,6 @@ class Engine:
         former = [self._books.assign(name, channel) for name in names]
         ids = [each for each in former if each is not None]
         return self._left_ids(self._unsubscribe, ids)
-
-    def _left_stray(self, channel: int) -> tuple[Output, ...]:
-        """Unsubscribe an id that no acknowledgement assigned, where books wait for one.
-
-        It is taken for the id of one of them, so at most one for each: of any other, a damaged
-        frame of a live book could be meant.
-        """
-        books = self._books.trackers.items()
-        waiting = [name for name, one in books if not one.live and name not in self._refused]
-        if self._strays >= len(waiting):
-            return NOTHING
-        self._strays += 1
-        self._books.channels.left.add(channel)
-        return self._left_ids(self._unsubscribe, [channel])
 
     def _confirm(self, instruments: Iterable[Instrument]) -> tuple[Output, ...]:
         """Acknowledge each subscription once, however often the exchange does."""

@@ -1,14 +1,17 @@
 """Instruments of a connection and its unanswered requests; knows no protocol."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
-from onebook.exchanges.contract import NOTHING, Output, ProtocolError
+from onebook.exchanges.contract import ProtocolError
 from onebook.exchanges.frames import short
 from onebook.exchanges.sync import Tracker, Trackers
 from onebook.model import Instrument
 
+# Frames of a removed book after which it is unsubscribed again: the request was lost or refused.
+LATE_MAX: Final = 1_000
 REQUESTS_MAX: Final = 1_000  # unanswered requests that one connection remembers
 
 # Messages of exchanges about requests that come too fast, with "_" for " " too: Kraken, OKX 60014,
@@ -90,6 +93,8 @@ class Roster(Generic[T]):
         self._make = make
         self._key = key
         self._ids: dict[str, int] = {}
+        self._disowned = 0  # ids that were left without an acknowledgement
+        self._late: Counter[str] = Counter()  # frames of removed names
         self.add(instruments)
 
     def add(self, instruments: Iterable[Instrument]) -> list[Instrument]:
@@ -130,6 +135,21 @@ class Roster(Generic[T]):
             return []
         self.leave([holder.instrument])
         return [one.instrument for one in (holder, claimant) if one]
+
+    def disown(self, channel: int, refused: Collection[str]) -> bool:
+        """Ignore an id that no acknowledgement assigned; False where no book waits for one.
+
+        It is taken for the id of one that waits, so at most one for each: otherwise it may be a
+        damaged frame of a live book.
+        """
+        waiting = [
+            name for name, one in self.trackers.items() if not one.live and name not in refused
+        ]
+        if self._disowned >= len(waiting):
+            return False
+        self._disowned += 1
+        self.channels.left.add(channel)
+        return True
 
     def leave(self, instruments: Iterable[Instrument]) -> list[int]:
         """Ignore what still comes under the ids of instruments; returns these ids."""
@@ -173,14 +193,15 @@ class Roster(Generic[T]):
         names = dict.fromkeys(word.rstrip(".") for word in _WORDS.findall(words))
         return [one for one in map(self.known, names) if one]
 
-    def absent(self, name: str) -> tuple[Output, ...]:
-        """Classify a frame of a name that is not on the roster.
+    def absent(self, name: str) -> bool:
+        """Count a frame of a removed name; True where there were too many since its removal.
 
         Raises:
-            ProtocolError: It was not requested; late frames of a removed one are no error.
+            ProtocolError: It was never requested.
         """
         if name in self.trackers.left:
-            return NOTHING
+            self._late[name] += 1
+            return self._late[name] % LATE_MAX == 0
         raise ProtocolError(f"a frame of {short(name)!r}, which is not subscribed here")
 
 
