@@ -103,12 +103,13 @@ class Market:
         if group := asked.get("group"):
             bids, asks = binned(bids, Decimal(group), -1), binned(asks, Decimal(group), 1)
         best = (bids[0][0], asks[0][0]) if bids else (None, None)
+        exact = [Decimal(str(price)) for price in best if price is not None]
         stats = {
             "best_bid": best[0],
             "best_ask": best[1],
-            "spread": (bids and round(best[1] - best[0], 12)) or None,
+            "spread": float(exact[1] - exact[0]) if bids else None,
             "spread_percent": (bids and round(100 * (best[1] - best[0]) / best[0], 4)) or None,
-            "mid_price": (bids and round((best[0] + best[1]) / 2, 12)) or None,
+            "mid_price": float(sum(exact) / 2) if bids else None,
             "total_bid_volume": 1,
             "total_ask_volume": 1,
             "participating_exchanges": len(EXCHANGES) - len(self.stale),

@@ -83,3 +83,21 @@ async def copied(page, base):
     text = await page.run("navigator.clipboard.readText()")
     assert text.startswith("import asyncio, os\nfrom onebook.client import AsyncOnebook\n")
     compile(text, "copied", "exec")
+
+
+@pytest.mark.parametrize(
+    ("word", "place"),
+    [
+        ("fill", "/docs/guides/library"),
+        ("library", "/docs/guides/library"),
+        ("prometheus", "/docs/reference/metrics"),
+        ("systemd", "/docs/guides/operate"),
+        ("csv", "/docs/guides/year-of-transactions"),
+    ],
+)
+async def test_a_word_finds_first_the_page_that_is_about_it(page, address, word, place):
+    await page.open(f"{address}/docs/tutorial")
+    found = await page.run(f"""Promise.all([
+      import("/web/page/docs.js"), fetch("/docs/search.json").then((answer) => answer.json()),
+    ]).then(([{{ find }}, index]) => find(index, "{word}").map(({{ url }}) => url.split("#")[0]))""")
+    assert found[0] == place

@@ -8,17 +8,21 @@ const element = (name, text, attributes = {}) =>
 
 // Search
 
-/** Sections that hold every word, best first: words in headings count more, whole words too. */
+const WORDS_MAX = 3; // of a text that count: a long list is not a better answer
+const wordsOf = (text) => text.split(/[^\p{L}\p{N}_]+/u);
+
+/** Sections that hold every word, best first: words in headings count more, whole words too, each time. */
 export const find = (index, query) => {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const scored = [];
   for (const hit of words.length ? index : []) {
-    const [heading, page, text] = [hit.heading, hit.page, hit.text].map((each) => each.toLowerCase());
+    const [heading, page, text] = [hit.heading, hit.page + hit.url.split("#")[0], hit.text].map((each) => each.toLowerCase());
     let score = 0;
     for (const word of words) {
       const found = (heading.includes(word) && 8) + (page.includes(word) && 4) + (text.includes(word) && 1);
       if (!found) { score = 0; break; }
-      score += found + (heading.split(/[^\p{L}\p{N}_]+/u).includes(word) && 4);
+      const times = text.includes(word) ? wordsOf(text).filter((each) => each === word).length : 0;
+      score += found + (wordsOf(heading).includes(word) && 4) + Math.min(WORDS_MAX, times);
     }
     if (score) scored.push([score, hit]);
   }

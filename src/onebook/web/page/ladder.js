@@ -8,6 +8,7 @@ import { write } from "./write.js";
 
 const PRICE_DECIMALS_MAX = 12;
 const COLUMNS = ["price", "amount", "total", "who"];
+const USUAL_DIGITS = [9, 8]; // characters of a price and of an amount, which all columns have room for
 const HIDDEN_EVERY_MS = 5_000;
 const MARGIN_ROWS = 4; // beyond the edges, so that slow scrolling shows no old row
 
@@ -18,7 +19,7 @@ export class Ladder {
   #middle;
   #shares;
   #table;
-  #widths = ""; // in characters
+  #widths = USUAL_DIGITS;
   #priceDecimals = 0;
   #pricePlaces = new Places();
   #amountPlaces = new Places();
@@ -87,12 +88,12 @@ export class Ladder {
   /** Give the columns of numbers the width of their longest text. */
   #fit(levels, { price, amount, unit, suffix }, largest) {
     const highest = Math.max(0, ...levels.map((level) => level.price));
-    const widths = [fixed(highest, price), fixed(largest / unit, amount) + suffix].map((text) => text.length).join(" ");
-    if (this.#widths === widths) return;
+    const texts = [fixed(highest, price), fixed(largest / unit, amount) + suffix];
+    const widths = texts.map((text, at) => Math.max(USUAL_DIGITS[at], text.length));
+    if (this.#widths.join() === widths.join()) return;
     this.#widths = widths;
-    const [prices, amounts] = widths.split(" ");
-    this.#table.style.setProperty("--price-digits", prices);
-    this.#table.style.setProperty("--amount-digits", amounts);
+    this.#table.style.setProperty("--price-digits", widths[0]);
+    this.#table.style.setProperty("--amount-digits", widths[1]);
   }
 
   /** A row, counted from the worst ask. */
