@@ -7,6 +7,7 @@ protocol; `board.py` says how an exchange publishes a book.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from random import Random
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ JUMP_PPM_MIN: Final = 60
 JUMP_PPM_MAX: Final = 160
 LAG_STEPS_MAX: Final = 7  # then arbitrage has closed the crossing: below a second
 STIRRED_LEVELS_MAX: Final = 6  # levels a side that change in one step besides those the price moves
+TEXTS_CACHED_MAX: Final = 20_000  # prices and amounts: 3 MB
 ON_GRID_PERCENT: Final = 70  # levels at round prices: there the books of exchanges meet
 
 Levels = list[tuple[int, int]]
@@ -53,7 +55,8 @@ class Side:
 
     def top(self, count: int) -> Iterator[tuple[int, int]]:
         """The best `count` levels, best first."""
-        return ((key * self._sign, self.amounts[key * self._sign]) for key in self._keys[:count])
+        prices = [key * self._sign for key in self._keys[:count]]
+        return zip(prices, map(self.amounts.__getitem__, prices), strict=True)
 
     def set(self, price: int, amount: int) -> None:
         """Set the amount at a price; 0 removes it."""
@@ -270,6 +273,8 @@ def units(text: str, decimals: int) -> int:
     return int(whole + fraction[:decimals].ljust(decimals, "0"))
 
 
+# Cached: most levels of a window were written before.
+@lru_cache(TEXTS_CACHED_MAX)
 def decimal_text(value: int, decimals: int, *, places: int = 0) -> str:
     """An integer of 10^-decimals as decimal text with at least `places` decimals."""
     digits = str(value).rjust(decimals + 1, "0")

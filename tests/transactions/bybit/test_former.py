@@ -1,5 +1,6 @@
 """Accounts that were classic, or UTA 1.0: what came before is read, or said to be missing."""
 
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -50,6 +51,12 @@ def asked(account: Account, *types: str, prepare: Any = None, **fields: Any) -> 
             return await world.fetch(*types, **wanted), exchange.requests
 
     return run(collected())
+
+
+@cache
+def asked_without_refusals() -> Answer:
+    answer, _ = asked(NEVER, "spot_orders", "futures", "ledger")
+    return answer
 
 
 def coverage_of(answer: Answer) -> dict[str, Answer]:
@@ -252,7 +259,7 @@ def test_a_path_of_another_kind_of_account_is_not_a_failure(path: str, code: int
         exchange._answers[path] = refuse
 
     answer, requests = asked(NEVER, "spot_orders", "futures", "ledger", prepare=refusing)
-    whole, _ = asked(NEVER, "spot_orders", "futures", "ledger")
+    whole = asked_without_refusals()
     assert (answer["partial"], answer["errors"]) == (False, [])
     assert answer["coverage"] == whole["coverage"]
     assert answer["transactions"] == whole["transactions"]
