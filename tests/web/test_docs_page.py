@@ -99,5 +99,6 @@ async def test_a_word_finds_first_the_page_that_is_about_it(page, address, word,
     await page.open(f"{address}/docs/tutorial")
     found = await page.run(f"""Promise.all([
       import("/web/page/docs.js"), fetch("/docs/search.json").then((answer) => answer.json()),
-    ]).then(([{{ find }}, index]) => find(index, "{word}").map(({{ url }}) => url.split("#")[0]))""")
+    ]).then(([{{ find }}, index]) =>
+      find(index, "{word}").map(({{ url }}) => url.split("#")[0]))""")
     assert found[0] == place
