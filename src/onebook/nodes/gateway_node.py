@@ -101,13 +101,15 @@ class Followed:
 
     __slots__ = ("count", "instrument", "key", "replica", "unfollow", "unwanted_at")
 
-    def __init__(self, instrument: Instrument, replica: Replica) -> None:
+    def __init__(
+        self, instrument: Instrument, replica: Replica, unfollow: Callable[[], None]
+    ) -> None:
         self.instrument = instrument
         self.key = BookKey(instrument.exchange, instrument.symbol)
         self.replica = replica
         self.count = 0
         self.unwanted_at: float | None = None
-        self.unfollow: Callable[[], None] = lambda: None
+        self.unfollow = unfollow
 
 
 class RemoteSupervisor:
@@ -273,12 +275,12 @@ class RemoteSupervisor:
         depth, levels_max = self._catalogue.facts[instrument.exchange]
         self._books.open(instrument, levels_max=levels_max, window=depth)
         replica = Replica(instrument, held_max=self._settings.held_messages_max)
-        followed = self._followed[key] = Followed(instrument, replica)
-        followed.unfollow = self._bus.subscribe(
+        unfollow = self._bus.subscribe(
             self.presence.subjects.book(key),
             lambda payload, reply: self._received(followed, payload),
             lambda: self._act(followed, replica.lost()),
         )
+        followed = self._followed[key] = Followed(instrument, replica, unfollow)
         self._wants.add(key.text)
         if not self._announcing:
             self._announcing = True
