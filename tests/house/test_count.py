@@ -15,9 +15,8 @@ from house.count import (
 )
 
 ROOT = Path(__file__).parents[2] / "src/onebook"
-# Not callbacks for others: how a simulated session writes numbers, and the end of a subscription,
-# which stands in the record of what is followed.
-SLOTS = ["form", "unfollow"]
+# No callback for others: how a simulated session writes numbers.
+SLOTS = ["form"]
 
 
 @pytest.fixture(scope="module")
