@@ -975,6 +975,18 @@ def test_a_renewed_subscription_is_not_overdue_while_its_request_is_held():
     assert again("A") in talk.wait(2.0)
 
 
+def test_a_renewed_subscription_that_may_be_refused_by_a_rate_limit_is_no_subscription():
+    talk = live(A, B, C, exchange=replace(TOY, quiet_max_s=1e6))
+    talk.hear(b"renewed A", b"renewed B", b"ack A")
+    assert talk.hear(b"slower wait") == []
+    assert [talk.health(each) for each in (A, C)] == [LIVE, LIVE]
+    assert talk.health(B) == (Health.STALE, Reason.RATE_LIMITED)
+    assert talk.wait(14.5) == []
+    assert talk.wait(1.0) == [again("B")]
+    talk.hear(b"ack B", snap("B"))
+    assert talk.health(B) == LIVE
+
+
 def test_a_rate_limit_that_is_repeated_makes_the_pause_longer_up_to_its_bound():
     settings = FeedSettings(slow_down_s=10.0, slow_down_max_s=30.0)
     talk = Talk(A, B, settings=settings)

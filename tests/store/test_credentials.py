@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from onebook.store import CredentialsRow, Store
+from onebook.store.rows import AuditedChange
 
 
 async def test_credentials_are_kept_one_per_exchange_environment(store: Store) -> None:
@@ -28,3 +29,15 @@ async def test_credentials_are_rewrapped_only_if_unchanged(store: Store) -> None
     assert await store.rewrap_credentials(old, new)
     assert await store.credentials("bybit", "mainnet") == new
     assert not await store.rewrap_credentials(old, new)
+
+
+async def test_what_an_operator_changes_is_in_the_audit_trail_with_it(store: Store) -> None:
+    row = CredentialsRow("bybit", "testnet", "kek-1", b"secret", b"nonce", 1)
+    await store.put_credentials(row, AuditedChange(1, "root", ""))
+    assert await store.delete_credentials("bybit", "testnet", AuditedChange(2, "root", ""))
+    assert not await store.delete_credentials("bybit", "testnet", AuditedChange(3, "root", ""))
+    trail = await store.changes(None, since_ms=0, until_ms=10, rows_max=10)
+    assert [(one.changed_at_ms, one.action, one.subject) for one in trail] == [
+        (2, "remove_credentials", "bybit/testnet"),
+        (1, "set_credentials", "bybit/testnet"),
+    ]

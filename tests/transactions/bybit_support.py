@@ -106,7 +106,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], CredentialsRow] = {}
 
-    async def put_credentials(self, row: CredentialsRow) -> None:
+    async def put_credentials(self, row: CredentialsRow, change: object = None) -> None:
         self.rows[row.exchange, row.environment] = row
 
     async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
@@ -122,7 +122,9 @@ class MemoryStore:
         self.rows[place] = after
         return True
 
-    async def delete_credentials(self, exchange: str, environment: str) -> bool:
+    async def delete_credentials(
+        self, exchange: str, environment: str, change: object = None
+    ) -> bool:
         return self.rows.pop((exchange, environment), None) is not None
 
 

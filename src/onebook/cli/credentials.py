@@ -10,7 +10,7 @@ import typer
 
 from onebook import config
 from onebook.cli.common import print_table, reported, run
-from onebook.cli.operator import AsJson, ConfigFile, change, now_ms, print_json, upgrade
+from onebook.cli.operator import AsJson, ConfigFile, change, print_json, upgrade
 from onebook.errors import InvalidRequest, naming
 from onebook.store import Store
 from onebook.times import iso_ms
@@ -85,9 +85,10 @@ def set_credentials(
     async def work() -> None:
         async with safe(config, create=True) as opened:
             credentials = Credentials(**fields)
-            await opened.vault.put(exchange, _environment(testnet), credentials, now_ms=now_ms())
-            subject = f"{exchange}/{_environment(testnet)}"
-            await opened.store.record_change(change(""), "set_credentials", subject)
+            made = change("")
+            await opened.vault.put(
+                exchange, _environment(testnet), credentials, now_ms=made.now_ms, change=made
+            )
 
     run(work())
     typer.echo(f"The {exchange} {_environment(testnet)} credentials are set.")
@@ -172,11 +173,7 @@ def remove(exchange: Exchange, testnet: Testnet = False, config: ConfigFile = No
 
     async def work() -> bool:
         async with safe(config) as opened:
-            removed = await opened.vault.remove(exchange, _environment(testnet))
-            if removed:
-                subject = f"{exchange}/{_environment(testnet)}"
-                await opened.store.record_change(change(""), "remove_credentials", subject)
-            return removed
+            return await opened.vault.remove(exchange, _environment(testnet), change=change(""))
 
     if not run(work()):
         raise InvalidRequest(f"There are no {exchange} {_environment(testnet)} credentials.")

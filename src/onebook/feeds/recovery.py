@@ -250,6 +250,17 @@ class Recovery:
             if self._postpone(watch, until, reason, words, now)
         }
         self._outbox.withdraw(postponed)
+        if not self._outbox.waiting:
+            self._doubt_renewed(reason, words, now)
+
+    def _doubt_renewed(self, reason: Reason, words: str, now: float) -> None:
+        """Invalidate the books whose renewed subscription may be what was refused.
+
+        The former one may have ended: to end one, Phemex ends all.
+        """
+        for watch in self._all():
+            if watch.phase is Phase.LIVE and watch.at != NEVER:
+                self.doubt(watch.instrument, reason, now, detail=words)
 
     def _failed(self, instruments: Iterable[Instrument], words: str, now: float) -> None:
         """Postpone the books that an error is about; one that fails again and again is refused."""

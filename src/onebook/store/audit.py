@@ -1,6 +1,7 @@
 """The audit trail: one row for each change that an operator made.
 
-A row is written in the transaction of the change itself, so there is none without the other.
+A row is written in the transaction of the change itself, so there is none without the other; only
+that of a new master key, which changes a file and many rows, follows it.
 """
 
 from sqlalchemy import Select, or_, select

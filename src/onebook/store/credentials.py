@@ -2,8 +2,9 @@
 
 from sqlalchemy import ColumnElement, delete, select, update
 
+from onebook.store.audit import record
 from onebook.store.database import Database, columns_of, value_of, whole
-from onebook.store.rows import CredentialsRow
+from onebook.store.rows import AuditedChange, CredentialsRow
 from onebook.store.tables import credentials
 
 
@@ -11,7 +12,9 @@ class CredentialsStore(Database):
     """Encrypted credentials of exchange environments."""
 
     @whole
-    async def put_credentials(self, row: CredentialsRow) -> None:
+    async def put_credentials(
+        self, row: CredentialsRow, change: AuditedChange | None = None
+    ) -> None:
         """Keep the credentials of an exchange environment in place of those before."""
         values = columns_of(row)
         put = self._insert(credentials).values(values)
@@ -20,6 +23,9 @@ class CredentialsStore(Database):
         )
         async with self._begin(self._writes) as connection:
             await connection.execute(put)
+            if change is not None:
+                subject = f"{row.exchange}/{row.environment}"
+                await record(connection, change, "set_credentials", subject)
 
     async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
         """Find the credentials of an exchange environment."""
@@ -49,12 +55,18 @@ class CredentialsStore(Database):
             return (await connection.execute(rewrapped)).first() is not None
 
     @whole
-    async def delete_credentials(self, exchange: str, environment: str) -> bool:
+    async def delete_credentials(
+        self, exchange: str, environment: str, change: AuditedChange | None = None
+    ) -> bool:
         """Delete the credentials of an exchange environment; return whether there were any."""
         gone = delete(credentials).where(*_environment(exchange, environment))
         async with self._begin(self._writes) as connection:
             found = await connection.execute(gone.returning(credentials.c.exchange))
-            return found.first() is not None
+            removed = found.first() is not None
+            if removed and change is not None:
+                subject = f"{exchange}/{environment}"
+                await record(connection, change, "remove_credentials", subject)
+            return removed
 
 
 def _environment(exchange: str, environment: str) -> tuple[ColumnElement[bool], ...]:

@@ -27,7 +27,7 @@ from msgspec import MsgspecError, Struct, json
 
 from onebook.config import TransactionSettings
 from onebook.errors import ConfigError
-from onebook.store.rows import CredentialsRow
+from onebook.store.rows import AuditedChange, CredentialsRow
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
@@ -42,8 +42,10 @@ SECRET_CHARS_MAX: Final = 8_192  # an RSA key in PEM is about 1,700
 class CredentialStore(Protocol):
     """Where encrypted rows are kept; `store.Store` is one."""
 
-    async def put_credentials(self, row: CredentialsRow) -> None:
-        """Keep a row in place of the one before."""
+    async def put_credentials(
+        self, row: CredentialsRow, change: AuditedChange | None = None
+    ) -> None:
+        """Keep a row in place of the one before, and the change in the audit trail."""
         ...
 
     async def credentials(self, exchange: str, environment: str) -> CredentialsRow | None:
@@ -58,8 +60,10 @@ class CredentialStore(Protocol):
         """Replace a row if it still is `before`."""
         ...
 
-    async def delete_credentials(self, exchange: str, environment: str) -> bool:
-        """Forget a row."""
+    async def delete_credentials(
+        self, exchange: str, environment: str, change: AuditedChange | None = None
+    ) -> bool:
+        """Forget a row, and keep the change in the audit trail."""
         ...
 
 
@@ -312,21 +316,29 @@ class Vault:
         return await self._store.credentials(exchange, environment) is not None
 
     async def put(
-        self, exchange: str, environment: str, credentials: Credentials, *, now_ms: int
+        self,
+        exchange: str,
+        environment: str,
+        credentials: Credentials,
+        *,
+        now_ms: int,
+        change: AuditedChange | None = None,
     ) -> None:
-        """Encrypt and keep credentials."""
+        """Encrypt and keep credentials, and the change in the audit trail."""
         async with self._masters.exclusive():
             self._ring = self._masters.read_or_make()
             row = _seal(exchange, environment, credentials, self._ring, now_ms=now_ms)
-            await self._store.put_credentials(row)
+            await self._store.put_credentials(row, change)
 
     async def listed(self) -> list[CredentialsRow]:
         """Every row, still encrypted."""
         return await self._store.list_credentials()
 
-    async def remove(self, exchange: str, environment: str) -> bool:
+    async def remove(
+        self, exchange: str, environment: str, *, change: AuditedChange | None = None
+    ) -> bool:
         """Forget credentials; say whether there were any."""
-        return await self._store.delete_credentials(exchange, environment)
+        return await self._store.delete_credentials(exchange, environment, change)
 
     async def rotate(self) -> int:
         """Turn the master key and re-wrap every data key; say how many. Safe while serving.
