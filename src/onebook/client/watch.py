@@ -85,9 +85,9 @@ def watch(
 class ViewUpdates(AsyncIterator[BookView]):
     """The views of `watch`: connects at the first wait, and holds the connection until `aclose`.
 
-    Leaving an `async for` closes it too. A wait may be cancelled, as by
-    `asyncio.wait_for(anext(views), 1)`: the next one goes on. An exception of `watch` ends the
-    connection, and is raised again by every further wait.
+    One that nothing refers to any more, as after an `async for`, closes itself. A wait may be
+    cancelled, as by `asyncio.wait_for(anext(views), 1)`: the next one goes on. An exception of
+    `watch` ends the connection, and is raised again by every further wait.
     """
 
     def __init__(self, link: "_Link") -> None:

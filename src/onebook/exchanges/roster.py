@@ -194,7 +194,7 @@ class Roster(Generic[T]):
         return [one for one in map(self.known, names) if one]
 
     def absent(self, name: str) -> bool:
-        """Count a frame of a removed name; True where there were too many since its removal.
+        """Count a frame of a removed name; True at every `LATE_MAX`th, which is no late one.
 
         Raises:
             ProtocolError: It was never requested.

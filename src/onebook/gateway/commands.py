@@ -55,7 +55,8 @@ Depth = Annotated[int, about("Levels a side.", 20, ge=1, le=DEPTH_MAX)]
 IntervalMs = Annotated[
     int,
     about(
-        "At most one update in so many milliseconds; the last state always arrives.",
+        "At most one update in each period of so many milliseconds; the last state always "
+        "arrives. After a late one the next may come in half the time.",
         100,
         ge=INTERVAL_MS_MIN,
         le=INTERVAL_MS_MAX,

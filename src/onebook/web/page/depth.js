@@ -5,12 +5,11 @@
 
 import { depthLines } from "./book.js";
 import { colour } from "./colour.js";
-import { decimals, fixed, short } from "./format.js";
+import { decimals, fixed, PRICE_DECIMALS_MAX, short } from "./format.js";
 import { Sight } from "./sight.js";
 import { write } from "./write.js";
 
 const AXIS_FONT = "11px system-ui, sans-serif";
-const PRICE_DECIMALS_MAX = 12;
 const ZOOM = 0.8;
 const KEY_STEPS = 40; // of the width, for one arrow key
 

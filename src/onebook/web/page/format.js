@@ -1,5 +1,6 @@
 // Numbers as text: the same number of decimals down a column, so that digits stand under digits.
 
+export const PRICE_DECIMALS_MAX = 12; // of a price on the page
 const FEWER_AFTER_MS = 10_000;
 const formats = new Map();
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });

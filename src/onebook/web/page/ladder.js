@@ -1,12 +1,11 @@
 // The ladder: rows are made once and only their changed texts are written. Of a long ladder the
 // rows in sight follow every update, the others in turn, each about once in five seconds.
 
-import { amountDecimals, decimals, fixed, Places, rounded, unitOf } from "./format.js";
+import { amountDecimals, decimals, fixed, Places, PRICE_DECIMALS_MAX, rounded, unitOf } from "./format.js";
 import { code } from "./palette.js";
 import { same, Shares } from "./share.js";
 import { write } from "./write.js";
 
-const PRICE_DECIMALS_MAX = 12;
 const COLUMNS = ["price", "amount", "total", "who"];
 const USUAL_DIGITS = [9, 8]; // characters of a price and of an amount, which all columns have room for
 const HIDDEN_EVERY_MS = 5_000;

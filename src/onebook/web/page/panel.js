@@ -4,7 +4,7 @@ import { imbalance, PROBE, Rate, readBook } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
 import { Depth } from "./depth.js";
-import { age, ago, amountDecimals, decimals, fixed, groupSteps, plain, Places } from "./format.js";
+import { age, ago, amountDecimals, decimals, fixed, groupSteps, Places, plain, PRICE_DECIMALS_MAX } from "./format.js";
 import { drawSoon } from "./frames.js";
 import { History } from "./history.js";
 import { Ladder } from "./ladder.js";
@@ -15,7 +15,6 @@ import { hide, mark, write } from "./write.js";
 
 const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
-const PRICE_DECIMALS_MAX = 12;
 const NAMED_MAX = 3; // exchanges of a level that is read out
 const OLD_MS = 3_000; // a book without an update for so long is grey, with its age
 
