@@ -121,6 +121,8 @@ RECEIVE = "receive a frame on 30 feeds"
 OURS = "onebook"
 FLOOR = "C send()"
 LIBRARY = "frame to the caller's function, 20 books"
+ASLEEP = "the same with 7 ms of sleep between rounds"
+LIBRARY_LATENCY = "frame sent to the caller's function, 20 books"
 SCALE = "frame of one exchange among others"
 KINDS = (
     "spot fills", "futures fills", "ledger lines", "orders", "deposits", "withdrawals", "transfers",
@@ -215,6 +217,16 @@ GOALS = (
     ),
     Goal(13, "frame to a callback, cryptofeed", *against(LIBRARY, "cryptofeed"), AT_LEAST, 5),
     Goal(13, "frame to a callback, ccxt", *against(LIBRARY, "ccxt"), AT_LEAST, 5),
+    Goal(13, "the same asleep in between, cryptofeed", *against(ASLEEP, "cryptofeed"), AT_LEAST, 5),
+    Goal(13, "the same asleep in between, ccxt", *against(ASLEEP, "ccxt"), AT_LEAST, 3),
+    Goal(
+        13, "latency to a callback, p50, cryptofeed", (LIBRARY_LATENCY, "onebook p50"),
+        (LIBRARY_LATENCY, "cryptofeed p50"), AT_LEAST, 2,
+    ),
+    Goal(
+        13, "latency to a callback, p50, ccxt", (LIBRARY_LATENCY, "onebook p50"),
+        (LIBRARY_LATENCY, "ccxt p50"), AT_LEAST, 2,
+    ),
 )  # fmt: skip
 
 

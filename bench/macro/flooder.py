@@ -14,6 +14,8 @@ import sys
 import time
 import zlib
 
+import load
+
 SOCKET_PAUSE_S = 0.02  # after a refused connection
 MASK = b"\0\0\0\0"
 
@@ -112,8 +114,7 @@ class Flooder:
 
 def flood(kind: str, port: int, seconds: int, sockets: int, minute: int) -> None:
     os.nice(19)
-    if len(os.sched_getaffinity(0)) > 1:
-        os.sched_setaffinity(0, {1})
+    load.settle_on(1)
     sys.stdin.readline()
     with selectors.DefaultSelector() as selector:
         # Each round is a minute of its own for the limit of attempts: other addresses.

@@ -1,13 +1,18 @@
 """Goal 13: what a frame costs from the socket to the caller's function, in the caller's process.
 
-An exchange in a process on the other core speaks OKX's protocol and sends a frame of 20 levels on
-each of twenty books every eight milliseconds, all on one connection. Every contender subscribes to
-the same books and reads the best bid and ask of each update: ours by callback and by `async for`,
-with 50 levels a side in each update (and with all 400); cryptofeed by its callback; ccxt by
-`watch_order_book`. All run on uvloop and keep whole books of 400 levels a side. What counts is the
-CPU of the contender's process, kernel included, from its 1,000th update until it has read the last
-frame, over the frames that were sent after that update. Who reads late sees the newest book only:
-the share of frames that became an update is reported, and the CPU for each update.
+An exchange in a process on the other core speaks OKX's protocol (`library_exchange.py`) and sends
+frames of 20 levels, in rounds of one for each of twenty books, all on one connection. Every
+contender subscribes to the same books and reads the best bid and ask of each update: ours by
+callback and by `async for`, with 50 levels a side in each update (and with all 400); cryptofeed by
+its callback; ccxt by `watch_order_book`. All run on uvloop and keep whole books of 400 levels a
+side. What counts is the CPU of the contender's process, kernel included, over the frames.
+
+It is counted twice. In the busy phase a round is sent as soon as every book of the last one was
+read, so that the process hardly sleeps: this is what a frame costs where CPU is short, and what the
+goal is about. In the paced phase there is a round every eight milliseconds: to that is added what
+waking up costs on the machine, whose caches are cold by then. Latency is measured there, from
+before the exchange sends a frame until the caller has its book. A late reader sees the newest
+book only: the share of frames that became an update is reported.
 
 A floor stands beside them: the same socket with nothing behind picows, so that it is seen how much
 of each is the kernel and the event loop. At the end every contender's books must have the best
@@ -19,200 +24,85 @@ prices of the exchange's.
 import asyncio
 import json
 import os
-import re
-import select
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import load
-import receive
 import uvloop
+from library_exchange import (
+    BOOKS,
+    BUSY,
+    KEPT,
+    NATIVES,
+    PACED,
+    SYMBOLS,
+    WARM,
+    Exchange,
+    best_at_the_end,
+)
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
 
 import onebook
-import stream
 from onebook.library import BookUpdate, ExchangeSettings, FeedSettings, OrderBooks
 from timing import report
 
-COINS = (
-    "BTC", "ETH", "SOL", "DOGE", "XRP", "ADA", "AVAX", "DOT", "LINK", "LTC", "BCH", "ATOM", "NEAR",
-    "UNI", "AAVE", "ETC", "FIL", "APT", "ARB", "SUI",
-)  # fmt: skip
-SYMBOLS = [f"{coin}/USDT" for coin in COINS]
-NATIVES = [symbol.replace("/", "-") for symbol in SYMBOLS]
-LEVELS = 20
-KEPT = 400  # levels a side that OKX keeps in step
-DEPTH = 50  # of them in each of our updates
-PACE_S = 0.008
-ROUNDS = 600
-UPDATES_FIRST = 1_000  # before it counts
-LOOK_S = 0.5  # without an update for so long after the last frame, all are read
+DEPTH = 50  # levels a side in each of our updates, of the 400 that are kept
+LOOK_S = 0.05  # how often to check whether every book was read
 PATIENCE_S = 120.0
-ROW = "frame to the caller's function, 20 books"
-
-
-# The exchange, a process of its own
-
-
-def serve() -> None:
-    """Answer the list of instruments and one subscriber, and send it paced frames.
-
-    A line on standard input is answered with the number of frames that were sent so far.
-    """
-    load.settle_on(1)
-    market = stream.Stream(KEPT, seed=5)
-    snapshot = stream.okx(*market.snapshot(), 0, "snapshot")
-    frames = [stream.okx(*market.frame(LEVELS), n) for n in range(1, ROUNDS + 1)]
-    rounds = [[receive.framed(_about(native, frame)) for native in NATIVES] for frame in frames]
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        print(listening.getsockname()[1], flush=True)
-        connection = _subscribed(listening)
-        for native in NATIVES:
-            acknowledged = {"event": "subscribe", "arg": {"channel": "books", "instId": native}}
-            connection.sendall(receive.framed(json.dumps(acknowledged).encode()))
-            connection.sendall(receive.framed(_about(native, snapshot)))
-        time.sleep(0.5)
-        due, sent = time.perf_counter(), 0
-        for each in rounds:
-            while time.perf_counter() < due:
-                pass
-            try:
-                for frame in each:
-                    connection.sendall(frame)
-            except ConnectionError:
-                return  # the contender has seen enough
-            sent += len(each)
-            due = max(due + PACE_S, time.perf_counter())  # what is late is not made up for
-            if select.select([sys.stdin], [], [], 0)[0] and sys.stdin.readline():
-                print(sent, flush=True)
-        while sys.stdin.readline():
-            print(sent, flush=True)
-
-
-def _about(native: str, frame: bytes) -> bytes:
-    return frame.replace(b"BTC-USDT", native.encode())
-
-
-def _subscribed(listening: socket.socket) -> socket.socket:
-    """Answer requests until one is an upgrade whose client has asked for every book."""
-    while True:
-        connection, _ = listening.accept()
-        heard = _request(connection)
-        if b"upgrade: websocket" in heard.lower():
-            receive.upgrade(connection, heard)
-            wanted = set(NATIVES)
-            while wanted:
-                wanted -= set(re.findall(r"[A-Z]+-USDT", _message(connection)))
-            return connection
-        body = json.dumps({"code": "0", "data": [_listing(native) for native in NATIVES]}).encode()
-        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        connection.sendall(head.encode() + body)
-        connection.close()
-
-
-def _request(connection: socket.socket) -> bytes:
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    heard = b""
-    while not heard.endswith(b"\r\n\r\n"):
-        heard += connection.recv(4_096)
-    return heard
-
-
-def _listing(native: str) -> dict[str, str]:
-    base, quote = native.split("-")
-    return {
-        "instType": "SPOT", "instId": native, "baseCcy": base, "quoteCcy": quote,
-        "tickSz": "0.01", "lotSz": "0.00001", "state": "live",
-    }  # fmt: skip
-
-
-def _message(connection: socket.socket) -> str:
-    """Read one masked frame (RFC 6455 section 5.2)."""
-    length = _exactly(connection, 2)[1] & 0x7F
-    if length == 126:
-        length = int.from_bytes(_exactly(connection, 2))
-    mask = _exactly(connection, 4)
-    payload = _exactly(connection, length)
-    return bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload)).decode()
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    return connection.recv(count, socket.MSG_WAITALL)
-
-
-class Exchange:
-    """The other process: where it is, and how many frames it has sent."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, "serve"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        place = f"127.0.0.1:{self._line().strip()}"
-        self.ws, self.rest = f"ws://{place}/ws/v5/public", f"http://{place}"
-
-    def sent(self) -> int:
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return int(self._line())
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
+ROWS = {
+    BUSY: "frame to the caller's function, 20 books",
+    PACED: "the same with 7 ms of sleep between rounds",
+}
+LATENCY = "frame sent to the caller's function, 20 books"
 
 
 class Meter:
-    """CPU over frames; `update` is called for each update."""
+    """What a contender has seen, and what it cost."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self.cost_us = 0.0
-        self.share = 0.0  # updates over frames: what was not overtaken by the next
+    def __init__(self, name: str, exchange: Exchange) -> None:
+        self._name = name
         self._exchange = exchange
+        self._had = exchange.times.had
+        self._at = {symbol: at for at, symbol in enumerate(SYMBOLS)}
         self._best: dict[str, tuple[Any, Any]] = {}
         self._updates = 0
-        self._began = (0.0, 0)
 
     def update(self, symbol: str, bid: Any, ask: Any) -> None:
         assert bid < ask, (bid, ask)
         self._best[symbol] = bid, ask
-        self.count()
+        self._updates += 1
+        self._had[self._at[symbol]] = time.perf_counter_ns()
 
     def count(self) -> None:
-        """Count an update that has no book."""
+        """Count a frame that nothing was made of; every round has the books in the same order."""
+        self._had[self._updates % BOOKS] = time.perf_counter_ns()
         self._updates += 1
-        if self._updates == UPDATES_FIRST:
-            self._began = time.process_time(), self._exchange.sent()
 
     async def whole(self) -> None:
-        """Wait until everything was sent and read."""
-        before = -1
-        while before != self._updates or self._updates < UPDATES_FIRST or not self._all_sent():
-            before = self._updates
+        """Have all phases played, and report what they cost."""
+        name = self._name
+        while not all(self._had):
             await asyncio.sleep(LOOK_S)
-        cpu, before_sent = self._began
-        frames = self._exchange.sent() - before_sent
-        self.cost_us = (time.process_time() - cpu) / frames * 1e6
-        self.share = (self._updates - UPDATES_FIRST) / frames
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._exchange.play, WARM)
+        for phase, row in ROWS.items():
+            updates, cpu = self._updates, time.process_time()
+            played = await loop.run_in_executor(None, self._exchange.play, phase)
+            cost_us = (time.process_time() - cpu) / played.frames * 1e6
+            share = (self._updates - updates) / played.frames
+            report(row, {name: cost_us}, "us a frame")
+            report(f"updates over frames, {phase}", {name: share}, "of 1")
+            if phase == PACED:
+                report(LATENCY, {f"{name} p50": played.p50_us, f"{name} p99": played.p99_us}, "us")
 
     def check(self) -> None:
         """Compare the last best prices of every book with the exchange's."""
-        market = stream.Stream(KEPT, seed=5)
-        market.snapshot()  # as the exchange does: its amounts are drawn from the same numbers
-        for _ in range(ROUNDS):
-            market.frame(LEVELS)
-        bids, asks = market.snapshot()
-        best = float(stream.price(bids[0][0])), float(stream.price(asks[0][0]))
+        best = best_at_the_end()
         for symbol in SYMBOLS:
             bid, ask = self._best[symbol]
             assert (float(bid), float(ask)) == best, (symbol, bid, ask, best)
-
-    def _all_sent(self) -> bool:
-        return self._exchange.sent() == ROUNDS * len(NATIVES)
 
 
 # The contenders
@@ -350,21 +240,15 @@ KINDS: dict[str, tuple[str, Callable[[Exchange, Meter], Awaitable[None]]]] = {
 
 async def measure(kind: str, exchange: Exchange) -> None:
     name, contender = KINDS[kind]
-    meter = Meter(exchange)
+    meter = Meter(name, exchange)
     async with asyncio.timeout(PATIENCE_S):
         await contender(exchange, meter)
     if kind != "floor":
         meter.check()
-    report(ROW, {name: meter.cost_us}, "us a frame")
-    report("update to the caller's function, 20 books", {name: meter.cost_us / meter.share}, "us")
-    report("updates over frames, 20 books", {name: meter.share}, "of 1")
     os._exit(0)  # the exchange ends with its standard input
 
 
 def main() -> None:
-    if sys.argv[1] == "serve":
-        serve()
-        return
     load.settle_on(0)
     uvloop.run(measure(sys.argv[1], Exchange()))
 

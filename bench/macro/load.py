@@ -24,8 +24,8 @@ COUNTERS = 3
 
 
 def settle_on(core: int, pid: int = 0) -> None:
-    """Keep a process on one core, where there are two."""
-    if len(os.sched_getaffinity(0)) > 1 or pid:
+    """Keep a process on one core, where there are two; a child begins on its parent's."""
+    if (os.cpu_count() or 1) > core:
         os.sched_setaffinity(pid, {core})
 
 
