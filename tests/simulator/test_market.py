@@ -134,6 +134,42 @@ def test_the_merged_market_is_seldom_crossed_and_arbitrage_closes_it_within_a_se
     assert longest / len(books) < STEPS_A_SECOND
 
 
+@pytest.mark.parametrize("rate_hz", [1, 3, 10, 100])
+def test_a_crossing_lasts_about_a_second_however_slow_or_fast_the_steps_are(rate_hz: int) -> None:
+    """A loaded machine takes fewer steps a second, and `onebook demo --rate` up to a thousand."""
+    names, seconds = NAMES[:5], 240 if rate_hz <= STEPS_A_SECOND else 80
+    now_ms = 0
+    market = MarketBooks(
+        {name: DIALECTS[name] for name in names}, seed=1, clock=lambda: now_ms / 1000
+    )
+    symbols = ("BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT")
+    best: dict[str, dict[str, tuple[int, int]]] = {symbol: {} for symbol in symbols}
+    since_ms = dict.fromkeys(symbols, -1)
+    crossed_ms, longest_ms, events = dict.fromkeys(symbols, 0), 0, 0
+    for at_ms in range(0, seconds * 1000, 1000 // rate_hz):
+        now_ms = at_ms
+        market.move()
+        for turn, name in enumerate(names):
+            now_ms = at_ms + turn * (1000 // rate_hz // len(names))
+            listed = [symbol for symbol in symbols if symbol in market.books(name)]
+            for symbol, _ in market.step(name, listed):
+                book = market.books(name)[symbol]
+                unit = 10 ** (12 - book.listing.price_decimals)
+                best[symbol][name] = book.bids.price(0) * unit, book.asks.price(0) * unit
+                quotes = best[symbol].values()
+                if max(bid for bid, _ in quotes) < min(ask for _, ask in quotes):
+                    since_ms[symbol] = -1
+                    continue
+                if since_ms[symbol] < 0:
+                    since_ms[symbol], events = now_ms, events + 1
+                longest_ms = max(longest_ms, now_ms - since_ms[symbol])
+        for symbol in symbols:
+            crossed_ms[symbol] += 1000 // rate_hz if since_ms[symbol] >= 0 else 0
+    assert events > 0, "a crossing is seen now and then"
+    assert longest_ms <= 1000 + 1000 // rate_hz
+    assert max(crossed_ms.values()) / seconds / 1000 < 0.05
+
+
 def test_bitcoin_is_everywhere_and_first_and_every_listing_is_distinct() -> None:
     listed = [dialect.listings for dialect in DIALECTS.values()]
     for rows in listed:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -39,7 +39,7 @@ INVALID_WINDOW: Final = (4008, "Invalid depth window")
 TOO_MANY: Final = (4029, "Too many requests.")  # unconfirmed: the sentence is that of REST
 
 
-class Backpack:
+class Backpack(BoardDialect):
     """The protocol of ws.backpack.exchange and api.backpack.exchange."""
 
     profile = Profile(depth=500, spread_ppm=8, offset_ppm_max=20)
@@ -54,13 +54,6 @@ class Backpack:
         silence_max_s=120.0,
         ping_s=60.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """SUBSCRIBE and UNSUBSCRIBE; only errors are answered."""

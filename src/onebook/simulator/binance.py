@@ -10,10 +10,10 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -33,7 +33,7 @@ TOO_MANY_CODE: Final = 5  # unconfirmed, as is the sentence
 STREAMS_MAX: Final = 1_024
 
 
-class Binance:
+class Binance(BoardDialect):
     """The protocol of stream.binance.com and api.binance.com."""
 
     profile = Profile(depth=500, spread_ppm=3, offset_ppm_max=6)
@@ -53,9 +53,6 @@ class Binance:
         ping_s=20.0,
     )
     weights: tuple[tuple[int, int], ...] = ((100, 5), (500, 25), (1_000, 50), (5_000, 250))
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Streams may stand in the URL: `/stream?streams=a/b` wraps frames, `/ws/a` does not."""

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -40,7 +40,7 @@ TOO_FREQUENT: Final = (100410, "rate limited")
 ILLEGAL: Final = (100400, "code:100400:dataType is not supported")
 
 
-class BingX:
+class BingX(BoardDialect):
     """The protocol of open-api-ws.bingx.com and open-api.bingx.com."""
 
     profile = Profile(depth=300, spread_ppm=6, offset_ppm_max=12)
@@ -57,13 +57,6 @@ class BingX:
         heartbeat_s=5.0,
         gzip=True,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """A pong, or `sub` and `unsub` of one topic; what is none of these gets no answer."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -32,7 +32,7 @@ METHODS: Final = ("subscribe", "unsubscribe")
 PARSE_ERROR, NO_METHOD, BAD_PARAMS, REPEATED, TOO_MANY = -32700, -32601, -32602, -32009, -32000
 
 
-class Bitflyer:
+class Bitflyer(BoardDialect):
     """The protocol of ws.lightstream.bitflyer.com and api.bitflyer.com.
 
     The real one has pairs in JPY, BTC, USD and EUR; those in USDT are for the common market.
@@ -48,13 +48,6 @@ class Bitflyer:
     rules = ExchangeRules(
         messages=(Most(100),), fetches=(Most(500, 300.0),), silence_max_s=60.0, ping_s=15.0
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Subscribe and unsubscribe, one channel in a request."""

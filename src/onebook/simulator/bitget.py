@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -36,7 +36,7 @@ NO_PREVIOUS: Final = 0
 FAMILIES: Final = ("spot", "usdt-futures", "usdc-futures", "coin-futures")
 
 
-class Bitget:
+class Bitget(BoardDialect):
     """The protocol of ws.bitget.com and api.bitget.com."""
 
     profile = Profile(depth=400, spread_ppm=5, offset_ppm_max=10)
@@ -54,13 +54,6 @@ class Bitget:
         silence_max_s=120.0,
         traffic_counts=False,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`ping`, subscribe, unsubscribe; each argument has its own answer."""

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -35,7 +35,7 @@ FRAME_BYTES: Final = 512
 TOO_BIG: Final = 1009
 
 
-class Bitstamp:
+class Bitstamp(BoardDialect):
     """The protocol of ws.bitstamp.net and www.bitstamp.net."""
 
     profile = Profile(depth=110, spread_ppm=30, offset_ppm_max=15)
@@ -53,13 +53,6 @@ class Bitstamp:
         silence_max_s=120.0,
         ping_s=54.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Heartbeat, subscribe, unsubscribe; one channel in a request."""

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -37,7 +37,7 @@ LEVELS_MAX: Final = 1_000
 NANOSECONDS: Final = 1_000_000  # of a millisecond
 
 
-class Bitvavo:
+class Bitvavo(BoardDialect):
     """The protocol of ws.bitvavo.com and api.bitvavo.com; pairs of the market instead of euros."""
 
     profile = Profile(depth=150, spread_ppm=25, offset_ppm_max=20)
@@ -56,13 +56,6 @@ class Bitvavo:
         silence_max_s=86_400.0,  # an unanswered ping ends what is silent
         ping_s=50.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Subscribe, unsubscribe and `getBook`."""

@@ -67,7 +67,7 @@ class ExchangeRules(NamedTuple):
     status: Callable[[str], str] | None = None  # writes the state of its trading engine, if it does
     posted: tuple[str, ...] = ()  # paths that are asked for by POST, their query as JSON
     gzip: bool = False  # whether each of its messages is a binary one in gzip
-    deflate: bool = False  # whether it grants permessage-deflate (RFC 7692) to who offers it
+    deflate: bool = False  # whether it accepts an offer of permessage-deflate (RFC 7692)
     checksum_field: str = "checksum"  # the member of its frames, where they have one
 
 
@@ -374,6 +374,17 @@ class Dialect(Protocol):
     @staticmethod
     def native_of(frame: Any) -> str | None:
         """The native whose order book a frame (text, or bytes) carries; None for any other."""
+
+
+class BoardDialect:
+    """What many dialects share: the board, and no frame before the first request."""
+
+    def __init__(self, board: ExchangeBoard) -> None:
+        self._board = board
+
+    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
+        """No frame is sent first."""
+        return []
 
 
 @runtime_checkable

@@ -9,9 +9,9 @@ from typing import Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -31,7 +31,7 @@ TOPICS_CHARACTERS_MAX: Final = 21_000
 DEPTHS: Final = (50, 200, 1_000)
 
 
-class Bybit:
+class Bybit(BoardDialect):
     """The protocol of stream.bybit.com and api.bybit.com."""
 
     profile = Profile(depth=250, spread_ppm=5, offset_ppm_max=8)
@@ -47,13 +47,6 @@ class Bybit:
         connects=(Most(500, 300.0),),
         silence_max_s=600.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Ping, subscribe, unsubscribe."""

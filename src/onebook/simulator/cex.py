@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -36,7 +36,7 @@ DISCONNECTED: Final = '{"e":"disconnected"}'
 PAIRS: Final = "/api/spot/rest-public/get_pairs_info"
 
 
-class Cex:
+class Cex(BoardDialect):
     """The protocol of trade.cex.io."""
 
     profile = Profile(depth=24, spread_ppm=40, offset_ppm_max=25)
@@ -55,9 +55,6 @@ class Cex:
         traffic_counts=False,
         heartbeat_s=1.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """The greeting."""

@@ -1,7 +1,7 @@
 """Coinbase Exchange's side of `level2_batch`: a snapshot, then changes without numbers.
 
 One unknown product refuses the whole request; a client that subscribes nothing within 5 s is
-dropped; the `heartbeat` channel speaks once a second for each product.
+dropped; the `heartbeat` channel sends once a second for each product.
 https://docs.cdp.coinbase.com/exchange/websocket-feed/channels#level2-batch-channel
 
 On the same port, Advanced Trade's `level2` and `heartbeats`: a request for one `channel` means it,
@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -56,7 +56,7 @@ class Numbers:
         return frame.replace(NUMBER, f'"sequence_num":{number},', 1)
 
 
-class Coinbase:
+class Coinbase(BoardDialect):
     """The protocols of ws-feed.exchange and advanced-trade-ws, and of api.exchange.coinbase.com."""
 
     profile = Profile(depth=400, spread_ppm=6, offset_ppm_max=10)
@@ -77,13 +77,6 @@ class Coinbase:
         silence_max_s=90.0,
         heartbeat_s=1.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Subscribe and unsubscribe."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -43,7 +44,7 @@ TOO_MANY_REQUESTS: Final = 42901
 UNCHANGED: Final = TextChanges([], [])
 
 
-class Cryptocom:
+class Cryptocom(BoardDialect):
     """The protocol of stream.crypto.com and api.crypto.com."""
 
     profile = Profile(depth=70, spread_ppm=8, offset_ppm_max=10)
@@ -63,12 +64,8 @@ class Cryptocom:
     )
 
     def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
+        super().__init__(board)
         self._changed: dict[ChannelKey, float] = {}
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`subscribe`, `unsubscribe` and answers to heartbeats."""

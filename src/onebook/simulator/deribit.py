@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -49,7 +49,7 @@ def status(system: str) -> str:
     return _notified("subscription", {"channel": PLATFORM, "data": data})
 
 
-class Deribit:
+class Deribit(BoardDialect):
     """The protocol of www.deribit.com."""
 
     profile = Profile(depth=200, spread_ppm=15, offset_ppm_max=15)
@@ -66,13 +66,6 @@ class Deribit:
         heartbeat_s=1.0,
         status=status,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Requests by their method."""

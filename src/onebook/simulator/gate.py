@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -30,7 +30,7 @@ BAD_FORMAT: Final = 1
 BAD_ARGUMENT: Final = 2
 
 
-class Gate:
+class Gate(BoardDialect):
     """The protocol of api.gateio.ws."""
 
     profile = Profile(depth=400, spread_ppm=6, offset_ppm_max=10)
@@ -42,13 +42,6 @@ class Gate:
         ListedSymbol("ETH/BTC", "ETH_BTC", 6, 4),
     )
     rules = ExchangeRules()
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`spot.ping`, subscribe, unsubscribe."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -33,7 +33,7 @@ TOO_MANY: Final = -1003
 NS_PER_MS: Final = 1_000_000
 
 
-class Gemini:
+class Gemini(BoardDialect):
     """The protocol of ws.gemini.com and api.gemini.com."""
 
     profile = Profile(depth=300, spread_ppm=8, offset_ppm_max=12)
@@ -51,13 +51,6 @@ class Gemini:
         silence_max_s=86_400.0,  # a client that was silent for 130 s was kept
         ping_s=20.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Ping, subscribe, unsubscribe; methods in any case."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -30,7 +30,7 @@ CHANNEL: Final = "orderbook/full"
 DEPTH: Final = 1_000  # deeper than any of the books here
 
 
-class Hitbtc:
+class Hitbtc(BoardDialect):
     """The protocol of api.hitbtc.com."""
 
     profile = Profile(depth=150, spread_ppm=30, offset_ppm_max=20)
@@ -47,13 +47,6 @@ class Hitbtc:
         silence_max_s=86_400.0,  # an unanswered ping ends what is silent
         ping_s=30.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Subscribe and unsubscribe."""

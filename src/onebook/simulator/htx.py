@@ -15,10 +15,10 @@ from decimal import Decimal
 from typing import Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -41,7 +41,7 @@ PING_EXPIRED: Final = 1003
 PLAIN_FROM, PLAIN_BELOW = Decimal("1E-3"), Decimal("1E7")
 
 
-class Htx:
+class Htx(BoardDialect):
     """The protocol of api.huobi.pro."""
 
     profile = Profile(depth=180, spread_ppm=6, offset_ppm_max=10)
@@ -58,13 +58,6 @@ class Htx:
         heartbeat_s=5.0,
         gzip=True,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`pong`, `sub`, `unsub` and `req`; a list of topics is answered topic by topic."""

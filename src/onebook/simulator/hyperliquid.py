@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -37,7 +37,7 @@ NO_REQUEST: Final = "Error parsing JSON into valid websocket request: "
 TOO_MANY: Final = "Too many requests"  # unconfirmed
 
 
-class Hyperliquid:
+class Hyperliquid(BoardDialect):
     """The protocol of api.hyperliquid.xyz."""
 
     profile = Profile(depth=30, spread_ppm=30, offset_ppm_max=20)
@@ -53,9 +53,6 @@ class Hyperliquid:
         silence_max_s=60.0,
         posted=("/info",),
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
 
     def weight(self, path: str, query: Mapping[str, str]) -> int:
         """Lists weigh 20."""

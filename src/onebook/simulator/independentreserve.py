@@ -15,10 +15,10 @@ from urllib.parse import parse_qs, urlsplit
 from zlib import crc32
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -38,7 +38,7 @@ HEARTBEAT_S: Final = 1.0
 LIST_CODES: Final = {"BTC": "Xbt"}
 
 
-class IndependentReserve:
+class IndependentReserve(BoardDialect):
     """The protocol of websockets.independentreserve.com and api.independentreserve.com."""
 
     profile = Profile(depth=130, spread_ppm=30, offset_ppm_max=25)
@@ -55,9 +55,6 @@ class IndependentReserve:
         silence_max_s=86_400.0,
         heartbeat_s=HEARTBEAT_S,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """Codes may stand in the address.

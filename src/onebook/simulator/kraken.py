@@ -10,9 +10,9 @@ from typing import Any, Final
 from zlib import crc32
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -46,7 +46,7 @@ def status(system: str) -> str:
     return dumped({"channel": "status", "type": "update", "data": [data]})
 
 
-class Kraken:
+class Kraken(BoardDialect):
     """The protocol of ws.kraken.com/v2 and api.kraken.com."""
 
     profile = Profile(depth=130, spread_ppm=10, offset_ppm_max=12)
@@ -68,9 +68,6 @@ class Kraken:
         heartbeat_s=HEARTBEAT_S,
         status=status,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """The status of the system."""

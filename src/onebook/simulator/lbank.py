@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
@@ -35,7 +36,7 @@ PING_S: Final = 20.0
 PONG_MAX_S: Final = 60.0
 
 
-class Lbank:
+class Lbank(BoardDialect):
     """The protocol of www.lbkex.net and api.lbkex.com."""
 
     profile = Profile(depth=110, spread_ppm=25, offset_ppm_max=20)
@@ -49,12 +50,8 @@ class Lbank:
     rules = ExchangeRules(silence_max_s=60.0, traffic_counts=False, heartbeat_s=PING_S)
 
     def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
+        super().__init__(board)
         self._pings = 0
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Pings, pongs, subscriptions and their opposite."""

@@ -117,7 +117,7 @@ class LoopbackClient:
             self.abort()
 
     async def waited_put(self, frame: Frame) -> None:
-        """Queue a frame when there is room: for a sender that has all the time in the world."""
+        """Queue a frame as soon as there is room, however long that takes."""
         await self._queue.put(frame)
 
     async def drained(self) -> None:

@@ -1,13 +1,14 @@
 """A seeded market: one reference price per symbol, and each exchange's exact book around it.
 
-Pure: no I/O, no clock. The same seed and the same calls give the same books on every machine,
-because everything is integers: prices in ticks, amounts in lots, references in 10^-12. It knows no
-protocol; `board.py` says how an exchange publishes a book.
+Pure: no I/O; the clock is an argument. The same seed, clock and calls give the same books on every
+machine, because everything is integers: prices in ticks, amounts in lots, references in 10^-12. It
+knows no protocol; `board.py` says how an exchange publishes a book.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from math import inf
 from random import Random
 from typing import Final, NamedTuple
 
@@ -18,11 +19,14 @@ PPM: Final = 1_000_000
 STEP_PPM_MAX: Final = 15  # a reference moves at most so far in one step
 REVERSION_STEPS: Final = 2_000  # and is drawn home, so that a long run stays in sight of the start
 # Now and then the price jumps, and some exchanges follow late: until they do, their books cross
-# those of the others. The rest of the time no exchange quotes through another.
-JUMP_ONE_IN: Final = 300  # steps, on average: half a minute at 10 steps a second
+# those of the others. The rest of the time no exchange quotes through another. All by the clock,
+# so that a machine that takes fewer steps shows no longer crossings.
+JUMP_EVERY_MS_MIN: Final = 10_000
+JUMP_EVERY_MS_MAX: Final = 50_000
 JUMP_PPM_MIN: Final = 60
 JUMP_PPM_MAX: Final = 160
-LAG_STEPS_MAX: Final = 7  # then arbitrage has closed the crossing: below a second
+LAG_MS_MAX: Final = 700  # then arbitrage has closed the crossing: below a second
+STEPS_A_SECOND: Final = 10  # of a market without a clock
 STIRRED_LEVELS_MAX: Final = 6  # levels a side that change in one step besides those the price moves
 TEXTS_CACHED_MAX: Final = 20_000  # prices and amounts: 3 MB
 ON_GRID_PERCENT: Final = 70  # levels at round prices: there the books of exchanges meet
@@ -109,23 +113,27 @@ class Reference:
     that a book of this step and one of the step before do not cross.
     """
 
-    def __init__(self, pair: Pair, rng: Random) -> None:
+    def __init__(self, pair: Pair, rng: Random, clock: Callable[[], float]) -> None:
         self._rng = rng
+        self.clock = clock
         self._home = units(pair.price, REFERENCE_DECIMALS)
-        self.steps = 0
         self.band = self.before_jump = Band(self._home, self._home, self._home)
-        self.jumped_at = 0  # in steps
+        self.jumped_s = -inf
+        self._jump_due_s = clock() + self._pause_s()
+
+    def _pause_s(self) -> float:
+        return self._rng.randint(JUMP_EVERY_MS_MIN, JUMP_EVERY_MS_MAX) / 1_000
 
     def move(self) -> None:
         """Take one step."""
-        self.steps += 1
         last = self.band.price
         price = last + last * self._rng.randint(-STEP_PPM_MAX * 10, STEP_PPM_MAX * 10) // (PPM * 10)
         price += (self._home - price) // REVERSION_STEPS
-        if self._rng.randrange(JUMP_ONE_IN) == 0:
+        if (now_s := self.clock()) >= self._jump_due_s:
             ppm = self._rng.randint(JUMP_PPM_MIN, JUMP_PPM_MAX) * self._rng.choice((-1, 1))
             price += price * ppm // PPM
-            self.before_jump, self.jumped_at = self.band, self.steps
+            self.before_jump, self.jumped_s = self.band, now_s
+            self._jump_due_s = now_s + self._pause_s()
         self.band = Band(price, min(last, price), max(last, price))
 
 
@@ -140,8 +148,8 @@ class SimulatedBook:
         self._rng = rng
         self.price_ppm = PPM  # of the reference; anything else is another coin's price
         self._offset_ppm = 0
-        self._jumped_at = 0  # the last jump that this exchange has noticed ...
-        self._follows_at = 0  # ... and the step from which on it follows
+        self._jumped_s = -inf  # the last jump that this exchange has noticed ...
+        self._follows_s = -inf  # ... and when it follows
         self._grid = max(1, units(pair.grid, listing.price_decimals))
         self._amount = max(1, units(pair.amount, listing.amount_decimals))
 
@@ -162,10 +170,10 @@ class SimulatedBook:
 
     def _band(self, reference: Reference) -> Band:
         """The band that this exchange quotes around: the last one but while it lags a jump."""
-        if self._jumped_at != reference.jumped_at:
-            self._jumped_at = reference.jumped_at
-            self._follows_at = reference.jumped_at + self._rng.randint(0, LAG_STEPS_MAX)
-        return reference.before_jump if reference.steps < self._follows_at else reference.band
+        if self._jumped_s != reference.jumped_s:
+            self._jumped_s = reference.jumped_s
+            self._follows_s = reference.jumped_s + self._rng.randint(0, LAG_MS_MAX) / 1_000
+        return reference.before_jump if reference.clock() < self._follows_s else reference.band
 
     def _ticks(self, price: int) -> int:
         """A price of the reference in ticks of this book."""
@@ -225,11 +233,20 @@ class MarketBooks:
     Args:
         offers: What each exchange lists, by CCXT id.
         seed: The same seed gives the same market.
+        clock: Monotonic seconds; without one the market takes STEPS_A_SECOND.
     """
 
-    def __init__(self, offers: Mapping[str, Offer | type[Offer]], *, seed: int) -> None:
+    def __init__(
+        self,
+        offers: Mapping[str, Offer | type[Offer]],
+        *,
+        seed: int,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._steps = 0
+        clock = clock or (lambda: self._steps / STEPS_A_SECOND)
         self._references = {
-            pair.symbol: Reference(pair, Random(f"{seed}/{pair.symbol}"))  # noqa: S311
+            pair.symbol: Reference(pair, Random(f"{seed}/{pair.symbol}"), clock)  # noqa: S311
             for pair in PAIRS
         }
         pairs = {pair.symbol: pair for pair in PAIRS}
@@ -255,6 +272,7 @@ class MarketBooks:
 
     def move(self) -> None:
         """Let every reference price take a step."""
+        self._steps += 1
         for reference in self._references.values():
             reference.move()
 

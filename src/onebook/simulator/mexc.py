@@ -19,10 +19,10 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClassesForFiles
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -95,7 +95,7 @@ _pool.Add(
 Push: Final = GetMessageClassesForFiles(["mexc.proto"], _pool)["PushDataV3ApiWrapper"]
 
 
-class Mexc:
+class Mexc(BoardDialect):
     """The protocol of wbs-api.mexc.com and api.mexc.com."""
 
     profile = Profile(depth=500, spread_ppm=4, offset_ppm_max=10)
@@ -113,13 +113,6 @@ class Mexc:
         silence_max_s=60.0,
         heartbeat_s=1.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """SUBSCRIPTION, UNSUBSCRIPTION and PING; the answer has the number of the request, or 0."""

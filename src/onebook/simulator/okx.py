@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
+    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeBoard,
@@ -33,7 +34,7 @@ NO_PREVIOUS: Final = -1
 UNCHANGED_S: Final = 60.0
 
 
-class Okx:
+class Okx(BoardDialect):
     """The protocol of ws.okx.com and www.okx.com."""
 
     profile = Profile(depth=400, spread_ppm=4, offset_ppm_max=8)
@@ -54,12 +55,8 @@ class Okx:
     )
 
     def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
+        super().__init__(board)
         self._changed: dict[ChannelKey, float] = {}
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`ping`, subscribe, unsubscribe."""

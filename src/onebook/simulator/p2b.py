@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeBoard,
@@ -29,7 +30,7 @@ LIMIT_MAX: Final = 100
 FULL_S: Final = 60.0
 
 
-class P2b:
+class P2b(BoardDialect):
     """The protocol of apiws.p2pb2b.com and api.p2pb2b.com."""
 
     profile = Profile(depth=110, spread_ppm=35, offset_ppm_max=25)
@@ -43,12 +44,8 @@ class P2b:
     rules = ExchangeRules(silence_max_s=60.0, heartbeat_s=1.0)
 
     def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
+        super().__init__(board)
         self._changed: dict[ChannelKey, float] = {}
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Pings, subscriptions and their opposite; an unknown method gets no answer."""

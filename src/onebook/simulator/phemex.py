@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -41,7 +41,7 @@ TOO_MANY_BOOKS: Final = (6015, "subscription limit exceeded")
 TOO_MANY: Final = (6002, "too many requests")  # unconfirmed
 
 
-class Phemex:
+class Phemex(BoardDialect):
     """The protocol of ws.phemex.com and api.phemex.com."""
 
     profile = Profile(depth=40, spread_ppm=25, offset_ppm_max=20)
@@ -59,13 +59,6 @@ class Phemex:
         traffic_counts=False,
         heartbeat_s=1.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`server.ping`, `orderbook.subscribe` and `orderbook.unsubscribe`."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -28,7 +28,7 @@ DEPTH: Final = 20
 CHANNEL: Final = "book_lv2"
 
 
-class Poloniex:
+class Poloniex(BoardDialect):
     """The protocol of ws.poloniex.com and api.poloniex.com."""
 
     profile = Profile(depth=30, spread_ppm=40, offset_ppm_max=20)
@@ -40,13 +40,6 @@ class Poloniex:
         ListedSymbol("ETH/BTC", "ETH_BTC", 6, 6),
     )
     rules = ExchangeRules(messages=(Most(500),), silence_max_s=30.0, traffic_counts=False)
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """Ping, subscribe, unsubscribe."""

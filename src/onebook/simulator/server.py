@@ -262,7 +262,11 @@ class SimulatedExchanges:
                 f"no simulated exchange {unknown[0]!r}; there are: {', '.join(DIALECTS)}"
             )
         self.rate_hz = rate_hz
-        self._market = MarketBooks({name: DIALECTS[name] for name in chosen}, seed=seed)
+        self._market = MarketBooks(
+            {name: DIALECTS[name] for name in chosen},
+            seed=seed,
+            clock=(lambda: clock().s) if rate_hz else None,
+        )
         self._exchanges = {
             name: SimulatedExchange(name, self._market, clock=clock) for name in chosen
         }

@@ -12,10 +12,10 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     Dropped,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -36,7 +36,7 @@ PLAIN_FROM: Final = Decimal("0.001")  # smaller numbers, and those from 10^7, ha
 PLAIN_BELOW: Final = 10_000_000
 
 
-class Upbit:
+class Upbit(BoardDialect):
     """The protocol of api.upbit.com."""
 
     profile = Profile(depth=32, spread_ppm=30, offset_ppm_max=20)
@@ -55,9 +55,6 @@ class Upbit:
         silence_max_s=60.0,
         heartbeat_s=1.0,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
 
     def opened(self, session: SimulatedSession, now: Now) -> list[str]:
         """No frame is sent first."""

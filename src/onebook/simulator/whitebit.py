@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
     ExchangeBoard,
@@ -33,7 +34,7 @@ LIMITS: Final = (1, 5, 10, 20, 30, 50, 100)
 UNCHANGED_S: Final = 10.0
 
 
-class Whitebit:
+class Whitebit(BoardDialect):
     """The protocol of wss.whitebit.com and whitebit.com."""
 
     profile = Profile(depth=120, spread_ppm=15, offset_ppm_max=12)
@@ -54,12 +55,8 @@ class Whitebit:
     )
 
     def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
+        super().__init__(board)
         self._changed: dict[ChannelKey, float] = {}
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """`ping`, `depth_subscribe` and `depth_unsubscribe`."""

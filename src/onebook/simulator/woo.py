@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from onebook.simulator.board import (
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -35,7 +35,7 @@ BODY_LEVELS: Final = "100"  # where a request names no number
 STARTED_MS: Final = 1_650_000_000_000  # what a state is named by: a time that each change moves
 
 
-class Woo:
+class Woo(BoardDialect):
     """The protocol of wss.woox.io and api.woox.io."""
 
     profile = Profile(depth=70, spread_ppm=60, offset_ppm_max=40)
@@ -52,13 +52,6 @@ class Woo:
         fetches=(Most(10),),
         silence_max_s=86_400.0,  # pongs and pings of the protocol are what keeps a connection
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """PING, SUBSCRIBE and UNSUBSCRIBE."""

@@ -11,9 +11,9 @@ from typing import Final
 
 from onebook.simulator.board import (
     CONNECTION_ID,
+    BoardDialect,
     ChannelKey,
     Dialect,
-    ExchangeBoard,
     ExchangeRules,
     Now,
     PublishedBook,
@@ -33,7 +33,7 @@ BODY_LEVELS_MAX: Final = 500
 TOPIC: Final = "depth_update"
 
 
-class Xt:
+class Xt(BoardDialect):
     """The protocol of stream.xt.com and sapi.xt.com."""
 
     profile = Profile(depth=300, spread_ppm=10, offset_ppm_max=25)
@@ -50,13 +50,6 @@ class Xt:
         traffic_counts=False,
         deflate=True,
     )
-
-    def __init__(self, board: ExchangeBoard) -> None:
-        self._board = board
-
-    def opened(self, session: SimulatedSession, now: Now) -> list[str]:
-        """No frame is sent first."""
-        return []
 
     def received(self, session: SimulatedSession, frame: str, now: Now) -> list[str]:
         """The text `ping`, subscribe and unsubscribe."""
