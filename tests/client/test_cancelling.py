@@ -2,16 +2,21 @@
 
 import asyncio
 import gc
+import json
+import subprocess
+import sys
 import threading
-from contextlib import aclosing
+import time
+from contextlib import aclosing, closing
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from websockets.asyncio.server import serve
 
 from client.place import place
 from client.test_watch import HOST, Scripted, update
-from onebook.client import AsyncOnebook, Onebook, watch
+from onebook.client import AsyncOnebook, Onebook, Refused, Unavailable, watch
 from steady import PATIENCE_S
 
 TYPES = ["deposits", "withdrawals", "trades", "transfers"]
@@ -143,3 +148,81 @@ async def test_a_refusal_that_nobody_waits_for_is_no_error_of_the_event_loop():
         del views, running
         gc.collect()
     assert failed == []
+
+
+def test_without_asyncio_an_iteration_goes_on_after_an_exception(unavailable_once):
+    """A generator ends at the first one, and a list of transactions would look complete."""
+    with Onebook(unavailable_once, "the key", attempts_max=1) as client:
+        records = client.transactions("bybit")
+        assert next(records)["transactionId"] == "1"
+        with pytest.raises(Unavailable, match="Not now"):
+            next(records)
+        assert [each["transactionId"] for each in records] == ["2"]
+        views = client.watch("BTC/USDT", attempts_max=1)
+        for _ in range(2):
+            with pytest.raises(Refused, match="check the path"):
+                next(views)
+        with closing(client.transactions("bybit")) as left:
+            next(left)
+        assert list(left) == []
+
+
+def test_without_asyncio_a_wait_that_ctrl_c_ends_loses_nothing(unavailable_once):
+    """The main thread's wait ends where the signal comes; what it waited for is taken up."""
+    program = (
+        "import signal, sys, threading; from onebook.client import Onebook\n"
+        "with Onebook(sys.argv[1], 'slow', attempts_max=1) as client:\n"
+        "    records = client.transactions('bybit')\n"
+        "    threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()\n"
+        "    try:\n"
+        "        next(records)\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('interrupted', next(records)['transactionId'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, unavailable_once], capture_output=True, text=True
+    )
+    assert done.stdout == "interrupted 1\n", done.stderr
+
+
+class UnavailableOnce(BaseHTTPRequestHandler):
+    """The first page has a record; the second page is there when it is asked for again."""
+
+    protocol_version = "HTTP/1.1"
+    asked: list[str | None]
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path.endswith("/authenticate"):
+            if body["api_key"] == "slow":
+                time.sleep(0.5)
+            return self.answer(200, {"session_token": "t"})
+        self.asked.append(body.get("cursor"))
+        if self.asked == [None, "a"]:
+            return self.answer(503, {"error": "service_unavailable", "message": "Not now."})
+        first = body.get("cursor") is None
+        page = {"coverage": [], "errors": [], "partial": False, "summary": {}}
+        page |= {"transactions": [{"transactionId": "1" if first else "2"}]}
+        return self.answer(200, page | {"next_cursor": "a" if first else None})
+
+    def do_GET(self):
+        self.answer(404, {})
+
+    def answer(self, status, body):
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def unavailable_once():
+    UnavailableOnce.asked = []
+    with ThreadingHTTPServer((HOST, 0), UnavailableOnce) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://{HOST}:{server.server_port}"
+        server.shutdown()

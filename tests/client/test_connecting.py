@@ -195,7 +195,7 @@ def test_ctrl_c_before_the_wait_for_a_view_ends_the_loop_too(monkeypatch):
 
     def interrupted(work, loop):
         future = begin(work, loop)
-        if work.__name__ == "following":
+        if work.__name__ == "_following":
             begin(asyncio.sleep(0), loop).result(PATIENCE_S)  # the step has begun
             steps.append(future)
             raise KeyboardInterrupt

@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.server import serve
 
 from client.place import place
-from client.test_watch import HOST, Scripted, update
+from client.test_watch import GAP, HOST, Scripted, update
 from steady import PATIENCE_S
 from web.browser import CHROMIUM, browser
 
@@ -133,15 +133,14 @@ async def test_in_node_it_does_everything_against_a_real_node(tmp_path):
 
 @needs_node
 async def test_in_node_it_reconnects_resyncs_and_ends_at_a_final_code():
-    skipping = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
-    wrong = {**skipping, "previous_update_number": 5, "checksum": 1}
+    wrong = {**GAP, "previous_update_number": 5, "checksum": 1}
     script = Scripted(
         [
             "hear",
             "hear",
             update(1, 10),
             "seen",
-            skipping,
+            GAP,
             "seen",
             "hear",
             update(5, 12),

@@ -4,10 +4,9 @@ import pytest
 from websockets.asyncio.server import serve
 
 from client.test_js import needs_node, run
-from client.test_watch import HOST, Scripted, seen, update
+from client.test_watch import GAP, HOST, Scripted, seen, update
 from onebook.client import session
 
-GAP = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
 STATUS = {
     "type": "exchange_status", "symbol": "BTC/USDT", "exchange": "okx", "state": "stale",
 }  # fmt: skip

@@ -211,3 +211,24 @@ def test_it_imports_nothing_of_the_server():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_client_of_another_event_loop_says_so():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        client = AsyncOnebook(url, "key", attempts_max=1)
+        views = client.watch("BTC/USDT", attempts_max=1)
+        records = AsyncOnebook(url, "key", attempts_max=1).transactions("bybit")
+
+        async def waited(asking):
+            with pytest.raises(Unavailable):
+                await asking()
+
+        for asking in (client.usage, views.__anext__, records.__anext__):
+            asyncio.run(waited(asking))
+            with pytest.raises(RuntimeError, match=r"another event loop: .* Onebook\.$"):
+                asyncio.run(asyncio.wait_for(asking(), 5))
+        for closing_it in (client.close, views.aclose):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                asyncio.run(asyncio.wait_for(closing_it(), 5))

@@ -18,6 +18,17 @@ from onebook.client.failures import BACKOFF_MAX_S, NO_CLOSE_FRAME, pause_s
 from steady import PATIENCE_S
 
 HOST = "127.0.0.1"
+NO_STATS = {
+    "best_bid": None,
+    "best_ask": None,
+    "spread": None,
+    "spread_percent": None,
+    "mid_price": None,
+    "total_bid_volume": None,
+    "total_ask_volume": None,
+    "participating_exchanges": 0,
+    "crossed": False,
+}
 
 
 def update(number, price):
@@ -26,8 +37,16 @@ def update(number, price):
         "symbol": "BTC/USDT",
         "timestamp": "2026-11-20T10:00:00.000000Z",
         "update_number": number,
-        "data": {"bids": [[price, 1]], "asks": [], "market_stats": {}, "stale_exchanges": []},
+        "data": {"bids": [[price, 1]], "asks": [], "market_stats": NO_STATS, "stale_exchanges": []},
     }
+
+
+GAP = {
+    **update(3, 11),
+    "type": "aggregated_orderbook_delta",
+    "previous_update_number": 2,
+    "checksum": 0,
+}
 
 
 class Scripted:
@@ -95,18 +114,16 @@ async def test_a_lost_connection_empties_the_view_until_it_is_back():
 
 
 async def test_a_hole_in_the_deltas_is_answered_by_resync():
-    gap = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
     script = Scripted(
-        ["hear", "hear", update(1, 10), "seen", gap, "seen", "hear", update(4, 12), 1000]
+        ["hear", "hear", update(1, 10), "seen", GAP, "seen", "hear", update(4, 12), 1000]
     )
     assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
     assert script.heard[-1] == {"type": "resync", "symbol": "BTC/USDT", "id": "BTC/USDT"}
 
 
 async def test_deltas_after_a_hole_are_left_out_until_the_full_book():
-    gap = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
     script = Scripted(
-        ["hear", "hear", update(1, 10), "seen", gap, gap, "seen", "hear", update(4, 12), "stay"]
+        ["hear", "hear", update(1, 10), "seen", GAP, GAP, "seen", "hear", update(4, 12), "stay"]
     )
     assert await seen(script, 3) == [(True, 10), (False, None), (True, 12)]
     assert [message["type"] for message in script.heard].count("resync") == 1
@@ -402,10 +419,9 @@ async def test_leaving_the_loop_and_a_refusal_end_the_connection_with_1000():
 
 
 async def test_damaged_deltas_ask_for_the_full_book_at_most_once_a_second():
-    gap = {**update(3, 11), "type": "aggregated_orderbook_delta", "previous_update_number": 2}
     full = update(1, 10)
     script = Scripted(
-        ["hear", "hear", full, "seen", gap, "seen", "hear", full, "seen", gap, "stay"]
+        ["hear", "hear", full, "seen", GAP, "seen", "hear", full, "seen", GAP, "stay"]
     )
     assert await seen(script, 4) == [(True, 10), (False, None), (True, 10), (False, None)]
     assert [message["type"] for message in script.heard].count("resync") == 1

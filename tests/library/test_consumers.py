@@ -46,7 +46,7 @@ class Desk:
         delta = Delta(self.instrument, b'[["100","%d"]]' % self._amount)
         assert self.books.change(delta, 0.0) is None
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         self.books.set_health(self.instrument, Health.STALE, Reason.CHECKSUM, 0.0)
 
 
@@ -73,7 +73,7 @@ async def test_a_callback_never_sees_a_book_that_its_frame_goes_on_to_refuse() -
     await turn()
     assert [amount_of(each) for each in seen] == [1, 3]
     desk.change()
-    desk.doubt()
+    desk.invalidate()
     await turn()
     assert [amount_of(each) for each in seen] == [1, 3, None]
     health = seen[-1].exchanges["okx"]
@@ -106,7 +106,7 @@ def test_an_interval_holds_changes_back_but_no_loss_of_health() -> None:
     assert (read(), read()) == (3, None)
     desk.change()
     assert read() is None
-    desk.doubt()
+    desk.invalidate()
     lost = updates.take()
     assert lost is not None
     assert not lost.live

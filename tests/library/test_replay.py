@@ -16,7 +16,14 @@ from onebook.feeds.recording import (
     Sent,
     read,
 )
-from onebook.library import BookUpdate, ExchangeSettings, Health, UnknownExchange, UnknownSymbol
+from onebook.library import (
+    BookUpdate,
+    ExchangeSettings,
+    FeedSettings,
+    Health,
+    UnknownExchange,
+    UnknownSymbol,
+)
 from onebook.simulator.server import SimulatedExchanges
 
 # A snapshot on the socket with a checksum, one by REST, one that is asked for and compressed.
@@ -148,7 +155,15 @@ def test_a_recording_without_its_acknowledgements_says_who_may_play_it(samples: 
 def test_more_books_than_a_connection_has_are_not_recorded_into_one_folder(tmp_path: Path) -> None:
     """A replay cannot tell the connections of one exchange apart."""
     symbols = ["BTC/USDT", "ETH/USDT"]
-    with pytest.raises(RecordingError, match=r"p2b has 1 book.*-p2b"):
+    with pytest.raises(RecordingError, match=r"p2b has 1 book on .*, or without p2b"):
         onebook.order_books(symbols, exchanges=["okx", "p2b"], record=tmp_path)
     onebook.order_books(symbols, exchanges=["okx", "p2b"])
     onebook.order_books(symbols, exchanges=["okx"], record=tmp_path)
+
+
+def test_the_channel_that_is_set_says_how_many_books_can_be_recorded(tmp_path: Path) -> None:
+    symbols = [f"C{number}/USD" for number in range(31)]
+    advanced = FeedSettings(overrides={"coinbase": ExchangeSettings(channel="advanced")})
+    onebook.order_books(symbols, exchanges="coinbase", record=tmp_path)
+    with pytest.raises(RecordingError, match="coinbase has 30 books on a connection"):
+        onebook.order_books(symbols, exchanges="coinbase", record=tmp_path, feeds=advanced)

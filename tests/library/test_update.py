@@ -73,7 +73,7 @@ def _parts(rows: list[Row], *, wide: bool) -> Any:
 
 
 def update_of(levels: Levels, **changes: Any) -> BookUpdate:
-    standings = tuple(ExchangeCondition(name, Health.LIVE, True, None, "") for name in NAMES)
+    conditions = tuple(ExchangeCondition(name, Health.LIVE, True, None, "") for name in NAMES)
     naming = Naming(NAMES)
     best_bid, best_ask = BestLevels(naming).of(levels)
     values = {
@@ -84,7 +84,7 @@ def update_of(levels: Levels, **changes: Any) -> BookUpdate:
         "time_us": 1_700_000_000_123_456,
         "_levels": levels,
         "_naming": naming,
-        "_standings": standings,
+        "_conditions": conditions,
         "_moments": [(9.0, ("10", "20")), (10.5, (None, "19.5")), (10.0, ("12", None))],
         "_now": 10.0,
     }
@@ -242,12 +242,12 @@ def test_the_horizon_is_where_the_first_of_the_shown_exchanges_ends() -> None:
 
 
 def test_what_is_left_out_is_reported_with_its_reason() -> None:
-    standings = (
+    conditions = (
         ExchangeCondition("binance", Health.STALE, False, Reason.GAP, "numbers"),
         ExchangeCondition("okx", Health.LIVE, True, None, ""),
     )
     update = update_of(
-        levels_of(2, 3, b"", b"", b"", b""), _standings=standings, _moments=[(9.0, (None, "3"))]
+        levels_of(2, 3, b"", b"", b"", b""), _conditions=conditions, _moments=[(9.0, (None, "3"))]
     )
     assert (update.stale, update.live) == (("binance",), True)
     binance = update.exchanges["binance"]

@@ -265,6 +265,9 @@ def make_app(market: Market, interval_s: float = 0.1) -> FastAPI:
         market.reports += 1
         used = 10 * 2**30 + market.reports * 2**20
         return {
+            "username": "alice",
+            "billing_tier": "premium",
+            "api_key_active": True,
             "data_usage": {
                 "bytes_used": used,
                 "bytes_limit": 50 * 2**30,

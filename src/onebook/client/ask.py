@@ -16,42 +16,51 @@ from onebook.client.session import (
     decoded,
     details_of,
     opening,
+    seconds,
     unanswered,
 )
+from onebook.client.shapes import require, shapes_of
 
 _ID = "1"
 
 
 async def ask(
-    url: str, api_key: str, message: dict[str, Any], ssl_context: ssl.SSLContext | None = None
+    url: str,
+    api_key: str,
+    message: dict[str, Any],
+    reply: str,
+    *,
+    ssl_context: ssl.SSLContext | None = None,
 ) -> dict[str, Any]:
-    """The reply to one message.
+    """The reply to one message, which is of a type.
 
     Raises:
         Refused: The service refuses it, or the address is wrong.
-        Unavailable: It could not be answered now.
+        Unavailable: It could not be answered now, or the reply is invalid.
     """
     try:
         async with opening(url, ssl_context, SILENCE_MAX_S) as ws:
             await ws.send(json.dumps({"type": "authenticate", "api_key": api_key}))
             await ws.send(json.dumps({**message, "id": _ID}))
-            return await _reply(ws)
+            return await _reply(ws, reply, shapes_of(message))
     except (OSError, TimeoutError, WebSocketException) as error:
         code, sentence, wait_s = connect_failed(url, error)
         raise Unavailable(code, sentence, retry_after_s=wait_s) from None
 
 
-async def _reply(ws: ClientConnection) -> dict[str, Any]:
+async def _reply(ws: ClientConnection, reply: str, shapes: dict[str, Any]) -> dict[str, Any]:
     cause: ViewProblem | None = None
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while True:
                 message = decoded(await ws.recv())
                 if message["type"] in ERRORS:
+                    require(message["type"], message, shapes[message["type"]])
                     cause = ViewProblem(message.get("error", message["type"]), message["message"])
                     if message.get("id") == _ID or message["type"] == "authentication_error":
                         _raise(cause, message)
                 elif message.get("id") == _ID:
+                    require(reply, message, shapes[reply])
                     return message
     except TimeoutError:
         raise unanswered() from None
@@ -67,5 +76,5 @@ def _raise(cause: ViewProblem, message: dict[str, Any]) -> None:
         cause.code,
         cause.message,
         details=details_of(message),
-        retry_after_s=None if wait_s is None else float(wait_s),
+        retry_after_s=None if wait_s is None else seconds(wait_s),
     )

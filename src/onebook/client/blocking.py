@@ -7,9 +7,9 @@ gets the newest view.
 import asyncio
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import CancelledError
-from typing import Any, Protocol, Self, TypeVar
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, wait
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from onebook.client.pages import PAGE_RECORDS, Time, TransactionPage
 from onebook.client.rest import ATTEMPTS_MAX
@@ -20,6 +20,7 @@ from onebook.client.view import BookView
 
 STOP_TIMEOUT_S = 5.0
 CLOSED = "This client is closed."
+_END: Final = object()
 
 T = TypeVar("T")
 Value = TypeVar("Value", covariant=True)
@@ -28,10 +29,10 @@ Value = TypeVar("Value", covariant=True)
 class ClosableIterator(Protocol[Value]):
     """An asynchronous iterator that can be closed."""
 
-    def __anext__(self) -> Awaitable[Value]:
+    def __anext__(self) -> Coroutine[Any, Any, Value]:
         """Wait for the next value."""
 
-    async def aclose(self) -> None:
+    def aclose(self) -> Coroutine[Any, Any, None]:
         """Close it."""
 
 
@@ -83,16 +84,17 @@ class Onebook:
         attempts_max: int | None = None,
         silence_max_s: float = SILENCE_MAX_S,
         **options: Any,
-    ) -> Iterator[BookView]:
+    ) -> "BlockingIterator[BookView]":
         """Yield the newest view of each symbol, across reconnects; never ends by itself."""
-        return self._iterated(
-            lambda: self._client.watch(
+        return BlockingIterator(
+            self,
+            self._client.watch(
                 symbols,
                 exchanges=exchanges,
                 attempts_max=attempts_max,
                 silence_max_s=silence_max_s,
                 **options,
-            )
+            ),
         )
 
     def order_book(
@@ -131,10 +133,11 @@ class Onebook:
         page_records: int = PAGE_RECORDS,
         partial_allowed: bool = False,
         **options: Any,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> "BlockingIterator[dict[str, Any]]":
         """Yield every record of an exchange account, newest first."""
-        return self._iterated(
-            lambda: self._client.transactions(
+        return BlockingIterator(
+            self,
+            self._client.transactions(
                 exchange,
                 types,
                 start=start,
@@ -142,7 +145,7 @@ class Onebook:
                 page_records=page_records,
                 partial_allowed=partial_allowed,
                 **options,
-            )
+            ),
         )
 
     def transaction_pages(
@@ -154,43 +157,14 @@ class Onebook:
         end: Time | None = None,
         page_records: int = PAGE_RECORDS,
         **options: Any,
-    ) -> Iterator[TransactionPage]:
+    ) -> "BlockingIterator[TransactionPage]":
         """The same as pages, each with its coverage and its errors."""
-        return self._iterated(
-            lambda: self._client.transaction_pages(
+        return BlockingIterator(
+            self,
+            self._client.transaction_pages(
                 exchange, types, start=start, end=end, page_records=page_records, **options
-            )
+            ),
         )
-
-    def _iterated(self, start: Callable[[], ClosableIterator[T]]) -> Iterator[T]:
-        """Iterate over an asynchronous generator; leaving the loop closes it."""
-        values = start()
-        end = object()
-        step: asyncio.Task[Any] | None = None
-
-        async def following() -> Any:
-            nonlocal step
-            step = asyncio.current_task()
-            try:
-                return await values.__anext__()
-            except StopAsyncIteration:
-                return end
-
-        async def closed() -> None:
-            if step is not None and not step.done():  # Ctrl-C ended the wait for it
-                if not step.cancelling():
-                    step.cancel()
-                await asyncio.wait([step])
-            await values.aclose()
-
-        try:
-            while (value := self._run(following())) is not end:
-                yield value
-        finally:
-            if not self._closed:
-                closing = asyncio.run_coroutine_threadsafe(closed(), self._loop)
-                if not self._in_thread:
-                    closing.result()
 
     @property
     def _in_thread(self) -> bool:
@@ -202,15 +176,24 @@ class Onebook:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of work on the loop; Ctrl-C in the caller cancels it."""
+        future = self._begin(work)
+        try:
+            return self._result(future)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         if self._closed:
             work.close()
             raise RuntimeError(CLOSED)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _result(self, future: Future[T]) -> T:
         try:
             return future.result()
-        except BaseException as error:
-            future.cancel()
-            if isinstance(error, CancelledError) and self._closed:
+        except CancelledError:
+            if self._closed:
                 raise RuntimeError(CLOSED) from None
             raise
 
@@ -222,6 +205,51 @@ class Onebook:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+class BlockingIterator(Iterator[T]):
+    """The values of an asynchronous iterator of a client, which goes on after an exception like it.
+
+    Close it, or drop the last reference, as the end of a `for` does.
+    """
+
+    def __init__(self, client: Onebook, values: ClosableIterator[T]) -> None:
+        self._client = client
+        self._values = values
+        self._step: Future[T | object] | None = None
+
+    def __next__(self) -> T:
+        if self._step is None:
+            self._step = self._client._begin(_following(self._values))
+        wait([self._step])  # Ctrl-C leaves the step, and the next call takes it up
+        step, self._step = self._step, None
+        value = self._client._result(step)
+        if value is _END:
+            raise StopIteration
+        return cast("T", value)
+
+    def close(self) -> None:
+        """End the iteration."""
+        closing = self._close()
+        if closing is not None and not self._client._in_thread:
+            closing.result()
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> Future[None] | None:
+        if self._client._closed:
+            return None
+        if self._step is not None:
+            self._step.cancel()
+        return self._client._begin(self._values.aclose())
+
+
+async def _following(values: ClosableIterator[T]) -> T | object:
+    try:
+        return await values.__anext__()
+    except StopAsyncIteration:
+        return _END
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -83,7 +83,7 @@ class Unavailable(ServiceError):
     """It failed now and may succeed later.
 
     Codes of this client: unreachable, unknown_host, timeout, http_<status>, no_handshake,
-    no_answer, no_progress.
+    no_answer, no_progress, protocol_error.
     """
 
 

@@ -1,11 +1,9 @@
 """REST requests of one API key: a session that renews itself, retries, errors with their codes."""
 
 import asyncio
-import json
 import logging
 import ssl
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -25,6 +23,8 @@ from onebook.client.failures import (
     place_of,
     shown,
 )
+from onebook.client.loops import OneLoop
+from onebook.client.shapes import AUTHENTICATED, PAGE, USAGE, exact, require
 
 ATTEMPTS_MAX = 5
 WAIT_MAX_S = 60.0  # a longer Retry-After is raised instead of waited for
@@ -71,6 +71,7 @@ class RestClient:
         self._attempts_max = attempts_max
         self._token: str | None = None
         self._session = asyncio.Lock()
+        self._loop = OneLoop()
         logging.getLogger("httpx").addFilter(_NO_KEYS)  # a second time does nothing
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=OPEN_TIMEOUT_S),
@@ -85,6 +86,7 @@ class RestClient:
 
     async def close(self) -> None:
         """Close every connection."""
+        self._loop.require()
         await self._http.aclose()
 
     async def get(self, path: str, *, session: bool = False) -> Any:
@@ -99,12 +101,14 @@ class RestClient:
         """One page of transactions."""
         answer = await self.post("/transactions", body)
         require_field(self._base, answer, "transactions")
+        require("page of transactions", answer, PAGE)
         return answer
 
     async def usage(self) -> Any:
         """The usage report; the key is part of the path, so the path is in no error."""
         report = await self.get(f"{_USAGE}{quote(self._api_key, safe='')}")
         require_field(self._base, report, "data_usage")
+        require("usage report", report, USAGE)
         return report
 
     async def _asked(
@@ -116,6 +120,7 @@ class RestClient:
             Refused: The service refuses the request, with the service's code.
             Unavailable: It could not be answered; a later attempt may be.
         """
+        self._loop.require()
         renewed = False
         attempt = 0
         while True:
@@ -142,7 +147,8 @@ class RestClient:
                 body = {"api_key": self._api_key}
                 answer = await self._asked("POST", "/authenticate", body, session=False)
                 require_field(self._base, answer, "session_token")
-                self._token = str(answer["session_token"])
+                require("session", answer, AUTHENTICATED)
+                self._token = answer["session_token"]
             return self._token
 
     async def _answer(
@@ -203,7 +209,7 @@ def _parsed(base: str, response: httpx.Response, content: bytes) -> Any:
     """
     status = response.status_code
     try:
-        answer = json.loads(content, parse_float=Decimal)
+        answer = exact(content)
     except ValueError:
         answer = None
     if response.is_success and answer is not None:
@@ -238,4 +244,5 @@ def service_error(answer: Mapping[str, Any], status: int, retry_after: str | Non
         wait_s = BACKOFF_BASE_S
     final = status not in TRANSIENT_STATUSES or answer["error"] == "data_limit_exceeded"
     kind = Refused if final else Unavailable
-    return kind(answer["error"], str(answer["message"]), details=details, retry_after_s=wait_s)
+    message = str(answer.get("message") or f"The service answered HTTP {status}.")
+    return kind(answer["error"], message, details=details, retry_after_s=wait_s)

@@ -21,7 +21,9 @@ from onebook.client.watch import ViewUpdates, watch
 
 
 class AsyncOnebook:
-    """A client of one service, in one event loop. Enter it, or close it.
+    """A client of one service. Enter it, or close it.
+
+    It belongs to the event loop that uses it first; from another one it raises RuntimeError.
 
     Every error is a `ServiceError` with the service's code: `Refused` where a retry would fail in
     the same way, `Unavailable` otherwise.
@@ -58,9 +60,9 @@ class AsyncOnebook:
 
     async def close(self) -> None:
         """Close the HTTP connections; an iteration closes its own when it ends."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.close()
+        if self._opened is not None:
+            await self._opened.close()
+            self._opened = None
 
     def watch(
         self,
@@ -88,19 +90,19 @@ class AsyncOnebook:
     ) -> BookView:
         """The merged book of one symbol, once; options are those of `watch`."""
         asked = {"type": "get_aggregated_orderbook", "symbol": symbol, "exchanges": exchanges}
-        reply = await self._ask({**asked, **options})
+        reply = await self._ask({**asked, **options}, "aggregated_orderbook_data")
         view = BookView(reply["symbol"])
         view.apply({**reply, "type": "aggregated_orderbook_update", "update_number": 0})
         return view
 
     async def exchanges(self) -> dict[str, Any]:
         """The exchanges and whether their feeds are live."""
-        return dict((await self._ask({"type": "get_exchanges"}))["data"])
+        return await self._data({"type": "get_exchanges"}, "exchanges_data")
 
     async def pairs(self, exchange: str | None = None) -> dict[str, Any]:
         """The pairs of one exchange, or of all."""
         asked = {"type": "get_pairs"} | ({"exchange": exchange} if exchange else {})
-        return dict((await self._ask(asked))["data"])
+        return await self._data(asked, "pairs_data")
 
     async def usage(self) -> KeyUsage:
         """What the key has received of its monthly allowance."""
@@ -178,5 +180,9 @@ class AsyncOnebook:
             )
         return self._opened
 
-    async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        return await ask(self._addresses.websocket, self._api_key, message, self._ssl_context)
+    async def _data(self, message: dict[str, Any], reply: str) -> dict[str, Any]:
+        return dict((await self._ask(message, reply))["data"])
+
+    async def _ask(self, message: dict[str, Any], reply: str) -> dict[str, Any]:
+        url, context = self._addresses.websocket, self._ssl_context
+        return await ask(url, self._api_key, message, reply, ssl_context=context)

@@ -11,7 +11,14 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from onebook.client.failures import OPEN_TIMEOUT_S, Refused, Unavailable, ViewProblem
+from onebook.client.failures import (
+    OPEN_TIMEOUT_S,
+    RETRY_AFTER_MAX_S,
+    Refused,
+    Unavailable,
+    ViewProblem,
+)
+from onebook.client.shapes import exact, require, shapes_of
 from onebook.client.view import BookView
 
 FRAME_BYTES_MAX = 16 << 20
@@ -70,6 +77,7 @@ class ViewSession:
         self.ws = ws
         self.held = {view.symbol: view for view in held}
         self.options = options
+        self._shapes = shapes_of(options)
         self._reconnect_at: float | None = None  # loop time
         self.cause: ViewProblem | None = None
         self._subscribe_at: dict[str, float] = {}  # all in loop time, by symbol
@@ -99,7 +107,7 @@ class ViewSession:
 
         Raises:
             Refused: The service refused what this client asked for.
-            Unavailable: The service did not answer in time.
+            Unavailable: The service did not answer in time, or sent an invalid message.
             ConnectionClosed: The connection ended.
         """
         while True:
@@ -109,6 +117,7 @@ class ViewSession:
             except TimeoutError:
                 await self._act_on_time()
                 continue
+            require(message["type"], message, self._shapes.get(message["type"], {}))
             match message["type"]:
                 case kind if kind in _UPDATES:
                     view = self.held.get(message["symbol"])
@@ -120,7 +129,7 @@ class ViewSession:
                 case "aggregated_subscription_response":
                     self._accepted(message)
                 case "server_shutdown":
-                    self._reconnect_in(float(message["reconnect_in_ms"]) / 1_000)
+                    self._reconnect_in(seconds(message["reconnect_in_ms"], 1_000))
                     self.cause = ViewProblem("server_shutdown", "The service restarts.")
 
     async def _updated(self, view: BookView, message: dict[str, Any]) -> bool:
@@ -143,7 +152,7 @@ class ViewSession:
 
     async def _failed(self, kind: str, message: dict[str, Any]) -> list[BookView]:
         """Handle an error message; returns the views that are not live because of it."""
-        retry_s = float(message.get("retry_after", 0))
+        retry_s = seconds(message.get("retry_after", 0))
         problem = ViewProblem(message.get("error", kind), message["message"], retry_s)
         view = self.held.get(str(message.get("id", message.get("symbol"))))
         if view is not None and retry_s:
@@ -216,6 +225,11 @@ def unanswered() -> Unavailable:
     )
 
 
+def seconds(number: int | Decimal, per_second: int = 1) -> float:
+    """A time that the service names, within the bounds of what a client waits for."""
+    return float(min(RETRY_AFTER_MAX_S * per_second, max(0, number))) / per_second
+
+
 def details_of(message: dict[str, Any]) -> dict[str, Any]:
     """The fields of an error message beside its code and its sentence."""
     shown = ("type", "error", "message", "timestamp", "id")
@@ -229,9 +243,9 @@ def decoded(frame: str | bytes) -> dict[str, Any]:
         Refused: It is no message of this service.
     """
     try:
-        message = json.loads(frame, parse_float=Decimal)
+        message = exact(frame)
     except ValueError:
         message = None
-    if not isinstance(message, dict) or "type" not in message:
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise Refused("not_onebook", "The peer does not speak Onebook's protocol: check the URL.")
     return message

@@ -22,6 +22,7 @@ from onebook.client.failures import (
     pause_s,
     shown,
 )
+from onebook.client.loops import OneLoop
 from onebook.client.session import SILENCE_MAX_S, ViewSession, opening
 from onebook.client.view import BookView
 
@@ -94,11 +95,13 @@ class ViewUpdates(AsyncIterator[BookView]):
         self._link = link
         self._running: asyncio.Task[None] | None = None
         self._closed = False
+        self._loop = OneLoop()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> BookView:
+        self._loop.require()
         newest = self._link.newest
         while not self._closed:
             if newest.views:
@@ -116,6 +119,7 @@ class ViewUpdates(AsyncIterator[BookView]):
         """Close the connection and end the iteration."""
         self._closed = True
         if self._running is not None:
+            self._loop.require()
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 

@@ -12,7 +12,7 @@ from typing import Final, Self, TypeVar
 from onebook.config import FeedSettings, StreamSettings
 from onebook.core import View
 from onebook.library.consumers import BookCallbacks, BookUpdates, Reading
-from onebook.library.engine import BookEngine, names_of, symbols_of
+from onebook.library.engine import BookEngine, in_use, names_of, symbols_of
 from onebook.library.errors import BookClosed
 from onebook.library.recorders import require_recordable
 from onebook.library.source import BookOptions, BookSource
@@ -179,13 +179,14 @@ class OrderBooks:
                 raise TypeError(f"{name} is a {kind.__name__}, not {given!r}.")
         self.symbols = symbols_of(symbols)
         self.exchanges = names_of(exchanges)
-        if record is not None:
-            require_recordable(self.exchanges, len(self.symbols))
         self._options = options
         self._merged = merged
         self._timeout_s = timeout_s
         self._record = None if record is None else Path(record)
         self._feeds = feeds or FeedSettings()
+        if record is not None:
+            channels = in_use(self.exchanges, self._feeds)
+            require_recordable(channels.values(), len(self.symbols))
         self._streams = streams or StreamSettings()
         self._stack = AsyncExitStack()
         self._engine: BookEngine | None = None

@@ -1,7 +1,8 @@
 """How updates reach the caller: an iterator, or a callback. Neither queues.
 
-Both run on the event loop of the caller. A reader is woken by the first change after it was read
-and merges when it is read: a slow consumer gets the newest book and holds nothing up.
+Both run on the event loop of the caller. The first change after a reader was read notifies its
+consumer, and the books are merged when it is read: a slow consumer gets the newest book and delays
+nothing.
 """
 
 import asyncio
@@ -38,17 +39,17 @@ class Reading:
         """Read one more source; it is due at once."""
         self._ready.append(BookReader(source, self._options, self))
 
-    def woken(self, reader: BookReader) -> None:
+    def book_changed(self, reader: BookReader) -> None:
         """Note that a reader has something new, and when it may be read.
 
-        A reader is woken once until it is read: it is not among the ready ones yet.
+        Called once until the reader is read: it is not among the ready ones yet.
         """
         if self._closed or (self._interval_s and self._waits(reader)):
             return
         self._ready.append(reader)
         self._notify()
 
-    def woken_at_once(self, reader: BookReader) -> None:
+    def status_changed(self, reader: BookReader) -> None:
         """Note that a reader has something new that waits for no interval."""
         if not self._closed:
             self._due(reader)
@@ -150,7 +151,7 @@ class BookCallbacks(Reading):
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._notify()
 
-    def woken(self, reader: BookReader) -> None:
+    def book_changed(self, reader: BookReader) -> None:
         """Do what the base class does, without a call of `_notify` (the hot path)."""
         if self._closed or (self._interval_s and self._waits(reader)):
             return

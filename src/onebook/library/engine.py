@@ -35,6 +35,11 @@ REST_UNREAD: Final = "its list of instruments could not be read"
 REST_READING: Final = "its list of instruments is not read yet"
 
 
+def in_use(names: Sequence[str], feeds: FeedSettings) -> Mapping[str, Exchange]:
+    """Return exchanges by name, with the channels and addresses of the settings."""
+    return enabled(EXCHANGES, feeds.model_copy(update={"exchanges": tuple(names)}))
+
+
 def names_of(exchanges: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return exchanges by the names that Onebook uses, as the service reads them.
 
@@ -101,17 +106,16 @@ class BookEngine:
         streams: StreamSettings,
         record: Path | None = None,
     ) -> None:
-        settings = feeds.model_copy(update={"exchanges": tuple(names)})
         self.books = Books()
         self.clock = SystemClock()
         self.readings: WeakSet[Reading] = WeakSet()
-        self._exchanges: Mapping[str, Exchange] = enabled(EXCHANGES, settings)
-        self._settings = settings
+        self._exchanges = in_use(names, feeds)
+        self._settings = feeds.model_copy(update={"exchanges": tuple(names)})
         self._record = record
         self._sources: list[BookSource] = []
         self._stirred = asyncio.Event()
         self._wiring = Wiring(
-            self.books, clock=self.clock, streams=streams, on_judged=self._stirred.set
+            self.books, clock=self.clock, streams=streams, on_status=self._stirred.set
         )
         self._stack = AsyncExitStack()
 
@@ -189,9 +193,9 @@ class BookEngine:
         """Return how long to wait unless something happens; 0 when the first books are there."""
         for source in self._sources:
             self._require_listed(source)
-        if all(source.hopeless for source in self._sources):
+        if all(source.offline for source in self._sources):
             raise NoLiveBook(self._why("No book can become live"))
-        expected = [source for source in self._sources if not source.hopeless]
+        expected = [source for source in self._sources if not source.offline]
         if not all(source.members.live for source in expected):
             return LOOK_S
         now = self.clock.monotonic()
@@ -215,7 +219,7 @@ class BookEngine:
             + (f", {each.reason}" if each.reason else "")
             + (f" ({each.detail})" if each.detail else "")
             for source in self._sources
-            for each in source.standings
+            for each in source.conditions
         ]
         return f"{what}. {'; '.join(reasons)}."
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from onebook.exchanges import EXCHANGES
+from onebook.exchanges.contract import Exchange
 from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
 
 SUFFIX: Final = ".rec"
@@ -13,19 +13,18 @@ SUFFIX: Final = ".rec"
 log = logging.getLogger("onebook.library")
 
 
-def require_recordable(names: Iterable[str], symbols: int) -> None:
+def require_recordable(exchanges: Iterable[Exchange], symbols: int) -> None:
     """Check that a recording has one connection to each exchange: a replay has no more.
 
     Raises:
         RecordingError: An exchange needs several for so many symbols.
     """
-    for name in names:
-        most = EXCHANGES[name].limits.topics
+    for exchange in exchanges:
+        name, most = exchange.name, exchange.limits.topics
         if symbols > most:
             raise RecordingError(
                 f"{name} has {most} book{'s' if most > 1 else ''} on a connection, and a recording "
-                f"has one connection of it: record no more symbols in one folder, or leave {name} "
-                f"out with -{name}."
+                f"has one connection of it: record the other symbols apart, or without {name}."
             )
 
 

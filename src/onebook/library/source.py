@@ -1,8 +1,8 @@
 """The books behind one view, and readers that merge them when they are read.
 
 No event loop, no clock: time comes in as an argument. Per frame the work is constant: the first
-change of a book wakes the readers of its sources, later changes find none to wake until they have
-read (the newest book is kept, nothing is queued).
+change of a book notifies the readers of its sources, later changes find none to notify until they
+have read (the newest book is kept, nothing is queued).
 """
 
 from collections.abc import Sequence
@@ -32,20 +32,20 @@ class BookOptions(NamedTuple):
 class Consumer(Protocol):
     """Reads a reader after it has something new."""
 
-    def woken(self, reader: "BookReader") -> None:
+    def book_changed(self, reader: "BookReader") -> None:
         """A book changed. The reader is read later, never from here."""
 
-    def woken_at_once(self, reader: "BookReader") -> None:
-        """An exchange is shown no longer, or again; what waited for an interval does no more."""
+    def status_changed(self, reader: "BookReader") -> None:
+        """An exchange is shown no longer, or again: the reader may be read before its interval."""
 
 
 class Idle:
     """A consumer that waits for nothing."""
 
-    def woken(self, reader: "BookReader") -> None:
+    def book_changed(self, reader: "BookReader") -> None:
         """Do nothing."""
 
-    def woken_at_once(self, reader: "BookReader") -> None:
+    def status_changed(self, reader: "BookReader") -> None:
         """Do nothing."""
 
 
@@ -69,60 +69,60 @@ class BookSource:
         self.instruments: list[Instrument | None] = [None] * len(names)
         self.members = StreamMembers(names, self.instruments)
         self.opening = Opening(opened_at)
-        self.clean: set[BookReader] = set()  # `Wiring` wakes them at the next change
-        self.pacing: set[BookReader] = set()  # woken, and waiting for their interval
+        self.clean: set[BookReader] = set()  # `Wiring` notifies them of the next change
+        self.pacing: set[BookReader] = set()  # changed, and waiting for the end of their interval
         # Of exchanges without an instrument: why.
         self.missing: dict[str, tuple[Reason, str]] = dict.fromkeys(names, (Reason.SUBSCRIBING, ""))
-        self.standings: tuple[ExchangeCondition, ...] = ()
+        self.conditions: tuple[ExchangeCondition, ...] = ()
         self._books = books
-        self.judged()
+        self.refresh()
 
     def join(self, instrument: Instrument) -> None:
         """Add the instrument of one of the exchanges; its book is open."""
         self.instruments[self.names.index(instrument.exchange)] = instrument
         self.missing.pop(instrument.exchange, None)
-        self.judged()
+        self.refresh()
 
     def miss(self, name: str, reason: Reason, detail: str) -> None:
         """Note why there is no instrument of an exchange."""
         if self.missing.get(name) != (reason, detail):
             self.missing[name] = reason, detail
-            self.judged()
+            self.refresh()
 
-    def judged(self) -> None:
-        """Check again which books may be shown, and wake all readers."""
+    def refresh(self) -> None:
+        """Refresh which books may be shown, and notify all readers."""
         self.members.refresh(self._books)
         self.members.awaited |= any(
             reason is Reason.SUBSCRIBING for reason, _ in self.missing.values()
         )
-        self.standings = tuple(map(self._standing, self.names, self.instruments))
-        woken = self.clean | self.pacing
+        self.conditions = tuple(map(self._condition, self.names, self.instruments))
+        readers = self.clean | self.pacing
         self.clean, self.pacing = set(), set()
-        for reader in woken:
-            reader.consumer.woken_at_once(reader)
+        for reader in readers:
+            reader.consumer.status_changed(reader)
 
     @property
-    def hopeless(self) -> bool:
+    def offline(self) -> bool:
         """Whether no book is live and none is expected soon."""
         return not self.members.live and all(
-            each.state is Health.OFFLINE and each.reason in SETTLED for each in self.standings
+            each.state is Health.OFFLINE and each.reason in SETTLED for each in self.conditions
         )
 
     def snapshot(self, options: BookOptions, time_us: int, now: float) -> BookUpdate:
         """Return the books as they are, merged."""
         return BookReader(self, options, IDLE).peek(time_us, now)
 
-    def _standing(self, name: str, instrument: Instrument | None) -> ExchangeCondition:
+    def _condition(self, name: str, instrument: Instrument | None) -> ExchangeCondition:
         book = self._books.get(instrument) if instrument is not None else None
         if book is None:
             reason, detail = self.missing.get(name, (Reason.NOT_WANTED, ""))
             state = Health.SYNCING if reason is Reason.SUBSCRIBING else Health.OFFLINE
             return ExchangeCondition(name, state, False, reason, detail)
-        return _standing_of(book, shown=self.members.shows(book))
+        return _condition_of(book, shown=self.members.shows(book))
 
 
-def _standing_of(book: LiveBook, *, shown: bool) -> ExchangeCondition:
-    """Return the standing of an open book; a live one with the identity guard's mark."""
+def _condition_of(book: LiveBook, *, shown: bool) -> ExchangeCondition:
+    """Return the condition of an open book; a live one with the identity guard's mark."""
     state, reason, detail = book.health, book.reason, book.detail
     if state is Health.LIVE and book.mark is not None:
         reason, detail = book.mark
@@ -138,7 +138,7 @@ class BookReader:
         self.consumer = consumer
         self.read_at = float("-inf")  # monotonic seconds of the last update
         self._number = 0
-        self._standings: tuple[ExchangeCondition, ...] | None = None
+        self._conditions: tuple[ExchangeCondition, ...] | None = None
         self._best = BestLevels(source.naming)
         self._view = View(
             source.names, depth=options.depth, group=options.group, split=options.split
@@ -148,7 +148,7 @@ class BookReader:
         """Merge the books as they are; None where nothing that is shown changed since the last."""
         source = self.source
         source.clean.add(self)
-        if not self._view.merge(source.members.cores) and source.standings is self._standings:
+        if not self._view.merge(source.members.cores) and source.conditions is self._conditions:
             return None
         self._number += 1
         self.read_at = now
@@ -161,7 +161,7 @@ class BookReader:
 
     def _update(self, time_us: int, now: float) -> BookUpdate:
         source = self.source
-        self._standings = standings = source.standings
+        self._conditions = conditions = source.conditions
         moments: list[Moment] = []
         for book in source.members.books:  # `LiveBook.horizon` and a loop without calls (hot path)
             moments.append((book.updated_at, book.core.horizon(book.window)))  # noqa: PERF401
@@ -175,12 +175,12 @@ class BookReader:
             ask,
             levels,
             source.naming,
-            standings,
+            conditions,
             moments,
             now,
         )
 
     def leave(self) -> None:
-        """Be woken no more."""
+        """Detach from the source: its changes notify this reader no more."""
         self.source.clean.discard(self)
         self.source.pacing.discard(self)

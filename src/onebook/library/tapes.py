@@ -109,7 +109,7 @@ class Tape:
             self._unasked.append(entry)
         elif isinstance(entry, Received) and self._session is not None and self._wants(entry.frame):
             self._session.received(entry.frame, now)
-        self._carry_out(now)
+        self._execute(now)
 
     def _wants(self, frame: bytes) -> bool:
         return not self._foreign or self._native_of(frame) in self._natives
@@ -118,7 +118,7 @@ class Tape:
         """Let time pass."""
         if self._session is not None:
             self._session.tick(now)
-            self._carry_out(now)
+            self._execute(now)
 
     def _open(self, now: float, books: Books, settings: FeedSettings) -> None:
         if self._session is not None:
@@ -133,12 +133,12 @@ class Tape:
             jitter=lambda: 0.0,
         )
         self._session.opened(now)
-        asked = [sorted(each.frame) for each in self._carry_out(now) if isinstance(each, Transmit)]
+        asked = [sorted(each.frame) for each in self._execute(now) if isinstance(each, Transmit)]
         # The same names, perhaps in another order.
         sent = [sorted(each.frame) for each in self.entries if isinstance(each, Sent)]
         self._foreign = bool(asked) and not any(each in sent for each in asked)
 
-    def _carry_out(self, now: float) -> list[Action]:
+    def _execute(self, now: float) -> list[Action]:
         """Answer the session's requests with the bodies that were recorded for them.
 
         Returns:

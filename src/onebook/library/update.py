@@ -37,7 +37,7 @@ class BookUpdate(Struct, frozen=True, eq=False, gc=False):
     best_ask: BookLevel | None
     _levels: Levels
     _naming: Naming
-    _standings: tuple[ExchangeCondition, ...]
+    _conditions: tuple[ExchangeCondition, ...]
     _moments: list[Moment]  # of the exchanges that are shown, in their order
     _now: float
 
@@ -47,7 +47,7 @@ class BookUpdate(Struct, frozen=True, eq=False, gc=False):
         )
         exchanges = ", ".join(
             each.exchange if each.shown else f"{each.exchange} {each.state}"
-            for each in self._standings
+            for each in self._conditions
         )
         return f"<BookUpdate {self.symbol} #{self.number}: {best} ({exchanges})>"
 
@@ -110,7 +110,7 @@ class BookUpdate(Struct, frozen=True, eq=False, gc=False):
     @property
     def stale(self) -> tuple[str, ...]:
         """The exchanges whose levels are not in this update; `exchanges` says why."""
-        return tuple(each.exchange for each in self._standings if not each.shown)
+        return tuple(each.exchange for each in self._conditions if not each.shown)
 
     @property
     def exchange(self) -> str:
@@ -119,16 +119,16 @@ class BookUpdate(Struct, frozen=True, eq=False, gc=False):
         Raises:
             ValueError: The book is of several.
         """
-        if len(self._standings) != 1:
-            raise ValueError(f"This book is of {len(self._standings)} exchanges, not of one.")
-        return self._standings[0].exchange
+        if len(self._conditions) != 1:
+            raise ValueError(f"This book is of {len(self._conditions)} exchanges, not of one.")
+        return self._conditions[0].exchange
 
     @property
     def exchanges(self) -> Mapping[str, ExchangeHealth]:
         """The health of each exchange, by name."""
         moments = iter(self._moments)
         found = {}
-        for each in self._standings:
+        for each in self._conditions:
             updated_at, (bid, ask) = next(moments) if each.shown else UNSEEN
             age_s = max(0.0, self._now - updated_at) if each.shown else None
             found[each.exchange] = ExchangeHealth(*each, age_s, Horizon(_read(bid), _read(ask)))
@@ -173,7 +173,7 @@ class BookUpdate(Struct, frozen=True, eq=False, gc=False):
         by, size = (AMOUNT, amount) if amount is not None else (NOTIONAL, notional)
         texts = [_size_text(size)]
         sizes = fill_sizes(texts, []) if by == AMOUNT else fill_sizes([], texts)
-        shown = (each.exchange for each in self._standings if each.shown)
+        shown = (each.exchange for each in self._conditions if each.shown)
         ends = [
             BookEnds(name, _read(bid), _read(ask))
             for name, (_, (bid, ask)) in zip(shown, self._moments, strict=True)

@@ -17,7 +17,7 @@ class Wiring:
         books: Where changes come from.
         clock: For the guard, which checks each symbol once a second.
         streams: The guard's limits.
-        on_judged: Called after a book's health or mark changed.
+        on_status: Called after a book's health or mark changed.
     """
 
     def __init__(
@@ -26,13 +26,15 @@ class Wiring:
         *,
         clock: Clock,
         streams: StreamSettings,
-        on_judged: Callable[[], object] = lambda: None,
+        on_status: Callable[[], object] = lambda: None,
     ) -> None:
         self._books = books
-        self._on_judged = on_judged
+        self._on_status = on_status
         self._sources: dict[Instrument, tuple[BookSource, ...]] = {}
-        self._guard = IdentityGuard(books, clock=clock, settings=streams, on_marked=self._judged)
-        books.subscribe(on_changed=self._changed, on_health=self._moved)
+        self._guard = IdentityGuard(
+            books, clock=clock, settings=streams, on_marked=self._status_changed
+        )
+        books.subscribe(on_changed=self._changed, on_health=self._health_changed)
 
     def attach(self, source: BookSource, instrument: Instrument) -> None:
         """Take an instrument, whose book is open, into a source."""
@@ -54,15 +56,15 @@ class Wiring:
             clean = source.clean  # the readers that have read everything so far
             while clean:
                 reader = clean.pop()
-                reader.consumer.woken(reader)
+                reader.consumer.book_changed(reader)
 
-    def _moved(self, book: LiveBook, previous: Health) -> None:
+    def _health_changed(self, book: LiveBook, previous: Health) -> None:
         marked = self._guard.entered(book) if book.health is Health.LIVE else []
         for each in (book, *(other for other in marked if other is not book)):
-            self._judged(each)
+            self._status_changed(each)
 
-    def _judged(self, book: LiveBook) -> None:
+    def _status_changed(self, book: LiveBook) -> None:
         """A book's health or its mark changed."""
         for source in self._sources.get(book.instrument, ()):
-            source.judged()
-        self._on_judged()
+            source.refresh()
+        self._on_status()

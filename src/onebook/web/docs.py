@@ -59,8 +59,8 @@ def render(
         _beginning(),
         *_rest(openapi),
         _exchanges(exchanges),
-        _said("client", "Client messages", asyncapi),
-        _said("server", "Server messages", asyncapi),
+        _websocket("client", "Client messages", asyncapi),
+        _websocket("server", "Server messages", asyncapi),
         _books(),
         _errors(asyncapi),
         _close_codes(asyncapi),
@@ -221,17 +221,17 @@ def _exchanges(exchanges: Sequence[TransactionSection]) -> Part:
 # WebSocket
 
 
-def _said(who: str, title: str, asyncapi: Document) -> Part:
-    """The messages of one side."""
+def _websocket(side: str, title: str, asyncapi: Document) -> Part:
+    """The messages that one side sends."""
     operations = asyncapi["operations"]
     clients = {name for name, each in operations.items() if each["action"] == "receive"}
     schemas = Schemas(asyncapi)
     messages = asyncapi["components"]["messages"]
-    names = [name for name in messages if (name in clients) is (who == "client")]
+    names = [name for name in messages if (name in clients) is (side == "client")]
     blocks = [_message(name, asyncapi, schemas) for name in names]
     entries = [(f"ws-{name}", messages[name]["name"]) for name in names]
-    intro = prose(asyncapi["info"]["description"]) if who == "client" else None
-    return Part(f"websocket-{who}", f"WebSocket: {title.lower()}", entries, join(intro, *blocks))
+    intro = prose(asyncapi["info"]["description"]) if side == "client" else None
+    return Part(f"websocket-{side}", f"WebSocket: {title.lower()}", entries, join(intro, *blocks))
 
 
 def _message(name: str, asyncapi: Document, schemas: Schemas) -> Html:

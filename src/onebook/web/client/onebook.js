@@ -13,6 +13,7 @@ const FINAL_CODES = [4000, 4099];
 const BUSY_CODES = [4100, 4199];
 const DRAINING_CODES = [4200, 4299];
 const NO_CLOSE_FRAME = 1006;
+const PROTOCOL_ERROR = "protocol_error"; // what came has not the shape that it must have
 const BACKOFF_BASE_S = 0.25;
 const BACKOFF_BUSY_S = 1;
 const BACKOFF_MAX_S = 30;
@@ -24,6 +25,7 @@ const STABLE_S = 10; // a connection that was live for so long ends a series of 
 const SILENCE_MAX_S = 10; // a ping is sent after half of it
 const PING_TIMEOUT_S = 10;
 const REQUEST_TIMEOUT_S = 90;
+const RETRY_AFTER_MAX_S = 3600;
 const RETRY_WAIT_MAX_S = 60; // a longer Retry-After is thrown instead of waited for
 const ATTEMPTS_MAX = 5;
 const PAGE_RECORDS = 1000;
@@ -43,6 +45,126 @@ const CLOSE_REASONS = {
   4200: "The service is restarting.",
 };
 const UPDATES = new Set(["aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status"]);
+
+/** Faults of values: what is wrong, or "". Exact numbers come as text, see `parseExact`. */
+const faults = {
+  text: (value) => (typeof value === "string" ? "" : " is not text"),
+  textOrNull: (value) => (value === null ? "" : faults.text(value) && " is not text or null"),
+  flag: (value) => (typeof value === "boolean" ? "" : " is not true or false"),
+  number: (value) => (/^(number|string)$/.test(typeof value) && NUMBER.test(value) ? "" : " is not a number"),
+  numberOrNull: (value) => (value === null ? "" : faults.number(value) && " is not a number or null"),
+  whole: (value) => (faults.number(value) || !Number.isInteger(Number(value)) ? " is not a whole number" : ""),
+};
+const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
+
+/**
+ * Which part of a value has another shape, and what it should be; "" where none has. A shape is a function that says
+ * so, [shape] for a list, or {name: shape} for an object, where "name?" may be absent and "*" stands for every name.
+ */
+function faultOf(value, shape) {
+  if (typeof shape === "function") return shape(value);
+  if (Array.isArray(shape)) {
+    if (!Array.isArray(value)) return " is not a list";
+    return firstFault(value.map((each, at) => [`[${at}]`, each, shape[0]]));
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return " is not an object";
+  if (shape["*"]) return firstFault(Object.entries(value).map(([name, each]) => [`.${name}`, each, shape["*"]]));
+  const fields = Object.entries(shape).map(([name, inner]) => [name.replace("?", ""), name.endsWith("?"), inner]);
+  return firstFault(
+    fields.filter(([name, optional]) => !optional || value[name] !== undefined).map(([name, , inner]) => [`.${name}`, value[name], inner]),
+  );
+}
+
+function firstFault(parts) {
+  for (const [name, value, shape] of parts) {
+    const fault = value === undefined ? " is missing" : faultOf(value, shape);
+    if (fault) return name + fault;
+  }
+  return "";
+}
+
+/** Throw where the service sent something of another shape. */
+function required(kind, value, shape) {
+  const fault = faultOf(value, shape);
+  if (fault) throw new Unavailable(PROTOCOL_ERROR, `The service sent an invalid ${kind}: ${fault.replace(/^[. ]/, "")}.`);
+}
+
+function dataOf(reply) {
+  required("reply", reply, { data: {} });
+  return reply.data;
+}
+
+const isPart = (part) => Array.isArray(part) && part.length === 2;
+
+/** The shape of a level: as an object or an array, with the amount of each exchange where `split` is asked for. */
+const levelShape = (split) => (raw) => {
+  const given = typeof raw === "object" && raw !== null;
+  if (!given || (Array.isArray(raw) && !(raw.length === 2 || (raw.length === 3 && Array.isArray(raw[2]) && raw[2].every(isPart))))) {
+    return " is not a level";
+  }
+  const { price, amount, exchanges, amounts } = levelOf(raw);
+  const right = [price, amount].every((each) => !faults.number(each)) && !faultOf(exchanges, [faults.text]) &&
+    !faultOf(amounts, [faults.number]);
+  if (!right || (split && Array.isArray(raw) && raw.length === 2)) return " is not a level";
+  const whole = amounts.length === exchanges.length || (!split && !amounts.length);
+  return whole ? "" : " has not one amount for each exchange";
+};
+
+const FILLS = [{
+  by: faults.text, size: faults.number, amount: faults.number, notional: faults.number, average: faults.numberOrNull,
+  worst: faults.numberOrNull, levels: faults.whole, complete: faults.flag, uncovered: [faults.text],
+  split: [{ exchange: faults.text, amount: faults.number, notional: faults.number }],
+}];
+const STATS = {
+  ...Object.fromEntries(
+    ["best_bid", "best_ask", "spread", "spread_percent", "mid_price", "total_bid_volume", "total_ask_volume"]
+      .map((name) => [name, faults.numberOrNull]),
+  ),
+  participating_exchanges: faults.whole,
+  crossed: faults.flag,
+};
+const EXTRAS = {
+  ages: { "*": faults.whole },
+  coverage: { "*": { bids: faults.numberOrNull, asks: faults.numberOrNull } },
+  fill: { buy: FILLS, sell: FILLS },
+};
+const ERROR = { message: faults.text, "error?": faults.text, "retry_after?": faults.number };
+const SHAPES = {
+  exchange_status: { symbol: faults.text, exchange: faults.text, state: faults.text },
+  aggregated_subscription_response: { symbol: faults.text },
+  server_shutdown: { reconnect_in_ms: faults.number },
+  exchanges_data: { data: {} },
+  pairs_data: { data: {} },
+  error: ERROR,
+  authentication_error: ERROR,
+  subscription_error: ERROR,
+  data_limit_exceeded: ERROR,
+};
+const USAGE = {
+  username: faults.text, billing_tier: faults.text, api_key_active: faults.flag,
+  data_usage: { bytes_used: faults.whole, bytes_limit: faults.whole },
+  billing_period: { reset_date: (value) => (faults.text(value) || isNaN(new Date(value)) ? " is not a time" : "") },
+};
+const PAGE = {
+  transactions: [{}],
+  coverage: [{ transaction_type: faults.text, complete: faults.flag, reason: faults.textOrNull }],
+  errors: [{ message: faults.text }],
+  partial: faults.flag, next_cursor: faults.textOrNull, summary: {},
+};
+
+/** The shape of an update, a delta or a book, as the options of a subscription make it. */
+function bookShape(type, options) {
+  const levels = [levelShape(options.split)];
+  const extras = Object.entries(EXTRAS).filter(([name]) => options[name]);
+  return {
+    symbol: faults.text, timestamp: faults.text,
+    data: {
+      bids: levels, asks: levels, market_stats: STATS, stale_exchanges: [faults.text], ...Object.fromEntries(extras),
+    },
+    ...(type !== "aggregated_orderbook_data" && { update_number: faults.whole }),
+    ...(type === "aggregated_orderbook_delta" && { previous_update_number: faults.whole, checksum: faults.whole }),
+  };
+}
 
 const between = (code, [low, high]) => low <= code && code <= high;
 const sleep = (seconds, signal) =>
@@ -216,9 +338,12 @@ function addressesOf(url) {
   return { host: parts.host, rest: `http${s}://${place}/api/v1`, websocket: `ws${s}://${place}/api/v1/ws` };
 }
 
+/** A time that the service names, in seconds, within the bounds of what a client waits for. */
+const waitS = (number, perSecond = 1) => Math.min(RETRY_AFTER_MAX_S, Math.max(0, Number(number) / perSecond)) || 0;
+
 function errorOf(kind, code, message, body) {
   const { type, error, message: text, timestamp, id, success, ...details } = body;
-  const given = body.retry_after === undefined ? null : Number(body.retry_after);
+  const given = body.retry_after === undefined ? null : waitS(body.retry_after);
   return new kind(code, message, { details, retryAfterS: given });
 }
 
@@ -239,11 +364,9 @@ async function notOpened(addresses, fetch, place, stopping = []) {
     }
     if (reason === "ECONNREFUSED") return ["unreachable", `Nothing listens at ${place}.`];
     if (reason === "ENOTFOUND") return ["unknown_host", `${place} is not a known host.`];
-    return [
-      "unreachable",
-      `${place} cannot be reached${reason ? `: ${reason}` : ""}. In a browser an untrusted certificate, ` +
-        "or a page of an origin that the service does not allow, looks the same.",
-    ];
+    const own = globalThis.location?.host === place; // a page of the service: its certificate and origin are right
+    const alike = " In a browser an untrusted certificate, or a page of an origin that the service does not allow, looks the same.";
+    return ["unreachable", `${place} cannot be reached${reason ? `: ${reason}` : ""}.${own ? "" : alike}`];
   }
 }
 
@@ -428,8 +551,8 @@ const nothing = () => {};
 export class Session {
   #connection = null;
   #stopping = new AbortController();
-  #subscriptions = new Map(); // by symbol: {view, symbol, options, next, id, held}
-  #sent = new Map(); // the symbol of each subscribe and resync that has no reply, by id
+  #subscriptions = new Map(); // by symbol: {view, symbol, options, next, id, held, applied}
+  #sent = new Map(); // {symbol, options} of each subscribe and resync that has no reply, by id
   #asked = new Map(); // {question, resolve, reject} of each question without a reply, by id
   #due = new Map(); // what must be done or have come at which time, by kind and symbol
   #resynced = new Map();
@@ -493,7 +616,7 @@ export class Session {
   subscribe(symbol, options = {}) {
     let found = this.#subscriptions.get(symbol);
     if (!found) {
-      found = { view: new View(symbol), symbol, options: null, next: null, id: null, held: false };
+      found = { view: new View(symbol), symbol, options: null, next: null, id: null, held: false, applied: null };
       this.#subscriptions.set(symbol, found);
     }
     found.next = { exchanges: "all", ...options };
@@ -508,7 +631,7 @@ export class Session {
     for (const [name, each] of this.#subscriptions) if (each === found) this.#subscriptions.delete(name);
     for (const kind of ["answer", "subscribe", "resync"]) this.#due.delete(`${kind} ${found.symbol}`);
     if (!found.held) return; // if it is accepted after all, it is ended then
-    for (const [id, name] of this.#sent) if (name === found.symbol) this.#sent.delete(id);
+    for (const [id, { symbol: name }] of this.#sent) if (name === found.symbol) this.#sent.delete(id);
     this.#connection.send({ type: "unsubscribe_aggregated", symbol: found.view.symbol });
   }
 
@@ -541,12 +664,12 @@ export class Session {
 
   /** The exchanges and whether their feeds are live. */
   async exchanges() {
-    return (await this.ask({ type: "get_exchanges" })).data;
+    return dataOf(await this.ask({ type: "get_exchanges" }));
   }
 
   /** The pairs of one exchange, or of all. */
   async pairs(exchange) {
-    return (await this.ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) })).data;
+    return dataOf(await this.ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) }));
   }
 
   #nextId() {
@@ -584,9 +707,12 @@ export class Session {
         return [...(await notOpened(addresses, fetch, place, [signal])), NO_CLOSE_FRAME, null];
       }
       return await this.#converse(connection);
+    } catch (error) {
+      if (error.code !== PROTOCOL_ERROR) throw error;
+      return [error.code, error.message, NO_CLOSE_FRAME, null];
     } finally {
       this.#connection = null;
-      for (const found of this.#each()) found.held = false;
+      for (const found of this.#each()) Object.assign(found, { held: false, applied: null });
       this.#reject(new Unavailable("not_connected", "The connection ended."), ({ question }) => question.type === "ping");
       connection.close();
     }
@@ -618,17 +744,19 @@ export class Session {
   }
 
   #subscribe(found) {
-    found.id = this.#request(found, { type: "subscribe_aggregated", ...(found.next ?? found.options) });
+    const options = found.next ?? found.options;
+    found.applied ??= options;
+    found.id = this.#request(found, { type: "subscribe_aggregated", ...options }, options);
   }
 
   #resync(found) {
     this.#resynced.set(found, performance.now());
-    this.#request(found, { type: "resync" });
+    this.#request(found, { type: "resync" }, found.applied);
   }
 
-  #request(found, message) {
+  #request(found, message, options) {
     const id = this.#nextId();
-    this.#sent.set(id, found.symbol);
+    this.#sent.set(id, { symbol: found.symbol, options });
     this.#due.set(`answer ${found.symbol}`, performance.now() + ANSWER_TIMEOUT_S * 1000);
     this.#connection.send({ ...message, symbol: found.symbol, id });
     return id;
@@ -655,13 +783,14 @@ export class Session {
   }
 
   #received(message) {
+    if (SHAPES[message.type]) required(message.type, message, SHAPES[message.type]);
     if (UPDATES.has(message.type)) this.#updated(message);
     else if (this.#asked.has(message.id ?? message.client_time)) this.#answered(message);
     else if (ERRORS.has(message.type)) return this.#failed(message);
     else if (message.type === "aggregated_subscription_response") this.#accepted(message);
     else if (message.type === "welcome") this.#welcomed(message);
     else if (message.type === "server_shutdown") {
-      this.#reconnectAt = performance.now() + message.reconnect_in_ms;
+      this.#reconnectAt = performance.now() + waitS(message.reconnect_in_ms, 1000) * 1000;
       this.#cause = { code: "server_shutdown", message: CLOSE_REASONS[4200] };
     } else this.handlers.notice(message);
     return null;
@@ -686,6 +815,7 @@ export class Session {
 
   #updated(message) {
     const found = this.#subscriptions.get(message.symbol);
+    if (message.type !== "exchange_status") required(message.type, message, bookShape(message.type, found?.applied ?? {}));
     if (!found) return;
     const { view, symbol } = found;
     if (message.type === "exchange_status") {
@@ -709,12 +839,12 @@ export class Session {
     const code = message.error ?? message.type;
     const id = String(message.id ?? "");
     if (this.#sent.has(id)) {
-      const found = this.#subscriptions.get(this.#sent.get(id));
+      const found = this.#subscriptions.get(this.#sent.get(id).symbol);
       this.#sent.delete(id);
       if (found) this.#denied(found, id, code, message);
       return null;
     }
-    const retryS = Number(message.retry_after ?? 0);
+    const retryS = waitS(message.retry_after ?? 0);
     if (message.type !== "error") throw errorOf(Refused, code, message.message, message);
     this.#cause = { code, message: message.message };
     if (retryS) return [code, message.message, NO_CLOSE_FRAME, retryS];
@@ -724,7 +854,7 @@ export class Session {
 
   /** A subscribe or resync was refused: tried again if it may succeed later. */
   #denied(found, id, code, message) {
-    const retryS = Number(message.retry_after ?? 0);
+    const retryS = waitS(message.retry_after ?? 0);
     const { symbol, view } = found;
     if (retryS) {
       this.#due.delete(`answer ${symbol}`);
@@ -742,12 +872,14 @@ export class Session {
 
   #accepted(message) {
     const id = String(message.id);
-    const symbol = this.#sent.get(id);
-    if (symbol === undefined) return;
+    const sent = this.#sent.get(id);
+    if (!sent) return;
     this.#sent.delete(id);
+    const { symbol, options } = sent;
     const found = this.#subscriptions.get(symbol);
     if (!found) return this.#connection.send({ type: "unsubscribe_aggregated", symbol: message.symbol });
     found.held = true;
+    found.applied = options; // also those of an older choice: until the newest is accepted its updates come
     found.view.symbol = message.symbol; // the service may write it in another way, such as in capitals
     this.#subscriptions.set(message.symbol, found);
     if (id !== found.id) return; // of an older choice
@@ -798,6 +930,7 @@ export class Onebook {
   /** The merged book of one symbol, once. */
   async orderBook(symbol, options = {}) {
     const reply = await this.#ask({ type: "get_aggregated_orderbook", symbol, ...options });
+    required("aggregated_orderbook_data", reply, bookShape("aggregated_orderbook_data", options));
     const view = new View(reply.symbol);
     view.apply({ ...reply, type: "aggregated_orderbook_update" });
     return view;
@@ -805,17 +938,18 @@ export class Onebook {
 
   /** The exchanges and whether their feeds are live. */
   async exchanges() {
-    return (await this.#ask({ type: "get_exchanges" })).data;
+    return dataOf(await this.#ask({ type: "get_exchanges" }));
   }
 
   /** The pairs of one exchange, or of all. */
   async pairs(exchange) {
-    return (await this.#ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) })).data;
+    return dataOf(await this.#ask({ type: "get_pairs", ...(exchange ? { exchange } : {}) }));
   }
 
   /** What the key has received of its monthly allowance. */
   async usage() {
     const report = await this.#request("GET", `/data-usage/${encodeURIComponent(this.apiKey)}`);
+    required("usage report", report, USAGE);
     const { bytes_used: usedBytes, bytes_limit: limitBytes } = report.data_usage;
     return {
       username: report.username, tier: report.billing_tier, active: report.api_key_active,
@@ -857,6 +991,7 @@ export class Onebook {
     let before = null;
     for (let idle = 0; ; ) {
       const answer = await this.#request("POST", "/transactions", request, true);
+      required("page of transactions", answer, PAGE);
       const page = pageOf(answer);
       yield page;
       if (page.nextCursor === null) return;
@@ -903,6 +1038,7 @@ export class Onebook {
       }
       const reply = parsed(came);
       if (ERRORS.has(reply.type)) {
+        required(reply.type, reply, ERROR);
         cause = { code: reply.error ?? reply.type, message: reply.message };
         if (reply.id === "1" || reply.type === "authentication_error") {
           throw errorOf(reply.retry_after === undefined ? Refused : Unavailable, cause.code, cause.message, reply);
@@ -937,8 +1073,9 @@ export class Onebook {
     this.#authenticating ??= this.#request("POST", "/authenticate", { api_key: this.apiKey }).finally(
       () => (this.#authenticating = null),
     );
-    this.#token = (await this.#authenticating).session_token;
-    return this.#token;
+    const answer = await this.#authenticating;
+    required("session", answer, { session_token: faults.text });
+    return (this.#token = answer.session_token);
   }
 
   async #answer(method, path, body, token) {
@@ -965,9 +1102,9 @@ export class Onebook {
     const transient = TRANSIENT.has(answer.status) || answer.status >= 500;
     if (typeof found?.error === "string") {
       const kind = transient && found.error !== "data_limit_exceeded" ? Unavailable : Refused;
-      const error = errorOf(kind, found.error, found.message, found);
+      const error = errorOf(kind, found.error, found.message ?? `${this.place} answers HTTP ${answer.status}.`, found);
       const after = answer.headers.get("Retry-After");
-      error.retryAfterS = after === null ? null : Number(after);
+      error.retryAfterS = after === null ? null : waitS(after);
       throw error;
     }
     throw new (transient ? Unavailable : Refused)(

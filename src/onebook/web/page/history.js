@@ -1,4 +1,5 @@
-// Mid price and spread of the last minutes, a point a second; kept only while the page is open.
+// Mid price and spread of the last minutes, a point a second; kept only while the page is open. Where there was no mid,
+// because a side was empty or the connection was lost, the lines have a gap.
 
 import { colour } from "./colour.js";
 import { ago, decimals, fixed } from "./format.js";
@@ -29,18 +30,29 @@ export class History {
 
   /** Take in the figures of an update; both are null where a side is empty. */
   add({ mid_price: mid, spread }, nowMs) {
-    if (mid == null) return;
+    if (mid == null) return this.gap(nowMs);
     const further = nowMs >= this.#nextMs;
     if (further) this.#nextMs = nowMs + EVERY_MS;
     this.#addedMs = nowMs;
     this.#when = "now";
-    const point = [(performance.timeOrigin + nowMs) / 1_000, mid, spread]; // a clock that is never set back
+    this.#push([nowMs, mid, spread], further);
+    if (!this.#chart || (further && this.#sight.visible)) this.#draw();
+  }
+
+  /** No line goes from the last point to the next one. */
+  gap(nowMs) {
+    if (this.#lines[1].at(-1) == null) return; // there is none, or it is a gap
+    this.#nextMs = -Infinity;
+    this.#push([nowMs, null, null], true);
+  }
+
+  #push([nowMs, ...figures], further) {
+    const point = [(performance.timeOrigin + nowMs) / 1_000, ...figures]; // a clock that is never set back
     this.#lines.forEach((line, at) => {
       if (!further) line.pop(); // the last point is that of the newest update
       line.push(point[at]);
       if (line.length > POINTS_MAX) line.shift();
     });
-    if (!this.#chart || (further && this.#sight.visible)) this.#draw();
   }
 
   /** Write the figures of the newest update, or of the point under the mouse. */
@@ -69,10 +81,12 @@ export class History {
 
   #report() {
     const [times, mids, spreads] = this.#lines;
-    const at = this.#chart?.cursor.left >= 0 ? this.#chart.cursor.idx : times.length - 1;
+    const last = mids.at(-1) == null ? mids.length - 2 : mids.length - 1;
+    const at = this.#chart?.cursor.left >= 0 ? this.#chart.cursor.idx : last;
     if (at == null || times[at] === undefined) return;
-    const places = decimals([...mids.slice(-20), ...spreads.slice(-20)], 12);
-    const when = at === times.length - 1 ? this.#when : new Date(times[at] * 1_000).toLocaleTimeString();
+    const when = at === last ? this.#when : new Date(times[at] * 1_000).toLocaleTimeString();
+    if (mids[at] === null) return write(this.#text, `${when}: no mid`);
+    const places = decimals([...mids.slice(-20), ...spreads.slice(-20)].filter((each) => each !== null), 12);
     write(this.#text, `${when}: mid ${fixed(mids[at], places)}, spread ${fixed(spreads[at], places)} (dotted)`);
   }
 

@@ -190,8 +190,10 @@ export class Panel {
   /** The connection is there, or not. */
   set linked(linked) {
     this.#linked = linked;
-    if (!linked) this.members.lost();
-    else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // refused before: perhaps not now
+    if (!linked) {
+      this.members.lost();
+      this.history.gap(performance.now());
+    } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // refused before: perhaps not now
     this.#showAge();
   }
 
@@ -226,11 +228,12 @@ export class Panel {
 
   /** Read the newest update, draw charts and see which rows are in sight. */
   measure(now) {
-    if (this.#unread) this.#read();
+    const fresh = this.#unread !== null;
+    if (fresh) this.#read();
     if (!this.#book) return;
     this.ladder.place(this.#site.options().depth);
     this.depth.show(this.#book);
-    this.history.add(this.#book.stats, now);
+    if (fresh) this.history.add(this.#book.stats, now);
   }
 
   #read() {

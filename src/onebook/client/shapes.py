@@ -1,0 +1,214 @@
+"""Shapes of messages and answers of the service, checked before they are used.
+
+A shape is a type, or several; {name: shape} for an object, where "name?" may be absent and EVERY
+stands for all names; [shape] for a list; or a function that returns what is wrong.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from types import NoneType
+from typing import Any, NoReturn
+
+from onebook.client.failures import Unavailable
+
+EVERY = "*"
+PAIR = 2  # an exchange and its amount
+NUMBER = (int, Decimal)
+MAYBE = (int, Decimal, NoneType)  # null where a side is empty
+WORDS = {
+    str: "text",
+    int: "a whole number",
+    bool: "true or false",
+    NUMBER: "a number",
+    MAYBE: "a number or null",
+    (str, NoneType): "text or null",
+}
+
+
+def exact(text: str | bytes) -> Any:
+    """Parse JSON without binary floats.
+
+    Raises:
+        ValueError: It is not JSON.
+    """
+    try:
+        return json.loads(text, parse_float=Decimal, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
+def fault_of(value: Any, shape: Any) -> str | None:
+    """Which part of a value is missing or of another type, and what it should be; None: no part."""
+    if isinstance(shape, dict):
+        return _object_fault(value, shape)
+    if isinstance(shape, list):
+        if type(value) is not list:
+            return " is not a list"
+        return _first((f"[{at}]", fault_of(each, shape[0])) for at, each in enumerate(value))
+    if isinstance(shape, type | tuple):
+        known = shape if isinstance(shape, tuple) else (shape,)
+        return None if type(value) in known else f" is not {WORDS[shape]}"
+    return str(found) if (found := shape(value)) else None
+
+
+def _object_fault(value: Any, shape: dict[str, Any]) -> str | None:
+    if type(value) is not dict:
+        return " is not an object"
+    if EVERY in shape:
+        return _first((f".{name}", fault_of(each, shape[EVERY])) for name, each in value.items())
+    for name, inner in shape.items():
+        field = name.removesuffix("?")
+        if field in value:
+            if found := fault_of(value[field], inner):
+                return f".{field}{found}"
+        elif field == name:
+            return f".{field} is missing"
+    return None
+
+
+def _first(faults: Any) -> str | None:
+    return next((where + fault for where, fault in faults if fault), None)
+
+
+def require(kind: str, value: Any, shape: Any) -> None:
+    """Check what the service sent.
+
+    Raises:
+        Unavailable: It has another shape.
+    """
+    if found := fault_of(value, shape):
+        sentence = f"The service sent an invalid {kind}: {found.removeprefix('.').strip()}."
+        raise Unavailable("protocol_error", sentence)
+
+
+def _is_part(part: Any) -> bool:
+    return type(part) is list and len(part) == PAIR
+
+
+_STATS = {
+    "best_bid": MAYBE,
+    "best_ask": MAYBE,
+    "spread": MAYBE,
+    "spread_percent": MAYBE,
+    "mid_price": MAYBE,
+    "total_bid_volume": MAYBE,
+    "total_ask_volume": MAYBE,
+    "participating_exchanges": int,
+    "crossed": bool,
+}
+_FILLS = [
+    {
+        "by": str,
+        "size": NUMBER,
+        "amount": NUMBER,
+        "notional": NUMBER,
+        "average": MAYBE,
+        "worst": MAYBE,
+        "levels": int,
+        "complete": bool,
+        "uncovered": [str],
+        "split": [{"exchange": str, "amount": NUMBER, "notional": NUMBER}],
+    }
+]
+_ERROR = {"message": str, "error?": str, "retry_after?": NUMBER}
+_DATA: dict[str, Any] = {"data": {}}
+
+
+def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The shapes of messages by type, for a subscription with these options.
+
+    What the client does not read may have any shape.
+    """
+    extras = {
+        "ages": {EVERY: int},
+        "coverage": {EVERY: {"bids": MAYBE, "asks": MAYBE}},
+        "fill": {"buy": _FILLS, "sell": _FILLS},
+    }
+    levels = [_level_of(split=bool(options.get("split")))]
+    book = {
+        "symbol": str,
+        "timestamp": str,
+        "data": {
+            "bids": levels,
+            "asks": levels,
+            "market_stats": _STATS,
+            "stale_exchanges": [str],
+            **{name: shape for name, shape in extras.items() if options.get(name)},
+        },
+    }
+    update = {**book, "update_number": int}
+    return {
+        "aggregated_orderbook_update": update,
+        "aggregated_orderbook_delta": {**update, "previous_update_number": int, "checksum": int},
+        "aggregated_orderbook_data": book,
+        "exchange_status": {"symbol": str, "exchange": str, "state": str},
+        "aggregated_subscription_response": {"symbol": str},
+        "server_shutdown": {"reconnect_in_ms": NUMBER},
+        "exchanges_data": _DATA,
+        "pairs_data": _DATA,
+        "error": _ERROR,
+        "authentication_error": _ERROR,
+        "subscription_error": _ERROR,
+        "data_limit_exceeded": _ERROR,
+    }
+
+
+def _level_of(*, split: bool) -> Callable[[Any], str | None]:
+    """The shape of a level. Levels are most of a message, so they are checked in one expression."""
+
+    def fault(raw: Any) -> str | None:
+        match raw:
+            case {"price": price, "amount": amount, "exchanges": [*names]}:
+                amounts = raw.get("amounts")
+            case [price, amount]:
+                names, amounts = [], None
+            case [price, amount, [*parts]] if all(map(_is_part, parts)):
+                names, amounts = [name for name, _ in parts], [part for _, part in parts]
+            case _:
+                return " is not a level"
+        attributed = (not split if amounts is None else type(amounts) is list) and all(
+            type(name) is str for name in names
+        )
+        if not attributed or any(
+            type(each) not in NUMBER for each in (price, amount, *(amounts or ()))
+        ):
+            return " is not a level"
+        if amounts is not None and len(amounts) != len(names):
+            return " has not one amount for each exchange"
+        return None
+
+    return fault
+
+
+AUTHENTICATED = {"session_token": str}
+
+
+def _time_fault(value: Any) -> str | None:
+    try:
+        datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return " is not a time"
+    return None
+
+
+USAGE = {
+    "username": str,
+    "billing_tier": str,
+    "api_key_active": bool,
+    "data_usage": {"bytes_used": int, "bytes_limit": int},
+    "billing_period": {"reset_date": _time_fault},
+}
+PAGE = {
+    "transactions": [{}],
+    "coverage": [{"transaction_type": str, "complete": bool, "reason": (str, NoneType)}],
+    "errors": [{"message": str}],
+    "partial": bool,
+    "next_cursor": (str, NoneType),
+    "summary": {},
+}

@@ -1,0 +1,45 @@
+"""What the page says when its connection ends, and what it shows afterwards."""
+
+import json
+
+import pytest
+
+from web.browser import CHROMIUM, Page
+from web.scripted import GOOD_KEY, Market, make_app, serving
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+SHOWN = "document.querySelector('.bids .price')?.textContent.trim()"
+SAID = "document.getElementById('link-text').textContent"
+LIVE = "document.getElementById('link').dataset.state === 'live'"
+
+
+async def test_a_message_of_another_shape_is_named_and_the_page_connects_again(
+    page: Page, address: str, market: Market
+) -> None:
+    await page.open(f"{address}/#key={GOOD_KEY}")
+    await page.until(SHOWN)
+    await page.run(
+        "(() => { window.said = []; new MutationObserver(() => said.push("
+        + SAID
+        + ")).observe(document.getElementById('link-text'), { childList: true }); })()"
+    )
+    (socket,) = market.sockets
+    delta = {"type": "aggregated_orderbook_delta", "symbol": "BTC/USDT"}
+    await socket.send_text(json.dumps(delta))
+    wanted = "The service sent an invalid aggregated_orderbook_delta: timestamp is missing."
+    await page.until(f"said.includes('{wanted}')")
+    await page.until(LIVE)
+    await page.until("document.querySelector('.panel').dataset.live === 'yes'")
+    assert page.complaints == []
+
+
+async def test_a_service_that_is_gone_is_not_said_to_refuse_its_own_page(
+    page: Page, market: Market
+) -> None:
+    async with serving(make_app(market)) as port:
+        await page.open(f"http://127.0.0.1:{port}/#key={GOOD_KEY}")
+        await page.until(SHOWN)
+    wanted = f"127.0.0.1:{port} cannot be reached."
+    await page.until(f"{SAID}.startsWith('{wanted}')")
+    assert await page.run(SAID) == wanted
