@@ -67,13 +67,14 @@ def database(kind: str, folder: Path) -> Iterator[str]:
 
 
 class DatabaseProxy:
-    """A TCP proxy to the PostgreSQL of an address that can be cut."""
+    """A TCP proxy to the PostgreSQL of an address that can be cut, or lose what is open."""
 
     def __init__(self, url: str) -> None:
         self._url = urlsplit(url)
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._port = 0
+        self._carries: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
@@ -100,16 +101,26 @@ class DatabaseProxy:
             writer.transport.abort()
         await asyncio.sleep(0)
 
+    def lose(self) -> None:
+        """Carry nothing more for the connections that are open, as a firewall that forgot them."""
+        for carrying in self._carries:
+            carrying.cancel()
+
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             inner_reader, inner_writer = await asyncio.open_connection(
                 self._url.hostname, self._url.port
             )
             self._writers |= {writer, inner_writer}
-            await asyncio.gather(
-                self._carry(reader, inner_writer), self._carry(inner_reader, writer)
-            )
-            self._writers -= {writer, inner_writer}
+            carries = {
+                asyncio.create_task(self._carry(reader, inner_writer)),
+                asyncio.create_task(self._carry(inner_reader, writer)),
+            }
+            self._carries |= carries
+            await asyncio.wait(carries)
+            self._carries -= carries
+            if not any(carrying.cancelled() for carrying in carries):
+                self._writers -= {writer, inner_writer}
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

@@ -3,7 +3,9 @@
 import asyncio
 import fcntl
 import os
+import signal
 import stat
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,7 +101,7 @@ async def test_what_was_backed_up_works_where_it_is_restored(
     await works(there, text)
     for path in (there.store.pepper_file, there.transactions.master_key_file):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(ConfigError, match="writes nothing over"):
+    with pytest.raises(ConfigError, match="overwrites nothing"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
 
 
@@ -219,7 +221,7 @@ async def test_a_full_disk_names_the_file_that_cannot_be_written_and_leaves_noth
         other = settings_in(disk, f"sqlite:///{disk}/onebook.db")
         with (
             filled(disk, left_bytes=left_bytes // 3),
-            pytest.raises(ConfigError, match=r"disk/\S+ cannot be written: No space left"),
+            pytest.raises(ConfigError, match=r"disk/\S+ cannot .*: No space left"),
         ):
             await backup.restore(other, archive, timeout_s=TIMEOUT_S)
         assert os.listdir(disk) == []
@@ -254,6 +256,61 @@ async def test_what_a_killed_backup_left_is_removed_and_what_another_makes_stays
         fcntl.flock(lock, fcntl.LOCK_EX)
         archive = await backed_up(here, folder)
     assert sorted(os.listdir(folder)) == [".onebook-backup-alive", archive.name]
+
+
+@pytest.mark.parametrize("places", ["postgresql"], indirect=True)
+async def test_what_a_killed_restore_left_is_removed_by_the_next_one(
+    places: Places, tmp_path: Path
+) -> None:
+    """It holds the pepper and the master key too. It was in /tmp, and stayed."""
+    here, there = places
+    text = await made(here)
+    archive = await backed_up(here, tmp_path / "backups")
+    program = tmp_path / "programs" / "pg_restore"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nkill -9 $PPID\n")
+    program.chmod(0o700)
+    (tmp_path / "temporary").mkdir()
+    killed = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "onebook", "restore", str(archive)),
+        env=os.environ
+        | {
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+            "TMPDIR": str(tmp_path / "temporary"),
+            "ONEBOOK_STORE__URL": there.store.url,
+            "ONEBOOK_STORE__PEPPER_FILE": str(there.store.pepper_file),
+            "ONEBOOK_TRANSACTIONS__MASTER_KEY_FILE": str(there.transactions.master_key_file),
+        },
+    )
+    assert await killed.wait() == -signal.SIGKILL
+    folder = there.store.pepper_file.parent
+    assert os.listdir(tmp_path / "temporary") == []
+    assert len(os.listdir(folder)) == 3
+    with pytest.raises(ConfigError, match=r"move away \S+pepper, \S+master_key\."):
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    there.store.pepper_file.unlink()
+    there.transactions.master_key_file.unlink()
+    await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+    await works(there, text)
+    assert sorted(os.listdir(folder)) == ["master_key", "pepper"]
+
+
+async def test_a_restore_onto_several_disks_leaves_nothing_beside_the_files(
+    places: Places, tmp_path: Path
+) -> None:
+    here, _ = places
+    text = await made(here)
+    archive = await backed_up(here, tmp_path / "backups")
+    with small_disk(tmp_path / "disk") as disk:
+        there = settings_in(disk, f"sqlite:///{tmp_path}/data/onebook.db")
+        left = tmp_path / "data" / ".onebook-backup-killed"
+        left.mkdir(parents=True)
+        (disk / left.name).mkdir()
+        await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+        await works(there, text)
+        assert sorted(os.listdir(disk)) == ["master_key", "pepper"]
+        assert [name for name in os.listdir(left.parent) if name[0] == "."] == []
+        assert stat.S_IMODE(there.store.pepper_file.stat().st_mode) == 0o600
 
 
 async def test_without_a_pepper_or_a_database_there_is_no_backup(

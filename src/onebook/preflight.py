@@ -216,7 +216,7 @@ def tls_faults(server: ServerSettings, now: datetime) -> list[str]:
 
 
 def tls_context(server: ServerSettings) -> ssl.SSLContext | None:
-    """What the node speaks TLS with; None without a certificate.
+    """Return the TLS context of the server; None without a certificate.
 
     Raises:
         OSError: The files cannot be used; `tls_faults` has the reason.
@@ -250,7 +250,7 @@ def _public_key(pem: bytes, path: Path, found: list[str]) -> bytes:
 
 
 def _loadable(cert: Path, key: Path | None) -> list[str]:
-    """What only OpenSSL knows, such as a key that is too short for it."""
+    """Load both with OpenSSL, which checks more, such as the length of the key."""
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from onebook.accounts import Accounts, shared
+from onebook.accounts import Accounts, coalescing
 from onebook.accounts.accounts import wall_clock_ms
 from onebook.accounts.cache import CACHE_TTL_MS
+from onebook.accounts.coalescing import CoalescedReads
 from onebook.accounts.keys import Key, checksum, new_key
 from onebook.accounts.sessions import new_token
-from onebook.accounts.shared import SharedReads
 from onebook.config import AccountsSettings, TierLimits, TierSettings
 from onebook.errors import (
     AccountSuspended,
@@ -429,7 +429,7 @@ async def test_a_lone_key_costs_two_statements_and_then_none(
 async def test_who_comes_at_once_shares_reads_of_many_keys(
     rig: Rig, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "NAMES_MAX", 4)
+    monkeypatch.setattr(coalescing, "NAMES_MAX", 4)
     made = [await rig.admin.create_key("alice", Tier.BASIC, rig.change()) for _ in range(10)]
     statements.clear()
     found = await asyncio.gather(*(verify(rig, key.text) for key in made * 100))
@@ -506,7 +506,9 @@ async def test_a_read_that_fails_fails_for_all_who_wait_and_is_tried_again(rig: 
     assert (await verify(rig)).key_id == rig.key_id
 
 
-def heard_before_waiters(rig: Rig, reads: SharedReads[Any, Any], heard: list[list[KeyRow]]) -> None:
+def heard_before_waiters(
+    rig: Rig, reads: CoalescedReads[Any, Any], heard: list[list[KeyRow]]
+) -> None:
     """Have the watch take over what it heard after a read ends and before its waiters' turn."""
     done = reads._done
 

@@ -144,6 +144,32 @@ async def test_a_reset_exactly_at_the_boundary_loses_and_doubles_no_byte(
     assert await rig.store.usage(UsageCell(key.key_id, first.end_ms)) == 5
 
 
+async def test_what_came_since_the_last_flush_of_a_period_counts_in_that_period(
+    meter: Meter, rig: Rig, key: Key
+) -> None:
+    """It was collected by the first flush after midnight, and billed to the period that began."""
+    delivered = [1]
+
+    def collect() -> None:
+        while delivered:
+            meter.add(key.key_id, delivered.pop())
+
+    meter.collect.subscribe(collect)
+    ending = period_at(key.created_at_ms, rig.clock())
+    rig.clock.now_ms = ending.end_ms - 100
+    await meter.round()
+    delivered.append(10)
+    rig.clock.now_ms = ending.end_ms + 300  # the loop is late
+    async with asyncio.timeout(PATIENCE_S):
+        while delivered:
+            await asyncio.sleep(0.005)
+    delivered.append(100)
+    await meter.round()
+    cells = [UsageCell(key.key_id, each) for each in (ending.start_ms, ending.end_ms)]
+    assert await rig.store.usage_of(cells) == dict(zip(cells, (11, 100), strict=True))
+    assert await meter.close() == 0
+
+
 async def test_over_the_limit_on_over_is_called_once(meter: Meter, key: Key) -> None:
     told: list[str] = []
     meter.on_over.subscribe(told.append)

@@ -56,6 +56,10 @@ def test_a_full_disk_ends_it_with_one_line(tmp_path: Path) -> None:
         (("-e", "mars", "-s", "BTC/USDT"), "There is no exchange 'mars'; known are binance"),
         (("-e", "okx", "-s", "BTC/USDX", "--simulated"), "OKX does not list BTC/USDX; it lists"),
         (("-e", "okx", "-s", "Q/Q", "--simulated"), "it lists nothing like it"),
+        (
+            ("-e", "p2b", "-s", "BTC/USDT", "-s", "ETH/USDT", "--simulated"),
+            "p2b has 1 book on a connection",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(

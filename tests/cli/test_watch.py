@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
+from client.test_watch import NO_STATS
 from onebook.cli.ladder import Ladder, rows
 from onebook.cli.main import app
 from onebook.client import BookView, ViewLevel, ViewProblem
@@ -244,7 +245,13 @@ UPDATE = {
     "symbol": "BTC/USDT",
     "timestamp": "2026-11-20T10:11:12.345678Z",
     "update_number": 1,
-    "data": {"bids": [[100, 1]], "asks": [], "market_stats": {}, "stale_exchanges": []},
+    "data": {
+        "bids": [[100, 1, [["okx", 1]]]],
+        "asks": [],
+        "market_stats": NO_STATS,
+        "stale_exchanges": [],
+        "ages": {"okx": 5},
+    },
 }
 
 
@@ -266,7 +273,7 @@ def test_sizes_are_asked_for_and_their_cost_is_below_the_ladder(tmp_path):
     part = {"exchange": "okx", "amount": 2, "notional": 200}
     filled = {"by": "amount", "size": 2, "amount": 2, "notional": 200, "average": 100, "worst": 100}
     filled |= {"levels": 1, "complete": True, "uncovered": [], "split": [part]}
-    data = UPDATE["data"] | {"fill": {"buy": [filled], "sell": [filled]}, "ages": {"okx": 5}}
+    data = UPDATE["data"] | {"fill": {"buy": [filled], "sell": [filled]}}
     words = ["--updates", "1", "--amount", "2", "--notional", "10", "--fees", str(fees)]
     with Scripted(UPDATE | {"data": data}) as server:
         answer = server.watch(*words)
@@ -300,7 +307,7 @@ def test_a_terminal_shows_the_ladder_in_its_size_and_leaves_the_last_one():
         status, text = in_terminal(server.words("--updates", "1"), columns=80, rows=24)
     assert status == 0
     assert server.heard[1]["depth"] == rows(24 - 2), "two lines are for the market"
-    assert re.search(r"^100 +1 +█+ *$", text.rpartition("\x1b")[2], re.MULTILINE)
+    assert re.search(r"^100 +1 +█+ +okx 1$", text.rpartition("\x1b")[2], re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """Transactions of a database: finished however they are cancelled, and facts."""
 
 import asyncio
+import gc
+from pathlib import Path
+
+import pytest
 
 from onebook.store import Store
 from store.samples import JANUARY
@@ -31,3 +35,21 @@ async def test_a_store_that_closes_finishes_what_has_begun(migrated: str, keyed:
         await asyncio.sleep(0)
         task.cancel()
     assert await keyed.usage(JANUARY) == 1
+
+
+async def test_work_that_fails_after_its_caller_was_cancelled_is_no_defect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stop while the database was away ended with a trace of an exception never retrieved."""
+    path = tmp_path / "onebook.db"
+    async with Store(f"sqlite:///{path}") as store:
+        await store.upgrade()
+        task = asyncio.create_task(store.probe(0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        path.rename(tmp_path / "elsewhere")
+        await asyncio.gather(task, return_exceptions=True)
+    del task
+    gc.collect()
+    assert [record.name for record in caplog.records] == ["onebook.store"]

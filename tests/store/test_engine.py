@@ -1,15 +1,18 @@
 """Addresses, drivers and the file of a database."""
 
+import asyncio
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
+from databases import DatabaseProxy, database
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.store import Store
-from onebook.store.engine import open_engine
+from onebook.store.engine import CONNECTIONS_MAX, open_engine
 
 
 @pytest.mark.parametrize(
@@ -114,3 +117,27 @@ async def test_a_transaction_that_was_under_way_when_the_file_went_fails_and_end
         (tmp_path / "elsewhere").rename(path)
         await store.probe(1)
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+@pytest.fixture
+def postgres(tmp_path: Path) -> Iterator[str]:
+    with database("postgresql", tmp_path) as url:
+        yield url
+
+
+async def test_connections_that_the_network_lost_are_opened_again_and_fail_nothing(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were found one by one, each by the timeout of a statement that then failed."""
+    monkeypatch.setattr("onebook.store.engine.PING_TIMEOUT_S", 0.2)
+    line = DatabaseProxy(postgres)
+    await line.up()
+    async with Store(line.url) as store:
+        await store.upgrade()
+        for _ in range(3):  # until every connection is open
+            await asyncio.gather(*(store.keys() for _ in range(3 * CONNECTIONS_MAX)))
+        line.lose()
+        for now_ms in range(2):
+            await store.probe(now_ms)
+            assert await store.keys() == []
+    await line.cut()

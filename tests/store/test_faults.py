@@ -121,6 +121,18 @@ async def test_each_fault_of_postgresql_has_its_own_sentence(postgresql: str) ->
         assert secret not in message
 
 
+async def test_a_connection_that_an_administrator_ends_is_said_so(postgresql: str) -> None:
+    async with Store(postgresql) as store:
+
+        async def ended() -> None:
+            async with store._begin(store._writes) as connection:
+                await connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+        with pytest.raises(DatabaseUnavailable) as fault:
+            await ended()
+        assert "ended the connection" in fault.value.reason
+
+
 NOBODY = 65_534
 
 

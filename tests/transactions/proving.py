@@ -55,7 +55,7 @@ def order(at_ms: int, order_id: str, quantity: str, value: str, *, updated: int 
 def report(*records: Record, below_ms: int = 10**9, cut: bool = False) -> Any:
     verifier = Verifier(ENTRY, below_ms=below_ms)
     for one in records:
-        verifier.heard(one)
+        verifier.add(one)
     return verifier.report(cut=cut)
 
 

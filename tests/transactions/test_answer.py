@@ -47,7 +47,7 @@ def test_singular_names_are_the_documented_ones(type_: str, kind: str, expected:
 def test_totals_count_by_type_and_know_their_range() -> None:
     totals = Totals({"fills": "fill"})
     for at_ms, name in ((30, "fills"), (10, "fills"), (20, "deposits")):
-        totals.heard(record(timestamp=at_ms, type=name, kind="x"))
+        totals.add(record(timestamp=at_ms, type=name, kind="x"))
     assert (totals.count, totals.oldest_ms, totals.newest_ms) == (3, 10, 30)
     assert totals.by_type == {"fill": 2, "deposit": 1}
 
@@ -168,7 +168,7 @@ def test_rows_that_could_not_be_read_are_counted_in_one_error_of_their_type() ->
 def test_an_empty_summary_shows_the_range_that_was_asked_for() -> None:
     totals = Totals({})
     assert totals.summary(query(5, 50))["date_range"] == {"start": 5, "end": 50}
-    totals.heard(record(timestamp=20, type="deposits", kind="deposit"))
+    totals.add(record(timestamp=20, type="deposits", kind="deposit"))
     assert totals.summary(query(5, 50)) == {
         "total_count": 1,
         "by_type": {"deposit": 1},

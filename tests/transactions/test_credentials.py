@@ -284,6 +284,6 @@ def test_the_environment_may_hold_the_master_key_instead_of_a_file(
     monkeypatch.setenv("ONEBOOK_TRANSACTIONS__MASTER_KEY", text)
     settings = config.load().transactions
     masters = master_keys(settings)
-    assert not masters.turnable
+    assert not masters.rotatable
     assert masters.read().current_id
     assert text not in repr(settings)

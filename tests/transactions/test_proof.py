@@ -4,7 +4,7 @@ import pytest
 
 from onebook.transactions.chains import BREAKS_MAX, Break
 from onebook.transactions.pairs import Left
-from onebook.transactions.proof import CHECKS, CheckState, judged, settled, verdict
+from onebook.transactions.proof import CHECKS, CheckState, check_of_breaks, check_of_left, verdict
 from transactions.test_record import record
 
 
@@ -13,27 +13,27 @@ def left(*, sure: bool) -> Left:
 
 
 def test_what_is_left_for_sure_breaks_and_shows_the_difference() -> None:
-    check = judged("deposits", 3, [left(sure=True)])
+    check = check_of_left("deposits", 3, [left(sure=True)])
     assert (check.state, check.checked, check.broken) == (CheckState.BROKEN, 4, 1)
     assert check.breaks[0].difference == "1.5"
 
 
 def test_what_may_be_no_loss_stays_open_with_its_reason() -> None:
-    check = judged("deposits", 3, [left(sure=False)], "Why.")
+    check = check_of_left("deposits", 3, [left(sure=False)], "Why.")
     assert (check.state, check.broken, check.open, check.reason) == (CheckState.OPEN, 0, 1, "Why.")
 
 
 def test_too_much_left_over_decides_nothing() -> None:
-    assert judged("deposits", 3, [], overflowed=True).state is CheckState.OPEN
+    assert check_of_left("deposits", 3, [], overflowed=True).state is CheckState.OPEN
 
 
 def test_nothing_to_compare_is_not_checked() -> None:
-    assert settled("orders", 0, []).state is CheckState.NOT_CHECKED
+    assert check_of_breaks("orders", 0, []).state is CheckState.NOT_CHECKED
 
 
 def test_breaks_named_have_a_limit() -> None:
     breaks = [Break("0x", "1", "0", "1")] * (BREAKS_MAX + 1)
-    check = settled("orders", 500, breaks)
+    check = check_of_breaks("orders", 500, breaks)
     assert (len(check.breaks), check.broken) == (BREAKS_MAX, BREAKS_MAX + 1)
 
 
@@ -50,7 +50,7 @@ def test_breaks_named_have_a_limit() -> None:
 def test_the_verdict_of_all_checks(states: str, expected: bool | None) -> None:
     checks = []
     for state in states.split():
-        whole = settled("orders", 1, [])
+        whole = check_of_breaks("orders", 1, [])
         checks.append(type(whole)("orders", CheckState(state), 1, 0, 0, ()))
     assert verdict(checks) is expected
 

@@ -50,8 +50,6 @@ def test_an_empty_cursor_is_the_first_page() -> None:
         ({"cursor": "nonsense"}, InvalidRequest, "not a cursor"),
     ],
 )
-def test_what_cannot_be_carried_out(
-    fields: dict[str, Any], error: type[Exception], said: str
-) -> None:
+def test_what_cannot_be_executed(fields: dict[str, Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         planned(**fields)

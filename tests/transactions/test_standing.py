@@ -1,5 +1,6 @@
 """Whether the interface of an exchange can work now."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -17,12 +18,15 @@ class Scripted:
         self.said: RequestVerdict | None = None
         self.now_s = 0.0
         self.asked = 0
+        self.hangs: asyncio.Event | None = None
 
     def verdict(self, environment: str) -> RequestVerdict | None:
         return self.said
 
     async def get(self, exchange: str, environment: str) -> object | None:
         self.asked += 1
+        if self.hangs is not None:
+            await self.hangs.wait()
         if isinstance(self.stored, Exception):
             raise self.stored
         return self.stored
@@ -57,3 +61,24 @@ async def test_the_vault_is_looked_into_once_in_a_while() -> None:
         here.now_s = now_s
         await standings.all()
     assert here.asked == 2
+
+
+async def test_a_vault_that_does_not_answer_delays_no_health_and_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Health waited for the database, 12 s, and answered "ready" with what was true before."""
+    monkeypatch.setattr("onebook.transactions.standing.LOOK_S", 0.01)
+    here = Scripted()
+    here.hangs = asyncio.Event()
+    standings = here.standings()
+    async with asyncio.timeout(5):
+        found = await asyncio.gather(*(standings.all() for _ in range(20)))
+        assert found == [{"x": ExchangeStanding.UNKNOWN}] * 20
+        here.hangs.set()
+        while await standings.all() != {"x": ExchangeStanding.OPERATIONAL}:
+            await asyncio.sleep(0)
+        here.hangs.clear()
+        here.now_s += KEPT_S
+        assert await standings.all() == {"x": ExchangeStanding.OPERATIONAL}, "what was found last"
+    assert here.asked == 2
+    await standings.close()

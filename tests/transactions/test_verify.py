@@ -30,13 +30,13 @@ def test_what_was_borrowed_may_be_in_a_holding() -> None:
     for total, borrowed, state in (("11.5", "0", "holds"), ("14.5", "3", "holds"),
                                    ("14.5", "2", "broken")):  # fmt: skip
         verifier = Verifier(ENTRY, below_ms=100, asked=("ledger", "holdings"))
-        verifier.heard(
+        verifier.add(
             record(
                 type="holdings", timestamp=100, account=WALLET, asset="BTC",
                 balance=Balance(total=total, borrowed=borrowed), view=RecordView.SNAPSHOT,
             )
         )  # fmt: skip
         for one in (CHAIN[0], CHAIN[1], CHAIN[3]):
-            verifier.heard(one)
+            verifier.add(one)
         checks = {check.name: check.state for check in verifier.report(cut=False).checks}
         assert checks["holdings"] == state

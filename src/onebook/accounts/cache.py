@@ -8,7 +8,7 @@ read is valid only in the generation in which it began.
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from onebook.accounts.shared import SharedReads
+from onebook.accounts.coalescing import CoalescedReads
 from onebook.errors import ServiceUnavailable
 from onebook.model import SECOND_MS
 
@@ -72,7 +72,7 @@ class ReadCache(Generic[N, V]):
         self._kept_max = kept_max
         self._generation = 0
         self._kept: dict[N, _Kept[V]] = {}
-        self._reads: SharedReads[N, _Read[V]] = SharedReads(self._read)
+        self._reads: CoalescedReads[N, _Read[V]] = CoalescedReads(self._read)
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -2,9 +2,10 @@
 
 Each batch has a number that the store accepts once, so that a retry after a timeout never counts
 twice. Every `flush_interval_s` the delivered bytes are collected from the connections and flushed;
-a crash loses what was delivered since the last flush. While the store is slow or unavailable, each
-round writes to the usage file instead. The meter does not close sockets: it calls `on_over` and
-`on_warning`.
+a crash loses what was delivered since the last flush. Bytes count in the period in which they are
+collected, so they are collected at midnight (UTC) as well, where periods end. While the store is
+slow or unavailable, each round writes to the usage file instead. The meter does not close
+sockets: it calls `on_over` and `on_warning`.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from onebook.metrics import (
     USAGE_FILE_IN_USE,
     USAGE_FLUSH_AGE,
 )
+from onebook.model import DAY_MS, SECOND_MS
 from onebook.signals import Signal
 from onebook.store import Store, UsageCell
 
@@ -35,6 +37,7 @@ CLOSE_PAUSE_S: Final = 0.2
 # A batch whose write takes longer goes into the usage file as well: a crash loses at most the flush
 # interval, this and the time of one write to that file.
 SLOW_WRITE_S: Final = 0.25
+MIDNIGHT_NEAR_MS: Final = SECOND_MS  # above the interval of flushes
 PROBE_S: Final = 2.0  # an idle meter writes this often to check that the store is writable
 
 log = logging.getLogger("onebook.accounts")
@@ -120,6 +123,8 @@ class Meter:
         self._flushing = asyncio.Lock()
         self._keeping = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
+        self._midnight: asyncio.TimerHandle | None = None
+        self._as_of_ms: int | None = None
 
     async def open(self, *keys: Key) -> None:
         """Load the usage of keys; afterwards bytes can be added to them."""
@@ -157,7 +162,8 @@ class Meter:
 
     def add(self, key_id: str, count_bytes: int) -> None:
         """Count bytes handed to an open key."""
-        count = self._current(key_id, self._clock_ms())
+        now_ms = self._clock_ms() if self._as_of_ms is None else self._as_of_ms
+        count = self._current(key_id, now_ms)
         count.used_bytes += count_bytes
         self._pending[count.cell] += count_bytes
 
@@ -207,12 +213,17 @@ class Meter:
                 # Bytes counted during a fast write need not be in the file.
                 await self._keep(all_of_it=self._monotonic() - began_s >= SLOW_WRITE_S)
 
-    def _settle(self) -> None:
+    def _settle(self, as_of_ms: int | None = None) -> None:
         """Collect from the connections, and report the keys that crossed a mark.
 
-        Before any write: limits apply while the store is unavailable.
+        Before any write: limits apply while the store is unavailable. With `as_of_ms` it counts as
+        collected then: the loop may be late.
         """
-        self.collect()
+        self._as_of_ms = as_of_ms
+        try:
+            self.collect()
+        finally:
+            self._as_of_ms = None
         self._report_marks(list(self._pending))
 
     def _next_batch(self) -> Batch | None:
@@ -267,6 +278,7 @@ class Meter:
             ServiceUnavailable: The store does not answer.
         """
         USAGE_FLUSH_AGE.set(self.flush_age_s())
+        self._await_midnight()
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name="usage-write")
         else:
@@ -279,6 +291,20 @@ class Meter:
         if writing.exception() is not None:
             await self._keep()
         writing.result()
+
+    def _await_midnight(self) -> None:
+        """Collect at the midnight that comes before the next round, for the day that ends."""
+        now_ms = self._clock_ms()
+        left_ms = DAY_MS - now_ms % DAY_MS
+        if left_ms <= MIDNIGHT_NEAR_MS:
+            self._forget_midnight()
+            self._midnight = asyncio.get_running_loop().call_later(
+                left_ms / SECOND_MS, self._settle, now_ms + left_ms - 1
+            )
+
+    def _forget_midnight(self) -> None:
+        if self._midnight is not None:
+            self._midnight.cancel()
 
     async def _write(self) -> None:
         await self.flush()
@@ -311,6 +337,7 @@ class Meter:
         Returns:
             How many bytes of usage are lost because neither could be written.
         """
+        self._forget_midnight()
         try:
             async with asyncio.timeout(timeout_s):
                 while not await self._flushed():

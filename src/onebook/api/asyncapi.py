@@ -1,6 +1,6 @@
 """The AsyncAPI document of the WebSocket interface, from the gateway's own description.
 
-The gateway and the API do not import each other: `app` hands the description over.
+The gateway and the API do not import each other: `app` passes the description.
 https://www.asyncapi.com/docs/reference/specification/v3.0.0 - actions are the server's, so that
 a client's messages are `receive`.
 """
@@ -107,7 +107,7 @@ def asyncapi_document(
 
 def advice(code: int) -> str:
     """What a client should do after a close code, by its first two digits."""
-    return _ADVICE.get(code // 100, "Mend the client, then return.")
+    return _ADVICE.get(code // 100, "Fix the client, then return.")
 
 
 def _by_id(messages: Sequence[MessageDescription]) -> dict[str, MessageDescription]:

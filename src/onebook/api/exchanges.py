@@ -14,7 +14,7 @@ from onebook.errors import InternalError, RateLimitExceeded
 from onebook.transactions.service import UNIFIED_TYPES
 from onebook.transactions.standing import ExchangeStanding
 
-# Credentials that are there, whether or not the exchange likes them.
+# Credentials that are set, whether or not the exchange accepts them.
 HELD = frozenset(
     (ExchangeStanding.OPERATIONAL, ExchangeStanding.REFUSED, ExchangeStanding.UNREACHABLE)
 )

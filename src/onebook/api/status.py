@@ -31,7 +31,7 @@ UPGRADE_HEADERS = {
     "Connection": "Upgrade, close",
     "Sec-WebSocket-Version": "13",  # RFC 6455 section 4.4
 }
-_SAID = {
+_MEANING = {
     ExchangeStanding.REFUSED: "the exchange refused the credentials.",
     ExchangeStanding.UNREACHABLE: "the exchange could not be reached.",
     ExchangeStanding.UNKNOWN: "the credentials cannot be read.",
@@ -50,9 +50,9 @@ async def facts_of(parts: Services) -> tuple[HealthFacts, list[str]]:
     facts = parts.health()
     standings = await parts.transactions.standings.all() if facts.ready else {}
     problems = [
-        f"Transactions of {name}: {_SAID[standing]}"
+        f"Transactions of {name}: {_MEANING[standing]}"
         for name, standing in standings.items()
-        if standing in _SAID
+        if standing in _MEANING
     ]
     able = [
         name for name, standing in standings.items() if standing is ExchangeStanding.OPERATIONAL

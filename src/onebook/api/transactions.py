@@ -121,7 +121,7 @@ _OK: Final = {
     "content": {"application/json": {"schema": _answer_schema()}, NDJSON: {"schema": {}}},
 }
 _VALIDATED: Final = {
-    "description": "What the exchange said. `success: false` is an answer too: the credentials "
+    "description": "The exchange's answer. `success: false` is one too: the credentials "
     "are not good, or there are none.",
     "content": {
         "application/json": {
@@ -144,7 +144,7 @@ _VALIDATED: Final = {
 
 @router.post(
     "/api/v1/transactions/validate-credentials",
-    summary="Are the operator's credentials good?",
+    summary="Are the operator's credentials valid?",
     responses={200: _VALIDATED, **errors(*_ALWAYS, RateLimitExceeded, model=FailedProblem)},
     openapi_extra=body_schema(ValidateRequest),
 )

@@ -14,6 +14,7 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
 )
+from typing import NamedTuple
 
 from onebook import __version__, feeder, feeds, gateway, http, preflight
 from onebook.accounts import Accounts
@@ -24,7 +25,7 @@ from onebook.app.web_application import web_application
 from onebook.books import Books
 from onebook.build import publish_build, warn_of_missing_extensions
 from onebook.clock import SystemClock
-from onebook.config import ExchangeSettings, Settings
+from onebook.config import ExchangeSettings, ServerSettings, Settings
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.gateway_node import RemoteCatalogue, RemoteSupervisor
 from onebook.nodes.key_sharing import KeySharing
@@ -57,11 +58,7 @@ async def running(
     settings = feeder.own_settings(settings, overrides)
     async with AsyncExitStack() as stack:
         server = settings.server
-        listening = http.sharing if server.port_shared else http.listening
-        listener = stack.enter_context(listening(server.host, server.port))
-        metrics = None
-        if server.metrics_port is not None:
-            metrics = stack.enter_context(http.listening(server.metrics_host, server.metrics_port))
+        listener, metrics = _listeners(stack, server)
         store = await stack.enter_async_context(Store(settings.store.url))
         # A pepper without a database: the database was deleted or moved.
         await store.upgrade(create=not settings.store.pepper_file.exists())
@@ -73,22 +70,9 @@ async def running(
         transactions = _transactions(settings, store, pepper)
         stack.push_async_callback(transactions.close)
         books = Books()
-        sharing: KeySharing | None = None
-        listed: feeds.Catalogue
-        supervisor: feeds.Supervisor | RemoteSupervisor
-        if settings.node.role == "gateway":
-            bus = await stack.enter_async_context(NatsBus(settings.nats, name="onebook gateway"))
-            listed = remote = RemoteCatalogue(rest=rest, settings=settings.feeds)
-            supervisor = RemoteSupervisor(
-                new_node_id(), bus=bus, books=books, catalogue=remote, settings=settings.node
-            )
-            await stack.enter_async_context(supervisor)
-            sharing = await stack.enter_async_context(
-                KeySharing(supervisor.presence, bus=bus, tiers=settings.accounts.tiers)
-            )
-        else:
-            parts = await feeder.feeding(stack, settings, overrides, rest=rest, books=books)
-            listed, supervisor = parts.catalogue, parts.supervisor
+        listed, supervisor, sharing = await _book_parts(
+            stack, settings, overrides, rest=rest, books=books
+        )
         accounts = await stack.enter_async_context(
             Accounts(
                 store,
@@ -133,12 +117,51 @@ async def running(
             await listed.first_read()  # no load balancer asks /readyz before it sends clients
         await stack.enter_async_context(_http(node, clock, listener, metrics))
         _settle_memory()
-        warn_of_missing_extensions()
-        publish_build()
-        log.info("Onebook %s listens on %s.", __version__, node.url)
-        if node.metrics_address is not None:
-            log.info("Metrics are at %s port %d.", *node.metrics_address)
+        _report_start(node)
         yield node
+
+
+def _listeners(
+    stack: AsyncExitStack, server: ServerSettings
+) -> tuple[socket.socket, socket.socket | None]:
+    """The socket of the service and, where it has its own, that of `/metrics`."""
+    listening = http.sharing if server.port_shared else http.listening
+    listener = stack.enter_context(listening(server.host, server.port))
+    if server.metrics_port is None:
+        return listener, None
+    return listener, stack.enter_context(http.listening(server.metrics_host, server.metrics_port))
+
+
+class BookParts(NamedTuple):
+    """Where books come from; `sharing` only on a gateway among several."""
+
+    catalogue: feeds.Catalogue
+    supervisor: feeds.Supervisor | RemoteSupervisor
+    sharing: KeySharing | None = None
+
+
+async def _book_parts(
+    stack: AsyncExitStack,
+    settings: Settings,
+    overrides: Mapping[str, ExchangeSettings] | None,
+    *,
+    rest: Rest,
+    books: Books,
+) -> BookParts:
+    """Start the feeds of this process or, on a gateway, the connection to feeds nodes."""
+    if settings.node.role != "gateway":
+        parts = await feeder.feeding(stack, settings, overrides, rest=rest, books=books)
+        return BookParts(parts.catalogue, parts.supervisor)
+    bus = await stack.enter_async_context(NatsBus(settings.nats, name="onebook gateway"))
+    catalogue = RemoteCatalogue(rest=rest, settings=settings.feeds)
+    supervisor = RemoteSupervisor(
+        new_node_id(), bus=bus, books=books, catalogue=catalogue, settings=settings.node
+    )
+    await stack.enter_async_context(supervisor)
+    sharing = await stack.enter_async_context(
+        KeySharing(supervisor.presence, bus=bus, tiers=settings.accounts.tiers)
+    )
+    return BookParts(catalogue, supervisor, sharing)
 
 
 def _transactions(settings: Settings, store: Store, pepper: bytes) -> Transactions:
@@ -170,6 +193,15 @@ def _http(
         settings=node.settings.server,
         metrics=metrics,
     )
+
+
+def _report_start(node: Node) -> None:
+    """Log what listens where, and what this installation lacks."""
+    warn_of_missing_extensions()
+    publish_build()
+    log.info("Onebook %s listens on %s.", __version__, node.url)
+    if node.metrics_address is not None:
+        log.info("Metrics are at %s port %d.", *node.metrics_address)
 
 
 def _settle_memory() -> None:

@@ -1,6 +1,7 @@
 """The two commands: make a backup beside a running node, restore one into an empty place."""
 
 import asyncio
+import errno
 import fcntl
 import os
 import shutil
@@ -98,15 +99,18 @@ async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Bac
     """
     kind = kind_of(settings.store.url)
     _require_free(settings)
-    with tempfile.TemporaryDirectory(prefix="onebook-restore-") as temporary:
-        manifest, members = await asyncio.to_thread(read_archive, archive, Path(temporary))
+    targets = _targets(settings)
+    for folder in {target.parent for target in targets.values()}:
+        _make_folder(folder)
+        _remove_drafts(folder)
+    with _draft(targets.get(DATABASE, targets[PEPPER]).parent) as place:
+        manifest, members = await asyncio.to_thread(read_archive, archive, place)
         if manifest.database != kind:
             raise ConfigError(
                 f"The backup is of a {manifest.database} database, and store.url names {kind}."
             )
         if kind == POSTGRESQL:
             await _require_empty(settings)
-        targets = _targets(settings)
         placed = [name for name in (PEPPER, MASTER_KEY, DATABASE) if name in targets]
         with ExitStack() as undo:  # a failed restore leaves everything as it was
             for name in placed:
@@ -130,7 +134,7 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def _draft(folder: Path) -> Iterator[Path]:
-    """A folder for the parts of a backup, locked while its process lives."""
+    """A folder for parts of a backup that is made or restored, locked while its process lives."""
     with tempfile.TemporaryDirectory(prefix=DRAFT, dir=folder) as name:
         place = Path(name)
         with (place / LOCK).open("wb") as lock:
@@ -139,7 +143,7 @@ def _draft(folder: Path) -> Iterator[Path]:
 
 
 def _remove_drafts(folder: Path) -> None:
-    """Remove what killed backups left: they hold secrets, and room."""
+    """Remove what killed backups and restores left: it holds secrets and takes disk space."""
     for each in folder.glob(f"{DRAFT}*"):
         with suppress(OSError), (each / LOCK).open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -205,7 +209,7 @@ def _require_free(settings: Settings) -> None:
         taken += [str(each) for each in _with_companions(path) if each.exists()]
     if taken:
         raise ConfigError(
-            f"A restore writes nothing over; stop the service and move away: {', '.join(taken)}."
+            f"A restore overwrites nothing: stop the service, then move away {', '.join(taken)}."
         )
 
 
@@ -230,22 +234,24 @@ def _some(names: list[str]) -> str:
 
 
 def _place(source: Path, target: Path) -> None:
-    """Copy a file into place atomically, and sync it to disk."""
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = target.with_name(f"{target.name}.restoring")
+    """Put an unpacked file into place atomically, synced to disk."""
     try:
-        with (
-            source.open("rb") as content,
-            open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file,
-        ):
-            shutil.copyfileobj(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, target)  # fails where a file has appeared meanwhile
+        try:
+            _link(source, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            with _draft(target.parent) as place:  # on the disk of the target
+                shutil.copy(source, place / target.name)
+                _link(place / target.name, target)
     except OSError as error:
         raise ConfigError(f"{target} cannot be written: {error.strerror}.") from None
-    finally:
-        draft.unlink(missing_ok=True)
+
+
+def _link(source: Path, target: Path) -> None:
+    with source.open("rb") as file:
+        os.fsync(file.fileno())
+    os.link(source, target)  # fails where a file has appeared meanwhile
 
 
 def _remove(path: Path) -> None:

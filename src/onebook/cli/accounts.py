@@ -100,7 +100,7 @@ def suspend(
 def resume(
     username: Username, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
 ) -> None:
-    """Let a suspended user in again.
+    """Resume a suspended user: its keys are accepted again.
 
     Example: onebook accounts resume alice
     """

@@ -51,7 +51,7 @@ def restore_command(
     timeout: Timeout = 3_600.0,
     config_file: ConfigFile = None,
 ) -> None:
-    """Restore a backup to the places that the settings name; writes nothing over.
+    """Restore a backup to the places that the settings name; overwrites nothing.
 
     The settings file in the archive is not restored: take it out with tar -xOf ARCHIVE
     onebook.toml, and look at its paths.

@@ -60,7 +60,7 @@ COMMANDS: Final = {
     ),
     "restore": CommandPath(
         "backup:restore_command",
-        "Restore a backup to the places that the settings name; writes nothing over.",
+        "Restore a backup to the places that the settings name; overwrites nothing.",
     ),
     "exchanges": CommandPath("exchanges:exchanges_app", "The exchanges: list, show, check."),
     "keys": CommandPath(

@@ -10,7 +10,7 @@ import typer
 
 from onebook import config
 from onebook.cli.common import print_table, reported, run
-from onebook.cli.operator import AsJson, ConfigFile, change, print_json, upgrade
+from onebook.cli.operator import AsJson, ConfigFile, change, print_json, require_database
 from onebook.errors import InvalidRequest, naming
 from onebook.store import Store
 from onebook.times import iso_ms
@@ -42,7 +42,7 @@ async def safe(file: Path | None, *, create: bool = False) -> AsyncIterator[Safe
     """Open the vault over the store that the settings name."""
     settings = config.load(file)
     async with Store(settings.store.url) as store:
-        await upgrade(store, settings.store.pepper_file, create=create)
+        await require_database(store, settings.store.pepper_file, create=create)
         masters = master_keys(settings.transactions)
         with naming(settings.transactions.master_key_file):
             yield Safe(Vault(store, masters), settings.transactions, store)

@@ -15,6 +15,8 @@ db_app = typer.Typer(no_args_is_help=True, help="The database.")
 def upgrade(config: ConfigFile = None) -> None:
     """Bring the database to this release's schema; nodes do so at their start as well.
 
+    Every other command refuses a database with the schema of another release.
+
     Example: onebook db upgrade
     """
     url = settings.load(config).store.url

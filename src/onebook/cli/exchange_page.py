@@ -18,13 +18,13 @@ INDEX_COLUMNS: Final = ("exchange", "quality", "depth", "lost frame", "the next 
 def page(exchange: Exchange) -> str:
     """Write the reference page of an exchange."""
     summary, _, protocol = docstring(exchange).partition("\n\n")
-    judged = quality(exchange)
+    graded = quality(exchange)
     parts = [
         NOTE,
         f"# {exchange.display}",
         " ".join(summary.split()),
-        f"Quality: **{named(judged.level)}**"
-        + (f"; not proven: {', '.join(judged.missing)}." if judged.missing else "."),
+        f"Quality: **{named(graded.level)}**"
+        + (f"; not proven: {', '.join(graded.missing)}." if graded.missing else "."),
         table(("fact", "value"), spelled(facts(exchange))),
         "## Proof",
         "What each rule asks is said in the [index](README.md).",

@@ -118,7 +118,7 @@ def suspend(
 def resume(
     key: KeyName, reason: Reason = "", as_json: AsJson = False, config: ConfigFile = None
 ) -> None:
-    """Let a suspended key in again.
+    """Resume a suspended key: it is accepted again.
 
     Example: onebook keys resume key_0f3a5c7e9b1d
     """

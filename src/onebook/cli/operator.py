@@ -3,6 +3,7 @@
 Imported by the commands only; the rules themselves are in `onebook.accounts`.
 """
 
+import logging
 import os
 import pwd
 import re
@@ -67,8 +68,12 @@ class Desk(NamedTuple):
     admin: Admin
 
 
-async def upgrade(store: Store, pepper_file: Path, *, create: bool) -> None:
-    """Bring a database to this release's schema.
+# The store logs an outage for nodes; a command reports it as its error.
+logging.getLogger("onebook.store").addHandler(logging.NullHandler())
+
+
+async def require_database(store: Store, pepper_file: Path, *, create: bool) -> None:
+    """Require a database with this release's schema.
 
     A new file is made only by a command that puts the first row into it: any other is at the wrong
     place. A pepper without a database means that the database was deleted or moved.
@@ -84,9 +89,11 @@ async def upgrade(store: Store, pepper_file: Path, *, create: bool) -> None:
             f"The database {store.path} is missing; `onebook accounts create` makes it, or correct "
             "store.url."
         )
-    await store.upgrade(create=missing)
     if missing:
+        await store.upgrade()
         typer.echo(f"A new database: {store.path}", err=True)
+    else:
+        await store.require_schema()
 
 
 def _missing(path: Path | None) -> bool:
@@ -98,7 +105,7 @@ async def desk(file: Path | None, *, create: bool = False) -> AsyncIterator[Desk
     """Open the store that the settings name."""
     settings = config.load(file).store
     async with Store(settings.url) as store:
-        await upgrade(store, settings.pepper_file, create=create)
+        await require_database(store, settings.pepper_file, create=create)
         pepper = load_pepper(settings.pepper_file)
         await require_same_pepper(store, pepper)
         yield Desk(store, Admin(store, pepper))

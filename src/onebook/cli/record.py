@@ -20,6 +20,7 @@ from onebook.exchanges import EXCHANGES, resolve
 from onebook.exchanges.contract import Exchange
 from onebook.feeds import Catalogue, Supervisor, enabled
 from onebook.feeds.recording import RECORDING_BYTES_MAX, Recorder, RecordingError
+from onebook.library.recorders import require_recordable
 from onebook.model import Instrument
 from onebook.rest import Rest
 from onebook.simulator.server import SimulatedExchanges
@@ -97,8 +98,9 @@ async def record(
     Raises:
         ExchangeFailed: It does not list its instruments.
         InvalidRequest: It does not list a symbol.
-        RecordingError: The file cannot be written.
+        RecordingError: The file cannot be written, or more symbols than fit one connection.
     """
+    require_recordable([exchange], len(symbols))
     exchanges = {exchange.name: exchange}
     books = Books()
     async with (

@@ -32,7 +32,7 @@ def top_command(
         typer.Option(help="Where its /metrics is, if at an address of its own."),
     ] = None,
     interval: Annotated[
-        float, typer.Option(min=0.5, max=60, help="Seconds between two looks.")
+        float, typer.Option(min=0.5, max=60, help="Seconds between two scrapes.")
     ] = 2.0,
     looks: Annotated[
         int,
@@ -47,7 +47,7 @@ def top_command(
 ) -> None:
     """Show a running node: load, clients, database, and each exchange, those in trouble first.
 
-    Rates are those between two looks. End with Ctrl-C.
+    Rates are those between two scrapes. End with Ctrl-C.
 
     Example: onebook top --url https://books.example --metrics http://127.0.0.1:9100
     """
@@ -69,22 +69,22 @@ def top_command(
 
 
 def _print(node: "_Node", looks: int, interval_s: float) -> None:
-    before = node.look()
+    before = node.scrape()
     for _ in range(looks):
         time.sleep(interval_s)
-        now = node.look()
+        now = node.scrape()
         console.print(_screen(node, before, now))
         before = now
 
 
 def _follow(node: "_Node", interval_s: float) -> None:
     """Refresh until Ctrl-C; a node that does not answer is retried."""
-    before: Scrape | None = node.look()
+    before: Scrape | None = node.scrape()
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
             time.sleep(interval_s)
             try:
-                now = node.look()
+                now = node.scrape()
                 if before is not None:
                     live.update(_screen(node, before, now), refresh=True)
                 before = now
@@ -107,7 +107,7 @@ class _Node:
         self._http = http
         self._metrics_url = metrics_url
 
-    def look(self) -> Scrape:
+    def scrape(self) -> Scrape:
         """Read the metrics."""
         url = f"{self._metrics_url}/metrics"
         answer = self._get(url)

@@ -92,7 +92,7 @@ class Database:
     async def _finish(self, work: Coroutine[Any, Any, R]) -> R:
         task = asyncio.create_task(work)
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._finished)
         began = self._outage.began()
         try:
             async with asyncio.timeout(OPERATION_TIMEOUT_S):
@@ -101,6 +101,11 @@ class Database:
             reason = f"It did not answer within {OPERATION_TIMEOUT_S:g} s."
             self._outage.failed(outage.READS, reason, began)
             raise DatabaseUnavailable(reason) from None
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved here as well: the caller may have been cancelled
 
     @asynccontextmanager
     async def _begin(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
@@ -171,6 +176,22 @@ class Database:
                 await connection.run_sync(migrate.upgrade)
         except DatabaseUnavailable as error:
             raise ConfigError(error.reason) from error
+
+    async def require_schema(self) -> None:
+        """Check that the schema is that of this release; an empty database gets it.
+
+        Nothing is migrated: running nodes may be of the release before.
+
+        Raises:
+            ConfigError: The schema is that of another release.
+            DatabaseUnavailable: It cannot be read.
+        """
+        from onebook.store import migrate
+
+        async with self._connected(self._reads) as connection:
+            found = await connection.run_sync(migrate.require_current)
+        if not found:
+            await self.upgrade(create=False)
 
     async def revisions(self) -> tuple[str | None, str]:
         """The revision of the schema, None of an empty database, and that of this release."""

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import aiosqlite
 from sqlalchemy import Connection, event
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.engine import URL, AdaptedConnection, make_url
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from onebook.errors import ConfigError
@@ -28,6 +28,8 @@ DRIVERS = {
 BUSY_TIMEOUT_MS = 5_000
 CONNECT_TIMEOUT_S = 5
 COMMAND_TIMEOUT_S = 10
+PING_TIMEOUT_S = 2
+CLOSE_TIMEOUT_S = 0.5
 POOL_WAIT_S = 10
 CONNECTIONS_MAX = 10
 THREAD_END_S = 5
@@ -71,17 +73,48 @@ def _postgres(url: URL) -> AsyncEngine:
     if words:
         options["dsn"] = tls.as_address(words)
     try:
-        return create_async_engine(
+        engine = create_async_engine(
             tls.without_tls(url),
             hide_parameters=True,
             pool_size=CONNECTIONS_MAX,
             max_overflow=0,
             pool_timeout=POOL_WAIT_S,
-            pool_pre_ping=True,
             connect_args=options,
         )
     except ModuleNotFoundError:
         raise ConfigError("PostgreSQL needs its driver: pip install 'onebook[postgres]'.") from None
+    event.listen(engine.sync_engine, "checkout", _pinged)
+    event.listen(engine.sync_engine, "close", _closed)
+    return engine
+
+
+def _pinged(connection: AdaptedConnection, _record: Any, _proxy: Any) -> None:
+    """Check that a connection of the pool answers, before it is used.
+
+    Where one does not, none of the pool is used again. SQLAlchemy's own ping (pool_pre_ping) has
+    no timeout of its own, and one that times out fails its transaction and drops that connection
+    alone: after a loss of the network the others would be found one by one.
+
+    Raises:
+        InvalidatePoolError: SQLAlchemy opens another one in its place.
+    """
+    try:
+        connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=PING_TIMEOUT_S))
+    except Exception as error:
+        connection.driver_connection.terminate()
+        raise InvalidatePoolError from error
+
+
+def _closed(connection: AdaptedConnection, _record: Any) -> None:
+    """Close a connection; SQLAlchemy's own close then finds it closed.
+
+    That one waits 2 to 10 s for the server, which has nothing to answer with once it is away, and
+    closes the connections of a pool one after another.
+    """
+    try:
+        connection.run_async(lambda driver: driver.close(timeout=CLOSE_TIMEOUT_S))
+    except Exception:
+        connection.driver_connection.terminate()
 
 
 def _sqlite(url: URL) -> AsyncEngine:

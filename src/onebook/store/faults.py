@@ -45,6 +45,7 @@ _POSTGRES: Final = {
     "42501": "does not allow user {user} to do this; grant it",
     "53100": "has a full disk",
     "53300": "has no connection left for us; raise max_connections",
+    "57P01": "ended the connection: an administrator ended it, or the server stops",
     "57P03": "is starting up or shutting down",
     "25006": "only lets us read: it is a standby",
 }

@@ -42,6 +42,24 @@ def upgrade(connection: Connection) -> None:
         environment.run_migrations()
 
 
+def require_current(connection: Connection) -> bool:
+    """Check that the schema is that of this release; False where there is none yet.
+
+    Raises:
+        ConfigError: It is that of another release.
+    """
+    script = _scripts()[1]
+    found = MigrationContext.configure(connection).get_current_revision()
+    _refuse_newer(found, script)
+    newest = script.get_current_head()
+    if found not in (None, newest):
+        raise ConfigError(
+            f"The database has schema {found}, older than {newest} of this release: make a backup, "
+            "then run `onebook db upgrade` or start a node."
+        )
+    return found is not None
+
+
 def revisions(connection: Connection) -> tuple[str | None, str]:
     """The revision of a database, None of an empty one, and that of this release."""
     head = _scripts()[1].get_current_head()

@@ -6,6 +6,6 @@ sequence, `answer` and `cursor` describe it, `verify` and `proof` prove it, `exp
 write it.
 
 An exchange is an adapter (`adapter`, `registry`) over neutral parts: `client`, `host` and `budget`
-ask it, `upstream` is how it is asked and answers, `markets` knows its instruments, `fanout` asks by
-symbol, `bookkeeping` describes how it books events. `bybit` is one.
+send its requests, `upstream` defines requests and replies, `markets` holds its instruments,
+`fanout` queries by symbol, `bookkeeping` describes how it books events. `bybit` is one.
 """

@@ -99,7 +99,7 @@ class Source(Struct, frozen=True, kw_only=True):
         begins_ms: Nothing is older than this, Unix ms.
         ends_ms: Nothing is newer than this, Unix ms; None where it goes on.
         page_rows: How many rows a full page has.
-        page_rows_least: What the page size could shrink to without a word: a page with fewer
+        page_rows_least: What the page size could shrink to without notice: a page with fewer
             rows is surely the last. 0: a short page proves nothing (the query is filtered).
         untimed: Whether rows may come without a time, or in no order of it. Without one they
             count at the end of their window, which is therefore never cut differently; it is

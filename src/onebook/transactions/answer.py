@@ -75,7 +75,7 @@ class Totals:
         self.oldest_ms: int | None = None
         self.newest_ms: int | None = None
 
-    def heard(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         """Count one record."""
         self.count += 1
         self.by_type[singular_of(record, self._singular)] += 1

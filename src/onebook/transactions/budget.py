@@ -78,7 +78,7 @@ class SharedLimit:
 
         Args:
             key: Whose request it is.
-            waits: Where the wait is seen.
+            waits: Notes the wait, for messages to users.
         """
         self._waiting[key] += 1
         try:
@@ -119,7 +119,7 @@ class SharedLimit:
         """How long the rest of the window is reserved for other keys; 0 if it is not."""
         now_s = self._clock.now_s()
         self._forget(now_s)
-        used = Counter(who for _, who in self._given)
+        used = Counter(owner for _, owner in self._given)
         share = self._count // (len({*used, *self._waiting, key}) + 1)
         open_to_all = self._count - round(self._count * self._reserve)
         if used[key] < max(1, share):

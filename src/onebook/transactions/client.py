@@ -1,8 +1,8 @@
-"""Asks an exchange: connections, limits, retries, the circuit and the clock; no exchange's rules.
+"""Sends requests to an exchange: connections, limits, retries, circuit breaker, clock.
 
-How a request is signed and what an answer means is the exchange's `upstream.ExchangeApi`. The
-query string is built once, signed and sent byte for byte: clients that quote it again break the
-signature on cursors. No message text of an exchange leaves this module.
+No rule of an exchange is here: how a request is signed and what an answer means is its
+`upstream.ExchangeApi`. The query string is built once, signed and sent byte for byte: clients that
+quote it again break the signature on cursors. No message text of an exchange leaves this module.
 """
 
 import logging
@@ -166,7 +166,7 @@ class ExchangeClient:
         now_s = clock.now_s()
         if reply.server_ms:
             way_s = now_s - sent_s
-            host.offset.heard(reply.server_ms, sent_ms=sent_ms, way_s=way_s, now_s=now_s)
+            host.offset.observe(reply.server_ms, sent_ms=sent_ms, way_s=way_s, now_s=now_s)
         if reply.limit is not None:
             limit.lower(reply.limit)
         if reply.block_s > 0:

@@ -1,4 +1,4 @@
-"""The clock that the transaction service lives by; tests put a virtual one in its place."""
+"""The clock of the transaction service; tests replace it with a virtual one."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What Prometheus reads of the transaction interface: how exchanges answer, what is given out.
+"""Prometheus metrics of the transaction interface: requests to exchanges, records delivered.
 
 Requests to exchanges are few and slow, so they are counted as they come; records a batch at a time.
 No label ever holds a key, an account or a symbol.
@@ -33,7 +33,7 @@ OPEN_UNTIL: Final = Gauge(
     ["exchange"],
 )
 RECORDS: Final = Counter(
-    "onebook_transactions_records", "Records given out by type.", ["exchange", "type"]
+    "onebook_transactions_records", "Records delivered by type.", ["exchange", "type"]
 )
 UNREADABLE: Final = Counter(
     "onebook_transactions_unreadable_rows",

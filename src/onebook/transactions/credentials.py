@@ -1,12 +1,12 @@
 """The operator's exchange credentials, encrypted at rest.
 
 Envelope encryption: every row has a data key of its own, wrapped by a master key that is not in
-the database. Turning the master key re-wraps the small data keys and never touches the secrets.
+the database. Rotating the master key re-wraps the small data keys and never touches the secrets.
 AES-256-GCM (NIST SP 800-38D); the associated data binds a row to its exchange and environment, so
 a row copied to another place does not open.
 
 The master key is a file of mode 0600 (or a value from the settings) with one key a line, base64.
-The first line wraps; all lines unwrap, so a turn can be interrupted at any point.
+The first line wraps; all lines unwrap, so a rotation can be interrupted at any point.
 """
 
 import asyncio
@@ -182,7 +182,7 @@ def parse_keys(text: str) -> tuple[bytes, ...]:
 
 
 class MasterKeys:
-    """Where master keys come from: a value of the settings, or a file that can be turned.
+    """Where master keys come from: a value of the settings, or a file that can be rotated.
 
     Args:
         file: The key file; made with one fresh key when it is first needed for writing.
@@ -201,7 +201,7 @@ class MasterKeys:
         return f"MasterKeys({self._file})"
 
     @property
-    def turnable(self) -> bool:
+    def rotatable(self) -> bool:
         """Whether `rotate` can write a new key: not when the keys come from the settings."""
         return not self._value and self._file is not None
 
@@ -337,11 +337,11 @@ class Vault:
     async def remove(
         self, exchange: str, environment: str, *, change: AuditedChange | None = None
     ) -> bool:
-        """Forget credentials; say whether there were any."""
+        """Delete credentials; return whether there were any."""
         return await self._store.delete_credentials(exchange, environment, change)
 
     async def rotate(self) -> int:
-        """Turn the master key and re-wrap every data key; say how many. Safe while serving.
+        """Rotate the master key and re-wrap every data key; return how many. Safe while serving.
 
         A running service that meets a row under a key it has not seen reads the file again.
         Keys from the settings are not ours to make: then rows are re-wrapped to the first.
@@ -350,14 +350,14 @@ class Vault:
             return await self._rotate()
 
     async def _rotate(self) -> int:
-        if self._masters.turnable:
+        if self._masters.rotatable:
             old = self._masters.keys()
             self._masters.write((new_master_key(), *old))
         self._ring = self._masters.read()
         count = 0
         for row in await self._store.list_credentials():
             count += await self._rewrap(row, self._ring)
-        if self._masters.turnable and await self._all_under(self._ring.current_id):
+        if self._masters.rotatable and await self._all_under(self._ring.current_id):
             self._masters.write(self._masters.keys()[:1])
         return count
 

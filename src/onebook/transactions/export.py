@@ -39,7 +39,7 @@ COLUMNS: Final = (
 
 
 class Writer(Protocol):
-    """Takes records and makes a file of them; `rows` counts what is in it."""
+    """Writes records to a file; `rows` counts its rows."""
 
     rows: int
 

@@ -21,8 +21,8 @@ class ClockOffset:
         self._way_s = float("inf")
         self._at_s = float("-inf")
 
-    def heard(self, server_ms: int, *, sent_ms: int, way_s: float, now_s: float) -> None:
-        """Take one answer's time in; `way_s` is how long asking and answering took."""
+    def observe(self, server_ms: int, *, sent_ms: int, way_s: float, now_s: float) -> None:
+        """Add the time of one answer; `way_s` is its round trip."""
         if way_s <= self._way_s or now_s - self._at_s > OFFSET_MAX_AGE_S:
             self.ms = server_ms - sent_ms - round(way_s * 500)
             self._way_s, self._at_s = way_s, now_s

@@ -41,7 +41,7 @@ class Markets:
         self._guessed: dict[tuple[str, str], TradedMarket] = {}
 
     def load(self, category: str, rows: Iterable[InstrumentRow]) -> None:
-        """Take rows of an instrument list in."""
+        """Add rows of an instrument list."""
         for row in rows:
             market = self._listed(category, row)
             self._known[category, market.symbol] = market
@@ -83,7 +83,7 @@ class MarketCache:
         self._loading = asyncio.Lock()
 
     async def load(self, category: str, retries: Retries) -> None:
-        """See that the markets of a category are known and not an hour old."""
+        """Load the markets of a category unless they are known and less than an hour old."""
         async with self._loading:
             if self._stale(category):
                 await self._load(category, retries)

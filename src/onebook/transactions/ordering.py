@@ -41,7 +41,7 @@ class Sorter:
         self.duplicates = 0
 
     def push(self, records: list[Record], *, snapshot: bool) -> None:
-        """Take records in; those out of range or already delivered fall away."""
+        """Add records; those out of range or already delivered are dropped."""
         for record in records:
             key = key_of(record)
             if not (self._snapshot_wanted(key) if snapshot else self._in_range(key)):

@@ -122,7 +122,7 @@ def opening_unproven(display: str) -> Unproven:
     )
 
 
-def judged(
+def check_of_left(
     name: str, checked: int, left: list[Left], reason: str = "", *, overflowed: bool = False
 ) -> ProofCheck:
     """A check from what is left over."""
@@ -133,7 +133,7 @@ def judged(
         Break(o.record.transactionId, o.expected, o.found, _difference(o), o.what)
         for o in sorted(left, key=lambda one: not one.sure)
     ]
-    found = settled(name, checked + len(left), breaks)
+    found = check_of_breaks(name, checked + len(left), breaks)
     if not unsure:
         return found
     broken = len(left) - len(unsure)
@@ -148,7 +148,7 @@ def _difference(left: Left) -> str:
         return ""
 
 
-def settled(name: str, checked: int, breaks: list[Break]) -> ProofCheck:
+def check_of_breaks(name: str, checked: int, breaks: list[Break]) -> ProofCheck:
     """A check from its breaks alone."""
     if not checked:
         reason = "There was nothing to compare."

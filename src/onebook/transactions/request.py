@@ -10,7 +10,7 @@ TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 
 
 def _whole(value: Any) -> Any:
-    """A whole number written with a fraction of nothing is whole: 1.0, as JSON Schema has it."""
+    """Accept a whole number with an empty fraction, such as 1.0, as JSON Schema does."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -148,9 +148,9 @@ class Run:
                     return
                 # The place in the sequence, which for a snapshot is not its time.
                 self._last = batch[-1][0]
-                yield self._heard([record for _, record in batch])
+                yield self._counted([record for _, record in batch])
 
-    def _heard(self, batch: list[Record]) -> list[Record]:
+    def _counted(self, batch: list[Record]) -> list[Record]:
         exchange = self.query.request.exchange
         for name, count in Counter([record.type for record in batch]).items():
             RECORDS.labels(exchange, name).inc(count)
@@ -158,9 +158,9 @@ class Run:
         UNREADABLE.labels(exchange).inc(unreadable - self._unreadable_counted)
         self._unreadable_counted = unreadable
         for record in batch:
-            self.totals.heard(record)
+            self.totals.add(record)
             if self.verifier is not None:
-                self.verifier.heard(record)
+                self.verifier.add(record)
         return batch
 
     @property

@@ -124,6 +124,7 @@ class Transactions:
 
     async def close(self) -> None:
         """Close every connection."""
+        await self.standings.close()
         for adapter in self._adapters.values():
             await adapter.close()
 

@@ -1,9 +1,11 @@
 """Whether the transaction interface of each exchange can work now, for the public lists.
 
 Credentials are looked for in the vault, at most once in `KEPT_S`, because health is asked for by
-anyone and often. Whether the exchange still accepts them is what it last answered.
+anyone and often; a vault that does not answer delays no health. Whether the exchange still accepts
+them is what it last answered.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Final
@@ -13,6 +15,7 @@ from onebook.transactions.adapter import Adapter, Environment
 from onebook.transactions.failures import FailureReason
 
 KEPT_S: Final = 5.0
+LOOK_S: Final = 0.5  # then the answer is what was found last
 
 
 class ExchangeStanding(StrEnum):
@@ -51,19 +54,36 @@ class Standings:
         self._adapters = adapters
         self._stored = stored
         self._now_s = now_s
-        self._found: dict[str, ExchangeStanding] = {}
+        self._found = dict.fromkeys(adapters, ExchangeStanding.UNKNOWN)
         self._found_at_s = float("-inf")
+        self._looking: asyncio.Task[None] | None = None
 
     async def all(self) -> dict[str, ExchangeStanding]:
         """The standing of every exchange now."""
-        now_s = self._now_s()
-        if now_s - self._found_at_s >= KEPT_S:
-            self._found = {name: await self._look(name) for name in self._adapters}
-            self._found_at_s = now_s
+        if self._looking is None and self._now_s() - self._found_at_s >= KEPT_S:
+            self._looking = asyncio.create_task(self._look_at_all(), name="standings")
+        if self._looking is not None:
+            done, _ = await asyncio.wait((self._looking,), timeout=LOOK_S)
+            for looked in done:
+                looked.result()
         return {
             name: self._answered(name) if found is ExchangeStanding.OPERATIONAL else found
             for name, found in self._found.items()
         }
+
+    async def close(self) -> None:
+        """Cancel a look under way."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look_at_all(self) -> None:
+        now_s = self._now_s()
+        try:
+            self._found = {name: await self._look(name) for name in self._adapters}
+            self._found_at_s = now_s
+        finally:
+            self._looking = None
 
     def _answered(self, exchange: str) -> ExchangeStanding:
         verdict = self._adapters[exchange].verdict(Environment.MAINNET)

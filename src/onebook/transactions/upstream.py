@@ -1,4 +1,4 @@
-"""What an exchange's REST API is to the client that asks it: facts, signatures, answers; pure.
+"""Port of an exchange's REST API: facts, signatures, replies. Pure.
 
 An `ExchangeApi` turns a call and credentials into what goes over the wire, and an answer into a
 `Reply`: a value or a failure, and what the client does about it. Connections, limits, retries, the

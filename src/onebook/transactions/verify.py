@@ -43,9 +43,9 @@ from onebook.transactions.proof import (
     OrderReport,
     ProofCheck,
     Verification,
-    judged,
+    check_of_breaks,
+    check_of_left,
     opening_unproven,
-    settled,
     verdict,
 )
 from onebook.transactions.record import Record, RecordView, Status
@@ -113,9 +113,9 @@ class Verifier:
         self._given_up: list[tuple[tuple[str, ...], Record]] = []
         self._covered: dict[str, int | None] = {}
 
-    # Hearing --------------------------------------------------------------------------
+    # Records --------------------------------------------------------------------------
 
-    def heard(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         """Take one record."""
         if record.type == books.LEDGER:
             self._arithmetic(record)
@@ -227,7 +227,9 @@ class Verifier:
     ) -> Iterable[ProofCheck]:
         known = frozenset(self._entry.types)
         makers: dict[str, Callable[[], ProofCheck]] = {
-            LEDGER_ARITHMETIC: lambda: judged(LEDGER_ARITHMETIC, self._lines, self._wrong_lines),
+            LEDGER_ARITHMETIC: lambda: check_of_left(
+                LEDGER_ARITHMETIC, self._lines, self._wrong_lines
+            ),
             LEDGER_CHAIN: lambda: _chain_check(chains),
             HOLDINGS: lambda: self._holdings_check(chains),
             ORDERS: lambda: self._order_check(orders),
@@ -261,7 +263,7 @@ class Verifier:
         whole = len(known) == len(starts)
         return Span(max(known, default=0), self._below_ms) if whole else NOWHEN
 
-    def _judged(self, left: Iterable[Left]) -> list[Left]:
+    def _checkable(self, left: Iterable[Left]) -> list[Left]:
         """Those whose counterpart must lie in the range."""
         return [o for o in left if self._span_of(o.record).holds(o.record.timestamp, EDGE_MS)]
 
@@ -284,16 +286,18 @@ class Verifier:
             if fill.timestamp < span.below_ms
         ]
         overflowed = self._orders.overflowed
-        found = judged(ORDERS, orders.checked, opened, self._reason(ORDERS), overflowed=overflowed)
+        found = check_of_left(
+            ORDERS, orders.checked, opened, self._reason(ORDERS), overflowed=overflowed
+        )
         if not orders.breaks:
             return found
         breaks = (*orders.breaks, *found.breaks)[:BREAKS_MAX]
         return replace(found, state=CheckState.BROKEN, broken=len(orders.breaks), breaks=breaks)
 
     def _trades_check(self, name: str, trades: Trades) -> ProofCheck:
-        left = self._judged(trades.left())
+        left = self._checkable(trades.left())
         reason = self._reason(name)
-        return judged(name, trades.checked, left, reason, overflowed=trades.overflowed)
+        return check_of_left(name, trades.checked, left, reason, overflowed=trades.overflowed)
 
     def _reason(self, name: str) -> str:
         """Why something of a check can be left over that is not lost."""
@@ -301,10 +305,10 @@ class Verifier:
 
     def _closings_check(self) -> ProofCheck:
         closings = self._closings
-        left = self._judged(closings.left())
+        left = self._checkable(closings.left())
         reason = "The order began before the range: what it gained there is not in the ledger's."
         checked = closings.checked + len(closings.wrong)
-        return judged(
+        return check_of_left(
             CLOSED_PNL, checked, [*closings.wrong, *left], reason, overflowed=closings.overflowed
         )
 
@@ -317,8 +321,8 @@ class Verifier:
             Left(r, "no session or delivery of this amount", key[-1], "none", r.kind != "delivery")
             for key, r in lines
         ]
-        left = self._judged(left)
-        return judged(
+        left = self._checkable(left)
+        return check_of_left(
             SETTLEMENTS, self._settlements.checked, left, self._reason(SETTLEMENTS),
             overflowed=self._settlements.overflowed,
         )  # fmt: skip
@@ -334,7 +338,7 @@ class Verifier:
         unlisted = _unlisted(lines, self._books.funding_wallet)
         left += [one for one in unlisted if span.holds(one.record.timestamp, TRANSFER_MS)]
         reason = self._reason(TRANSFERS)
-        return judged(TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed)
+        return check_of_left(TRANSFERS, moves.checked, left, reason, overflowed=moves.overflowed)
 
     def _funds_check(self, name: str, moves: Moves) -> ProofCheck:
         """Deposits, withdrawals, leverage tokens: every event a line, every line an event."""
@@ -354,7 +358,7 @@ class Verifier:
             left.append(Left(line, f"none of the {kind} is this", key[-1], "none", not undone))
         left = [one for one in left if span.holds(one.record.timestamp, margin_ms)]
         reason = self._reason(name)
-        return judged(name, moves.checked, left, reason, overflowed=moves.overflowed)
+        return check_of_left(name, moves.checked, left, reason, overflowed=moves.overflowed)
 
     # Holdings --------------------------------------------------------------------------
 
@@ -385,7 +389,7 @@ class Verifier:
                 what = f"{chain.asset} in {chain.wallet} is not what its book ends with"
                 difference = show(subtract(closing, total))
                 breaks.append(Break(name, chain.closing, show(total), difference, what))
-        return settled(HOLDINGS, checked, breaks)
+        return check_of_breaks(HOLDINGS, checked, breaks)
 
     def _no_holdings(self) -> str | None:
         """Why holdings prove nothing here."""
@@ -408,7 +412,7 @@ class Verifier:
 
 def _chain_check(chains: tuple[ChainReport, ...]) -> ProofCheck:
     breaks = [one for chain in chains for one in chain.breaks]
-    return settled(LEDGER_CHAIN, sum(chain.records for chain in chains), breaks)
+    return check_of_breaks(LEDGER_CHAIN, sum(chain.records for chain in chains), breaks)
 
 
 def _unlisted(lines: list[tuple[tuple[str, ...], Record]], funding_wallet: str) -> list[Left]:

@@ -1,7 +1,7 @@
-"""Walking one source to its end: every record once, newest first, nothing passed over in silence.
+"""Walking one source to its end: every record once, newest first, nothing skipped without notice.
 
 A walker cuts its range into windows and reads several side by side, each page by page along the
-exchange's cursor; it hands records on in order, and only when nothing newer can still come. What
+exchange's cursor; it emits records in order, and only when nothing newer can still come. What
 it has reached is its *watermark*: all records with a later time have been passed on, so a merge of
 many walkers need not wait for one without records.
 
@@ -153,7 +153,7 @@ class Walker:
         self._next = self._begin_at if cutter else None
         while await self._read_next(windows, cutter):
             pass
-        await self._hand_on(NOTHING_LEFT_MS)
+        await self._emit(NOTHING_LEFT_MS)
 
     def _cutter(self) -> Cutter | None:
         """The windows of this walk; None where the source has nothing in the range."""
@@ -170,7 +170,7 @@ class Walker:
         return Cutter(source, from_ms=from_ms, to_ms=to_ms, below_ms=below_ms)
 
     async def _read_next(self, windows: Iterator[Window], cutter: Cutter | None) -> bool:
-        """Read the newest window that is left to its end; say whether there was one."""
+        """Read the newest window that is left to its end; return whether there was one."""
         await self._begin(windows)
         if not self._streams:
             return False
@@ -186,7 +186,7 @@ class Walker:
         cutter.filled(stream.asked)
         ahead = self._long or stream.asked <= PAGES_SPARSE
         self._ahead_max = min(WINDOWS_AHEAD, self._ahead_max * 2) if ahead else 1
-        await self._hand_on(min(self.watermark_ms, self._oldest_ahead(stream.window)))
+        await self._emit(min(self.watermark_ms, self._oldest_ahead(stream.window)))
         return True
 
     async def _begin(self, windows: Iterator[Window]) -> None:
@@ -228,7 +228,7 @@ class Walker:
         if page.kept_from_ms is not None:
             self._lost_before_ms = max(self._lost_before_ms, page.kept_from_ms)
         self._sorter.push(page.records, snapshot=snapshot)
-        await self._hand_on(min(self.watermark_ms, watermark_ms))
+        await self._emit(min(self.watermark_ms, watermark_ms))
 
     def _mark(self, read: ReadPage) -> None:
         """Remember where a page stands, until all of its records have been delivered."""
@@ -238,7 +238,7 @@ class Walker:
         self._forget_pages(self.delivered)
         self._bookmarks.append((last, read.bookmark))
 
-    async def _hand_on(self, watermark_ms: int) -> None:
+    async def _emit(self, watermark_ms: int) -> None:
         """Emit records whose order is final; block while the output buffer is full."""
         self.ready.extend(self._sorter.release(watermark_ms))
         self.watermark_ms = watermark_ms

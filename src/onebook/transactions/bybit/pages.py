@@ -113,10 +113,10 @@ def read_rows(
             for row, (record, fits), at in zip(rows, read, times, strict=True)
         ]
     records = [record for record, _ in read]
-    return (_told_apart(records, context) if endpoint.id_field else records), unreadable
+    return (_with_ordinals(records, context) if endpoint.id_field else records), unreadable
 
 
-def _told_apart(records: list[Record], context: Context) -> list[Record]:
+def _with_ordinals(records: list[Record], context: Context) -> list[Record]:
     """Records with an id each: rows without one that are equal get their ordinal in the page.
 
     Only there are two equal rows surely two events: windows may overlap, and pages when rows are

@@ -177,12 +177,12 @@ class BybitReader:
             return {r.instrument.symbol async for p in pages for r in p.records if r.instrument}
 
     async def _load_markets(self, category: str) -> None:
-        """See that the markets of a category (all for "*") are known."""
+        """Load the markets of a category (all for "*") where they are not known."""
         for name in LOADED_CATEGORIES if category == "*" else (category,):
             await self._environs.cache.load(name, self._retries)
 
     async def _learn_uid(self) -> None:
-        """See that the account's user id is known: it identifies our side of a transfer."""
+        """Request the account's user id once: it identifies our side of a transfer."""
         try:
             await self._key_info()
         except SourceFailed as failure:

@@ -17,7 +17,7 @@ V = TypeVar("V")
 NAMES_MAX: Final = 100
 
 
-class SharedReads(Generic[N, V]):
+class CoalescedReads(Generic[N, V]):
     """Reads by name, one at a time and each of at most `NAMES_MAX`; `close` ends them."""
 
     def __init__(

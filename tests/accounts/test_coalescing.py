@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from onebook.accounts import shared
-from onebook.accounts.shared import SharedReads
+from onebook.accounts import coalescing
+from onebook.accounts.coalescing import CoalescedReads
 from onebook.errors import ServiceUnavailable
 from steady import PATIENCE_S
 
@@ -26,7 +26,7 @@ class Asked:
     """Reads over a store whose answers the test gives."""
 
     def __init__(self) -> None:
-        self.reads = SharedReads(self._read_all)
+        self.reads = CoalescedReads(self._read_all)
         self.questions: asyncio.Queue[Question] = asyncio.Queue()
 
     async def _read_all(self, names: Collection[str]) -> Mapping[str, int]:
@@ -89,7 +89,7 @@ async def test_what_is_asked_for_while_a_read_is_under_way_is_read_by_the_next(
 async def test_a_read_is_of_a_bounded_number_of_names(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "NAMES_MAX", 3)
+    monkeypatch.setattr(coalescing, "NAMES_MAX", 3)
     askers = asked.ask("a")
     answer = await asked.question("a")
     askers += asked.ask("bcdefgh")
@@ -155,7 +155,7 @@ async def test_an_error_that_nobody_waits_for_any_more_is_no_noise(asked: Asked)
 async def test_closing_ends_the_read_under_way_and_those_that_wait(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "NAMES_MAX", 2)
+    monkeypatch.setattr(coalescing, "NAMES_MAX", 2)
     askers = asked.ask("a")
     await asked.question("a")
     askers += asked.ask("bcd")
