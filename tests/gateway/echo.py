@@ -91,7 +91,7 @@ class Echo(ClientConnection):
             except UnicodeDecodeError:
                 self.end(1007, "the message is not UTF-8")
                 return
-            self.say(data)
+            self.send_text(data)
         else:
             frame = frames.text_frame(data)
             self.write(bytes((0x82,)) + frame[1:])

@@ -106,8 +106,10 @@ LISTED = {
 class Node:
     """Everything a gateway needs, and the hands of the exchanges and the operator."""
 
-    def __init__(self, store, *, settings, listed, allowance_bytes):
-        self.clock = MovableClock()
+    def __init__(
+        self, store, *, settings, listed, allowance_bytes=1 << 30, clock=None, make_market=Market
+    ):
+        self.clock = clock or MovableClock()
         self.settings = settings
         self.store = store
         self.admin = Admin(store, PEPPER)
@@ -118,7 +120,7 @@ class Node:
             clock_ms=self.clock.wall_ms,
         )
         self.books = Books()
-        self.market = Market(self.books, listed)
+        self.market = make_market(self.books, listed)
         self.gateway = Gateway(
             settings,
             accounts=self.accounts,

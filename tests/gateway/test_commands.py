@@ -34,6 +34,7 @@ def test_an_id_that_is_neither_string_nor_number_is_refused(alice):
         ({"group": ""}, "group"),
         ({"group": "."}, "group"),
         ({"group": "1" * 19}, "group"),
+        ({"group": "0.0000000000001"}, "group"),
         ({"fill": {"amounts": [1]}}, "fill"),
         ({"fill": {"prices": ["1"]}}, "prices"),
         ({"fill": {"notionals": [str(size) for size in range(1, 10)]}}, "fill"),

@@ -64,7 +64,7 @@ async def test_what_a_client_says_after_our_close_is_not_heard(node, key):
         heard = node.gateway.totals.messages
         connection.end(4200, "test")
         connection.end(4108, "once is enough")
-        connection.say(b"{}")
+        connection.send_text(b"{}")
         await raw(client, Frame(Opcode.TEXT, b'{"type":"ping"}').serialize(mask=True))
         assert await client.closed() == 4200
         await settled(lambda: connection.lost)

@@ -123,7 +123,7 @@ class Storm:
     def say(self):
         for peer in self.dice.sample(self.peers, 2):
             if not peer.connection.ended:
-                peer.connection.say(self.payload())
+                peer.connection.send_text(self.payload())
                 peer.expected.append(self.count)
 
     def ping(self):

@@ -15,7 +15,7 @@ from onebook.gateway.effects import (
 from onebook.gateway.subscriptions import SUBSCRIPTION_EFFECTS
 
 
-def test_every_effect_is_carried_out():
+def test_every_effect_is_executed():
     assert set(EFFECTS) == set(get_args(Effect))
     assert set(SUBSCRIPTION_EFFECTS) == {OpenView, CloseView, FetchBook, ResendBook}
 

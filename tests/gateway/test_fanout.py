@@ -77,3 +77,15 @@ async def test_a_tick_with_much_for_one_client_is_written_in_bounded_pieces(tmp_
                 node.delta("okx", [("1000001", "7")], symbol=symbol)
             got = {(await client.next())["symbol"] for _ in symbols}
             assert got == set(symbols)
+
+
+async def test_a_status_comes_before_the_reply_to_a_command_that_came_after_it(node, key):
+    node.snapshot("okx")
+    async with node.client(key) as client:
+        await client.say(type="subscribe_aggregated", symbol=SYMBOL, exchanges=["okx"])
+        await client.until("aggregated_orderbook_update")
+        await client.say(type="unsubscribe_aggregated", symbol=SYMBOL)
+        node.lose("okx")  # the reply is written before the end of the tick that has the status
+        assert (await client.next())["type"] == "exchange_status"
+        assert (await client.next())["type"] == "unsubscribe_response"
+        assert (await client.ask(type="ping"))["type"] == "pong"

@@ -123,7 +123,7 @@ async def test_subscribing_twice_while_behind_owes_one_book(slow):
     await slow.fall_asleep()
     client = slow.connection.processor
     (key,) = client.subscriptions.values()
-    slow.connection.carry_out([OpenView(key, key)])
+    slow.connection.execute([OpenView(key, key)])
     assert len(slow.node.gateway.fanout.missed(slow.connection)) == 1
 
 

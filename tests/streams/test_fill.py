@@ -218,7 +218,7 @@ def test_a_look_carries_fills_and_a_view_without_them_makes_none(monkeypatch):
     rig = Rig()
     rig.opened(key("okx"), okx=BOOK)
     answers = []
-    rig.streams.look(key("okx", fill=SIZES), answers.append)
+    rig.streams.fetch(key("okx", fill=SIZES), answers.append)
     assert parse(answers[0])["data"]["fill"]["buy"][0]["size"] == 2
     monkeypatch.setattr(fill.FillView, "merge", None)
     rig.delta("okx", [("100", "9")], [])

@@ -18,7 +18,12 @@ from onebook.model import Health, Instrument
 from onebook.streams import StreamKey, Streams, iso_us
 from onebook.streams.guard import CHECK_S, SYMBOLS_PER_TURN_MAX
 from onebook.streams.stream import FIRST_LIVE_S, FIRST_UPDATE_S
-from onebook.streams.streams import JOIN_PACE_S, MERGE_PACE_S, PUBLISHES_PER_TICK_MAX
+from onebook.streams.streams import (
+    JOIN_PACE_S,
+    MERGE_PACE_S,
+    PUBLISHES_PER_TICK_MAX,
+    PUBLISHING_MAX_S,
+)
 
 SYMBOL = "BTC/USDT"
 START_US = 1_763_632_800_000_000
@@ -376,6 +381,26 @@ def test_a_present_book_can_be_asked_for_within_the_interval_and_goes_to_everyon
     assert rig.heard.updates[-1][2]["previous_update_number"] == 2
 
 
+@pytest.mark.parametrize("interval_ms", [1_000, 60_000])
+@pytest.mark.parametrize("extra", [{}, {"ages": True}, {"coverage": True}])
+def test_a_flood_of_requests_for_a_book_costs_the_other_clients_of_its_view_nothing(
+    extra, interval_ms
+):
+    """Each published to all of them, whatever their interval, at the cost of their allowances."""
+    rig = Rig()
+    stream = rig.opened(key("okx", interval_ms=interval_ms, mode="delta", **extra), okx=BOOK)
+    for amount in range(2, 52):
+        rig.time.run(0.01)
+        rig.delta("okx", [("100", str(amount))], [])
+        rig.streams.publish_now(stream)
+        answer = parse(stream.full_for("r1"))
+        assert (answer["update_number"], answer["data"]["bids"][0]["amount"]) == (1, 1)
+    rig.time.run(60)
+    assert [update[0] for update in rig.heard.updates] == [1_000.0, 1_000.0 + interval_ms / 1_000]
+    assert rig.heard.updates[-1][2]["previous_update_number"] == 1
+    assert rig.heard.updates[-1][2]["data"]["bids"][0]["amount"] == 51
+
+
 def test_a_delta_holds_only_what_changed_since_the_update_before():
     rig = Rig()
     books = {"okx": BOOK, "kraken": ([("90", "1")], [("110", "1")])}
@@ -445,8 +470,8 @@ def test_ages_are_in_deltas_and_looks_and_only_where_they_are_asked_for():
     delta = rig.heard.updates[-1][2]
     assert (delta["type"], delta["data"]["ages"]) == ("aggregated_orderbook_delta", {"okx": 0})
     answers = []
-    rig.streams.look(key("okx", ages=True), answers.append)
-    rig.streams.look(key("okx"), answers.append)
+    rig.streams.fetch(key("okx", ages=True), answers.append)
+    rig.streams.fetch(key("okx"), answers.append)
     assert [parse(each)["data"].get("ages") for each in answers] == [{"okx": 1_000}, None]
 
 
@@ -523,8 +548,8 @@ def test_coverage_is_of_live_exchanges_in_deltas_and_looks_and_only_where_it_is_
     rig.time.run(1)
     assert list(rig.heard.updates[-1][2]["data"]["coverage"]) == ["okx"]
     answers = []
-    rig.streams.look(key("okx", coverage=True, ages=True), answers.append)
-    rig.streams.look(key("okx"), answers.append)
+    rig.streams.fetch(key("okx", coverage=True, ages=True), answers.append)
+    rig.streams.fetch(key("okx"), answers.append)
     found = [parse(each)["data"] for each in answers]
     assert found[0]["coverage"] == {"okx": {"bids": 98, "asks": 102}}
     assert found[0]["ages"] == {"okx": 2_000}
@@ -580,13 +605,12 @@ def test_a_late_update_does_not_slow_the_pace_by_more_than_it_must(late_ms, apar
 
 def test_an_update_that_was_not_late_for_itself_makes_nothing_up():
     rig = Rig()
-    stream = rig.opened(key("okx", interval_ms=100), okx=BOOK)
-    rig.time.run(0.05)
-    rig.delta("okx", [("100", "2")], [])
-    rig.streams.publish_now(stream)  # before it is due
+    stream = rig.opened(key("okx", interval_ms=100, ages=True), okx=BOOK)
+    rig.time.run(0.15)
+    rig.streams.publish_now(stream)  # it was not due: no level changed
     rig.delta("okx", [("100", "3")], [])
     rig.time.run(1)
-    assert [update[0] for update in rig.heard.updates] == [1_000.0, 1_000.05, 1_000.15]
+    assert [update[0] for update in rig.heard.updates] == [1_000.0, 1_000.15, 1_000.25]
 
 
 def test_what_a_view_costs_in_30_days_is_reported_from_its_live_rate():
@@ -645,6 +669,74 @@ def test_a_long_queue_lets_the_loop_have_its_turn():
     assert rig.streams.tick(rig.time.now) == 1_000.0 + FIRST_UPDATE_S
     assert len(rig.heard.updates) == len(symbols)
     assert rig.heard.flushes == 2
+
+
+def test_views_that_take_long_to_publish_let_the_loop_have_its_turn():
+    symbols = [f"C{n}/USDT" for n in range(10)]
+    rig = Rig(("okx",), symbols)
+    for symbol in symbols:
+        rig.streams.open(StreamKey(symbol, ("okx",)))
+        rig.snapshot("okx", *BOOK, symbol=symbol)
+    publish = rig.heard.publish
+
+    def publish_slowly(stream, payload, full):
+        rig.time.now += 0.02
+        publish(stream, payload, full)
+
+    rig.heard.publish = publish_slowly
+    begun = rig.time.now
+    assert rig.streams.tick(begun) == begun
+    assert len(rig.heard.updates) == 3
+    assert rig.time.now - begun < PUBLISHING_MAX_S + 0.02
+    assert rig.heard.flushes == 1
+    assert rig.streams.saturated_total == 1
+    while rig.streams.backlog:
+        rig.streams.tick(rig.time.now)
+    assert len(rig.heard.updates) == len(symbols)
+
+
+def test_requests_that_take_long_to_answer_let_the_loop_have_its_turn():
+    rig = Rig(("okx",))
+    answered = []
+
+    def answer_slowly(payload):
+        rig.time.now += 0.02
+        answered.append(payload)
+
+    for _ in range(8):
+        rig.streams.fetch(StreamKey(SYMBOL, ("okx",)), answer_slowly)
+    rig.time.now += FIRST_UPDATE_S
+    begun = rig.time.now
+    assert rig.streams.tick(begun) <= begun
+    assert len(answered) == 3
+    while rig.streams.tick(rig.time.now) is not None:
+        pass
+    assert len(answered) == 8
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_view_follows_an_exchange_that_lists_its_symbol_as_another_instrument(again):
+    rig = Rig(("okx",))
+    stream = rig.opened(key("okx"), okx=BOOK)
+    old = rig.feeds.instrument("okx", SYMBOL)
+    if again:  # the new one is listed later, and a client subscribes after that
+        rig.lose("okx", Health.OFFLINE, "not_listed")
+    new = rig.feeds.listed["okx", SYMBOL] = Instrument("okx", SYMBOL, "renamed")
+    if again:
+        assert rig.streams.open(key("okx")) is stream
+    else:
+        rig.books.set_health(old, Health.OFFLINE, "not_listed", rig.time.now)
+    assert rig.feeds.wanted == {old: 0, new: 1}
+    rig.snapshot("okx", [("90", "1")], [("91", "1")])
+    rig.time.run(1)
+    assert rig.heard.updates[-1][2]["data"]["stale_exchanges"] == []
+    assert rig.heard.updates[-1][2]["data"]["market_stats"]["best_bid"] == 90
+    rig.delta("okx", [("90.5", "1")], [])
+    rig.time.run(1)
+    assert rig.heard.updates[-1][2]["data"]["market_stats"]["best_bid"] == Decimal("90.5")
+    for _ in range(stream.users):
+        rig.streams.close(stream)
+    assert set(rig.feeds.wanted.values()) == {0}
 
 
 def test_an_earlier_due_replaces_the_callback():
@@ -809,7 +901,7 @@ def test_a_look_is_answered_at_once_if_no_book_is_on_its_way():
     rig.books.open(rig.feeds.instrument("kraken", SYMBOL))
     rig.lose("kraken", Health.OFFLINE, "refused")
     answers = []
-    rig.streams.look(key("okx", "kraken", depth=1), answers.append, message_id=7)
+    rig.streams.fetch(key("okx", "kraken", depth=1), answers.append, message_id=7)
     message = parse(answers[0])
     assert message["type"] == "aggregated_orderbook_data"
     assert (message["symbol"], message["id"]) == (SYMBOL, 7)
@@ -823,7 +915,7 @@ def test_a_cold_look_is_answered_with_the_last_book_or_a_second_after_the_first(
     for kraken_comes in (True, False):
         rig = Rig()
         answers = []
-        rig.streams.look(key("okx", "kraken"), answers.append)
+        rig.streams.fetch(key("okx", "kraken"), answers.append)
         rig.time.run(1)
         rig.snapshot("okx", *BOOK)
         rig.time.run(FIRST_LIVE_S / 2)
@@ -843,7 +935,7 @@ def test_a_cold_look_is_answered_with_the_last_book_or_a_second_after_the_first(
 def test_a_look_is_answered_in_time_with_what_is_live():
     rig = Rig()
     answers = []
-    rig.streams.look(key("okx", "kraken"), answers.append)
+    rig.streams.fetch(key("okx", "kraken"), answers.append)
     rig.time.run(FIRST_UPDATE_S)
     assert parse(answers[0])["data"]["stale_exchanges"] == ["kraken", "okx"]
     assert set(rig.feeds.wanted.values()) == {0}
@@ -852,7 +944,7 @@ def test_a_look_is_answered_in_time_with_what_is_live():
 def test_a_request_that_no_client_waits_for_is_dropped():
     rig = Rig()
     answers = []
-    forget = rig.streams.look(key("okx"), answers.append)
+    forget = rig.streams.fetch(key("okx"), answers.append)
     forget()
     forget()
     rig.snapshot("okx", *BOOK)
@@ -960,12 +1052,17 @@ def test_delta_client_equals_full_client_equals_the_brute_force_merge(script, in
                 assert what in rig.heard.updates[-1][2]["data"]["stale_exchanges"]
         elif action == "resync":
             rig.streams.publish_now(stream)
-            urgent.add(rig.time.now)
+            at, _, update, full = rig.heard.updates[-1]
             answer = parse(stream.full_for("r"))
-            sides = [[*map(tuple, answer["data"][side])] for side in ("bids", "asks")]
-            assert sides == oracle.merged(depth)
-            assert answer["update_number"] == rig.heard.updates[-1][2]["update_number"]
-            assert answer["data"]["stale_exchanges"] == sorted(set(EXCHANGES) - set(oracle.books))
+            assert answer["update_number"] == update["update_number"]
+            assert answer["data"] == full["data"]
+            gone, stale = set(EXCHANGES) - set(oracle.books), set(answer["data"]["stale_exchanges"])
+            assert gone <= stale
+            if rig.time.now - at >= interval_ms / 1_000:
+                assert gone == stale
+                assert [[*map(tuple, answer["data"][side])] for side in ("bids", "asks")] == (
+                    oracle.merged(depth)
+                )
         elif action == "change" and what in oracle.books:
             _change(rig, oracle.books[what], what, changes)
     rig.time.run(FIRST_UPDATE_S + interval_ms / 1_000)

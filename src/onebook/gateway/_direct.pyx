@@ -52,7 +52,7 @@ def spread(
     dict listeners not None, bytes frame not None, long long size, list touched not None,
     long long join_bytes_max,
 ):
-    """Put a frame before each listener; return those who are behind and got nothing."""
+    """Queue a frame for each peer; return the slow ones that were skipped."""
     cdef Peer peer
     cdef PyObject *key
     cdef PyObject *later
@@ -63,7 +63,7 @@ def spread(
     for _ in range(AHEAD):
         if PyDict_Next(listeners, &ahead, &later, NULL):
             fetch(later)
-    # Nothing in this loop can change who listens.
+    # Nothing in this loop can change the list of peers.
     while PyDict_Next(listeners, &at, &key, NULL):
         if PyDict_Next(listeners, &ahead, &later, NULL):
             fetch(later)
@@ -93,7 +93,7 @@ def write_each(list peers not None):
     cdef bytes text = b""
     cdef Py_ssize_t at, size, sent, count = PyList_GET_SIZE(peers)
     cdef list left = []
-    cdef dict texts = {}  # of several frames: their bytes, joined once for all who get the same
+    cdef dict texts = {}  # of several frames: their bytes, joined once for all peers that get the same
     for at in range(min(AHEAD, count)):
         fetch(PyList_GET_ITEM(peers, at))
     for at in range(count):

@@ -65,7 +65,7 @@ class ActionRunner:
             refusal = ActionRefused("rate_limit_exceeded", message, retry_after=1)
             send(refused(refusal, body.id, self._now_ms()))
             return
-        work = self._carried_out(handler, send, key, body)
+        work = self._run(handler, send, key, body)
         one = _Running(
             asyncio.get_running_loop().create_task(work, name=f"action {type(body).__name__}"),
             body.exchange if isinstance(body, SubscribeTransactionsAction) else None,
@@ -91,7 +91,7 @@ class ActionRunner:
         if not running:
             del self._running[owner]
 
-    async def _carried_out(self, handler: "Handler", send: Send, key: Key, body: Any) -> None:
+    async def _run(self, handler: "Handler", send: Send, key: Key, body: Any) -> None:
         try:
             await handler(self, send, key, body)
         except OnebookError as error:

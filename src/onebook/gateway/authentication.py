@@ -58,7 +58,7 @@ class Candidate(Probed, Charged, Hashable, Protocol):
     def abort(self) -> None:
         """Close the socket at once."""
 
-    def carry_out(self, effects: Effects) -> None:
+    def execute(self, effects: Effects) -> None:
         """Send, or end the connection."""
 
     def verdict_received(self, verdict: KeyVerdict) -> None:
@@ -259,7 +259,7 @@ class Authenticator:
         if len(group) + self.peers.elsewhere(key_id) <= connections_max:
             return
         for connection in group[self.peers.allowed_here(key_id, connections_max) :]:
-            connection.carry_out(refusals.connection_limit(connections_max, now=self._now()))
+            connection.execute(refusals.connection_limit(connections_max, now=self._now()))
 
     def welcome(self, connection: Candidate, verdict: KeyVerdict) -> Effects:
         """The reply to an accepted key, with a warning or the close where its allowance is used."""

@@ -15,6 +15,9 @@ from onebook.streams import StreamKey
 from onebook.streams.fill import FillSizes, fill_sizes
 
 GROUP_DIGITS_MAX: Final = 18
+# Finer than nearly every tick. With more, most prices at this scale exceed 64 bits, and each merge
+# takes many times as long.
+GROUP_DECIMALS_MAX: Final = 12
 LIST_RETRY_S: Final = 10  # a list that could not be read is read again within a minute
 
 
@@ -129,7 +132,7 @@ def _shortest(group: str | None) -> str:
     """Return the shortest text of a price step, "" for none.
 
     Raises:
-        CommandRefused: It is not a positive decimal number.
+        CommandRefused: It is not a positive decimal number, or too fine.
     """
     if group is None:
         return ""
@@ -140,7 +143,10 @@ def _shortest(group: str | None) -> str:
     if not step:
         raise _bad("group: must be more than 0.")
     text = f"{step:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    shortest = text.rstrip("0").rstrip(".") if "." in text else text
+    if len(shortest.partition(".")[2]) > GROUP_DECIMALS_MAX:
+        raise _bad(f"group: has at most {GROUP_DECIMALS_MAX} decimals.")
+    return shortest
 
 
 def options_of(key: StreamKey) -> replies.Options:

@@ -73,8 +73,8 @@ Split = Annotated[bool, about("Add the amount of each exchange at a level.", Fal
 Group = Annotated[
     str | None,
     about(
-        "Price step to bin to, bids down and asks up, as decimal text. Bids below one step are "
-        "left out.",
+        "Price step to bin to, bids down and asks up, as decimal text of at most 12 decimals. Bids "
+        "below one step are left out.",
         "0.5",
         'a price step as decimal text, such as "0.5"',
     ),
@@ -174,7 +174,10 @@ class UnsubscribeAggregated(Struct, tag="unsubscribe_aggregated"):
 
 
 class Resync(Struct, tag="resync"):
-    """Ask for a fresh full book on the subscription of a symbol."""
+    """Ask for a full book on the subscription of a symbol.
+
+    It is at most as old as the interval of the subscription, and at most a second.
+    """
 
     symbol: Symbol
     id: MessageId = None

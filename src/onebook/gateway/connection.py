@@ -93,8 +93,8 @@ class ClientConnection(FrameReader):
         "_deadline_s",
         "_handshake",
         "_parts",
-        "_seats",
         "_server_connections",
+        "_slots",
         "address",
         "code",
         "keepalive",
@@ -114,7 +114,7 @@ class ClientConnection(FrameReader):
         self._parts = parts
         self._server_connections = server_state.connections
         self._handshake: Handshake | None = parts.upgrader.begin()
-        self._seats: tuple[Occupied, ...] = ()  # released when the socket is closed
+        self._slots: tuple[Occupied, ...] = ()  # released when the socket is closed
         self._deadline_s = NEVER  # of the state
         self.address = ""
         self.code = ABNORMAL
@@ -135,8 +135,8 @@ class ClientConnection(FrameReader):
         self.ended = True
         self._move(ConnectionEvent.SOCKET_CLOSED)
         self._turns.forget(self)
-        for seat in self._seats:
-            seat.leave()
+        for slot in self._slots:
+            slot.leave()
 
     def pause_writing(self) -> None:
         """The peer is a slow consumer: stop reading from it too, so that no replies pile up."""
@@ -158,9 +158,9 @@ class ClientConnection(FrameReader):
         if self.state is not ConnectionState.CLOSED:
             self._move(ConnectionEvent.STOPPED)
 
-    def take_seat(self, seat: Occupied) -> None:
+    def hold_slot(self, slot: Occupied) -> None:
         """Hold this socket's slot in its address's limit until it is closed."""
-        self._seats += (seat,)
+        self._slots += (slot,)
 
     @property
     def silent_since_s(self) -> float:
@@ -184,15 +184,15 @@ class ClientConnection(FrameReader):
         self._deadline_s = now_s + settings.authentication_timeout_s
         self.keepalive.opened(now_s)
         self._scheduler.call_by(self, min(self._deadline_s, self.keepalive.due_s))
-        self.carry_out(self.processor.opened())
+        self.execute(self.processor.opened())
         if settings.reference_compatible:
             self._scheduler.after(settings.reference_welcome_delay_s, self._greet_late)
         self.ping(now_s)
         if answer.api_key is not None:
-            self.carry_out((VerifyKey(answer.api_key),))
+            self.execute((VerifyKey(answer.api_key),))
 
     def _greet_late(self) -> None:
-        self.carry_out(self.processor.greeting_due())
+        self.execute(self.processor.greeting_due())
 
     def _hold_input(self, _: object) -> None:
         self.pace_reading()
@@ -203,7 +203,7 @@ class ClientConnection(FrameReader):
             effects = self._parts.authenticator.admit(self, verdict)
             if effects is None:
                 effects = self._parts.authenticator.welcome(self, verdict)
-        self.carry_out(effects or ())
+        self.execute(effects or ())
         if not self.ended:
             self._move(ConnectionEvent.KEY_ACCEPTED)
 
@@ -213,7 +213,7 @@ class ClientConnection(FrameReader):
     def _refuse_late(self, _: object) -> None:
         self._deadline_s = NEVER
         parts = self._parts
-        self.carry_out(authentication_timeout(parts.settings, now=parts.now()))
+        self.execute(authentication_timeout(parts.settings, now=parts.now()))
 
     def _send_going(self, _: object) -> None:
         self.end(CloseCode.DRAINING, "the node stops")
@@ -293,14 +293,14 @@ class ClientConnection(FrameReader):
 
     def ping(self, now_s: float) -> None:
         """Measure the round trip; the answer must come before the next ping."""
-        self.give(frames.ping_frame(self.keepalive.ping(now_s)))
+        self.transmit(frames.ping_frame(self.keepalive.ping(now_s)))
 
     def end(self, code: int, reason: str) -> None:
         """Send a close frame; the socket closes with the peer's answer or in time."""
         if self.ended:
             return
         frame = frames.close_frame(code, reason)
-        self.give(frame)
+        self.transmit(frame)
         self._close_sent(code, len(frame))
 
     def _close_sent(self, code: int, last_bytes: int) -> None:
@@ -310,7 +310,7 @@ class ClientConnection(FrameReader):
 
     # Effects of commands
 
-    def carry_out(self, effects: Effects) -> None:
+    def execute(self, effects: Effects) -> None:
         """Execute an effect of the processor."""
         for effect in effects:
             EFFECTS[type(effect)](self, effect)
@@ -324,19 +324,19 @@ class ClientConnection(FrameReader):
         self._move(ConnectionEvent.VERDICT_RECEIVED, verdict)
 
     def _serve(self, effect: FetchBook | ResendBook) -> None:
-        self._parts.subscriptions.carry_out(self, effect)
+        self._parts.subscriptions.execute(self, effect)
 
     def _run_action(self, effect: RunAction) -> None:
         parts, key = self._parts, self.processor.key
         assert key is not None
         if parts.actions is not None:
-            parts.actions.begin(self, self.say, key, effect.body)
+            parts.actions.begin(self, self.send_text, key, effect.body)
             return
         refusal = ActionRefused("invalid_action", "This node has no transaction interface.")
-        self.say(refused(refusal, effect.body.id, parts.clock.wall_us() // 1_000))
+        self.send_text(refused(refusal, effect.body.id, parts.clock.wall_us() // 1_000))
 
     def _change_views(self, effect: OpenView | CloseView) -> None:
-        self._parts.subscriptions.carry_out(self, effect)
+        self._parts.subscriptions.execute(self, effect)
         self._pace_changes()
 
     def _pace_changes(self) -> None:
@@ -375,7 +375,7 @@ class ClientConnection(FrameReader):
         """One text message."""
         parts, latency_ms = self._parts, self.keepalive.latency_ms
         parts.totals.messages += 1
-        self.carry_out(self.processor.received(text, now=parts.now(), latency_ms=latency_ms))
+        self.execute(self.processor.received(text, now=parts.now(), latency_ms=latency_ms))
 
     # The upgrade
 
@@ -405,9 +405,9 @@ class ClientConnection(FrameReader):
 
     def _upgrade_answered(self, answer: UpgradeAnswer) -> None:
         self._handshake = None
-        if answer.seat is not None:
-            self.take_seat(answer.seat)
-        self.give(answer.data)
+        if answer.slot is not None:
+            self.hold_slot(answer.slot)
+        self.transmit(answer.data)
         if not answer.accepted:
             counters.CONNECTS.labels(str(int(answer.status))).inc()
             self._move(ConnectionEvent.UPGRADE_REFUSED)
@@ -439,7 +439,7 @@ ACTIONS: Final[dict[Action, Callable[[ClientConnection, Any], None]]] = {
 }
 
 EFFECTS: Final[dict[type, Callable[[ClientConnection, Any], None]]] = {
-    SendText: lambda connection, effect: connection.say(effect.payload),
+    SendText: lambda connection, effect: connection.send_text(effect.payload),
     VerifyKey: ClientConnection._verify_key,
     OpenView: ClientConnection._change_views,
     CloseView: ClientConnection._change_views,

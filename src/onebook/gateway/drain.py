@@ -21,7 +21,7 @@ class Drained(Hashable, Protocol):
 
     ended: bool
 
-    def say(self, payload: bytes) -> None:
+    def send_text(self, payload: bytes) -> None:
         """Send one text message."""
 
     def end(self, code: int, reason: str) -> None:
@@ -72,13 +72,13 @@ class Drain:
         connections = [each for each in self._connections if not each.ended]
         random.shuffle(connections)
         leaving = []
-        for place, connection in enumerate(connections, start=1):
-            after_s = drain_s * place / len(connections)
+        for position, connection in enumerate(connections, start=1):
+            after_s = drain_s * position / len(connections)
             notice = ServerShutdown(
-                message="This node goes away; connect again at the time given.",
+                message="This node shuts down; connect again at the time given.",
                 reconnect_in_ms=round(after_s * 1_000),
                 timestamp=timestamp,
             )
-            connection.say(encode(notice))
+            connection.send_text(encode(notice))
             leaving.append((after_s, connection))
         return leaving

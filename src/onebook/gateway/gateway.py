@@ -108,7 +108,6 @@ class Gateway:
             settings.forwarded_from,
             sockets_per_address_max=settings.sockets_per_address_max,
         )
-        offenders = Offenders(settings.offence_pause_s, settings.offence_pause_max_s)
         self.authenticator = Authenticator(
             settings,
             accounts=accounts,
@@ -117,7 +116,15 @@ class Gateway:
             clock=clock,
             peers=peers,
         )
-        self.parts = ConnectionParts(
+        self.parts = self._make_parts(settings, accounts, clock)
+        self.protocol = partial(ClientConnection, self.parts)
+        self._subscribe(accounts)
+
+    def _make_parts(
+        self, settings: GatewaySettings, accounts: Accounts, clock: Clock
+    ) -> ConnectionParts:
+        offenders = Offenders(settings.offence_pause_s, settings.offence_pause_max_s)
+        return ConnectionParts(
             settings=settings,
             clock=clock,
             connections=self.connections,
@@ -148,7 +155,9 @@ class Gateway:
                 views=self.views,
             ),
         )
-        self.protocol = partial(ClientConnection, self.parts)
+
+    def _subscribe(self, accounts: Accounts) -> None:
+        """Subscribe to changes of keys, and to the flushes of the meter."""
         events = KeyEvents(connections=self.connections, charges=self.charges, now=self.parts.now)
         accounts.on_disabled.subscribe(events.key_disabled)
         accounts.on_changed.subscribe(events.key_changed)

@@ -15,7 +15,7 @@ from onebook.gateway.registry import ConnectionRegistry
 class Keyed(Charged, Protocol):
     """A connection with a key."""
 
-    def carry_out(self, effects: Effects) -> None:
+    def execute(self, effects: Effects) -> None:
         """Send, or end the connection."""
 
 
@@ -62,13 +62,13 @@ class KeyEvents:
     def allowance_exceeded(self, key_id: str) -> None:
         """A key used up its allowance: its connections end."""
         for connection in self._connections.of_key(key_id):
-            connection.carry_out(self._charges.used_up(key_id))
+            connection.execute(self._charges.used_up(key_id))
 
     def allowance_warned(self, key_id: str, report: UsageReport) -> None:
         """A key used 80 % of its allowance: its connections get a warning."""
         warning = (SendText(self._charges.warning(report)),)
         for connection in self._connections.of_key(key_id):
-            connection.carry_out(warning)
+            connection.execute(warning)
 
     def _refuse(self, connection: Keyed, error: str, message: str) -> None:
-        connection.carry_out(key_refused(error, message, now=self._now()))
+        connection.execute(key_refused(error, message, now=self._now()))

@@ -199,7 +199,7 @@ class FrameReader(Subscriber, asyncio.Protocol):
             if self.ended:
                 return
             if data:
-                self.give(data)
+                self.transmit(data)
                 last = data
         code = inbound.close_code
         if code is not None and not self.ended:

@@ -144,7 +144,7 @@ class SubscriptionsData(Struct, tag="subscriptions_data", frozen=True):
 
 
 class ExchangesList(Struct, frozen=True):
-    """Which exchanges there are and how their feeds do."""
+    """The exchanges, and the state of their feeds."""
 
     supported_exchanges: list[str]
     active_exchanges: list[str]

@@ -31,19 +31,21 @@ class Subscriber(Peer):
         self._last_bytes = 0  # of the close frame, the last thing that we send
         self._undelivered: int | None = None  # at the end
 
-    def say(self, payload: bytes) -> None:
+    def send_text(self, payload: bytes) -> None:
         """Send one text message."""
         self.write(frames.deflated_frame(payload) if self.packed else frames.text_frame(payload))
 
     def write(self, frame: bytes) -> None:
-        """Send one built frame, unless a close frame was sent."""
+        """Send one built frame after those of this tick, unless a close frame was sent."""
         if self.ended:
             return
         self.sent += frames.payload_length(frame)
-        self.give(frame)
+        if self.out is not None:
+            frame, self.out = b"".join((*self.out, frame)), None
+        self.transmit(frame)
 
-    def give(self, data: bytes) -> None:
-        """Hand bytes to the transport."""
+    def transmit(self, data: bytes) -> None:
+        """Write bytes to the transport."""
         self.buffered = True
         self.transport.write(data)
 

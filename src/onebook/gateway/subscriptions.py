@@ -19,7 +19,7 @@ class SubscriptionManager:
         self._fanout = fanout
         self._views = views
 
-    def carry_out(
+    def execute(
         self, subscriber: Subscriber, effect: OpenView | CloseView | FetchBook | ResendBook
     ) -> None:
         """Execute a command."""
@@ -35,7 +35,7 @@ class SubscriptionManager:
             self._close(subscriber, effect.previous)
         self._fanout.join(subscriber, stream)
         for status in self._streams.marks(stream):
-            subscriber.say(status)
+            subscriber.send_text(status)
 
     def close(self, subscriber: Subscriber, effect: CloseView) -> None:
         """Unsubscribe a client from a stream."""
@@ -60,10 +60,10 @@ class SubscriptionManager:
             processor.fetching -= 1
             if cancel is not None:
                 waiting.discard(cancel)
-            subscriber.say(payload)
+            subscriber.send_text(payload)
 
         before = processor.fetching
-        cancel = self._streams.look(effect.key, answer, message_id=effect.message_id)
+        cancel = self._streams.fetch(effect.key, answer, message_id=effect.message_id)
         if processor.fetching == before:
             waiting.add(cancel)
 
@@ -71,7 +71,7 @@ class SubscriptionManager:
         """Send the whole book of a subscription."""
         stream = self._streams.find(effect.key)
         self._streams.publish_now(stream)
-        subscriber.say(stream.full_for(effect.message_id))
+        subscriber.send_text(stream.full_for(effect.message_id))
 
     def release(self, subscriber: Subscriber) -> None:
         """End all subscriptions and unanswered requests of a client."""

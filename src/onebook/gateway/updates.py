@@ -262,7 +262,7 @@ class ExchangeStatus(Struct, tag="exchange_status", frozen=True):
             "unconfirmed_identity",
         ],
         about(
-            "Code of why it is not live, or of what is doubtful about a live one; otherwise empty. "
+            "Code of why it is not live, or of the identity mark of a live one; otherwise empty. "
             + REASON_MEANINGS,
             "gap",
         ),

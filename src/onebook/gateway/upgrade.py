@@ -63,11 +63,11 @@ library_log.setLevel(logging.ERROR)
 
 
 class UpgradeAnswer(NamedTuple):
-    """The answer to an upgrade request; `seat` counts the socket for its address."""
+    """The answer to an upgrade request; `slot` counts the socket for its address."""
 
     status: int
     data: bytes
-    seat: AddressSlot | None = None
+    slot: AddressSlot | None = None
     packed: bool = False
     api_key: str | None = None
 
@@ -132,9 +132,9 @@ class Upgrader:
         protocol, request = handshake.protocol, handshake.request
         assert request is not None
         path, _, query = request.path.partition("?")
-        seat, refusal = None, self._request_refusal(request, path)
+        slot, refusal = None, self._request_refusal(request, path)
         if refusal is None:
-            seat, refusal = self._take_seat(address, peer)
+            slot, refusal = self._take_slot(address, peer)
         response = refusal or protocol.accept(request)
         status = HTTPStatus(response.status_code)
         if status in REFUSALS:
@@ -143,7 +143,7 @@ class Upgrader:
         return UpgradeAnswer(
             response.status_code,
             b"".join(protocol.data_to_send()),
-            seat,
+            slot,
             packed=bool(protocol.extensions),
             api_key=_key_in(query) if self._settings.query_key_allowed else None,
         )
@@ -170,18 +170,18 @@ class Upgrader:
             )
         return None
 
-    def _take_seat(self, address: str, peer: str) -> tuple[AddressSlot | None, Response | None]:
+    def _take_slot(self, address: str, peer: str) -> tuple[AddressSlot | None, Response | None]:
         """Count a connection attempt, and the socket of an address behind a proxy."""
         refusal = self._address_limiter.attempt(address, self._clock.monotonic())
         if refusal:
             return None, self._too_many("connection attempts", refusal)
         if address == peer:  # a peer's own sockets are counted when accepted
             return None, None
-        seat = self._address_limiter.enter(address)
-        if seat is None:
+        slot = self._address_limiter.enter(address)
+        if slot is None:
             refusal = self._address_limiter.socket_headers(_retry_after_s())
             return None, self._too_many("connections", refusal)
-        return seat, None
+        return slot, None
 
     def _too_many(self, what: str, headers: Mapping[str, str]) -> Response:
         return self._problem(

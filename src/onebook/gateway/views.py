@@ -16,7 +16,7 @@ class KeyViews:
     def has_room(
         self, key_id: str, view: StreamKey, views_max: int, *, instead_of: StreamKey | None = None
     ) -> bool:
-        """Whether a key may subscribe to a view, where it gives up `instead_of` for it."""
+        """Whether a key may subscribe to a view, in place of `instead_of`."""
         counts = self._counts.get(key_id, {})
         freed = instead_of is not None and counts.get(instead_of) == 1
         return view in counts or len(counts) - freed < views_max

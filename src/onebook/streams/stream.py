@@ -17,6 +17,9 @@ from onebook.streams.fill import BookEnds, FillSizes, FillView
 from onebook.streams.identity import CONFLICT
 from onebook.times import iso_us
 
+# A late update shortens the wait for the next one by its lateness, at most by this share of the
+# interval: a loaded node keeps the pace, and two updates are never closer than the rest of it.
+LATENESS_MADE_UP_MAX: Final = 0.5
 FIRST_UPDATE_S: Final = 3.0  # a new stream publishes after so long, even if no book is live
 FIRST_LIVE_S: Final = 1.0  # from its first live book on it waits so long for the others
 RATE_KNOWN_S: Final = 1.0  # a younger stream has no useful estimate of its cost
@@ -68,7 +71,7 @@ class StreamMembers:
 
     __slots__ = ("awaited", "books", "cores", "instruments", "live", "names", "stale_json")
 
-    def __init__(self, names: Sequence[str], instruments: Sequence[Instrument | None]) -> None:
+    def __init__(self, names: Sequence[str], instruments: list[Instrument | None]) -> None:
         self.names = names
         self.instruments = instruments
         self.books: list[LiveBook] = []
@@ -176,7 +179,7 @@ class Stream:
     def __init__(
         self,
         key: StreamKey,
-        instruments: Sequence[Instrument | None],
+        instruments: list[Instrument | None],
         opened_at: float,
         stamp: Callable[[int], str] | None = None,
     ) -> None:
@@ -184,7 +187,7 @@ class Stream:
         self._stamp = stamp or iso_us
         self.opening = Opening(opened_at)
         self._stale_json = b"[]"
-        self.owner = ""  # the owners whose turn it takes in the fair queue
+        self.owner = ""  # its owners in the fair queue
         self.bytes_published = 0
         self.id = key.id
         self.interval_s = key.interval_ms / 1_000
@@ -204,6 +207,11 @@ class Stream:
         shared = b',"symbol":%b,"subscription_id":"%b"' % (_json(key.symbol), self.id.encode())
         self._head_full = b'{"type":"aggregated_orderbook_update"' + shared
         self._head_delta = b'{"type":"aggregated_orderbook_delta"' + shared
+
+    def pace_from(self, due: float | None, now: float) -> None:
+        """Begin the interval after an update that was due at a time, or without one."""
+        late_s = 0.0 if due is None else max(0.0, now - due)
+        self.paced_at = now - min(late_s, self.interval_s * LATENESS_MADE_UP_MAX)
 
     @property
     def newest_at(self) -> float:
@@ -272,7 +280,7 @@ class Stream:
         return b',"stale_exchanges":%b%b}%b}' % (self._stale_json, self._extras, after)
 
 
-class Question:
+class BookRequest:
     """A one-time request for a view, answered when a stream would publish first."""
 
     __slots__ = ("_stamp", "answer", "due", "key", "members", "message_id", "opening")

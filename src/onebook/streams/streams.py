@@ -27,7 +27,7 @@ from onebook.model import Health, Instrument
 from onebook.streams.fair import FairQueue
 from onebook.streams.guard import IdentityGuard
 from onebook.streams.ports import BookSupervisor, Clock, Handle, InstrumentLookup, Publisher
-from onebook.streams.stream import Question, Stream, StreamKey, StreamMembers
+from onebook.streams.stream import BookRequest, Stream, StreamKey, StreamMembers
 from onebook.times import iso_us
 
 FIRST_SECONDS: Final = (
@@ -36,10 +36,8 @@ FIRST_SECONDS: Final = (
 JOIN_PACE_S: Final = 1.0  # ... but not more often than this
 QUEUE_SLACK: Final = 64  # queued entries of streams that are closed or due at another time
 MERGE_PACE_S: Final = 0.01  # after a merge that changed nothing visible, the next waits so long
-# A late update shortens the wait for the next one by its lateness, at most by this share of the
-# interval: a loaded node keeps the pace, and two updates are never closer than the rest of it.
-LATENESS_MADE_UP_MAX: Final = 0.5
-PUBLISHES_PER_TICK_MAX: Final = 256  # then yield to the event loop
+PUBLISHES_PER_TICK_MAX: Final = 256  # then yield to the event loop,
+PUBLISHING_MAX_S: Final = 0.05  # or once publishing has lasted so long
 
 log = logging.getLogger("onebook.streams")
 _json = msgspec.json.encode
@@ -72,15 +70,18 @@ class Streams:
         # frame of a burst costs one look-up.
         self._clean: dict[Instrument, set[Stream]] = {}
         self._of: dict[Instrument, set[Stream]] = {}
-        self._questions: dict[Instrument, set[Question]] = {}
+        self._requests: dict[Instrument, set[BookRequest]] = {}
         self._ready: FairQueue[Stream] = FairQueue()
-        self._later: list[tuple[float, int, Stream | Question]] = []
-        self._questions_open = 0
+        self._later: list[tuple[float, int, Stream | BookRequest]] = []
+        self._requests_open = 0
         self._order = count()
         self._handle: Handle | None = None
         self._armed_at = float("inf")
         self._guard = IdentityGuard(
-            books, clock=clock, settings=settings or StreamSettings(), on_marked=self._judged
+            books,
+            clock=clock,
+            settings=settings or StreamSettings(),
+            on_marked=self._status_changed,
         )
         books.subscribe(on_changed=self.on_changed, on_health=self.on_health)
 
@@ -106,8 +107,10 @@ class Streams:
             stream = self._open[key] = Stream(key, self._instruments(key), now, self._stamp)
             stream.owner = owner
             self._join(stream)
-        elif stream.owner != owner:
-            stream.owner = stream.id
+        else:
+            if stream.owner != owner:
+                stream.owner = stream.id
+            self._follow_lists(stream)
         stream.users += 1
         return stream
 
@@ -127,15 +130,10 @@ class Streams:
             return
         del self._open[stream.key]
         stream.due = stream.view = stream.fills = None
-        for instrument in stream.members.instruments:
-            if instrument is not None:
-                self._clean[instrument].discard(stream)
-                self._of[instrument].discard(stream)
-                if not self._of[instrument]:
-                    del self._of[instrument], self._clean[instrument]
-                self._supervisor.unwant(instrument)
+        for instrument in _known(stream.members):
+            self._detach(stream, instrument)
 
-    def look(
+    def fetch(
         self,
         key: StreamKey,
         answer: Callable[[bytes], None],
@@ -149,25 +147,31 @@ class Streams:
         """
         now = self._clock.monotonic()
         members = StreamMembers(key.exchanges, self._instruments(key))
-        question = Question(
+        request = BookRequest(
             key, members, now, message_id=message_id, answer=answer, stamp=self._stamp
         )
-        question.due = now
-        self._questions_open += 1
+        request.due = now
+        self._requests_open += 1
         for instrument in _known(members):
             self._supervisor.want(instrument)
-            self._questions.setdefault(instrument, set()).add(question)
-        self._reconsider(question, now)
-        return lambda: self._forget(question)
+            self._requests.setdefault(instrument, set()).add(request)
+        self._answer_or_plan(request, now)
+        return lambda: self._forget(request)
 
     def publish_now(self, stream: Stream) -> None:
-        """Merge a stream now; where that differs from its last update, publish it to all
-        subscribers.
+        """Merge a stream for a request; what differs from its last update goes to all subscribers.
 
-        So update numbers have no gap for any client, and `Stream.full` returns the current book.
+        So update numbers have no gap for any client. An update younger than the interval, or than
+        a second, stays the last one: a flood of requests of one client costs the others of its
+        view nothing. `Stream.full` returns it.
         """
+        now = self._clock.monotonic()
+        is_due = stream.due is not None and stream.due <= now
+        pace = min(self._pace(stream), stream.published_at + JOIN_PACE_S)
+        if stream.update_number and not is_due and now < pace:
+            return
         stream.forced = stream.forced or stream.key.ages or stream.key.coverage
-        self._publish(stream, self._clock.monotonic())
+        self._publish(stream, now)
         self.publisher.flush()
 
     # Callbacks of books
@@ -182,32 +186,40 @@ class Streams:
         """A book's health changed: notify subscribers; leaving live publishes at once."""
         marked = self._guard.entered(book) if book.health is Health.LIVE else []
         for each in (book, *(other for other in marked if other is not book)):
-            self._judged(each)
+            self._status_changed(each)
 
-    def _judged(self, book: LiveBook) -> None:
+    def _status_changed(self, book: LiveBook) -> None:
         """A book's health or its mark changed."""
         instrument = book.instrument
         streams = self._of.get(instrument)
         if streams:
             statuses = [self._status(book, shown=shown) for shown in (False, True)]
             now = self._clock.monotonic()
-            for stream in streams:
+            for stream in tuple(streams):
                 self.publisher.status(stream, statuses[stream.members.shows(book)])
-                self._rejudge(stream, now)
+                if book.health is Health.OFFLINE:
+                    self._follow_lists(stream)
+                self._reschedule(stream, now)
             self._arm(now)
-        questions = self._questions.get(instrument)
-        if questions:
+        requests = self._requests.get(instrument)
+        if requests:
             now = self._clock.monotonic()
-            for question in tuple(questions):
-                self._reconsider(question, now)
+            for request in tuple(requests):
+                self._answer_or_plan(request, now)
 
     def tick(self, now: float) -> float | None:
         """Publish what is due; when the next is due, None if nothing waits."""
+        ends_at = self._clock.monotonic() + PUBLISHING_MAX_S
         for _ in range(PUBLISHES_PER_TICK_MAX):
-            stream = self._next_due(now)
-            if stream is None:
+            due = self._next_due(now)
+            if due is None:
                 break
-            self._try_publish(stream, now)
+            if isinstance(due, Stream):
+                self._try_publish(due, now)
+            else:
+                self._answer(due)
+            if self._clock.monotonic() >= ends_at:
+                break
         self.publisher.flush()
         if self._ready:
             self.saturated_total += 1
@@ -218,12 +230,36 @@ class Streams:
 
     def _join(self, stream: Stream) -> None:
         for instrument in _known(stream.members):
-            self._supervisor.want(instrument)
-            self._of.setdefault(instrument, set()).add(stream)
-            self._clean.setdefault(instrument, set())
+            self._attach(stream, instrument)
         stream.members.refresh(self._books)
         now = self._clock.monotonic()
         self._enqueue(stream, now, stream.opening.due(stream.members, now))
+
+    def _attach(self, stream: Stream, instrument: Instrument) -> None:
+        self._supervisor.want(instrument)
+        self._of.setdefault(instrument, set()).add(stream)
+        self._clean.setdefault(instrument, set())
+
+    def _detach(self, stream: Stream, instrument: Instrument) -> None:
+        self._clean[instrument].discard(stream)
+        self._of[instrument].discard(stream)
+        if not self._of[instrument]:
+            del self._of[instrument], self._clean[instrument]
+        self._supervisor.unwant(instrument)
+
+    def _follow_lists(self, stream: Stream) -> None:
+        """Take the instruments that exchanges list now where they replaced those of the stream."""
+        held, followed = stream.members.instruments, False
+        for at, listed in enumerate(self._instruments(stream.key)):
+            before = held[at]
+            if listed is None or listed is before:
+                continue
+            held[at], followed = listed, True
+            if before is not None:
+                self._detach(stream, before)
+            self._attach(stream, listed)
+        if followed:
+            self._reschedule(stream, self._clock.monotonic())
 
     def _wake(self, waiting: set[Stream], now: float) -> None:
         for stream in waiting:
@@ -246,7 +282,7 @@ class Streams:
             self._push(due, stream)
         self._arm(stream.due)
 
-    def _push(self, due: float, waiting: Stream | Question) -> None:
+    def _push(self, due: float, waiting: Stream | BookRequest) -> None:
         """Queue for later; obsolete entries are dropped when there are more of them than others."""
         heapq.heappush(self._later, (due, next(self._order), waiting))
         if len(self._later) > self._entries_max():
@@ -254,9 +290,9 @@ class Streams:
             heapq.heapify(self._later)
 
     def _entries_max(self) -> int:
-        return 2 * (len(self._open) + self._questions_open) + QUEUE_SLACK
+        return 2 * (len(self._open) + self._requests_open) + QUEUE_SLACK
 
-    def _rejudge(self, stream: Stream, now: float) -> None:
+    def _reschedule(self, stream: Stream, now: float) -> None:
         """A member's health or mark changed: when must the stream publish it?"""
         before = stream.members.books
         stream.members.refresh(self._books)
@@ -281,16 +317,15 @@ class Streams:
             return pace
         return min(pace, stream.published_at + JOIN_PACE_S)
 
-    def _next_due(self, now: float) -> Stream | None:
-        """The next stream to publish; questions on the way are answered."""
+    def _next_due(self, now: float) -> Stream | BookRequest | None:
+        """The next stream to publish, or the next request to answer."""
         while self._later and self._later[0][0] <= now:
             due, _, waiting = heapq.heappop(self._later)
             if waiting.due != due:  # it was published, answered or closed meanwhile
                 continue
-            if isinstance(waiting, Stream):
-                self._ready.put(waiting.owner, waiting)
-            else:
-                self._answer(waiting)
+            if isinstance(waiting, BookRequest):
+                return waiting
+            self._ready.put(waiting.owner, waiting)
         while self._ready:
             stream = self._ready.take()
             # Published meanwhile; it may be due again later.
@@ -306,7 +341,7 @@ class Streams:
         if stream.merge() or stream.forced:
             stream.forced = False
             stream.published_at = now
-            stream.paced_at = now - _made_up_s(stream, due, now)
+            stream.pace_from(due, now)
             self.published_total += 1
             payload = stream.advance(self._clock.wall_us(), now)
             stream.bytes_published += len(payload)
@@ -325,32 +360,32 @@ class Streams:
                 log.info("The stream %s is published again.", stream.id)
             stream.broken = False
 
-    def _reconsider(self, question: Question, now: float) -> None:
+    def _answer_or_plan(self, request: BookRequest, now: float) -> None:
         """Answer a request now, or plan when."""
-        question.members.refresh(self._books)
-        due = question.opening.due(question.members, now)
+        request.members.refresh(self._books)
+        due = request.opening.due(request.members, now)
         if due <= now:
-            self._answer(question)
-        elif due != question.due:
-            question.due = due
-            self._push(due, question)
+            self._answer(request)
+        elif due != request.due:
+            request.due = due
+            self._push(due, request)
             self._arm(due)
 
-    def _answer(self, question: Question) -> None:
-        self._forget(question)
-        question.members.refresh(self._books)
-        question.answer(question.encode(self._clock.wall_us(), self._clock.monotonic()))
+    def _answer(self, request: BookRequest) -> None:
+        self._forget(request)
+        request.members.refresh(self._books)
+        request.answer(request.encode(self._clock.wall_us(), self._clock.monotonic()))
 
-    def _forget(self, question: Question) -> None:
+    def _forget(self, request: BookRequest) -> None:
         """Cancel a pending request."""
-        if question.due is None:
+        if request.due is None:
             return
-        question.due = None
-        self._questions_open -= 1
-        for instrument in _known(question.members):
-            self._questions[instrument].discard(question)
-            if not self._questions[instrument]:
-                del self._questions[instrument]
+        request.due = None
+        self._requests_open -= 1
+        for instrument in _known(request.members):
+            self._requests[instrument].discard(request)
+            if not self._requests[instrument]:
+                del self._requests[instrument]
             self._supervisor.unwant(instrument)
 
     def _arm(self, at: float) -> None:
@@ -408,9 +443,3 @@ class Streams:
 
 def _known(members: StreamMembers) -> list[Instrument]:
     return [each for each in members.instruments if each is not None]
-
-
-def _made_up_s(stream: Stream, due: float | None, now: float) -> float:
-    """Return how much of an update's lateness the wait for the next one is shortened by."""
-    late_s = 0.0 if due is None else max(0.0, now - due)
-    return min(late_s, stream.interval_s * LATENESS_MADE_UP_MAX)
