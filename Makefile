@@ -9,6 +9,7 @@ PROGRESS = -e 's/^ *Collecting \([A-Za-z0-9._-]*\).*/      fetch   \1/p' \
            -e "s/^ *building '\([a-z._]*\)' extension.*/      compile \1/p" \
            -e 's/^ *Installing collected packages:.*/      install packages/p'
 # Test processes: half as many again as cores, because many tests wait for processes and deadlines.
+DEV_MODE := PYTHONDEVMODE=1 PYTHONMALLOC=pymalloc
 PROCESSES ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 # The WebSocket conformance cases; Python 2 code, so it is fetched and translated, not installed.
 AUTOBAHN := autobahntestsuite==25.10.1
@@ -45,10 +46,11 @@ demo: $(BIN)/.installed ## the service with simulated exchanges on 127.0.0.1:800
 # other tests is run again alone and must pass there; either way it is printed and wants a fix.
 # Hundreds of tests start processes; none should compile the source again.
 test: export PYTHONDONTWRITEBYTECODE :=
+# Without dev mode's debug allocator, which takes a fifth of the time: `make sanitize` checks memory.
 test: $(BIN)/.installed-dev ## the whole test suite
-	PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal || { \
+	$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=worksteal || { \
 		echo "Failed beside other tests, so it is unsteady or wrong. Once more, alone:"; \
-		PYTHONDEVMODE=1 $(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
+		$(DEV_MODE) $(BIN)/python -m pytest --numprocesses=0 -v --maxfail=1 \
 			--last-failed --last-failed-no-failures=none; }
 
 # Only the test files that a source file is judged by: the rest of the suite would cost and not count.
@@ -77,6 +79,7 @@ soak: $(BIN)/.installed-dev ## the long runs: fuzzing, 200 crash points, 10,000 
 		$(BIN)/python -m pytest -n0 tests/contract/test_fuzz.py
 	CRASH_POINTS=200 $(BIN)/python -m pytest -n0 -s tests/e2e/test_crash.py
 	ONEBOOK_SEEDS=$(or $(SEEDS),0:10000) $(BIN)/python -m pytest --numprocesses=auto tests/proofs
+	ONEBOOK_SWARMS=300 ONEBOOK_SWARM_ACTS=300 $(BIN)/python -m pytest --numprocesses=auto tests/swarm
 
 load: $(BIN)/.installed-dev ## every exchange, simulated, beside 200 clients for 30 minutes (LOAD_S=1800)
 	cc -O2 bench/macro/sink.c -o $(VENV)/sink

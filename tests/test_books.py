@@ -1,4 +1,4 @@
-"""Books: only what is live may be shown, and every doubt ends that at once."""
+"""Books: only what is live may be shown, and whatever invalidates a book ends that at once."""
 
 import zlib
 

@@ -24,7 +24,7 @@ from onebook.model import Health, Instrument, Reason
 
 # The identity of a book.
 FROZEN_TOP: Final = ChecksumLayout(25, ChecksumOrder.IN_TURN, ChecksumNumber.TEXT, ":")
-SAME_BOOK: Final = "the exchange sends the book again that it went silent with"
+SAME_BOOK: Final = "the resync brought the same levels as before the silence"
 CRC_MASK: Final = 0xFFFFFFFF  # exchanges print the same 32 bits signed or unsigned
 
 # Constants, because Python 3.11 looks a member of an enum up by a call.
@@ -37,7 +37,7 @@ class Event(Enum):
 
     RESTARTED = "restarted"
     FILLED = "filled"
-    DOUBTED = "doubted"
+    INVALIDATED = "invalidated"
     REFUSED = "refused"
 
 
@@ -46,26 +46,26 @@ class Event(Enum):
 MOVES: Final[dict[tuple[Health, Event], Health]] = {
     (Health.SYNCING, Event.RESTARTED): Health.SYNCING,
     (Health.SYNCING, Event.FILLED): Health.LIVE,
-    (Health.SYNCING, Event.DOUBTED): Health.STALE,
+    (Health.SYNCING, Event.INVALIDATED): Health.STALE,
     (Health.SYNCING, Event.REFUSED): Health.OFFLINE,
     (Health.LIVE, Event.RESTARTED): Health.SYNCING,
     (Health.LIVE, Event.FILLED): Health.LIVE,
-    (Health.LIVE, Event.DOUBTED): Health.STALE,
+    (Health.LIVE, Event.INVALIDATED): Health.STALE,
     (Health.LIVE, Event.REFUSED): Health.OFFLINE,
     (Health.STALE, Event.RESTARTED): Health.SYNCING,
     (Health.STALE, Event.FILLED): Health.LIVE,
-    (Health.STALE, Event.DOUBTED): Health.STALE,
+    (Health.STALE, Event.INVALIDATED): Health.STALE,
     (Health.STALE, Event.REFUSED): Health.OFFLINE,
     (Health.OFFLINE, Event.RESTARTED): Health.SYNCING,
     (Health.OFFLINE, Event.FILLED): Health.OFFLINE,
-    (Health.OFFLINE, Event.DOUBTED): Health.OFFLINE,
+    (Health.OFFLINE, Event.INVALIDATED): Health.OFFLINE,
     (Health.OFFLINE, Event.REFUSED): Health.OFFLINE,
 }
 
 # What `set_health` may ask for. Live is missing: only a snapshot makes a book live.
 ASKED: Final = {
     Health.SYNCING: Event.RESTARTED,
-    Health.STALE: Event.DOUBTED,
+    Health.STALE: Event.INVALIDATED,
     Health.OFFLINE: Event.REFUSED,
 }
 
@@ -218,7 +218,7 @@ class Books:
         except LevelError:
             reason = Reason.LEVELS
         if reason is not None:
-            return self._doubt(book, Reason(reason), now)
+            return self._invalidate(book, Reason(reason), now)
         book.updated_at = now
         on_changed = self._on_changed  # a local, as in `FeedSession.received`
         if on_changed is not None:
@@ -226,7 +226,7 @@ class Books:
         return None
 
     def _thaw(self, book: LiveBook) -> Reason | None:
-        """A change of a frozen book, whose resync brought the same levels: it moves again."""
+        """Unfreeze a book whose resync brought the same levels: a change came."""
         if book.frozen_top is None or book.health is not Health.STALE:
             return None
         book.frozen_top = None
@@ -264,11 +264,11 @@ class Books:
         except LevelError:
             reason = Reason.LEVELS
         if reason is not None:
-            return self._doubt(book, Reason(reason), now)
+            return self._invalidate(book, Reason(reason), now)
         if book.frozen_top is not None:
             same = book.core.crc(FROZEN_TOP) == book.frozen_top
             if same and now < book.frozen_until:
-                return self._doubt(book, Reason.SILENT, now, SAME_BOOK)
+                return self._invalidate(book, Reason.SILENT, now, SAME_BOOK)
             book.frozen_top = None
         book.updated_at = now
         if book.health is not LIVE:
@@ -283,11 +283,11 @@ class Books:
         if book is None or book.health is not LIVE:
             return None
         if (book.core.crc(verify.layout) ^ verify.expected) & CRC_MASK:
-            return self._doubt(book, Reason.CHECKSUM, now)
+            return self._invalidate(book, Reason.CHECKSUM, now)
         return None
 
-    def _doubt(self, book: LiveBook, reason: Reason, now: float, detail: str = "") -> Reason:
-        self._move(book, Event.DOUBTED, reason, now, detail)
+    def _invalidate(self, book: LiveBook, reason: Reason, now: float, detail: str = "") -> Reason:
+        self._move(book, Event.INVALIDATED, reason, now, detail)
         return reason
 
     def _move(

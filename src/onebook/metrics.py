@@ -41,7 +41,7 @@ ALLOWANCE_MARKS: Final = Counter(
 
 BOOKS: Final = Gauge("onebook_books", "Open books by health.", ["exchange", "health"])
 BOOKS_MARKED: Final = Gauge(
-    "onebook_books_marked", "Open books that the identity guard doubts.", ["exchange", "reason"]
+    "onebook_books_marked", "Open books with a mark of the identity guard.", ["exchange", "reason"]
 )
 
 EXCHANGE_UP: Final = Gauge(

@@ -29,7 +29,7 @@ class Reason(StrEnum):
         reason.meaning = meaning
         return reason
 
-    SUBSCRIBING = "subscribing", "The first snapshot has been requested and is not here yet."
+    SUBSCRIBING = "subscribing", "The first snapshot has been requested and has not arrived yet."
     GAP = "gap", "An update was lost: the sequence numbers do not follow each other."
     CHECKSUM = "checksum", "The book differs from the exchange's checksum."
     CROSSED = "crossed", "The best bid is above the best ask."

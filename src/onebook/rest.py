@@ -319,8 +319,8 @@ class Rest:
         """Return the host's answer; busy and broken answers to safe methods are tried again.
 
         Raises:
-            ExchangeFailed: No answer, a redirect, a body over the limit, or a wait for the
-                budget or the host's patience that is longer than `total_s`.
+            ExchangeFailed: No answer, a redirect, a body over the limit, or a wait, for
+                the budget or as long as the host asks, that is longer than `total_s`.
         """
         request = self._client.build_request(method, url, headers=headers, content=content)
         name = authority(request.url)

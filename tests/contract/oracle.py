@@ -51,7 +51,7 @@ class Reader:
     def __init__(self, exchange: Exchange) -> None:
         self.levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
         self.live: dict[Instrument, Book] = {}
-        self.doubts: list[tuple[Instrument, str]] = []
+        self.invalidated: list[tuple[Instrument, str]] = []
 
     def read(self, outputs: Iterable[Output]) -> None:
         for output in outputs:
@@ -65,12 +65,12 @@ class Reader:
                 case Verify(instrument, layout, expected):
                     self._verify(instrument, layout, expected)
                 case Gap(instrument, reason):
-                    self.doubt(instrument, reason)
+                    self.invalidate(instrument, reason)
             self._check_uncrossed(output)
 
-    def doubt(self, instrument: Instrument, reason: str) -> None:
+    def invalidate(self, instrument: Instrument, reason: str) -> None:
         self.live.pop(instrument, None)
-        self.doubts.append((instrument, reason))
+        self.invalidated.append((instrument, reason))
 
     def sides(self, instrument: Instrument) -> Sides | None:
         book = self.live.get(instrument)
@@ -87,7 +87,7 @@ class Reader:
         if book is None:
             return
         if book.crc(layout) != expected & 0xFFFFFFFF:
-            self.doubt(instrument, "checksum")
+            self.invalidate(instrument, "checksum")
 
     def _check_uncrossed(self, output: Output) -> None:
         """After a checksum, where there is one: until then the book is not live."""

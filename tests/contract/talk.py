@@ -32,8 +32,8 @@ class Step(NamedTuple):
 class Talk:
     """Does what the feed does: carries frames both ways, resyncs an invalid book.
 
-    `heal` says whether a doubt is repaired at once; `script` keeps what the exchange said, so
-    that the same conversation can be replayed with a frame left out.
+    `heal` says whether an invalid book is resynced at once; `script` keeps what the exchange sent,
+    so that the same conversation can be replayed with a frame left out.
     """
 
     def __init__(self, name: str, *, seed: int = 1, count: int = 2, heal: bool = True) -> None:
@@ -98,12 +98,12 @@ class Talk:
         try:
             return list(self.connector.received(frame))
         except ProtocolError as error:
-            doubted = [error.instrument] if error.instrument else self.instruments
-            return [Gap(instrument, error.reason) for instrument in doubted]
+            invalid = [error.instrument] if error.instrument else self.instruments
+            return [Gap(instrument, error.reason) for instrument in invalid]
 
     def _take(self, outputs: list[Output]) -> None:
         self.outputs += outputs
-        doubts = len(self.reader.doubts)
+        before = len(self.reader.invalidated)
         self.reader.read(outputs)
         for output in outputs:
             match output:
@@ -114,8 +114,8 @@ class Talk:
                 case Fetch(instrument, path):
                     self._owed.append(self._fetching(instrument, path))
         if self.heal:
-            doubted = dict.fromkeys(one for one, _ in self.reader.doubts[doubts:])
-            for instrument in doubted:
+            invalid = dict.fromkeys(one for one, _ in self.reader.invalidated[before:])
+            for instrument in invalid:
                 self._take(list(self.connector.resync([instrument])))
 
     def _telling(self, frame: bytes) -> Callable[[], None]:

@@ -122,7 +122,7 @@ def test_the_replayed_book_equals_the_exchanges_book(name: str, seed: int) -> No
         native = talk.venue.random.choice(talk.instruments).native
         talk.change(native)
         talk.check()
-    assert talk.reader.doubts == []
+    assert talk.reader.invalidated == []
 
 
 @every_channel
@@ -174,10 +174,10 @@ def _assert_seen(
     for index, (step, reader) in enumerate(retold(talk, rest)):
         if index < dropped or step.native != lost:
             continue
-        doubted = [one.native for one, _ in reader.doubts]
-        if doubted:
-            all_doubted = {one.native for one in talk.instruments}
-            assert set(doubted) == (all_doubted if talk.name in BY_COUNT else {lost})
+        invalid = [one.native for one, _ in reader.invalidated]
+        if invalid:
+            all_invalid = {one.native for one in talk.instruments}
+            assert set(invalid) == (all_invalid if talk.name in BY_COUNT else {lost})
             return
         assert by_checksum, "the frame after a lost one must show the gap"
         (instrument,) = (one for one in talk.instruments if one.native == lost)
@@ -193,7 +193,7 @@ def test_an_exemption_is_still_needed(name: str) -> None:
     for _ in range(3):
         talk.venue.changed(talk.instruments[0].native)
         talk.change(talk.instruments[0].native)
-    assert talk.reader.doubts == []
+    assert talk.reader.invalidated == []
 
 
 @whole_books
@@ -203,7 +203,7 @@ def test_the_frame_after_a_lost_one_has_the_whole_book(name: str) -> None:
         talk.venue.changed(talk.instruments[0].native)
         talk.change(talk.instruments[0].native)
         talk.check()
-    assert talk.reader.doubts == []
+    assert talk.reader.invalidated == []
 
 
 @in_step
@@ -226,7 +226,7 @@ def test_a_frame_sent_twice_changes_nothing(name: str) -> None:
             talk.deliver(frame, instrument.native)
             talk.deliver(frame, instrument.native)
             talk.check()
-    assert talk.reader.doubts == []
+    assert talk.reader.invalidated == []
 
 
 @every_channel
@@ -236,7 +236,7 @@ def test_unknown_messages_change_nothing(name: str) -> None:
         assert all(isinstance(out, MESSAGES) for out in talk.deliver(frame)), frame
         talk.change(talk.instruments[0].native)
         talk.check()
-    assert talk.reader.doubts == []
+    assert talk.reader.invalidated == []
 
 
 @every_channel

@@ -53,7 +53,7 @@ def test_binance_replays_without_a_gap_and_equals_dicts_frame_by_frame(samples: 
             truth[native].apply(data["b"], data["a"])
         reader.read(outputs)
         assert reader.sides(instruments[native]) == truth[native].sides
-    assert (events, len(truth), reader.doubts) == (177, 4, [])
+    assert (events, len(truth), reader.invalidated) == (177, 4, [])
 
 
 @pytest.mark.parametrize("seed_levels", [20, 25, 50])
@@ -126,7 +126,7 @@ def test_okx_every_recorded_checksum_agrees(samples: Path) -> None:
         287,
         290,
     )
-    assert (reader.doubts, len(reader.live)) == ([], 3)
+    assert (reader.invalidated, len(reader.live)) == ([], 3)
 
 
 def test_okx_a_lost_recorded_frame_fails_the_checksum(samples: Path) -> None:
@@ -142,7 +142,7 @@ def test_okx_a_lost_recorded_frame_fails_the_checksum(samples: Path) -> None:
         connector, reader = exchange.connector([instrument]), Reader(exchange)
         for frame in (*results[:lost], *results[lost + 1 :]):
             reader.read(connector.received(frame))
-        seen += bool(reader.doubts)
+        seen += bool(reader.invalidated)
     # The others changed levels below the 25 best, or were overwritten by the next frame.
     assert seen > len(results) * 0.9
 
@@ -173,7 +173,7 @@ def test_poloniex_every_recorded_update_chains(samples: Path) -> None:
             assert reader.sides(instruments[item["symbol"]]) == book.sides
             assert max(map(len, book.sides)) <= exchange.depth
     assert (count(outputs, Snapshot), count(outputs, Delta)) == (len(natives), 283)
-    assert (count(outputs, Gap), reader.doubts) == (0, [])
+    assert (count(outputs, Gap), reader.invalidated) == (0, [])
 
 
 @pytest.mark.replayed("kraken", "KRAKEN.ws.50.0", differs="v1, retold in the shape of v2")
@@ -195,7 +195,7 @@ def test_kraken_recorded_v1_checksums_agree_when_converted_to_v2(samples: Path) 
         reader.read(outputs)
         checked += count(outputs, Verify)
     # 4,269 are the exchange's; the 10 snapshots of v1 carry none and get an oracle's.
-    assert (checked, reader.doubts, len(reader.live)) == (4_279, [], 10)
+    assert (checked, reader.invalidated, len(reader.live)) == (4_279, [], 10)
 
 
 def _as_v2(message: list[Any]) -> bytes:

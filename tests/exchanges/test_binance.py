@@ -243,13 +243,13 @@ def test_a_second_body_newer_than_the_stream_stands_alone_and_the_stream_catches
     connector = joined(100)
     connector.received(event(101, 103))
     connector.reseed(BTC)
-    assert connector.standing(BTC) is StreamPosition.CURRENT
+    assert connector.position(BTC) is StreamPosition.CURRENT
     assert summary(connector.fetched(BTC, body(107))) == [Snapshot]
-    assert connector.standing(BTC) is StreamPosition.BEHIND
+    assert connector.position(BTC) is StreamPosition.BEHIND
     assert connector.received(event(104, 106)) == ()
-    assert connector.standing(BTC) is StreamPosition.BEHIND
+    assert connector.position(BTC) is StreamPosition.BEHIND
     assert summary(connector.received(event(107, 108))) == ["108"], "the first may overlap the body"
-    assert connector.standing(BTC) is StreamPosition.CURRENT
+    assert connector.position(BTC) is StreamPosition.CURRENT
 
 
 def test_a_stream_that_ends_exactly_at_the_body_is_not_behind() -> None:
@@ -258,7 +258,7 @@ def test_a_stream_that_ends_exactly_at_the_body_is_not_behind() -> None:
     connector.reseed(BTC)
     connector.fetched(BTC, body(105))
     assert connector.received(event(104, 105)) == ()
-    assert connector.standing(BTC) is StreamPosition.CURRENT
+    assert connector.position(BTC) is StreamPosition.CURRENT
 
 
 def test_a_second_body_older_than_the_book_is_asked_for_again_then_left_alone() -> None:
@@ -300,24 +300,24 @@ def test_a_book_that_is_not_live_is_not_seeded_again() -> None:
 
 def test_a_stream_that_never_delivered_owes_what_a_second_body_shows() -> None:
     connector = joined(100)
-    assert connector.standing(BTC) is StreamPosition.UNPROVEN
+    assert connector.position(BTC) is StreamPosition.UNPROVEN
     connector.reseed(BTC)
     connector.fetched(BTC, body(100))
-    assert connector.standing(BTC) is StreamPosition.UNPROVEN, "a quiet market moves nothing"
+    assert connector.position(BTC) is StreamPosition.UNPROVEN, "a quiet market moves nothing"
     connector.reseed(BTC)
     connector.fetched(BTC, body(105))
-    assert connector.standing(BTC) is StreamPosition.BEHIND
+    assert connector.position(BTC) is StreamPosition.BEHIND
 
 
 def test_deltas_that_came_before_the_first_body_prove_the_stream() -> None:
     connector = acknowledged()
     connector.received(event(90, 100))
     connector.fetched(BTC, body(100))
-    assert connector.standing(BTC) is StreamPosition.CURRENT
+    assert connector.position(BTC) is StreamPosition.CURRENT
     connector = acknowledged()
     connector.received(event(90, 100))
     connector.fetched(BTC, body(104))
-    assert connector.standing(BTC) is StreamPosition.BEHIND
+    assert connector.position(BTC) is StreamPosition.BEHIND
 
 
 def test_a_resync_does_not_forget_how_far_the_stream_had_delivered() -> None:
@@ -325,7 +325,7 @@ def test_a_resync_does_not_forget_how_far_the_stream_had_delivered() -> None:
     connector.received(event(101, 103))
     connector.resync([BTC])
     connector.fetched(BTC, body(109))
-    assert connector.standing(BTC) is StreamPosition.BEHIND
+    assert connector.position(BTC) is StreamPosition.BEHIND
 
 
 def test_a_dead_stream_is_left_and_subscribed_anew() -> None:
@@ -337,7 +337,7 @@ def test_a_dead_stream_is_left_and_subscribed_anew() -> None:
     assert asked == Sent(b'{"method":"SUBSCRIBE","params":["btcusdt@depth@100ms"],"id":3}')
     assert connector.received(b'{"result":null,"id":3}') == (Acknowledged(BTC), FETCH_BTC)
     connector.fetched(BTC, body(120))
-    assert connector.standing(BTC) is StreamPosition.UNPROVEN
+    assert connector.position(BTC) is StreamPosition.UNPROVEN
 
 
 # Against full knowledge: random seeds, price walks and re-seeds

@@ -328,7 +328,7 @@ def test_recorded_books_are_exact_after_every_frame(samples: Path) -> None:
         assert max(map(len, oracle.sides)) <= 100
         assert reader.live[instrument].crc(CHECKSUM) == oracle.checksum()
     assert (kinds.count(Snapshot), kinds.count(Delta)) == (7, 1_593)
-    assert (reader.doubts, len(reader.live)) == ([], 7)
+    assert (reader.invalidated, len(reader.live)) == ([], 7)
 
 
 def test_a_lost_recorded_frame_is_a_gap_whatever_it_was_of(samples: Path) -> None:

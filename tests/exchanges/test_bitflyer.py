@@ -152,4 +152,4 @@ def test_every_recorded_snapshot_equals_its_frame(samples: Path) -> None:
             for side in ("bids", "asks")
         )
         assert reader.sides(instruments[params["channel"].removeprefix(BOARD)]) == sides
-    assert (len(books), len(natives), reader.doubts) == (60, 10, [])
+    assert (len(books), len(natives), reader.invalidated) == (60, 10, [])

@@ -241,4 +241,4 @@ def test_books_of_recorded_frames_have_the_checksums_of_2022(
         in_turn = zip_longest(*(written(side, decimals[native]) for side in sides))
         text = ":".join(level for level in chain(*in_turn) if level)
         assert crc32(text.encode()) == change["checksum"] % 2**32
-    assert (len(recorded), reader.doubts) == (frames_count, [])
+    assert (len(recorded), reader.invalidated) == (frames_count, [])

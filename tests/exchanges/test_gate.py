@@ -248,4 +248,4 @@ def test_recorded_deltas_of_the_older_channel_chain_and_equal_dicts(samples: Pat
         reader.read(connector.received(frame))
         truth[native].apply(change["b"], change["a"])
         assert reader.sides(books[native]) == truth[native].sides
-    assert (told, followed, len(truth), reader.doubts) == (172, 159, 10, [])
+    assert (told, followed, len(truth), reader.invalidated) == (172, 159, 10, [])

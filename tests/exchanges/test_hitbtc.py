@@ -232,7 +232,7 @@ def test_recorded_books_of_its_engine_are_equal_after_every_frame(samples: Path)
         if message.get("update") and followed % 40 == 0:
             for native, instrument in instruments.items():
                 assert reader.sides(instrument) == truth[native].sides
-    assert (followed, reader.doubts) == (869, [])
+    assert (followed, reader.invalidated) == (869, [])
 
 
 def test_the_simulated_exchange_refuses_with_the_codes_of_the_real_one() -> None:

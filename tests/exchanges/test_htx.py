@@ -295,7 +295,7 @@ def test_recorded_books_are_those_of_the_exchange_after_each_of_their_difference
         reader.read(outputs)
         changes += kinds(outputs) == [Delta]
         assert reader.sides(instruments[native]) == true.sides
-    assert (len(messages), len(natives), changes, reader.doubts) == (292, 10, 279, [])
+    assert (len(messages), len(natives), changes, reader.invalidated) == (292, 10, 279, [])
 
 
 def test_recorded_pings_are_answered_as_the_recorded_client_did(samples: Path) -> None:

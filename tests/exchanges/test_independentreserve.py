@@ -106,7 +106,7 @@ def test_the_checksum_is_over_bids_then_asks_with_eight_decimals() -> None:
     sides |= {"Offers": [{"Price": 2201.25, "Volume": 15}]}
     connector, reader = EXCHANGE.connector([ETH]), Reader(EXCHANGE)
     reader.read(connector.received(book("Snapshot", "eth/usd", **sides, Crc32=1_519_697_650)))
-    assert reader.doubts == []
+    assert reader.invalidated == []
 
 
 def test_the_books_that_the_page_prints_have_their_checksums() -> None:
@@ -118,7 +118,7 @@ def test_the_books_that_the_page_prints_have_their_checksums() -> None:
     reader.read(connector.received(book("Snapshot", **sides, Crc32=2_893_776_693)))
     sides = {"Bids": [], "Offers": levels("31844.98 0.02396605")}
     reader.read(connector.received(book("Change", **sides, Crc32=263_206_970)))
-    assert reader.doubts == []
+    assert reader.invalidated == []
     _, asks = reader.sides(BTC) or ({}, {})
     assert [*map(str, asks)] == ["31844.98", "31844.99", "31845", "31865.3", "31875"]
 

@@ -329,7 +329,7 @@ def test_every_recorded_classic_frame_joins_its_body_and_equals_dicts(samples: P
         if followed % COMPARED_EVERY == 0:
             assert reader.sides(books[native]) == truth[native]
     assert {native: reader.sides(books[native]) for native in reached} == truth
-    assert (followed, fillers, len(truth), reader.doubts) == (3_853, 1_355, 9, [])
+    assert (followed, fillers, len(truth), reader.invalidated) == (3_853, 1_355, 9, [])
 
 
 def applied(sides: Sides, changes: dict[str, list[list[str]]]) -> Sides:

@@ -241,7 +241,7 @@ def test_recorded_spot_books_equal_dicts_and_the_snapshots_that_verify_them(samp
         change(rows_of(message, "bids"), rows_of(message, "asks"))
         assert reader.sides(books[native]) == truth[native].sides
     assert seen == {"snapshot": 8, "incremental": 410, "contract": 919, "verified": 3}
-    assert reader.doubts == []
+    assert reader.invalidated == []
 
 
 def rows_of(message: dict[str, Any], side: str) -> list[tuple[str, str]]:

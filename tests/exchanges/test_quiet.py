@@ -51,7 +51,7 @@ def test_a_frame_after_the_request_is_newer_than_the_body_whatever_its_time() ->
     assert connector.resync([BTC]) == (FETCH,)
     assert bids(connector.received(frame(5, "2"))) == [b'[["100", "2"]]']
     assert connector.fetched(BTC, body(9)) == ()
-    assert connector.standing(BTC) is StreamPosition.CURRENT
+    assert connector.position(BTC) is StreamPosition.CURRENT
 
 
 def test_a_body_that_is_older_than_the_last_frame_is_dropped() -> None:
@@ -68,21 +68,21 @@ def test_a_body_with_another_book_must_be_followed_by_a_frame() -> None:
     connector = acknowledged()
     connector.resync([BTC])
     assert len(bids(connector.fetched(BTC, body(1)))) == 1
-    assert connector.standing(BTC) is StreamPosition.UNPROVEN
+    assert connector.position(BTC) is StreamPosition.UNPROVEN
     connector.reseed(BTC)
     assert len(bids(connector.fetched(BTC, body(2, "1.00")))) == 1
-    assert connector.standing(BTC) is StreamPosition.UNPROVEN, "the same book, written longer"
+    assert connector.position(BTC) is StreamPosition.UNPROVEN, "the same book, written longer"
     connector.reseed(BTC)
     assert bids(connector.fetched(BTC, body(3, "7"))) == [b'[["100", "7"]]']
-    assert connector.standing(BTC) is StreamPosition.BEHIND
+    assert connector.position(BTC) is StreamPosition.BEHIND
     connector.received(frame(4, "7"))
-    assert connector.standing(BTC) is StreamPosition.CURRENT
+    assert connector.position(BTC) is StreamPosition.CURRENT
 
 
 def test_what_is_not_on_the_connection_is_neither_asked_for_nor_compared() -> None:
     connector, other = acknowledged(), Instrument("bitstamp", "A/B", "ab")
     assert connector.reseed(other) == connector.invalidate(other) == ()
-    assert connector.standing(other) is StreamPosition.CURRENT
+    assert connector.position(other) is StreamPosition.CURRENT
     connector.abandon(other)
     assert connector.fetched(other, body(1)) == ()
 

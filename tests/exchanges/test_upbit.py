@@ -166,4 +166,4 @@ def test_every_recorded_book_equals_its_frame(samples: Path) -> None:
         asks = {unit["ap"]: unit["as"] for unit in units}
         assert reader.sides(instruments[message["cd"]]) == (bids, asks)
         assert 0 < at * 1_000 - outputs[-1].at_ms < 2_000  # type: ignore[union-attr]
-    assert (len(frames), len(codes), reader.doubts) == (145, 5, [])
+    assert (len(frames), len(codes), reader.invalidated) == (145, 5, [])

@@ -28,7 +28,7 @@ def sorted_by(frame, *, joining=False, pending=False, budget=100):
         def pause(self, transport):
             calls.append("pause")
 
-        def carry_out(self, now):
+        def execute(self, now):
             calls.append(("execute", now))
 
     writing = Writing()
@@ -48,7 +48,7 @@ def test_a_whole_message_is_received_with_its_time(kind, message):
     assert sorted_by(frame_of(kind, message, True, False)) == [(message, NOW)]
 
 
-def test_what_the_session_wants_done_is_carried_out_after_its_message():
+def test_the_session_s_actions_are_executed_after_its_message():
     calls = sorted_by(frame_of(WSMsgType.TEXT, b"a", True, False), pending=True)
     assert calls == [(b"a", NOW), ("execute", NOW)]
 

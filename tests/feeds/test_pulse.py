@@ -34,7 +34,7 @@ def moved(made: Pulse, watch: Watch, seconds: int, *, start: int = 0) -> float:
     for half in range(start * 2, (start + seconds) * 2):
         watch.book.updated_at = half / 2
         made.heard_at = half / 2
-        assert made.judge([watch], half / 2 + 0.1) is None
+        assert made.check([watch], half / 2 + 0.1) is None
     return watch.book.updated_at
 
 
@@ -51,30 +51,30 @@ def test_a_socket_is_asked_once_in_a_silence_and_is_dead_at_its_limit() -> None:
 def test_a_promised_heartbeat_that_does_not_come_is_the_end_without_any_book() -> None:
     made = pulse(heartbeat_max_s=5.0)
     made.alive_at = 3.0
-    assert made.judge([], 7.9) is None
-    assert made.judge([], 8.0) == NO_HEARTBEAT
+    assert made.check([], 7.9) is None
+    assert made.check([], 8.0) == NO_HEARTBEAT
 
 
 def test_data_is_as_good_as_a_heartbeat() -> None:
     made = pulse(heartbeat_max_s=5.0)
     watch = live(made, now=6.0)
-    assert made.judge([watch], 10.9) is None
-    assert made.judge([watch], 11.0) == NO_HEARTBEAT
+    assert made.check([watch], 10.9) is None
+    assert made.check([watch], 11.0) == NO_HEARTBEAT
 
 
 def test_books_that_always_moved_and_stand_still_are_the_end_though_pongs_come() -> None:
     made = pulse(silence_max_s=1e9)
     watch = live(made)
     last = moved(made, watch, 60)
-    assert made.judge([watch], last + 1) is None
-    assert made.judge([watch], last + SETTINGS.silent_min_s + 5) == NO_DATA
+    assert made.check([watch], last + 1) is None
+    assert made.check([watch], last + SETTINGS.silent_min_s + 5) == NO_DATA
     assert made.overdue([watch], last + SETTINGS.silent_min_s + 5) == [watch]
 
 
 def test_without_evidence_a_silence_means_nothing() -> None:
     made = pulse(silence_max_s=1e9)
     watch = live(made)
-    assert made.judge([watch], 500.0) is None
+    assert made.check([watch], 500.0) is None
     assert made.overdue([watch], 500.0) == []
 
 
@@ -100,11 +100,11 @@ def test_one_frozen_book_ends_no_connection_and_each_wrong_verdict_waits_longer(
     frozen, moving = live(made), live(made, B)
     for half in range(120):
         frozen.book.updated_at = moving.book.updated_at = half / 2
-        assert made.judge([frozen, moving], half / 2 + 0.1) is None
+        assert made.check([frozen, moving], half / 2 + 0.1) is None
     since, verdicts = 59.5, []
     for second in range(60, 2_000):
         moving.book.updated_at = float(second)
-        assert made.judge([frozen, moving], second + 0.1) is None
+        assert made.check([frozen, moving], second + 0.1) is None
         assert not made.is_quiet(moving, second + 0.1)
         if made.is_quiet(frozen, second + 0.1):
             verdicts.append(round(second - since))
@@ -122,7 +122,7 @@ def beside(made: Pulse) -> tuple[Watch, Watch]:
     busy, slow = live(made), live(made, B, now=1.0)
     for half in range(120):
         busy.book.updated_at = half / 2
-        assert made.judge([busy, slow], half / 2 + 0.1) is None
+        assert made.check([busy, slow], half / 2 + 0.1) is None
     return busy, slow
 
 
@@ -135,13 +135,13 @@ def test_a_busy_book_that_is_out_of_sync_leaves_no_silence_to_its_neighbours() -
     made = pulse(silence_max_s=1e9)
     busy, slow = beside(made)
     lose(busy, 62.0)
-    assert made.judge([busy, slow], 90.0) is None
+    assert made.check([busy, slow], 90.0) is None
     busy.book.health = Health.LIVE
     busy.book.updated_at = 100.0
-    assert made.judge([busy, slow], 100.1) is None
+    assert made.check([busy, slow], 100.1) is None
     busy.book.updated_at = 100.5
-    assert made.judge([busy, slow], 104.9) is None
-    assert made.judge([busy, slow], 105.5) == NO_DATA, "the pause is no gap of the exchange"
+    assert made.check([busy, slow], 104.9) is None
+    assert made.check([busy, slow], 105.5) == NO_DATA, "the pause is no gap of the exchange"
 
 
 @pytest.mark.parametrize("gone", ["removed", "offline", "long"])
@@ -149,7 +149,7 @@ def test_without_its_busy_book_a_connection_is_measured_anew(gone: str) -> None:
     made = pulse(silence_max_s=1e9)
     busy, slow = beside(made)
     left = [slow]
-    assert made.judge([busy, slow], 62.0) is None
+    assert made.check([busy, slow], 62.0) is None
     if gone == "removed":
         made.cadences.forget(busy.instrument)
     else:
@@ -157,11 +157,11 @@ def test_without_its_busy_book_a_connection_is_measured_anew(gone: str) -> None:
         busy.book.health = Health.OFFLINE if gone == "offline" else Health.STALE
         left = [busy, slow]
     slow.book.updated_at = 89.5
-    assert made.judge(left, 90.0) is None
+    assert made.check(left, 90.0) is None
     for second in range(90, 300):
         slow.book.updated_at = float(second)
-        assert made.judge(left, second + 0.1) is None
-    assert made.judge(left, 304.5) == NO_DATA
+        assert made.check(left, second + 0.1) is None
+    assert made.check(left, 304.5) == NO_DATA
 
 
 def test_the_next_connection_is_not_dead_before_its_busy_book_is_there() -> None:
@@ -171,7 +171,7 @@ def test_the_next_connection_is_not_dead_before_its_busy_book_is_there() -> None
     later.opened(100.0)
     lose(busy, 100.0, Health.SYNCING)
     slow.book.updated_at = 100.5
-    assert later.judge([busy, slow], 130.0) is None
+    assert later.check([busy, slow], 130.0) is None
 
 
 def test_while_a_book_is_out_of_sync_the_others_are_compared_with_themselves() -> None:
@@ -180,12 +180,12 @@ def test_while_a_book_is_out_of_sync_the_others_are_compared_with_themselves() -
     for half in range(120):
         for watch in watches:
             watch.book.updated_at = half / 2
-        assert made.judge(watches, half / 2 + 0.1) is None
+        assert made.check(watches, half / 2 + 0.1) is None
     lose(watches[0], 60.0)
-    assert made.judge(watches, 64.0) is None
+    assert made.check(watches, 64.0) is None
     made.withheld(60.0)
-    assert made.judge(watches, 64.9) is None, "its frames show that the connection delivers"
-    assert made.judge(watches, 65.0) == NO_DATA
+    assert made.check(watches, 64.9) is None, "its frames show that the connection delivers"
+    assert made.check(watches, 65.0) == NO_DATA
 
 
 @pytest.mark.parametrize("withheld", [True, False])
@@ -197,5 +197,5 @@ def test_data_that_is_not_shown_is_as_good_as_a_heartbeat(withheld: bool) -> Non
         made.withheld(6.0)
     else:
         watch.book.updated_at = 6.0
-    assert made.judge([watch], 10.9) is None
-    assert made.judge([watch], 11.0) == NO_HEARTBEAT
+    assert made.check([watch], 10.9) is None
+    assert made.check([watch], 11.0) == NO_HEARTBEAT

@@ -44,7 +44,7 @@ class Connection:
 
     def look(self, now: float) -> None:
         for watch in self.recovery.watches.values():
-            self.recovery.look(watch, now)
+            self.recovery.check(watch, now)
         self.recovery.repair(now)
 
     def phases(self) -> list[Phase]:
@@ -109,7 +109,7 @@ def test_a_broken_book_is_asked_for_alone_and_after_the_frame() -> None:
     talk = Connection(A, B)
     talk.fill(A, 1.0)
     talk.fill(B, 1.0)
-    talk.recovery.doubt(A, Reason.GAP, 2.0)
+    talk.recovery.invalidate(A, Reason.GAP, 2.0)
     assert (talk.phases(), talk.asked) == ([Phase.BROKEN, Phase.LIVE], [])
     talk.recovery.repair(2.0)
     assert talk.asked == [[A]]
@@ -144,6 +144,6 @@ def test_when_the_connection_is_over_nothing_is_asked_for() -> None:
     talk = Connection(A)
     talk.fill(A, 1.0)
     talk.recovery.over = True
-    talk.recovery.doubt(A, Reason.GAP, 2.0)
+    talk.recovery.invalidate(A, Reason.GAP, 2.0)
     talk.look(99.0)
     assert talk.asked == []

@@ -61,7 +61,7 @@ class Upgraded(asyncio.Protocol):
     """Takes an upgraded socket over, as the gateway's protocol does; an echo."""
 
     def __init__(self, config, server_state, app_state):
-        self.seats = ()
+        self.slots = ()
 
     def connection_made(self, transport):
         self.transport = transport
@@ -69,15 +69,15 @@ class Upgraded(asyncio.Protocol):
     def data_received(self, data):
         self.transport.write(data)
 
-    def take_seat(self, seat):
-        self.seats += (seat,)
+    def hold_slot(self, slot):
+        self.slots += (slot,)
 
     def pace_reading(self):
         pass
 
     def connection_lost(self, exc):
-        for seat in self.seats:
-            seat.leave()
+        for slot in self.slots:
+            slot.leave()
 
 
 @asynccontextmanager

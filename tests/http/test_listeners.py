@@ -65,7 +65,7 @@ def test_a_process_without_files_says_that_it_accepts_nothing_and_when_it_does_a
         logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s", level="INFO")
         with socket.create_server(("127.0.0.1", 0)) as listener:
             watch = AcceptWatch(listener)
-            watch.look()
+            watch.check()
             resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
             held = []
             try:
@@ -73,12 +73,12 @@ def test_a_process_without_files_says_that_it_accepts_nothing_and_when_it_does_a
                     held.append(os.dup(0))
             except OSError:
                 pass
-            watch.look()
-            watch.look()
+            watch.check()
+            watch.check()
             print(ACCEPT_FAILING._value.get())
             for each in held:
                 os.close(each)
-            watch.look()
+            watch.check()
             print(ACCEPT_FAILING._value.get())
     """)
     assert done.stdout.splitlines() == [

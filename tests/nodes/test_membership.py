@@ -28,7 +28,7 @@ from onebook.nodes.subjects import Subjects, token
 from onebook.nodes.tenure import Tenure
 
 ME = 1
-LOOK_S = 0.05
+TICK_S = 0.05
 
 
 def beat(node, role=NodeRole.FEEDS, state=NodeState.UP, sent_s=0.0, **more):
@@ -44,24 +44,24 @@ def beat(node, role=NodeRole.FEEDS, state=NodeState.UP, sent_s=0.0, **more):
 
 
 def members():
-    return Members(ME, timeout_s=1.0, look_s=LOOK_S)
+    return Members(ME, timeout_s=1.0, tick_s=TICK_S)
 
 
 def pass_time(view, begin, seconds, beats=()):
     """Look every 50 ms; nodes of `beats` send heartbeats meanwhile."""
     now, changed = begin, False
     while now < begin + seconds:
-        now += LOOK_S
+        now += TICK_S
         for node in beats:
-            view.heard(beat(node, sent_s=now), now)
-        changed = view.look(now) or changed
+            view.received(beat(node, sent_s=now), now)
+        changed = view.tick(now) or changed
     return now, changed
 
 
 def test_a_node_without_heartbeats_is_dead_after_the_timeout_and_not_before():
     view = members()
     for node in (ME, 2):
-        view.heard(beat(node, sent_s=10.0), 10.0)
+        view.received(beat(node, sent_s=10.0), 10.0)
     now, _ = pass_time(view, 10.0, 0.85, [ME])
     assert set(view.alive(NodeRole.FEEDS)) == {ME, 2}
     _, changed = pass_time(view, now, 0.25, [ME])
@@ -71,38 +71,38 @@ def test_a_node_without_heartbeats_is_dead_after_the_timeout_and_not_before():
 
 def test_a_node_that_does_not_hear_itself_knows_nobody():
     view = members()
-    view.heard(beat(ME, sent_s=10.0), 10.0)
-    view.look(10.0)
+    view.received(beat(ME, sent_s=10.0), 10.0)
+    view.tick(10.0)
     assert view.connected
     now, changed = pass_time(view, 10.0, 1.2, [2, 3])
     assert changed
     assert not view.connected
     assert view.alive(NodeRole.FEEDS) == {}
-    assert view.heard(beat(ME, sent_s=now), now)
+    assert view.received(beat(ME, sent_s=now), now)
     assert set(view.alive(NodeRole.FEEDS)) >= {2, 3}
 
 
 def test_an_echo_that_was_long_on_its_way_proves_nothing():
     view = members()
-    view.heard(beat(ME, sent_s=10.0), 11.5)
+    view.received(beat(ME, sent_s=10.0), 11.5)
     assert not view.connected
 
 
 def test_a_pause_of_this_process_kills_nobody():
     view = members()
     for node in (ME, 2):
-        view.heard(beat(node, sent_s=10.0), 10.0)
-    view.look(10.0)
-    assert not view.look(100.0)
+        view.received(beat(node, sent_s=10.0), 10.0)
+    view.tick(10.0)
+    assert not view.tick(100.0)
     assert set(view.alive(NodeRole.FEEDS)) == {ME, 2}
 
 
 def test_a_node_that_says_goodbye_is_gone_at_once_and_a_draining_one_takes_no_books():
     view = members()
     for node in (ME, 2, 3):
-        view.heard(beat(node, sent_s=1.0), 1.0)
-    assert view.heard(beat(2, state=NodeState.GONE), 1.1)
-    assert view.heard(beat(3, state=NodeState.DRAINING), 1.1)
+        view.received(beat(node, sent_s=1.0), 1.0)
+    assert view.received(beat(2, state=NodeState.GONE), 1.1)
+    assert view.received(beat(3, state=NodeState.DRAINING), 1.1)
     assert view.serving("okx") == [ME]
     assert view.draining() == [3]
     assert view.serving("kraken") == []
@@ -110,8 +110,8 @@ def test_a_node_that_says_goodbye_is_gone_at_once_and_a_draining_one_takes_no_bo
 
 def test_another_version_is_a_stranger():
     view = members()
-    view.heard(beat(ME, sent_s=1.0), 1.0)
-    assert not view.heard(beat(2, wire=wire.VERSION + 1), 1.0)
+    view.received(beat(ME, sent_s=1.0), 1.0)
+    assert not view.received(beat(2, wire=wire.VERSION + 1), 1.0)
     assert set(view.strangers) == {2}
     assert set(view.alive(NodeRole.FEEDS)) == {ME}
 
@@ -128,8 +128,8 @@ def test_a_heartbeat_states_the_version_of_its_sender_to_a_build_of_another():
 def test_a_stranger_is_forgotten_when_it_falls_silent_or_says_that_it_goes():
     view = members()
     for stranger in (2, 3):
-        view.heard(beat(stranger, wire=wire.VERSION + 1), 1.0)
-    view.heard(beat(3, wire=wire.VERSION + 1, state=NodeState.GONE), 1.0)
+        view.received(beat(stranger, wire=wire.VERSION + 1), 1.0)
+    view.received(beat(3, wire=wire.VERSION + 1, state=NodeState.GONE), 1.0)
     assert set(view.strangers) == {2}
     now, _ = pass_time(view, 1.0, 0.85, [ME])
     assert set(view.strangers) == {2}

@@ -43,7 +43,7 @@ class Wire(Subscriber):
         super().__init__(gateway.parts.make_processor(), packed=packed)
         self.transport = Pipe()
 
-    def give(self, data: bytes) -> None:
+    def transmit(self, data: bytes) -> None:
         self.transport.write(data)
 
 
@@ -156,9 +156,9 @@ class Client:
         parts = self._gateway.parts
         for effect in self.wire.processor.received(json.dumps(message), now=parts.now()):
             if isinstance(effect, SendText):
-                self.wire.say(effect.payload)
+                self.wire.send_text(effect.payload)
             else:
-                parts.subscriptions.carry_out(self.wire, effect)
+                parts.subscriptions.execute(self.wire, effect)
 
 
 def messages(data: bytes) -> list[bytes]:

@@ -52,7 +52,7 @@ class Link:
         self._instruments[instrument] = None
         if self._session is not None:
             self._session.add([instrument], self._clock.now_s)
-            self._carry_out()
+            self._execute()
         elif not self._connecting:
             self._connect_later(0.0)
 
@@ -61,7 +61,7 @@ class Link:
         self._instruments.pop(instrument, None)
         if self._session is not None:
             self._session.remove([instrument], self._clock.now_s)
-            self._carry_out()
+            self._execute()
 
     def cut(self) -> None:
         """The socket is gone, without a word."""
@@ -110,7 +110,7 @@ class Link:
         self._session.opened(now)
         self._wire = Wire(self._venue.front.session(self._path()), self._put)
         self._venue.front.joined(self._wire)
-        self._carry_out()
+        self._execute()
         self._tick_later(self._epoch)
 
     def _refuse(self, instrument: Instrument, now: float) -> None:
@@ -138,11 +138,11 @@ class Link:
             if self._venue.exchange.frames is FrameForm.COMPRESSED:
                 data = inflated(data, self._settings.frame_bytes_max)
             self._session.received(data, self._clock.now_s)
-            self._carry_out()
+            self._execute()
 
         self._clock.call_at(self._arrives_s, arrive)
 
-    def _carry_out(self) -> None:
+    def _execute(self) -> None:
         session = self._session
         if session is None:
             return
@@ -197,7 +197,7 @@ class Link:
                 self._session.fetch_failed(fetch.instrument, "no body", self._clock.now_s)
             else:
                 self._session.fetched(fetch.instrument, answer.body, self._clock.now_s)
-            self._carry_out()
+            self._execute()
 
         self._clock.call_later(self._rng.uniform(*REST_DELAY_S), reach)
 
@@ -206,7 +206,7 @@ class Link:
             if epoch != self._epoch or self._session is None:
                 return
             self._session.tick(self._clock.now_s)
-            self._carry_out()
+            self._execute()
             self._tick_later(epoch)
 
         self._clock.call_later(TICK_S, tick)

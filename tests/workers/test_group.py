@@ -55,7 +55,7 @@ class Service:
         """The newest process of each name."""
         found = {}
         for line in self.lines:
-            match = re.match(r"(\S+) works (?:again )?\(process (\d+)\)", line["message"])
+            match = re.match(r"(\S+) is ready (?:again )?\(process (\d+)\)", line["message"])
             if match:
                 found[match[1]] = int(match[2])
         return found
@@ -171,7 +171,7 @@ async def test_all_gateways_serve_one_port_and_one_that_dies_is_started_again(tm
 
             before = service.pids()
             os.kill(before["gateway-1"], signal.SIGKILL)
-            await service.logged(r"gateway-1 works again")
+            await service.logged(r"gateway-1 is ready again")
             line = await service.logged(r"gateway-1 \(process \d+\) ended with signal 9 and is")
             assert line
             third = service.metrics_ports()[2]
@@ -195,7 +195,7 @@ async def test_no_process_outlives_the_one_that_started_it(tmp_path):
     async with SimulatedExchanges(["okx"], rate_hz=0) as simulated:
         file = written(tmp_path, simulated.urls)
         async with started(file) as service:
-            await service.logged(r"gateway-1 works")
+            await service.logged(r"gateway-1 is ready")
             service.process.kill()
             await service.process.wait()
             assert {"nats-server", "feeds", "gateway-1"} <= service.pids().keys()

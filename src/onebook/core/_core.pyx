@@ -115,7 +115,7 @@ cdef class Book:
             self.put(&scan, True)
         finally:
             scan_close(&scan)
-        return self.doubt()
+        return self.check_top()
 
     def apply(self, bids, asks, shape=PAIRS):
         """Set the amounts of these levels, in order; an amount of zero removes its level.
@@ -131,7 +131,7 @@ cdef class Book:
             self.put(&scan, False)
         finally:
             scan_close(&scan)
-        return self.doubt()
+        return self.check_top()
 
     @property
     def bid_count(self):
@@ -275,8 +275,8 @@ cdef class Book:
             out, layout, walk.level.amount, self.amount_scale, self.amount_decimals
         )
 
-    cdef str doubt(self):
-        """Judge the top by itself and by the last one; accept a jump that repeats."""
+    cdef str check_top(self):
+        """Check the top by itself and against the last one; accept a jump that repeats."""
         cdef double unit = <double>power10[self.price_scale]
         cdef double before = self.mid * unit
         cdef bint bids = self.sides[0].count != 0, asks = self.sides[1].count != 0

@@ -94,7 +94,7 @@ static inline const uint8_t *side_name(Scan *scan, const uint8_t *at, int *side)
     return *side >= 0 ? at : fail(scan, BAD_ROW);
 }
 
-/* Read an amount whose sign tells the side; zero has none. */
+/* Read an amount whose sign is the side; zero has none. */
 static inline const uint8_t *signed_number(Scan *scan, const uint8_t *at, Scanned *level) {
     bool quoted = at[0] == '"';
     at += quoted;

@@ -53,7 +53,7 @@ cdef class MergedBooks:
             state_free(&self.states[at])
 
     def merge(self, books):
-        """Merge these books, None where one is not live; tell whether the view changed."""
+        """Merge these books, None where one is not live; return whether the view changed."""
         cdef int live = self.gather(books)
         cdef bint fits = self.rescale(live) and self.fill(live)
         if self.is_wide or not fits:

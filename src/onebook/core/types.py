@@ -1,7 +1,7 @@
 """Shared by the compiled core and its reference: shapes, checksum layouts, limits, errors.
 
 A shape defines where price and amount are in the level text of an exchange, a layout what its book
-checksum is over. Both are data: a connector states its own once, at import, and hands them on by
+checksum is over. Both are data: a connector states its own once, at import, and passes them on by
 reference. JSON level text is in ASCII and without escapes. A number is a JSON number, bare or as a
 string; it is above zero for a price and at least zero for an amount, where zero in any spelling
 means "gone". Nothing here scans or counts.

@@ -296,7 +296,7 @@ class Seeded(Protocol):
     def abandon(self, instrument: Instrument) -> None:
         """Expect no body any more from the last `reseed`."""
 
-    def standing(self, instrument: Instrument) -> StreamPosition:
+    def position(self, instrument: Instrument) -> StreamPosition:
         """Compare the stream with the body."""
 
     def invalidate(self, instrument: Instrument) -> Iterable[Output]:

@@ -405,10 +405,10 @@ class SeededEngine(Engine):
         if book is not None:
             book.abandon()
 
-    def standing(self, instrument: Instrument) -> StreamPosition:
+    def position(self, instrument: Instrument) -> StreamPosition:
         """Compare the stream of an instrument with its last body."""
         book = self._join(instrument)
-        return book.standing if book else StreamPosition.CURRENT
+        return book.position if book else StreamPosition.CURRENT
 
     def invalidate(self, instrument: Instrument) -> Iterable[Output]:
         """Unsubscribe from a stream that delivers nothing; a resync subscribes again."""

@@ -26,7 +26,7 @@ A request names one coin. An unchanged book is sent again with a new `time`. An 
 the connection without a word, and with it all other books: only pairs of the list are asked for.
 
 The list is a POST to `/info`, of `{"type":"spotMeta"}`. A pair is called `PURR/USDC` or `@107`, its
-coins are indexes into `tokens`, and their names are given by who deployed them: those that bring a
+coins are indexes into `tokens`, and their names are given by their deployers: those that bring a
 coin of another chain have names of their own (UBTC), which `currencies` translates. A price has at
 most 5 significant figures and 8 less `szDecimals` decimals; the latter is the step that is stated.
 

@@ -58,12 +58,12 @@ class Join:
         "_fetch",
         "_fetches",
         "_floor",
-        "_heard",
         "_held",
         "_levels_asked",
         "_proven",
         "_restarts",
         "_seed",
+        "_streamed",
         "delta_shape",
         "instrument",
         "last",
@@ -93,7 +93,7 @@ class Join:
         self._restarts = restarts
         self._fetches = 0
         self._copying = False  # live, and a body was asked for
-        self._heard = -1  # the newest state of the stream before the last body
+        self._streamed = -1  # the newest state of the stream before the last body
         self._proven = False  # the stream has delivered since it was subscribed
         self._held: deque[Held] = deque(maxlen=HELD_MAX)
 
@@ -128,14 +128,14 @@ class Join:
     def invalidate(self) -> None:
         """Wait for a new subscription: the stream has to prove itself again."""
         self._proven = False
-        self._heard = -1
+        self._streamed = -1
 
     @property
-    def standing(self) -> StreamPosition:
+    def position(self) -> StreamPosition:
         """How far the stream has delivered, compared with the last body."""
         if self.last is None or self.last != self._seed:
             return StreamPosition.CURRENT
-        if self._heard < self.last:
+        if self._streamed < self.last:
             return StreamPosition.BEHIND
         return StreamPosition.CURRENT if self._proven else StreamPosition.UNPROVEN
 
@@ -159,7 +159,7 @@ class Join:
         if self._restarts and delta.final < last != self._seed:
             return self._restarted(delta, last)
         if delta.final <= last:  # sent before
-            self._heard = max(self._heard, delta.final)
+            self._streamed = max(self._streamed, delta.final)
             return NOTHING
         # Only the first may overlap the body.
         if last == self._seed and delta.first <= last and not self._exact:
@@ -175,7 +175,7 @@ class Join:
     def _restarted(self, delta: Held, last: int) -> tuple[Output, ...]:
         """Forget all numbers: those that follow cannot be compared with them."""
         self._lose(last)
-        self._floor = self._heard = -1
+        self._floor = self._streamed = -1
         self._held.clear()
         self._hold(delta)
         return (Gap(self.instrument, f"the numbers fell from {last} to {delta.final}"),)
@@ -183,7 +183,7 @@ class Join:
     def _lose(self, last: int) -> None:
         """Drop the state of the book; a body older than the stream is refused."""
         if last != self._seed:
-            self._heard = max(self._heard, last)
+            self._streamed = max(self._streamed, last)
         self._floor, self.last = last, None
         self._copying = False
 
@@ -213,8 +213,8 @@ class Join:
         self._copying = False
         self._seed = sequence
         self.last = rest[-1].final if rest else sequence
-        if self._heard < 0:  # nothing to compare with: the stream must deliver all from here on
-            self._heard = sequence
+        if self._streamed < 0:  # nothing to compare with: the stream must deliver all from here on
+            self._streamed = sequence
         shape = self.delta_shape
         snapshot = Snapshot(
             self.instrument, bids, asks, self.snapshot_shape, self._levels_asked, at
@@ -228,7 +228,7 @@ class Join:
         if last is not None and last != self._seed:
             last_held = max(last_held, last)
         if last_held >= 0:
-            self._heard = max(self._heard, last_held)
+            self._streamed = max(self._streamed, last_held)
             self._proven = True
 
     def _again(self) -> tuple[Output, ...]:

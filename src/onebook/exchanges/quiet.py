@@ -63,7 +63,7 @@ class QuietBook(WholeBooks):
         return self._asked
 
     @property
-    def standing(self) -> StreamPosition:
+    def position(self) -> StreamPosition:
         """How far the stream has delivered, compared with the last body."""
         if self._behind:
             return StreamPosition.BEHIND
@@ -148,10 +148,10 @@ class QuietEngine(Engine):
         if book is not None:
             book.abandon()
 
-    def standing(self, instrument: Instrument) -> StreamPosition:
+    def position(self, instrument: Instrument) -> StreamPosition:
         """Compare the stream of an instrument with its last body."""
         book = self._book(instrument)
-        return StreamPosition.CURRENT if book is None else book.standing
+        return StreamPosition.CURRENT if book is None else book.position
 
     def invalidate(self, instrument: Instrument) -> Iterable[Output]:
         """Unsubscribe from a stream that delivers nothing; a resync subscribes again."""

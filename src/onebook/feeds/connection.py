@@ -110,7 +110,7 @@ class ExchangeConnection(Listener):
         if self._recorder is not None:
             self._recorder.opened(self._url, now)
         self.session.opened(now)
-        self.carry_out(now)
+        self.execute(now)
 
     def unusual(self, transport: WSTransport, frame: WSFrame) -> None:
         """Join a fragment, answer a control frame, or refuse a frame that is not allowed."""
@@ -132,7 +132,7 @@ class ExchangeConnection(Listener):
             if kind == WSMsgType.PING:
                 transport.send_pong(frame.get_payload_as_bytes())
                 self.session.ponged(self.clock())
-            self._heard()
+            self._count_noise()
 
     def _may_be_deflated(self, kind: WSMsgType) -> bool:
         """Whether a first frame has rsv1 for a compressed message (RFC 7692 section 6)."""
@@ -148,12 +148,12 @@ class ExchangeConnection(Listener):
         if paused and self._transport is not None and not self.gone.is_set():
             self._transport.underlying_transport.resume_reading()
 
-    def _heard(self) -> None:
+    def _count_noise(self) -> None:
         """Count a frame without data; too many end the connection."""
         now = self.clock()
         self.session.heard(now)
         if self.session.ended is not None:
-            self.carry_out(now)
+            self.execute(now)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The socket is closed: mark its books as stale."""
@@ -165,9 +165,9 @@ class ExchangeConnection(Listener):
         """Let time pass."""
         now = self.clock()
         self.session.tick(now)
-        self.carry_out(now)
+        self.execute(now)
 
-    def carry_out(self, now: float) -> None:
+    def execute(self, now: float) -> None:
         """Execute the session's actions."""
         transport = self._transport
         assert transport is not None
@@ -191,7 +191,7 @@ class ExchangeConnection(Listener):
                     transport.send_close(WSCloseCode.OK)
                     transport.disconnect()
 
-    async def attend(self) -> None:
+    async def run(self) -> None:
         """Tick until the socket is closed."""
         self._tick_later()
         try:
@@ -199,7 +199,7 @@ class ExchangeConnection(Listener):
         finally:
             self._timer.cancel()
         if not self.gone.is_set():
-            await self._part_ways()
+            await self._await_close()
 
     # A callback instead of a sleeping task: many idle feeds tick some hundred times a second. On
     # whole tenths of a second, so that all of them wake the loop together.
@@ -233,13 +233,13 @@ class ExchangeConnection(Listener):
         if self._transport is not None:
             self._transport.send_close(WSCloseCode.OK)
             self._transport.disconnect()
-            await self._part_ways()
+            await self._await_close()
             try:
                 await self._transport.wait_disconnected()
             except Exception as error:
                 log.debug("A connection to %s ended with %r.", self._url, error)
 
-    async def _part_ways(self) -> None:
+    async def _await_close(self) -> None:
         """Wait for the close handshake, at most `CLOSE_S`: a dead peer does not answer."""
         try:
             async with asyncio.timeout(CLOSE_S):
@@ -277,7 +277,7 @@ class ExchangeConnection(Listener):
             return
         self.joining = not frame.fin
         if not frame.fin:
-            self._heard()
+            self._count_noise()
         else:
             message, self._parts = bytes(self._parts), bytearray()
             if self._deflated:
@@ -288,7 +288,7 @@ class ExchangeConnection(Listener):
     def _take_joined(self, message: bytes) -> None:
         now = self.clock()
         self.received(message, now)
-        self.carry_out(now)
+        self.execute(now)
 
     def _take_deflated(self, message: bytes) -> None:
         """Inflate a message by RFC 7692; a damaged one ends the connection and its window."""
@@ -336,4 +336,4 @@ class ExchangeConnection(Listener):
                 if self._recorder is not None:
                     self._recorder.http(url, now, body)
                 self.session.fetched(fetch.instrument, body, now)
-        self.carry_out(self.clock())
+        self.execute(self.clock())

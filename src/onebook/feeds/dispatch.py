@@ -45,7 +45,7 @@ NOISE: Final = "too many messages without data"
 
 
 class Dispatch:
-    """What the outputs of one connection's connector do.
+    """Executes the outputs of one connection's connector.
 
     Args:
         books: Where data goes.
@@ -75,7 +75,7 @@ class Dispatch:
             Snapshot: self._fill,
             Delta: self._change,
             Verify: self._verify,
-            Gap: lambda out, now: recovery.doubt(
+            Gap: lambda out, now: recovery.invalidate(
                 out.instrument, Reason.GAP, now, detail=out.reason
             ),
             Send: self._send,
@@ -132,12 +132,12 @@ class Dispatch:
     ) -> None:
         """Invalidate what a frame may have changed: one book, or all where that is unknown."""
         if instrument is not None:
-            self._recovery.doubt(instrument, reason, now, detail=detail)
+            self._recovery.invalidate(instrument, reason, now, detail=detail)
         elif self._faults.hit(now):
             self._end(reason, now, FAULTS, abrupt=True)
         else:
             for each in list(self._recovery.watches):
-                self._recovery.doubt(each, reason, now, detail=detail)
+                self._recovery.invalidate(each, reason, now, detail=detail)
 
     def noise(self, now: float) -> None:
         """Count a frame without data; a flood of them ends the connection."""
@@ -159,12 +159,12 @@ class Dispatch:
     def _change(self, output: Delta, now: float) -> None:
         reason = self.change(output, now)
         if reason is not None:
-            self._recovery.doubt(output.instrument, reason, now)
+            self._recovery.invalidate(output.instrument, reason, now)
 
     def _verify(self, output: Verify, now: float) -> None:
         reason = self._books.verify(output, now)
         if reason is not None:
-            self._recovery.doubt(output.instrument, reason, now)
+            self._recovery.invalidate(output.instrument, reason, now)
 
     def _fill(self, output: Snapshot, now: float) -> None:
         recovery = self._recovery
@@ -177,7 +177,7 @@ class Dispatch:
         reason = self._books.fill(output, now)
         watch = recovery.filled(output.instrument, now)
         if reason is not None:
-            recovery.doubt(output.instrument, reason, now)
+            recovery.invalidate(output.instrument, reason, now)
         elif watch is not None and self.reseeding is not None:
             self.reseeding.filled(watch, now)
 

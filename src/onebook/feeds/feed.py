@@ -122,7 +122,7 @@ class Feed:
         if self._connection is not None:
             now = self.clock()
             self._connection.session.add(instruments, now)
-            self._connection.carry_out(now)
+            self._connection.execute(now)
 
     def remove(self, instruments: Sequence[Instrument]) -> None:
         """Remove these instruments."""
@@ -131,7 +131,7 @@ class Feed:
         if self._connection is not None:
             now = self.clock()
             self._connection.session.remove(instruments, now)
-            self._connection.carry_out(now)
+            self._connection.execute(now)
 
     async def run(self) -> None:
         """Keep the connection up until cancelled."""
@@ -174,7 +174,7 @@ class Feed:
             except (OSError, WSError) as error:
                 return self._unreachable(OFFLINE, f"cannot be reached ({type(error).__name__})")
             opened_at = self._up(connection)
-            await connection.attend()
+            await connection.run()
             return self._down(session, self.clock() - opened_at)
         finally:
             if self._connection is not None:
@@ -261,7 +261,7 @@ class Feed:
             connection.session.add(added, now)
         if removed:
             connection.session.remove(removed, now)
-        connection.carry_out(now)
+        connection.execute(now)
 
     def _down(self, session: FeedSession, lived_s: float) -> float:
         self.stats.reconnects += 1

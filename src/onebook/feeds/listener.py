@@ -43,7 +43,7 @@ class Listener(WSListener):
                 now = self.clock()
                 self.received(message, now)
                 if self.session.pending:
-                    self.carry_out(now)
+                    self.execute(now)
                 return
         self.unusual(transport, frame)
 
@@ -55,6 +55,6 @@ class Listener(WSListener):
         """Read no more: the budget of frames is used up."""
         raise NotImplementedError
 
-    def carry_out(self, now: float) -> None:
+    def execute(self, now: float) -> None:
         """Execute the session's actions."""
         raise NotImplementedError

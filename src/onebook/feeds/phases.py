@@ -34,7 +34,7 @@ class Cause(Enum):
     ASK = auto()  # it is asked for (again)
     ACKNOWLEDGE = auto()
     FILL = auto()  # a snapshot made the book live
-    DOUBT = auto()  # the book cannot be trusted, or did not come
+    INVALIDATE = auto()  # the book cannot be trusted, or did not come
     REFUSE = auto()  # the exchange will not give it, or it was given up
     POSTPONE = auto()  # "slow down"
     HALT = auto()
@@ -47,34 +47,34 @@ TRANSITIONS: Final[dict[tuple[Phase, Cause], Phase]] = {
     (P.ASKED, C.ASK): P.ASKED,
     (P.ASKED, C.ACKNOWLEDGE): P.AWAITED,
     (P.ASKED, C.FILL): P.LIVE,
-    (P.ASKED, C.DOUBT): P.BROKEN,
+    (P.ASKED, C.INVALIDATE): P.BROKEN,
     (P.ASKED, C.REFUSE): P.OFFLINE,
     (P.ASKED, C.POSTPONE): P.POSTPONED,
     (P.ASKED, C.HALT): P.HALTED,
     (P.ASKED, C.SET_ASIDE): P.ALONE,
     (P.AWAITED, C.ACKNOWLEDGE): P.AWAITED,
     (P.AWAITED, C.FILL): P.LIVE,
-    (P.AWAITED, C.DOUBT): P.BROKEN,
+    (P.AWAITED, C.INVALIDATE): P.BROKEN,
     (P.AWAITED, C.REFUSE): P.OFFLINE,
     (P.AWAITED, C.POSTPONE): P.AWAITED,
     (P.AWAITED, C.HALT): P.HALTED,
     (P.LIVE, C.ACKNOWLEDGE): P.LIVE,
     (P.LIVE, C.FILL): P.LIVE,
-    (P.LIVE, C.DOUBT): P.BROKEN,
+    (P.LIVE, C.INVALIDATE): P.BROKEN,
     (P.LIVE, C.REFUSE): P.OFFLINE,
     (P.LIVE, C.POSTPONE): P.LIVE,
     (P.LIVE, C.HALT): P.HALTED,
     (P.BROKEN, C.ASK): P.ASKED,
     (P.BROKEN, C.ACKNOWLEDGE): P.BROKEN,
     (P.BROKEN, C.FILL): P.LIVE,
-    (P.BROKEN, C.DOUBT): P.BROKEN,
+    (P.BROKEN, C.INVALIDATE): P.BROKEN,
     (P.BROKEN, C.REFUSE): P.OFFLINE,
     (P.BROKEN, C.POSTPONE): P.POSTPONED,
     (P.BROKEN, C.HALT): P.HALTED,
     (P.POSTPONED, C.ASK): P.ASKED,
     (P.POSTPONED, C.ACKNOWLEDGE): P.POSTPONED,
     (P.POSTPONED, C.FILL): P.LIVE,
-    (P.POSTPONED, C.DOUBT): P.POSTPONED,
+    (P.POSTPONED, C.INVALIDATE): P.POSTPONED,
     (P.POSTPONED, C.REFUSE): P.OFFLINE,
     (P.POSTPONED, C.POSTPONE): P.POSTPONED,
     (P.POSTPONED, C.HALT): P.HALTED,
@@ -92,7 +92,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Cause], Phase]] = {
     (P.ALONE, C.ASK): P.ASKED,
     (P.ALONE, C.ACKNOWLEDGE): P.AWAITED,
     (P.ALONE, C.FILL): P.LIVE,
-    (P.ALONE, C.DOUBT): P.BROKEN,
+    (P.ALONE, C.INVALIDATE): P.BROKEN,
     (P.ALONE, C.REFUSE): P.OFFLINE,
     (P.ALONE, C.POSTPONE): P.POSTPONED,
     (P.ALONE, C.HALT): P.HALTED,
@@ -114,13 +114,13 @@ class Watch:
         "book",
         "cadence",
         "checksums",
-        "doubt",
         "failures",
         "fetches",
         "fetching",
         "instrument",
         "phase",
         "postponements",
+        "reason",
         "tries",
         "was_filled",
         "was_live",
@@ -139,7 +139,7 @@ class Watch:
         self.fetches = 0  # bodies since its last snapshot
         self.fetching = 0  # under way now
         self.postponements = 0  # by errors about it alone, since it was last accepted
-        self.doubt: Reason | None = None  # why its book was last invalidated, until it is live
+        self.reason: Reason | None = None  # why its book was last invalidated, until it is live
         self.was_filled = False  # this connection has brought its book before
         self.checksums = Tally(checksums_max)
 

@@ -26,10 +26,10 @@ class Link(Protocol):
 
     session: FeedSession
 
-    def carry_out(self, now: float) -> None:
+    def execute(self, now: float) -> None:
         """Execute the session's actions."""
 
-    async def attend(self) -> None:
+    async def run(self) -> None:
         """Tick the session until the connection is closed."""
 
     async def release(self) -> None:

@@ -72,10 +72,10 @@ class Pulse:
         return due
 
     def withheld(self, now: float) -> None:
-        """Note a frame of a book that is out of sync: not shown, and data all the same."""
+        """Note a frame of a book that is out of sync: not shown, but data of the connection."""
         self._withheld_at = now
 
-    def judge(self, watches: Collection[Watch], now: float) -> str | None:
+    def check(self, watches: Collection[Watch], now: float) -> str | None:
         """Check all books; returns why the connection counts as dead, None if it does not."""
         data_at = self._observed(watches, now)
         served_at = max((each.book.updated_at for each in watches), default=0.0)

@@ -247,7 +247,7 @@ class Recorder:
         self._write(f"{url} -> {self._epoch_s + t!r}: {_text(body, binary=False)}")
 
     def flush(self) -> None:
-        """Hand what is buffered to the operating system."""
+        """Flush the buffer to the operating system."""
         rest = data = "".join(self._buffer).encode()
         self._buffer.clear()
         self._buffered = 0

@@ -110,7 +110,7 @@ class Recovery:
                 self.halt(watch, now)
 
     def asked(self, watches: Iterable[Watch], now: float) -> None:
-        """Note when the snapshots are due of what is last in the queue."""
+        """Note when the snapshots of the requests last queued are due."""
         due_at = now + self._snapshot_s + self._outbox.wait_s(now)
         for watch in watches:
             if watch.phase in WAITING:
@@ -155,7 +155,7 @@ class Recovery:
         if self._outbox.waiting:
             self.renewed(watch.instrument, now)
         else:
-            self.doubt(watch.instrument, Reason.NO_SNAPSHOT, now)
+            self.invalidate(watch.instrument, Reason.NO_SNAPSHOT, now)
 
     def filled(self, instrument: Instrument, now: float) -> Watch | None:
         """A snapshot arrived; returns the instrument whose book it made live."""
@@ -167,13 +167,13 @@ class Recovery:
             if watch.phase is not LIVE_PHASE:
                 watch.move(Cause.FILL, NEVER)
             watch.was_filled = True
-            watch.doubt = None
+            watch.reason = None
             watch.fetches = watch.failures = 0
         self._settled(watch, now)
         return watch if watch.phase is LIVE_PHASE else None
 
     def refused(self, instrument: Instrument, words: str, now: float) -> None:
-        """The exchange will not give a book."""
+        """The exchange refused a book: retry it much later."""
         watch = self.watches.get(instrument)
         if watch is not None:
             self.leave(watch, Reason.REFUSED, now, detail=words)
@@ -183,7 +183,7 @@ class Recovery:
         watch = self.watches.get(instrument)
         if watch is not None:
             watch.fetches = max(0, watch.fetches - 1)  # it is none that did not fit
-            self.doubt(instrument, Reason.SNAPSHOT_FAILED, now, detail=words)
+            self.invalidate(instrument, Reason.SNAPSHOT_FAILED, now, detail=words)
 
     def unnamed(self, words: str, now: float) -> None:
         """Note an error that is about one of the requests that nothing has answered yet."""
@@ -251,16 +251,16 @@ class Recovery:
         }
         self._outbox.withdraw(postponed)
         if not self._outbox.waiting:
-            self._doubt_renewed(reason, words, now)
+            self._invalidate_renewed(reason, words, now)
 
-    def _doubt_renewed(self, reason: Reason, words: str, now: float) -> None:
+    def _invalidate_renewed(self, reason: Reason, words: str, now: float) -> None:
         """Invalidate the books whose renewed subscription may be what was refused.
 
         The former one may have ended: to end one, Phemex ends all.
         """
         for watch in self._all():
             if watch.phase is Phase.LIVE and watch.at != NEVER:
-                self.doubt(watch.instrument, reason, now, detail=words)
+                self.invalidate(watch.instrument, reason, now, detail=words)
 
     def _failed(self, instruments: Iterable[Instrument], words: str, now: float) -> None:
         """Postpone the books that an error is about; one that fails again and again is refused."""
@@ -320,7 +320,7 @@ class Recovery:
 
     # What follows.
 
-    def doubt(
+    def invalidate(
         self, instrument: Instrument, reason: Reason, now: float, *, detail: str = ""
     ) -> None:
         """Invalidate a book, and schedule its resync."""
@@ -329,9 +329,9 @@ class Recovery:
             return  # it is not shown already, and tried again when its time comes
         self._stats.invalidations[reason] += 1
         self._books.set_health(instrument, Health.STALE, reason, now, detail=detail)
-        watch.doubt = reason
+        watch.reason = reason
         planned = watch.phase in RETRYING
-        watch.move(Cause.DOUBT)
+        watch.move(Cause.INVALIDATE)
         self._settled(watch, now)
         if reason is Reason.CHECKSUM and watch.checksums.hit(now):
             self._end(Reason.CHECKSUM, now, CHECKSUMS)
@@ -348,11 +348,11 @@ class Recovery:
         self._settled(watch, now)
 
     def give_up(self, watch: Watch, now: float) -> None:
-        """Blame the instrument where the connection serves others, else the connection.
+        """Retry the instrument much later where the connection serves others, else reconnect.
 
         Levels that cannot be held are the instrument's: another connection brings the same.
         """
-        if watch.doubt is Reason.LEVELS:
+        if watch.reason is Reason.LEVELS:
             self.leave(watch, Reason.LEVELS, now)
         elif watch.was_filled or not self.serves_others(watch):
             self._end(Reason.NO_SNAPSHOT, now, BEYOND_REPAIR)
@@ -366,7 +366,7 @@ class Recovery:
             for other in self.watches.values()
         )
 
-    def look(self, watch: Watch, now: float) -> None:
+    def check(self, watch: Watch, now: float) -> None:
         """Check the deadlines of an instrument that is not live."""
         if now < watch.at:
             return
@@ -376,7 +376,7 @@ class Recovery:
             # Limits that are shared with other connections let requests wait longer than counted.
             self.asked([watch], now)
         elif watch.phase in WAITING and not watch.fetching:
-            self.doubt(watch.instrument, Reason.NO_SNAPSHOT, now)
+            self.invalidate(watch.instrument, Reason.NO_SNAPSHOT, now)
 
     def repair(self, now: float) -> None:
         """Request the invalidated books again, after their frame was read to its end."""
@@ -393,7 +393,7 @@ class Recovery:
 
     def _plan(self, watch: Watch, now: float) -> None:
         settings = self._settings
-        if watch.doubt is Reason.SNAPSHOT_FAILED:
+        if watch.reason is Reason.SNAPSHOT_FAILED:
             # Of this book alone, and another connection would be answered the same.
             tries, wait_max_s = watch.failures, settings.retry_offline_s
             watch.failures += 1

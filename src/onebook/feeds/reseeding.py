@@ -57,24 +57,24 @@ class Reseeding:
         """Drop an instrument that is no longer on this connection."""
         self._reseeds.forget(instrument)
 
-    def look(self, watch: Watch, now: float) -> None:
+    def check(self, watch: Watch, now: float) -> None:
         """Check a live book, and request a body if it needs one."""
         instrument = watch.instrument
-        verdict = self._reseeds.judge(watch.book, now)
-        if verdict is ReseedNeed.RESEED:
+        need = self._reseeds.check(watch.book, now)
+        if need is ReseedNeed.RESEED:
             self._reseeds.asked(instrument, now)
             self._execute(lambda: self._connector.reseed(instrument), now)
             if not watch.fetching:  # requested on the socket: only its absence shows a failure
                 due_at = now + self._outbox.wait_s(now) + self._settings.reseed_total_s
                 self._reseeds.due(instrument, due_at)
-        elif verdict is ReseedNeed.UNANSWERED:
+        elif need is ReseedNeed.UNANSWERED:
             self.put_off(watch, now)
             if self._reseeds.unanswered(instrument) >= self._settings.reseed_tries_max:
-                self._recovery.doubt(instrument, Reason.NO_SNAPSHOT, now)
-        elif verdict is ReseedNeed.DEAD:
+                self._recovery.invalidate(instrument, Reason.NO_SNAPSHOT, now)
+        elif need is ReseedNeed.DEAD:
             times = self._reseeds.found_dead(instrument)
             self._execute(lambda: self._connector.invalidate(instrument), now)
-            self._recovery.doubt(instrument, Reason.DEAD_STREAM, now)
+            self._recovery.invalidate(instrument, Reason.DEAD_STREAM, now)
             if times > 1:
                 self._leave_dead(watch, now)
 

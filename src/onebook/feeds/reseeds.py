@@ -79,7 +79,7 @@ class Reseeds:
         seed.filled_at = now
         seed.owed_by = NEVER
         seed.next_at = max(seed.next_at, now + self._settings.reseed_min_s)
-        if self._connector.standing(book.instrument) is StreamPosition.BEHIND:
+        if self._connector.position(book.instrument) is StreamPosition.BEHIND:
             seed.owed_by = now + self._settings.dead_stream_s
 
     def asked(self, instrument: Instrument, now: float) -> None:
@@ -122,11 +122,11 @@ class Reseeds:
         seed.waiting = seed.probed = False
         return seed.dead
 
-    def judge(self, book: LiveBook, now: float) -> ReseedNeed:
+    def check(self, book: LiveBook, now: float) -> ReseedNeed:
         """Check a live book."""
         seed = self._seed(book.instrument)
-        standing = self._connector.standing(book.instrument)
-        if standing is StreamPosition.CURRENT:
+        position = self._connector.position(book.instrument)
+        if position is StreamPosition.CURRENT:
             seed.dead = 0
             seed.owed_by = NEVER
         elif now >= seed.owed_by:
@@ -137,7 +137,7 @@ class Reseeds:
             return ReseedNeed.FINE
         if seed.unanswered and now >= seed.next_at:
             return ReseedNeed.RESEED
-        if self._due_to_probe(book, seed, standing, now):
+        if self._due_to_probe(book, seed, position, now):
             seed.probed = True
             return ReseedNeed.RESEED
         if now >= seed.next_at and self._near_horizon(book, seed):
@@ -145,10 +145,10 @@ class Reseeds:
         return ReseedNeed.FINE
 
     def _due_to_probe(
-        self, book: LiveBook, seed: Seed, standing: StreamPosition, now: float
+        self, book: LiveBook, seed: Seed, position: StreamPosition, now: float
     ) -> bool:
         quiet_s = now - max(book.updated_at, seed.filled_at)
-        first = standing is StreamPosition.UNPROVEN and not seed.probed
+        first = position is StreamPosition.UNPROVEN and not seed.probed
         wait_s = self._settings.probe_first_s if first else self._settings.probe_quiet_s
         return quiet_s >= wait_s and now >= (seed.retry_at if first else seed.next_at)
 

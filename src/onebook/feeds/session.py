@@ -87,7 +87,7 @@ class FeedSession:
             end=self._end,
         )
         self._watches = self._recovery.watches
-        self._doubt = self._recovery.doubt
+        self._invalidate = self._recovery.invalidate
         self._dispatch = Dispatch(
             books=books,
             settings=settings,
@@ -110,7 +110,7 @@ class FeedSession:
             )
         self._orphans: Counter[Instrument] = Counter()  # bodies on their way, their books removed
         self._renew_at = NEVER
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._recovery.adopt(instruments, self._pulse.cadences, 0.0)
 
     @property
@@ -149,7 +149,7 @@ class FeedSession:
                 reason = change(outputs, now)
                 if reason is None:
                     return
-                self._doubt(outputs.instrument, reason, now)
+                self._invalidate(outputs.instrument, reason, now)
             else:
                 if outputs is None:
                     outputs = self._connector.received(frame)
@@ -251,10 +251,10 @@ class FeedSession:
             self._outbox.urge(Transmit(heartbeat))
         if now >= self._renew_at:
             self._end(Reason.RENEWING, now, RENEWED, at_once=True)
-        elif now >= self._look_at:
-            self._look_at = now + WATCH_S
+        elif now >= self._check_at:
+            self._check_at = now + WATCH_S
             self._dispatch.sample_next()
-            self._look_at_all(now)
+            self._check_all(now)
 
     def take(self, now: float) -> list[Action]:
         """Return what must be done outside now; frames beyond the pace wait for the next call."""
@@ -271,8 +271,8 @@ class FeedSession:
 
     # Timers.
 
-    def _look_at_all(self, now: float) -> None:
-        silence = self._pulse.judge(self._watches.values(), now)
+    def _check_all(self, now: float) -> None:
+        silence = self._pulse.check(self._watches.values(), now)
         if silence is not None:
             for watch in self._pulse.overdue(self._watches.values(), now):
                 # What was always moving must come back changed.
@@ -281,21 +281,21 @@ class FeedSession:
         if self.ended is None and self._recovery.halted is None:
             self._recovery.settle(now)
             for watch in list(self._watches.values()):
-                self._look(watch, now)
+                self._check(watch, now)
             self._recovery.repair(now)
 
-    def _look(self, watch: Watch, now: float) -> None:
+    def _check(self, watch: Watch, now: float) -> None:
         if watch.phase is not Phase.LIVE:
-            self._recovery.look(watch, now)
+            self._recovery.check(watch, now)
         elif self._pulse.is_quiet(watch, now):
-            self._doubt(watch.instrument, Reason.QUIET, now)
+            self._invalidate(watch.instrument, Reason.QUIET, now)
         elif now >= watch.at:
             self._recovery.overdue(watch, now)
         else:
             if watch.tries and now - watch.book.changed_at >= self._settings.stable_s:
                 watch.tries = 0
             if self._reseeding is not None:
-                self._reseeding.look(watch, now)
+                self._reseeding.check(watch, now)
 
     # What follows.
 

@@ -67,21 +67,21 @@ class HttpConnection(H11Protocol):
         self.conn = RequestParser(h11.SERVER)
         self.wait: Wait | None = None
         self.unread = 0  # at the last check of a client that reads its response slowly
-        self.place: CountedSocket | None = None
+        self.slot: CountedSocket | None = None
         self.fd = -1
         self.queued = False  # there is input for a later turn of the event loop
         self._rest = b""
-        self._heir: Any = None  # the WebSocket protocol that took the socket over
+        self._websocket: Any = None  # the WebSocket protocol that took the socket over
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A socket was accepted."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
-        place = self.counted.enter(str(peer[0]) if isinstance(peer, tuple) else "")
-        if isinstance(place, int):
-            self.refuse(place)
+        entered = self.counted.enter(str(peer[0]) if isinstance(peer, tuple) else "")
+        if isinstance(entered, int):
+            self.refuse(entered)
             return
-        self.place = place
+        self.slot = entered
         sock = transport.get_extra_info("socket")
         if sock is not None:
             self.fd = sock.fileno()
@@ -93,12 +93,12 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
         self.deadlines.end(self)
         self.turns.forget(self)
-        if self.place is not None:
-            self.place.leave()
+        if self.slot is not None:
+            self.slot.leave()
 
     def data_received(self, data: bytes) -> None:
         """Process input when it is this connection's turn, unless it was refused."""
-        if self.place is None or self.transport.is_closing():
+        if self.slot is None or self.transport.is_closing():
             return
         if self.wait is Wait.NEXT:
             self.deadlines.begin(self, Wait.HEADERS)
@@ -110,13 +110,13 @@ class HttpConnection(H11Protocol):
         data, self._rest = self._rest, b""
         if data and not self.transport.is_closing():
             super().data_received(data)
-            self._look()
+            self._update_wait()
         return False
 
     def pace_reading(self) -> None:
         """Read from the socket, or stop while this connection waits for its turn."""
-        if self._heir is not None:
-            self._heir.pace_reading()
+        if self._websocket is not None:
+            self._websocket.pace_reading()
         elif self.queued:
             self.transport.pause_reading()
         elif not self.flow.read_paused:
@@ -129,13 +129,13 @@ class HttpConnection(H11Protocol):
             self.refuse(404)
             return
         super().handle_websocket_upgrade(event)
-        self._heir = self.transport.get_protocol()
-        place, self.place = self.place, None
-        if place is not None:
-            self._heir.take_seat(place)
+        self._websocket = self.transport.get_protocol()
+        slot, self.slot = self.slot, None
+        if slot is not None:
+            self._websocket.hold_slot(slot)
         early, self._rest = self.conn.trailing_data[0] + self._rest, b""
         if early:  # frames that the client sent without waiting for the answer
-            self._heir.data_received(early)
+            self._websocket.data_received(early)
 
     def on_response_complete(self) -> None:
         """A response was written; the client may not have read it yet."""
@@ -143,7 +143,7 @@ class HttpConnection(H11Protocol):
         if self.transport.get_write_buffer_size():
             self.deadlines.begin(self, Wait.WRITE)
         else:
-            self._look()
+            self._update_wait()
 
     def pause_writing(self) -> None:
         """The client does not read."""
@@ -164,7 +164,7 @@ class HttpConnection(H11Protocol):
     def wait_again(self) -> None:
         """The client has read everything: determine what to wait for next."""
         self.deadlines.end(self)
-        self._look()
+        self._update_wait()
 
     def refuse(self, status: int) -> None:
         """Answer without a request, and close."""
@@ -201,9 +201,9 @@ class HttpConnection(H11Protocol):
     def _answer_began(self) -> bool:
         return self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
 
-    def _look(self) -> None:
+    def _update_wait(self) -> None:
         """Determine what the connection waits for; an unchanged wait keeps its deadline."""
-        if self.wait is Wait.WRITE or self.place is None or self.transport.is_closing():
+        if self.wait is Wait.WRITE or self.slot is None or self.transport.is_closing():
             return
         theirs = self.conn.their_state
         if theirs is h11.SEND_BODY:

@@ -66,7 +66,7 @@ class Deadlines:
             self._due[connection.wait].pop(connection, None)
         connection.wait = None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Close the connections whose deadline has passed."""
         now_s = self._loop.time()
         for wait, due in self._due.items():

@@ -80,7 +80,7 @@ class AcceptWatch:
         self._listener = listener
         self._failing = False
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Log when it begins and when it ends."""
         failing = sockets.files_exhausted(self._listener.fileno())
         if failing and not self._failing:

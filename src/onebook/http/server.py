@@ -75,7 +75,7 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve REST, pages and WebSocket upgrades on one socket for as long as the context lasts.
 
-    `connections_max` tells the limit of WebSocket connections, which may change meanwhile.
+    `connections_max` returns the limit of WebSocket connections, which may change meanwhile.
     `metrics` is a second listener without WebSocket; the application tells its requests apart by
     their port. Its sockets count among all.
 
@@ -113,17 +113,17 @@ async def serving(
     watch = AcceptWatch(listener)
     listeners = [listener] if metrics is None else [listener, metrics]
     serving = asyncio.create_task(server.serve(sockets=listeners), name="http")
-    looking = asyncio.create_task(_look(deadlines, watch), name="http-deadlines")
+    checking = asyncio.create_task(_check(deadlines, watch), name="http-deadlines")
     try:
         yield
     finally:
         server.end()
         await serving
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        checking.cancel()
+        await asyncio.gather(checking, return_exceptions=True)
 
 
-async def _look(deadlines: Deadlines, watch: AcceptWatch) -> None:
+async def _check(deadlines: Deadlines, watch: AcceptWatch) -> None:
     """One timer for every connection."""
     while True:
         now_s = time.monotonic()
@@ -131,8 +131,8 @@ async def _look(deadlines: Deadlines, watch: AcceptWatch) -> None:
         await asyncio.sleep(due_s - now_s)
         LOOP_LAG.observe(max(0.0, time.monotonic() - due_s))
         try:
-            deadlines.look()
-            watch.look()
+            deadlines.check()
+            watch.check()
         except Exception:
             # An exception in one check must not end the checks: sockets would stay open.
             log.exception("Checking the deadlines of HTTP connections failed.")

@@ -44,11 +44,11 @@ class AddressCounter(Protocol):
 class CountedSocket:
     """One open socket, counted for the node and for its address until `leave`."""
 
-    __slots__ = ("_counted", "_seat")
+    __slots__ = ("_counted", "_slot")
 
-    def __init__(self, counted: "Sockets", seat: SocketSlot | None) -> None:
+    def __init__(self, counted: "Sockets", slot: SocketSlot | None) -> None:
         self._counted: Sockets | None = counted
-        self._seat = seat
+        self._slot = slot
 
     def leave(self) -> None:
         """The socket is closed."""
@@ -56,8 +56,8 @@ class CountedSocket:
         if counted is None:
             return
         counted.left()
-        if self._seat is not None:
-            self._seat.leave()
+        if self._slot is not None:
+            self._slot.leave()
 
 
 class Sockets:
@@ -86,15 +86,15 @@ class Sockets:
                 log.warning("The node is full: %d sockets; more are refused with 503.", self.count)
             self._full = True
             return 503
-        seat = None
+        slot = None
         if not trusted:
-            seat = self._address_limiter.enter(peer)
-            if seat is None:
+            slot = self._address_limiter.enter(peer)
+            if slot is None:
                 REFUSED.labels("address").inc()
                 return 429
         self.count += 1
         SOCKETS.set(self.count)
-        return CountedSocket(self, seat)
+        return CountedSocket(self, slot)
 
     def headers(self, status: int) -> dict[str, str]:
         """The header fields that tell a client when to try again, and its limit."""

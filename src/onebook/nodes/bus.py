@@ -63,7 +63,7 @@ class NatsBus:
     """A connection to NATS while it is entered, made again whenever it is lost.
 
     Args:
-        settings: Where NATS is and how to be let in.
+        settings: Addresses and credentials of NATS.
         name: The name of this connection in NATS' own monitoring.
     """
 
@@ -87,7 +87,7 @@ class NatsBus:
         """Connect.
 
         Raises:
-            ConfigError: NATS cannot be reached, or does not let this node in.
+            ConfigError: NATS cannot be reached, or refuses this node.
         """
         self._errors = nats_login.library_errors()
         self._client = await nats_login.connect(

@@ -1,4 +1,4 @@
-"""What a replica asks to be done to its book, and the doing of it."""
+"""Effects of a replica on its book, and `apply`, which executes them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,7 +27,7 @@ Effect = ReplaceLevels | Delta | Turn
 
 
 def apply(effects: Sequence[Effect], books: Books, instrument: Instrument, now: float) -> bool:
-    """Do these in order; False where the book refused levels: it is stale, and needs a snapshot."""
+    """Execute effects in order; False where the book refused levels: it needs a snapshot."""
     for effect in effects:
         if isinstance(effect, Delta):  # the hot path
             if books.change(effect, now) is not None:

@@ -1,4 +1,4 @@
-"""A feeds node: opens the books that placement gives it, publishes them, answers for them.
+"""A feeds node: opens the books that placement assigns to it, publishes them, answers for them.
 
 The driver of `Tenure` and `GatewayDemand`. Connections to exchanges are `feeds.Supervisor`'s.
 """
@@ -103,8 +103,8 @@ class FeedsNode:
                 self._listed(name)
         presence = self.presence
         presence.on_changed.subscribe(self._members_changed)
-        presence.on_heard.subscribe(self._heard)
-        presence.on_look.subscribe(self._look)
+        presence.on_heartbeat.subscribe(self._heartbeat)
+        presence.on_tick.subscribe(self._tick)
         subjects = presence.subjects
         self._bus.subscribe(subjects.interest, self._interest)
         answers: dict[str, Callable[[bytes], bytes]] = {
@@ -209,7 +209,7 @@ class FeedsNode:
         else:
             self._ask(interest.gateway)
 
-    def _heard(self, heartbeat: NodeHeartbeat) -> None:
+    def _heartbeat(self, heartbeat: NodeHeartbeat) -> None:
         if heartbeat.role is NodeRole.GATEWAY and not self.demand.current(
             heartbeat.node, heartbeat.wants_seq
         ):
@@ -261,7 +261,7 @@ class FeedsNode:
             found = self._rankings[key] = ranking(key, nodes)
         return found
 
-    def _look(self, now: float) -> None:
+    def _tick(self, now: float) -> None:
         members = self.presence.members
         if self._draining and not (len(self.tenure) and self._others()):
             self._handed_over.set()

@@ -91,7 +91,7 @@ class RemoteCatalogue(Catalogue):
         self.noted()
 
     def noted(self) -> None:
-        """See whether all lists came."""
+        """Update whether all lists came."""
         if self.served and not self.unread():
             self._first.set()
 
@@ -162,8 +162,8 @@ class RemoteSupervisor:
     async def __aenter__(self) -> Self:
         presence = self.presence
         presence.on_changed.subscribe(self._members_changed)
-        presence.on_heard.subscribe(self._heard)
-        presence.on_look.subscribe(self._look)
+        presence.on_heartbeat.subscribe(self._heartbeat)
+        presence.on_tick.subscribe(self._tick)
         self._bus.subscribe(presence.subjects.request(self.node, WANTS), self._answer_wants)
         await presence.__aenter__()
         return self
@@ -241,11 +241,11 @@ class RemoteSupervisor:
             self._place(followed)
         self._note_exchanges()
 
-    def _heard(self, heartbeat: NodeHeartbeat) -> None:
+    def _heartbeat(self, heartbeat: NodeHeartbeat) -> None:
         if heartbeat.role is not NodeRole.FEEDS:
             return
         self._note_exchanges()
-        self._lists.heard(heartbeat)
+        self._lists.update(heartbeat)
 
     def _lister(self, exchange: str) -> int | None:
         """The node whose list counts: the same one on every gateway."""
@@ -368,7 +368,7 @@ class RemoteSupervisor:
             return
         self._act(followed, effects)
 
-    def _look(self, now: float) -> None:
+    def _tick(self, now: float) -> None:
         for key in list(self._pending):
             followed = self._followed[key]
             if followed.replica.settled:

@@ -1,7 +1,7 @@
 """Shares counts of keys among gateways over NATS: requests taken, and connections open.
 
 A cap on connections counts those of all gateways. Two that open at the same moment on two gateways
-may both be taken; each gateway then computes alike who has one too many, and that one closes it.
+may both be accepted; every gateway then computes which of them has one too many and closes it.
 Where NATS does not reach this node, its own limits alone hold.
 """
 

@@ -62,7 +62,7 @@ class RemoteListReader:
         self._partial: dict[str, PartialList] = {}
         self._reading: set[int] = set()  # nodes that are asked for pages
 
-    def heard(self, heartbeat: NodeHeartbeat) -> None:
+    def update(self, heartbeat: NodeHeartbeat) -> None:
         """Read the lists of a feeds node that are new here."""
         node = heartbeat.node
         if node in self._reading:

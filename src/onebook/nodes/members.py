@@ -2,7 +2,7 @@
 
 A node is alive while its heartbeats come, and only as seen by a node whose own heartbeats come back
 to it in time: one that NATS does not reach knows nothing about the others. Time is counted in
-looks, so that the pauses of this process are not held against the others.
+ticks, so that the pauses of this process are not held against the others.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from msgspec import Struct, msgpack
 
 from onebook.nodes import wire
 
-LOOK_FACTOR: Final = 3.0  # one check counts as at most so many planned intervals
+TICKS_MAX: Final = 3.0  # one tick counts as at most so many planned intervals
 NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
 # The version of a heartbeat that omits it. Not this build's own: each side would read the omitted
 # version of the other as its own.
@@ -95,16 +95,16 @@ class Members:
     Args:
         node: This node.
         timeout_s: A node without a heartbeat for so long is dead.
-        look_s: How often `look` is called.
+        tick_s: How often `tick` is called.
     """
 
-    def __init__(self, node: int, *, timeout_s: float, look_s: float) -> None:
+    def __init__(self, node: int, *, timeout_s: float, tick_s: float) -> None:
         self.node = node
         self._timeout_s = timeout_s
-        self._look_max_s = look_s * LOOK_FACTOR
+        self._tick_max_s = tick_s * TICKS_MAX
         self._members: dict[int, Member] = {}
         self._strangers: dict[int, Member] = {}
-        self._looked_at: float | None = None
+        self._ticked_at: float | None = None
         self._echo_age_s = 0.0  # since this node's own heartbeat last came back in time
         self._echoed = False
 
@@ -123,7 +123,7 @@ class Members:
         """For how many seconds they have not."""
         return self._echo_age_s
 
-    def heard(self, heartbeat: NodeHeartbeat, now: float) -> bool:
+    def received(self, heartbeat: NodeHeartbeat, now: float) -> bool:
         """Apply a heartbeat; whether the live nodes, or the state of one, changed."""
         was_connected = self.connected
         return self._take(heartbeat, now) or was_connected != self.connected
@@ -151,11 +151,11 @@ class Members:
             before.state is not heartbeat.state or before.states.keys() != heartbeat.states.keys()
         )
 
-    def look(self, now: float) -> bool:
+    def tick(self, now: float) -> bool:
         """Let time pass; whether a node died, or this one was cut off or is connected again."""
         was_connected = self.connected
-        passed_s = 0.0 if self._looked_at is None else min(now - self._looked_at, self._look_max_s)
-        self._looked_at = now
+        passed_s = 0.0 if self._ticked_at is None else min(now - self._ticked_at, self._tick_max_s)
+        self._ticked_at = now
         self._echo_age_s += passed_s
         self._expire(self._strangers, passed_s)
         return self._expire(self._members, passed_s) or was_connected != self.connected

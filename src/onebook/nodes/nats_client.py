@@ -19,7 +19,7 @@ class DirectClient(Client):
     """A client whose subscriptions made by `subscribe_direct` have no queue."""
 
     async def subscribe_direct(self, subject: str, delivered: Delivered) -> Any:
-        """Have `delivered` called with each message of a subject; it must not raise."""
+        """Call `delivered` with each message of a subject; it must not raise."""
 
         async def through_queue(message: Any) -> None:
             """What nats-py calls should it not come through `_process_msg` any more."""

@@ -49,24 +49,11 @@ async def connect(
     """Return a client of nats-py that is connected.
 
     Raises:
-        ConfigError: NATS cannot be reached, or does not let this node in.
+        ConfigError: NATS cannot be reached, or refuses this node.
     """
-    from nats.errors import Error, SecureConnWantedError
+    from nats.errors import Error
 
-    from onebook.nodes.nats_client import DirectClient
-
-    tls_required = requires_tls(settings)
-
-    class SecureClient(DirectClient):
-        """Sends no credentials in plain text where TLS is required; nats-py itself does."""
-
-        def _connect_command(self) -> bytes:
-            if tls_required and not self._server_info.get("tls_required"):
-                raise SecureConnWantedError
-            command: bytes = super()._connect_command()
-            return command
-
-    client: Any = SecureClient()
+    client = _secure_client(tls_required=requires_tls(settings))
     where = ", ".join(map(host_of, settings.servers))
     errors: list[BaseException] = []
     refused, starting = 0, True
@@ -109,6 +96,22 @@ async def connect(
         await ended(client.close(), CANCEL_S)
         raise ConfigError(reason)
     return client
+
+
+def _secure_client(*, tls_required: bool) -> Any:
+    """A client that sends no credentials in plain text where TLS is required; nats-py's does."""
+    from nats.errors import SecureConnWantedError
+
+    from onebook.nodes.nats_client import DirectClient
+
+    class SecureClient(DirectClient):
+        def _connect_command(self) -> bytes:
+            if tls_required and not self._server_info.get("tls_required"):
+                raise SecureConnWantedError
+            command: bytes = super()._connect_command()
+            return command
+
+    return SecureClient()
 
 
 async def ended(work: Coroutine[Any, Any, Any], timeout_s: float) -> bool:

@@ -30,7 +30,7 @@ from onebook.signals import Signal
 
 log = logging.getLogger("onebook.nodes")
 
-LOOK_S: Final = 0.05
+TICK_S: Final = 0.05
 
 NODES: Final = Gauge("onebook_nodes", "Nodes that are alive as seen from here.", ["role"])
 STRANGERS: Final = Gauge(
@@ -45,24 +45,24 @@ def new_node_id() -> int:
 
 async def listen(bus: Bus, settings: NodeSettings) -> list[NodeHeartbeat]:
     """Return the last heartbeat of each live node of a cluster, by role and name."""
-    heard: dict[int, NodeHeartbeat] = {}
+    last: dict[int, NodeHeartbeat] = {}
 
     def received(payload: bytes, reply: str) -> None:
         heartbeat = heartbeat_of(payload)
         if heartbeat is not None:
-            heard[heartbeat.node] = heartbeat
+            last[heartbeat.node] = heartbeat
 
     end = bus.subscribe(Subjects(settings.cluster).heartbeats, received)
     await asyncio.sleep(settings.heartbeat_timeout_s)
     end()
-    return sorted(heard.values(), key=lambda each: (each.role, each.name))
+    return sorted(last.values(), key=lambda each: (each.role, each.name))
 
 
 class Presence:
     """This node among the others, while it is entered.
 
-    `on_changed` is called when the set of nodes or the state of one changed, `on_heard` with every
-    heartbeat of a member, `on_look` often, with the time.
+    `on_changed` is called when the set of nodes or the state of one changed, `on_heartbeat` with
+    every heartbeat of a member, `on_tick` often, with the time.
 
     Args:
         node: This node.
@@ -81,10 +81,10 @@ class Presence:
     ) -> None:
         self.node = node
         self.subjects = Subjects(settings.cluster)
-        self.members = Members(node, timeout_s=settings.heartbeat_timeout_s, look_s=LOOK_S)
+        self.members = Members(node, timeout_s=settings.heartbeat_timeout_s, tick_s=TICK_S)
         self.on_changed: Signal[[]] = Signal()
-        self.on_heard: Signal[[NodeHeartbeat]] = Signal()
-        self.on_look: Signal[[float]] = Signal()
+        self.on_heartbeat: Signal[[NodeHeartbeat]] = Signal()
+        self.on_tick: Signal[[float]] = Signal()
         self._bus = bus
         self._settings = settings
         self._describe = describe
@@ -141,38 +141,38 @@ class Presence:
     def become(self, state: NodeState) -> None:
         """Change the state of this node and publish it at once."""
         self._state = state
-        self._beat(self._clock())
+        self._send_heartbeat(self._clock())
 
-    def _beat(self, now: float) -> None:
+    def _send_heartbeat(self, now: float) -> None:
         me = replace(self._me, state=self._state, sent_us=round(now * 1e6))
         self._bus.publish(self.subjects.heartbeats, encode_heartbeat(self._describe(me)))
 
     async def _keep(self) -> None:
         """Send heartbeats and expire nodes, whatever fails in a callback."""
-        beat_at = self._clock()
+        heartbeat_at = self._clock()
         while True:
             now = self._clock()
             try:
-                if now >= beat_at - LOOK_S / 2:  # a timer may be early
-                    beat_at = next_tick(now, self._settings.heartbeat_interval_s)
-                    self._beat(now)
-                if self.members.look(now):
+                if now >= heartbeat_at - TICK_S / 2:  # a timer may be early
+                    heartbeat_at = next_tick(now, self._settings.heartbeat_interval_s)
+                    self._send_heartbeat(now)
+                if self.members.tick(now):
                     self._changed()
                 STRANGERS.set(len(self.members.strangers))
-                self.on_look(now)
+                self.on_tick(now)
             except Exception:
                 log.exception("A tick of the node's presence failed.")
-            await asyncio.sleep(next_tick(now, LOOK_S) - self._clock())
+            await asyncio.sleep(next_tick(now, TICK_S) - self._clock())
 
     def _received(self, payload: bytes, reply: str) -> None:
         heartbeat = heartbeat_of(payload)
         if heartbeat is None:
             return
         strangers = self.members.strangers
-        if self.members.heard(heartbeat, self._clock()):
+        if self.members.received(heartbeat, self._clock()):
             self._changed()
         if heartbeat.wire == wire.VERSION:
-            self.on_heard(heartbeat)
+            self.on_heartbeat(heartbeat)
         elif heartbeat.node in self.members.strangers.keys() - strangers.keys():
             log.error(
                 "Node %s (Onebook %s) speaks version %d of the node protocol, this one %d: "

@@ -6,7 +6,7 @@ on its way, messages that follow it are held, up to a limit.
 
 Two nodes may send one book for a moment, when it moves from one to the other. The one that is shown
 stays until the other has sent a snapshot; then the better one by placement is shown, and the book
-was never stale in between. A node without a heartbeat is not listened to (`known`).
+was never stale in between. Messages of a node without a heartbeat are ignored (`known`).
 """
 
 from collections.abc import Sequence

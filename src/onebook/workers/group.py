@@ -67,7 +67,7 @@ class WorkerGroup:
         self._gateways: list[KeptProcess] = []
 
     async def start(self) -> None:
-        """Start every process; each works when this returns.
+        """Start every process, and wait until each is ready.
 
         Raises:
             StartFailed: One of them could not start.
@@ -104,7 +104,7 @@ class WorkerGroup:
         process = KeptProcess(program, delay_max_s=self._settings.node.restart_delay_max_s)
         group.append(process)
         await process.start()
-        log.info("%s works (process %s).", program.name, process.pid)
+        log.info("%s is ready (process %s).", program.name, process.pid)
 
     def _program(self, name: str, variables: Variables) -> Program:
         base = self._settings.node.name

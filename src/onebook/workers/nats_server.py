@@ -59,11 +59,11 @@ class EmbeddedNats:
 
     @property
     def url(self) -> str:
-        """Where it is reached, once it works."""
+        """Its address, once it is ready."""
         return f"nats://{HOST}:{self.port}"
 
     def as_program(self) -> Program:
-        """How it is run."""
+        """The program that runs it."""
         environment = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         return Program(BINARY, self._command, environment, self._working, self._last_line)
 
@@ -87,7 +87,7 @@ class EmbeddedNats:
         return (str(self._program), "--config", str(file))
 
     async def _working(self, process: Process) -> None:
-        """Return once it has written down which port it listens on."""
+        """Return once it has written its port to a file."""
         while True:
             for file in self._folder.glob("*.ports"):
                 try:

@@ -100,7 +100,7 @@ class KeptProcess:
         return code if code >= 0 else KILLED
 
     async def _begin(self) -> bool:
-        """Start the process; whether it works."""
+        """Start the process; return whether it became ready."""
         program = self._program
         self._works = False
         self._process = process = await asyncio.create_subprocess_exec(
@@ -161,7 +161,7 @@ class KeptProcess:
             began_s = time.monotonic()
             try:
                 if await self._begin():
-                    log.info("%s works again (process %s).", self._program.name, self.pid)
+                    log.info("%s is ready again (process %s).", self._program.name, self.pid)
             except OSError as error:
                 log.error("%s cannot be started: %s.", self._program.name, error.strerror)
             if self._stopping.is_set():  # `stop` may have been called before there was a process

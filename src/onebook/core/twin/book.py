@@ -38,7 +38,7 @@ class Book:
         self.clear()
 
     def clear(self) -> None:
-        """Forget every level and both scales, but not what prices were like."""
+        """Drop every level and both scales, but keep the mid that jumps are measured against."""
         self.price_scale = self.amount_scale = 0
         self._price_decimals = self._amount_decimals = 0
         self._bounds: list[int | None] = [None, None]  # the outermost known price of each side
@@ -68,7 +68,7 @@ class Book:
                 self._bounds[side] = worst(price.at(price_scale) for price, _ in rows)
         bids_held, asks_held = ([row for row in rows if row[1].mantissa] for rows in sides)
         self._put((bids_held, asks_held))
-        return self._doubt()
+        return self._check_top()
 
     def apply(self, bids: Bytes, asks: Bytes, shape: LevelShape = PAIRS) -> str | None:
         """Set the amounts of these levels, in order; an amount of zero removes its level.
@@ -89,7 +89,7 @@ class Book:
         self._price_decimals = max(self._price_decimals, _decimals(prices))
         self._amount_decimals = max(self._amount_decimals, _decimals(amounts))
         self._put(sides)
-        return self._doubt()
+        return self._check_top()
 
     @property
     def bid_count(self) -> int:
@@ -188,7 +188,7 @@ class Book:
         )
         return crc32(text.encode())
 
-    def _doubt(self) -> str | None:
+    def _check_top(self) -> str | None:
         """Check the top; reject a jump by `ABSURD_FACTOR` once, accept it if it repeats.
 
         Absurd is a bid far above the mid before or an ask far below it: whole books that leap. A

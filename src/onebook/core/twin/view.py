@@ -122,7 +122,7 @@ class View:
         return True
 
     def restore(self, before: MergedState | None, now: MergedState) -> None:
-        """Go on from states that another view had."""
+        """Take over the states of another view."""
         self._merged, self._before, self._now = True, before, now
 
     def full(self, head: bytes, tail: bytes) -> bytes:

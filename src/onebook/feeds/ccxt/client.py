@@ -85,7 +85,7 @@ class CcxtClient:
         self._context: contextvars.Context | None = None
         self._early: list[bytes] = []  # commands received before it was created
         self._watchers: dict[str, Watcher] = {}
-        self._heard = False
+        self._opened = False
         self._refusal: BaseException | None = None  # the last one that was reported
 
     async def run(self) -> None:
@@ -183,8 +183,8 @@ class CcxtClient:
 
     def _received(self, handle: Callable[..., object], message: tuple[Any, ...]) -> None:
         """Let ccxt handle a message; where it fails, any book may lack its content."""
-        if not self._heard:
-            self._heard = True
+        if not self._opened:
+            self._opened = True
             self.emit(OPENING, OPENED)
         try:
             handle(*message)

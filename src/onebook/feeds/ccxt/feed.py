@@ -67,7 +67,7 @@ class CcxtConnection:
         mailbox = Mailbox(self._loop, self._received)
         self._client = self._library.client(feed.exchange.name, mailbox.put, self._end_soon)
         self._running: asyncio.Future[None] | None = None
-        self._heard = asyncio.Event()  # a first frame came, or the end
+        self._first_frame = asyncio.Event()  # a first frame came, or the end
 
     async def open(self) -> None:
         """Subscribe to the books, and wait for the first message of the exchange.
@@ -79,17 +79,17 @@ class CcxtConnection:
         self._running.add_done_callback(self._closed)
         now = self._feed.clock()
         self.session.opened(now)
-        self.carry_out(now)
+        self.execute(now)
         try:
             async with asyncio.timeout(self._feed.settings.ccxt.snapshot_s):
-                await self._heard.wait()
+                await self._first_frame.wait()
         except TimeoutError:
             raise NotReached(OFFLINE, "sends no message") from None
         end = self.session.ended
         if end is not None:
             raise NotReached(TROUBLES.get(end.reason, OFFLINE), f"cannot be reached ({end.detail})")
 
-    def carry_out(self, now: float) -> None:
+    def execute(self, now: float) -> None:
         """Execute the session's actions; ccxt pings by itself."""
         for action in self.session.take(now):
             match action:
@@ -100,14 +100,14 @@ class CcxtConnection:
                 case SendPing() | Request():
                     pass
 
-    async def attend(self) -> None:
+    async def run(self) -> None:
         """Tick until the client is closed."""
         assert self._running is not None
         while not self._running.done():
             await asyncio.wait({self._running}, timeout=TICK_S)
             now = self._feed.clock()
             self.session.tick(now)
-            self.carry_out(now)
+            self.execute(now)
             if self.session.ended is not None:
                 return
 
@@ -121,11 +121,11 @@ class CcxtConnection:
         self._running.cancel()
 
     def _received(self, frames: list[bytes]) -> None:
-        self._heard.set()
+        self._first_frame.set()
         now = self._feed.clock()
         for frame in frames:
             self.session.received(frame, now)
-        self.carry_out(now)
+        self.execute(now)
 
     def _end_soon(self, end: End) -> None:
         """Invalidate the books before the client is closed; called in the worker's thread."""
@@ -136,7 +136,7 @@ class CcxtConnection:
         """End the session once: its books may belong to another one later."""
         if self.session.ended is None:
             self.session.closed(self._feed.clock(), end.reason, end.detail)
-        self._heard.set()
+        self._first_frame.set()
 
     def _closed(self, running: "asyncio.Future[None]") -> None:
         failed = not running.cancelled() and running.exception() is not None

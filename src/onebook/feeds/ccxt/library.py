@@ -75,7 +75,7 @@ class Library:
         await self._worker.call(client.run)
 
     def command(self, client: CcxtClient, frame: bytes) -> None:
-        """Hand a command to a client."""
+        """Pass a command to a client."""
         self._worker.post(client.command, frame)
 
     def stop(self, client: CcxtClient) -> None:
