@@ -7,6 +7,8 @@ largest amount first, by name where amounts are equal. Fees are not included.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal
+from functools import lru_cache
+from itertools import accumulate, islice
 from struct import Struct
 from typing import Final, Literal, NamedTuple
 
@@ -21,6 +23,7 @@ from onebook.core import (
     Levels,
     View,
 )
+from onebook.core.types import LevelRow
 
 FILL_SIZES_MAX: Final = 8  # amounts and notionals of one subscription
 FILL_LEVELS_MAX: Final = DEPTH_MAX  # levels a side that a fill may use, whatever is delivered
@@ -31,6 +34,8 @@ BUY: Final[Direction] = "buy"
 SELL: Final[Direction] = "sell"
 AMOUNT: Final = "amount"
 NOTIONAL: Final = "notional"
+
+SETS_KEPT: Final = 4096  # sets of members whose bits are kept as numbers
 
 _LEVEL: Final = Struct(LEVEL_FORM)
 _PART: Final = "q"  # PART_FORM in native byte order
@@ -187,29 +192,27 @@ def fills(
     Returns:
         One fill for each size: amounts, then notionals, each in ascending order.
     """
-    walk = _Walk(levels, direction, names, ends)
-    return walk.run(AMOUNT, sizes.amounts) + walk.run(NOTIONAL, sizes.notionals)
+    return _Walk(levels, direction, names, ends).run(sizes)
 
 
-Parts = Sequence[tuple[int, int]]  # of one level: members and their amounts
+Part = tuple[int, int]  # a member of a level, and its amount
+_Level = tuple[int, list[Part]]  # its price and its parts
 
 
 class _Taken:
-    """Whole levels taken so far, in the units of the view: totals, and by member."""
+    """What is taken so far, in the units of the view: by member."""
 
-    __slots__ = ("amount", "amounts", "levels", "notional", "notionals", "worst")
+    __slots__ = ("amounts", "levels", "notionals", "worst")
 
     def __init__(self, members: int) -> None:
-        self.amount = self.notional = self.levels = self.worst = 0
+        self.levels = self.worst = 0
         self.amounts = [0] * members
         self.notionals = [0] * members
 
-    def add(self, price: int, level: int, parts: Parts) -> None:
+    def add(self, price: int, parts: Iterable[Part]) -> None:
         """Take a whole level."""
         self.levels += 1
         self.worst = price
-        self.amount += level
-        self.notional += price * level
         for member, part in parts:
             self.amounts[member] += part
             self.notionals[member] += price * part
@@ -218,17 +221,14 @@ class _Taken:
         """Return the same in units that are so much smaller."""
         taken = _Taken(0)
         taken.levels, taken.worst = self.levels, self.worst
-        taken.amount, taken.notional = self.amount * factor, self.notional * factor
         taken.amounts = [each * factor for each in self.amounts]
         taken.notionals = [each * factor for each in self.notionals]
         return taken
 
-    def take(self, price: int, parts: Parts, amount: int, notional: int) -> None:
+    def take(self, price: int, parts: Iterable[Part], amount: int, notional: int) -> None:
         """Take an amount of a level for a notional, the largest parts first."""
         self.levels += 1
         self.worst = price
-        self.amount += amount
-        self.notional += notional
         for member, part in sorted(parts, key=lambda each: (-each[1], each[0])):
             taken = min(part, amount)
             # The last part gets the rounding difference, so that the parts add up.
@@ -240,16 +240,31 @@ class _Taken:
                 return
 
 
+class _Order(NamedTuple):
+    """A size to price, the level in which it ends, and what it takes of that; sorts as walked."""
+
+    level: int  # the number of levels where all do not suffice
+    rest: int
+    by: str
+    size: str
+    complete: bool
+
+
 class _Walk:
-    """Iterates over one side from its best price, as far as the largest size needs."""
+    """Prices sizes against one side, from its best price as far as the largest size needs.
+
+    Running totals find the level in which each size ends, so that the members are added up once
+    for all sizes of both kinds.
+    """
 
     def __init__(
         self, levels: Levels, direction: Direction, names: Sequence[str], ends: Sequence[BookEnds]
     ) -> None:
         buys = direction == BUY
-        self._direction = direction
         self._rows = levels.asks if buys else levels.bids
-        self._parts = levels.ask_parts if buys else levels.bid_parts
+        parts = levels.ask_parts if buys else levels.bid_parts
+        self._direction = direction
+        self._parts = memoryview(parts).cast(_PART) if isinstance(parts, bytes) else parts
         self._price_scale = levels.price_scale
         self._factor = 10 ** (SCALE_MAX - levels.amount_scale)
         self._names = names
@@ -259,52 +274,59 @@ class _Walk:
             if (price := end.ask if buys else end.bid) is not None
         ]
 
-    def run(self, by: str, sizes: Sequence[str]) -> list[Fill]:
-        """Price sizes of one kind, given in ascending order, in one walk."""
-        scale = SCALE_MAX if by == AMOUNT else SCALE_MAX + self._price_scale
-        pending = [(Decimal(size), _units(size, scale)) for size in reversed(sizes)]
-        found: list[Fill] = []
+    def run(self, sizes: FillSizes) -> list[Fill]:
+        """Price sizes: amounts, then notionals, each given in ascending order."""
+        orders = [*self._orders(AMOUNT, sizes.amounts), *self._orders(NOTIONAL, sizes.notionals)]
+        walked = sorted(orders)
+        levels = list(islice(self._levels(), walked[-1].level + 1)) if walked else []
         taken = _Taken(len(self._names))
-        factor = self._factor
-        for price, parts in self._levels() if pending else ():
-            level = sum([part for _, part in parts])
-            while pending:
-                size, wanted = pending[-1]
-                rest = wanted - factor * (taken.amount if by == AMOUNT else taken.notional)
-                if rest > factor * (level if by == AMOUNT else price * level):
-                    break
-                amount, notional = (rest, price * rest) if by == AMOUNT else (rest // price, rest)
-                priced = taken.scaled(factor)
-                scaled = [(member, part * factor) for member, part in parts]
-                priced.take(price, scaled, amount, notional)
-                found.append(self._fill(by, size, priced, complete=True))
-                pending.pop()
-            if not pending:
-                return found
-            taken.add(price, level, parts)
-        if pending:
-            whole = taken.scaled(factor)
-            found += [self._fill(by, size, whole, complete=False) for size, _ in reversed(pending)]
-        return found
+        found: dict[_Order, Fill] = {}
+        for order in walked:
+            for price, parts in levels[taken.levels : order.level]:
+                taken.add(price, parts)
+            found[order] = self._priced(order, taken, levels)
+        return [found[order] for order in orders]
 
-    def _levels(self) -> Iterator[tuple[int, Parts]]:
-        """Each level: its price, and the amount of each member."""
-        rows, parts = self._rows, self._parts
-        unpacked = _LEVEL.iter_unpack(rows) if isinstance(rows, bytes) else iter(rows)
-        amounts = memoryview(parts).cast(_PART) if isinstance(parts, bytes) else parts
-        start = 0
-        for price, _, members in unpacked:
-            found = []
-            while members:
-                lowest = members & -members
-                found.append((lowest.bit_length() - 1, amounts[start]))
-                start += 1
-                members ^= lowest
-            yield price, found
+    def _orders(self, by: str, sizes: Sequence[str]) -> Iterator[_Order]:
+        """Find where each size ends, by running totals."""
+        scale, values = SCALE_MAX, (amount for _, amount, _ in self._each())
+        if by == NOTIONAL:
+            scale += self._price_scale
+            values = (price * amount for price, amount, _ in self._each())
+        totals = accumulate(values)
+        level, before, after = 0, 0, next(totals, None)
+        for size in sizes:
+            wanted = _units(size, scale)
+            while after is not None and after * self._factor < wanted:
+                level, before, after = level + 1, after, next(totals, None)
+            yield _Order(level, wanted - before * self._factor, by, size, after is not None)
+
+    def _levels(self) -> Iterator[_Level]:
+        """The levels with the parts of their members."""
+        amounts = iter(self._parts)
+        for price, _, members in self._each():
+            yield price, list(zip(_bits(members), amounts, strict=False))
+
+    def _each(self) -> Iterator[LevelRow]:
+        """The levels without them, unpacked as far as they are read."""
+        rows = self._rows
+        return _LEVEL.iter_unpack(rows) if isinstance(rows, bytes) else iter(rows)
+
+    def _priced(self, order: _Order, whole: _Taken, levels: Sequence[_Level]) -> Fill:
+        """The fill of a size for which the levels before its last are taken."""
+        factor = self._factor
+        taken = whole.scaled(factor)
+        if order.complete:
+            price, parts = levels[order.level]
+            amount, notional = order.rest, price * order.rest
+            if order.by == NOTIONAL:
+                amount, notional = order.rest // price, order.rest
+            taken.take(price, [(member, part * factor) for member, part in parts], amount, notional)
+        return self._fill(order.by, Decimal(order.size), taken, complete=order.complete)
 
     def _fill(self, by: str, size: Decimal, taken: _Taken, *, complete: bool) -> Fill:
-        amount = _decimal(taken.amount, SCALE_MAX)
-        notional = _decimal(taken.notional, SCALE_MAX + self._price_scale)
+        amount = _decimal(sum(taken.amounts), SCALE_MAX)
+        notional = _decimal(sum(taken.notionals), SCALE_MAX + self._price_scale)
         worst = _decimal(taken.worst, self._price_scale) if taken.levels else None
         parts = [
             (name, _decimal(part, SCALE_MAX), _decimal(cost, SCALE_MAX + self._price_scale))
@@ -329,6 +351,12 @@ class _Walk:
             ),
             split={name: FillPart(part, cost) for name, part, cost in parts},
         )
+
+
+@lru_cache(maxsize=SETS_KEPT)
+def _bits(members: int) -> tuple[int, ...]:
+    """The numbers of the bits that are set, ascending."""
+    return tuple(bit for bit in range(members.bit_length()) if members >> bit & 1)
 
 
 def _units(size: str, scale: int) -> int:
