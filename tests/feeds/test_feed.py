@@ -833,7 +833,7 @@ async def test_an_exchange_of_one_market_per_socket_has_a_socket_for_each_book(s
 
     async with rest, supervisor:
         for each in wanted:
-            supervisor.want(each)
+            supervisor.acquire(each)
         assert await heard(3) == {"subscribe A", "subscribe B", "subscribe C"}
         sockets = [await server.connection() for _ in range(3)]
         assert [len(feed.instruments) for feed in supervisor.feeds("single")] == [1, 1, 1]
