@@ -165,7 +165,7 @@ class Link:
             if epoch != self._epoch or wire is None:
                 return
             try:
-                self._venue.front.heard(wire, frame.decode())
+                self._venue.front.received(wire, frame.decode())
             except Dropped as dropped:
                 self._put(dropped)
 
@@ -177,7 +177,7 @@ class Link:
 
         def answer() -> None:
             if epoch == self._epoch and self._session is not None:
-                self._session.heard(self._clock.now_s)
+                self._session.received_control(self._clock.now_s)
 
         if not self._deaf:
             self._clock.call_later(self._rng.uniform(*DELAY_S), answer)
