@@ -397,3 +397,15 @@ async def test_what_the_caller_raises_after_a_failure_ends_the_attempts():
     with pytest.raises(LookupError):
         await retried(attempt, attempts_max=9, failed=failed, sleep=asyncio.sleep)
     assert numbers == [1]
+
+
+async def test_the_cause_of_a_failed_connection_is_named(unused_tcp_port: int) -> None:
+    async def at_once(seconds: float) -> None:
+        pass
+
+    async with Rest(sleep=at_once) as rest:
+        with pytest.raises(ExchangeFailed) as caught:
+            await rest.get(f"http://127.0.0.1:{unused_tcp_port}/book?secret=hush")
+    assert caught.value.message == (
+        f"127.0.0.1:{unused_tcp_port} cannot be reached: connect error (ConnectionRefusedError)."
+    )

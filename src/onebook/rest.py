@@ -429,6 +429,10 @@ def retry_after_s(text: str | None, now_s: float) -> float | None:
 
 
 def plain(error: Exception) -> str:
-    """Describe a library's exception by its class: its text may quote secrets."""
+    """Describe an exception by its class and that of its cause: their texts may quote secrets."""
     name = type(error).__name__
-    return "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()
+    words = "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()
+    cause: BaseException = error
+    while (inner := cause.__cause__ or cause.__context__) is not None:
+        cause = inner
+    return f"{words} ({type(cause).__name__})" if isinstance(cause, OSError) else words

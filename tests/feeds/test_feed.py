@@ -776,6 +776,19 @@ async def test_an_address_without_tls_is_not_used_where_ours_has_it(server, capl
     assert caplog.messages[0] == "toy gives no address (an address without TLS)."
 
 
+async def test_a_server_that_ends_the_tls_handshake_is_reported_by_the_feed_alone(caplog, capsys):
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    async with await asyncio.start_server(close, HOST, 0) as plain:
+        port = plain.sockets[0].getsockname()[1]
+        async with running(Rig(f"wss://{HOST}:{port}/", A)) as rig:
+            await rig.moved("A", Health.OFFLINE, Reason.UNREACHABLE)
+    assert [each.name for each in caplog.records] == ["onebook.feeds"]
+    assert "Traceback" not in capsys.readouterr().err
+
+
 async def test_a_limit_of_the_address_is_shared_by_two_feeds_of_one_exchange(server):
     """Time stands still: what leaves is what may leave at once, over both sockets together."""
     exchange = limited(TOY, messages=(Limit(30, 1.0, Scope.ADDRESS),))  # a burst of six

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -182,6 +182,18 @@ async def test_leaving_closes_every_socket_and_ends_every_task_and_iteration(
 
 async def _all(updates: AsyncIterator[BookUpdate]) -> list[BookUpdate]:
     return [update async for update in updates]
+
+
+async def test_another_event_loop_cannot_read_the_book(sim: SimulatedExchanges) -> None:
+    async with onebook.order_book(SYMBOL, exchanges="okx", feeds=feeds(sim)) as book:
+        for reading in (lambda: _all(aiter(book)), lambda: book.run(print)):
+            with pytest.raises(RuntimeError, match="opened on another event loop"):
+                await asyncio.to_thread(lambda read=reading: asyncio.run(_at_once(read)))
+
+
+async def _at_once(read: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        await read()
 
 
 async def test_a_failure_inside_of_the_block_closes_everything_too(

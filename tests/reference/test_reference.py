@@ -9,6 +9,8 @@ from msgspec.structs import replace
 pytest.importorskip("ccxt", reason="ccxt is one of the judges (dependency group `judges`)")
 
 from contract.venue import CHANNELS
+from onebook.cli.exchange_facts import listed
+from onebook.cli.exchange_page import index
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import LossDetection
 from onebook.exchanges.quality import (
@@ -38,6 +40,17 @@ def test_the_pages_are_what_is_known() -> None:
     assert sorted(each.name for each in PAGES.glob("*.md")) == sorted(made), STALE
     for name, text in made.items():
         assert (PAGES / name).read_text(encoding="utf-8") == text, f"{name}: {STALE}"
+
+
+def test_the_index_has_the_facts_of_the_list_under_their_columns() -> None:
+    rows = [line.strip("| ").split(" | ") for line in index().splitlines() if line[:2] == "| "]
+    columns, _, *exchanges = rows
+    assert columns[:4] == ["exchange", "quality", "depth", "lost frame"]
+    for exchange in EXCHANGES.values():
+        facts = listed(exchange)
+        (found,) = (each for each in exchanges if each[0].endswith(f"({exchange.name}.md)"))
+        depth = facts["depth"] or "all"
+        assert found[1:4] == [facts["quality"] or "none", str(depth), facts["lost_frame"]]
 
 
 def test_the_rules_are_whole() -> None:

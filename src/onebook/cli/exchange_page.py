@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from onebook.cli.exchange_facts import PROOF_COLUMNS, facts, proof, proven_of, row
+from onebook.cli.exchange_facts import PROOF_COLUMNS, facts, proof, proven_of
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import Exchange
 from onebook.exchanges.quality import docstring, doubts, quality, rules
@@ -66,6 +66,11 @@ def index() -> str:
         held = "\n".join(f"- {rule}: {rules().rules[rule]}" for rule in level.rules)
         parts.append(f"**{named(name)}**. {level.means}\n\n{held}")
     ranked = sorted(EXCHANGES.values(), key=lambda each: (rank(each), each.name))
+    parts.append(
+        "What shows a lost frame: `numbers` or a `count` of frames, at once; a `checksum`, when it"
+        " differs; the `order` of the socket alone shows none; where a frame is the `whole` book,"
+        " none is needed."
+    )
     parts.append(table(INDEX_COLUMNS, (index_row(each) for each in ranked)))
     return "\n\n".join(parts) + "\n"
 
@@ -79,14 +84,15 @@ def rank(exchange: Exchange) -> int:
 
 def index_row(exchange: Exchange) -> tuple[str, ...]:
     """Return an exchange's row of the index."""
-    name, display, level, depth, guard, *_ = row(exchange)
-    missing = quality(exchange).missing
+    level, missing = quality(exchange).level, quality(exchange).missing
     # Only what the next level requires: rules are in the order of the levels.
     wanted = next(
         (each.rules for each in rules().levels.values() if {*each.rules} & {*missing}), ()
     )
     lacks = ", ".join(rule for rule in wanted if rule in missing)
-    return f"[{display}]({name}.md)", named(level), depth, guard, lacks or "-"
+    link = f"[{exchange.display}]({exchange.name}.md)"
+    depth, guard = str(exchange.depth or "all"), exchange.guard.name.lower()
+    return link, named(level), depth, guard, lacks or "-"
 
 
 def named(level: str) -> str:

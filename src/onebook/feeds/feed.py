@@ -52,6 +52,19 @@ READ_BUFFER_BYTES: Final = 64 << 10
 DEFLATE: Final = (("Sec-WebSocket-Extensions", deflate.OFFER),)
 
 
+def _formattable(record: logging.LogRecord) -> bool:
+    """Whether a log record holds an exception, if any, rather than an exception's class.
+
+    aiofastnet 1.2 calls the event loop's exception handler with the class ConnectionResetError
+    where the peer ends a TLS handshake. logging cannot format that and prints a traceback of its
+    own; the feed logs the failure.
+    """
+    return not (record.exc_info and isinstance(record.exc_info[1], type))
+
+
+logging.getLogger("asyncio").addFilter(_formattable)
+
+
 class Feed:
     """The instruments of one connection, and that connection for as long as `run` runs.
 

@@ -1,5 +1,6 @@
 """Order books as asynchronous context managers: the library's front."""
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -222,7 +223,7 @@ class OrderBooks:
 
     def __aiter__(self) -> AsyncIterator[BookUpdate]:
         """Iterate over updates: the current state of every book, then each change."""
-        engine = self._opened()
+        engine = self._opened_here()
         return self._kept(BookUpdates(self._sources, self._options, engine.clock))
 
     async def run(self, callback: Callable[[BookUpdate], object]) -> None:
@@ -238,7 +239,7 @@ class OrderBooks:
         called = getattr(callback, "__call__", None)  # noqa: B004 - of an object, its method
         if any(map(inspect.iscoroutinefunction, (callback, called))):
             raise TypeError("The callback is a coroutine function; use `async for` over the book.")
-        engine = self._opened()
+        engine = self._opened_here()
         calls = self._kept(BookCallbacks(self._sources, self._options, engine.clock, callback))
         try:
             await calls.ended
@@ -255,6 +256,12 @@ class OrderBooks:
         if self._engine is None:
             raise BookClosed("The order book is not open: use it inside of its `async with`.")
         return self._engine
+
+    def _opened_here(self) -> BookEngine:
+        engine = self._opened()
+        if asyncio.get_running_loop() is not engine.loop:
+            raise RuntimeError("The order book was opened on another event loop: read it there.")
+        return engine
 
     def _kept(self, reading: ReadingT) -> ReadingT:
         self._opened().readings.add(reading)

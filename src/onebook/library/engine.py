@@ -120,6 +120,7 @@ class BookEngine:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        self.loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
             files: Mapping[str, Recorder] = {}
             if self._record is not None:
