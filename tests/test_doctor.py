@@ -29,6 +29,7 @@ from onebook.doctor import (
     network_findings,
 )
 from onebook.doctor.network import skew_s
+from onebook.drafts import draft
 from onebook.nodes import wire
 from onebook.nodes.bus import NatsBus
 from onebook.nodes.members import NodeHeartbeat, NodeRole, encode_heartbeat
@@ -124,6 +125,19 @@ def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o500)
     settings = settings_in(tmp_path / "data" / "onebook")
     assert ("permissions", Severity.FAULT) in bad(list(local_findings(settings, [], None)))
+
+
+def test_what_a_killed_restore_left_beside_the_database_is_found(tmp_path: Path) -> None:
+    """It holds the pepper and the master key, and nothing else names it."""
+    settings = settings_in(tmp_path)
+    left = tmp_path / ".onebook-backup-killed"
+    with draft(tmp_path):
+        assert ("leftovers", Severity.WARNING) not in bad(list(local_findings(settings, [], None)))
+        left.mkdir()
+        found = [each for each in local_findings(settings, [], None) if each.check == "leftovers"]
+    assert [each.advice for each in found] == [
+        f"rm -r {left}; the next backup or restore to {tmp_path} removes it too."
+    ]
 
 
 def test_faults_of_the_settings_and_a_public_port_without_tls_are_found(tmp_path: Path) -> None:

@@ -103,6 +103,20 @@ async def test_8_an_exchange_that_refuses_or_does_not_answer_degrades_the_servic
     assert not await degraded("")
 
 
+async def test_readyz_names_the_database_from_the_first_second_of_its_outage(
+    world: World, client: httpx.AsyncClient
+) -> None:
+    """Known keys still work then, so the node is ready: "the credentials cannot be read" misled."""
+    await give_credentials(world)
+    assert world.store.path is not None
+    world.store.path.rename(world.store.path.with_name("away"))
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["problems"]) == (
+        200,
+        ["Transactions of bybit: the database does not answer."],
+    )
+
+
 @pytest.mark.parametrize("path", ["/api/v1/", "/api/v1"])
 async def test_9_root_says_the_message_is_the_way_and_the_query_key_the_older_one(
     client: httpx.AsyncClient, path: str

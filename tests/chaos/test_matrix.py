@@ -249,7 +249,7 @@ async def rig_of(name: str, levels: int) -> AsyncIterator[Rig]:
                 jitter=random.Random(7).random,
             ) as supervisor:
                 for instrument in instruments:
-                    supervisor.want(instrument)
+                    supervisor.acquire(instrument)
                 rig = Rig(proxy, simulated, list(books), watcher)
                 moving = asyncio.create_task(rig.move())
                 try:

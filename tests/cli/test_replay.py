@@ -54,7 +54,7 @@ async def test_the_normal_feeds_bring_every_replayed_book_to_life(
             for name, symbol in wanted.items():
                 instrument = catalogue.instrument(name, symbol)
                 assert instrument is not None
-                supervisor.want(instrument)
+                supervisor.acquire(instrument)
             await all_live.wait()
             supervisor.sweep(time.monotonic())  # publishes what was sampled
 

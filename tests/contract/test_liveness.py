@@ -122,7 +122,7 @@ class World:
         for action in self.session.take(self.now):
             match action:
                 case SendPing():
-                    self.session.heard(self.now)
+                    self.session.received_control(self.now)
                 case Transmit(frame):
                     self._answer(frame)
                 case Request(fetch) if not self.mute:

@@ -265,11 +265,11 @@ def test_the_simulated_exchange_sends_a_busy_connection_test_requests_alone() ->
     desk = Desk("deribit")
     for request in EXCHANGE.connector([]).opened():
         desk.say(request.frame.decode())  # type: ignore[union-attr]
-    desk.session.said_s = desk.now.s
+    desk.session.sent_s = desk.now.s
     idle = Now(desk.now.s + 10.0, desk.now.ms + 10_000)
     both = desk.dialect.heartbeat(desk.session, idle)
     assert [json.loads(frame)["params"]["type"] for frame in both] == ["heartbeat", "test_request"]
     desk.say({"jsonrpc": "2.0", "id": 0, "method": "public/test", "params": {}})
-    desk.session.said_s = idle.s + 9.0
+    desk.session.sent_s = idle.s + 9.0
     busy = Now(idle.s + 10.0, idle.ms + 10_000)
     assert desk.dialect.heartbeat(desk.session, busy) == [TEST_REQUEST.decode()]

@@ -389,7 +389,7 @@ async def test_the_classic_channel_is_chosen_connected_and_repaired_over_sockets
             assert await catalogue.first_read()
             instrument = catalogue.instrument("kucoin", "BTC/USDT")
             assert instrument is not None
-            supervisor.want(instrument)
+            supervisor.acquire(instrument)
 
             async def true() -> None:
                 """Wait until the book is live and equals what the exchange has."""

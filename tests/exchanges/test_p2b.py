@@ -186,7 +186,7 @@ async def test_every_market_gets_a_connection_of_its_own() -> None:
             for symbol in symbols:
                 instrument = catalogue.instrument("p2b", symbol)
                 assert instrument is not None
-                supervisor.want(instrument)
+                supervisor.acquire(instrument)
 
             def equal() -> bool:
                 return all(

@@ -216,8 +216,8 @@ async def test_a_pong_of_the_exchange_keeps_a_quiet_connection(server):
     exchange = replace(TOY, silence_max_s=0.4)
     async with running(Rig(server.url, A, exchange=exchange)) as rig:
         await rig.live(server, "A")
-        since = rig.stats.heard_at
-        await seen(lambda: rig.stats.heard_at > since + 2 * exchange.silence_max_s)
+        since = rig.stats.received_at
+        await seen(lambda: rig.stats.received_at > since + 2 * exchange.silence_max_s)
         assert rig.moves.empty()
 
 
@@ -846,7 +846,7 @@ async def test_an_exchange_of_one_market_per_socket_has_a_socket_for_each_book(s
 
     async with rest, supervisor:
         for each in wanted:
-            supervisor.want(each)
+            supervisor.acquire(each)
         assert await heard(3) == {"subscribe A", "subscribe B", "subscribe C"}
         sockets = [await server.connection() for _ in range(3)]
         assert [len(feed.instruments) for feed in supervisor.feeds("single")] == [1, 1, 1]

@@ -33,17 +33,17 @@ def moved(made: Pulse, watch: Watch, seconds: int, *, start: int = 0) -> float:
     """A book that changes every half second."""
     for half in range(start * 2, (start + seconds) * 2):
         watch.book.updated_at = half / 2
-        made.heard_at = half / 2
+        made.received_at = half / 2
         assert made.check([watch], half / 2 + 0.1) is None
     return watch.book.updated_at
 
 
 def test_a_socket_is_asked_once_in_a_silence_and_is_dead_at_its_limit() -> None:
     made = pulse(silence_max_s=10.0)
-    made.heard_at = 1.0
+    made.received_at = 1.0
     assert not made.wants_ping(5.9)
     assert [made.wants_ping(6.0), made.wants_ping(6.1)] == [True, False]
-    made.heard_at = 6.2
+    made.received_at = 6.2
     assert [made.wants_ping(11.1), made.wants_ping(11.3)] == [False, True]
     assert [made.is_dead(16.1), made.is_dead(16.2)] == [False, True]
 

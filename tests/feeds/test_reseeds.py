@@ -96,7 +96,7 @@ class Talk:
         actions: list[Action] = []
         for _ in range(round(seconds * 10)):
             self.now += 0.1
-            self.session.heard(self.now)
+            self.session.received_control(self.now)
             self.session.tick(self.now)
             actions += self.out()
         return [action for action in actions if isinstance(action, Request | Transmit | End)]

@@ -69,7 +69,7 @@ class Talk:
         for step in range(round(seconds * 10)):
             self.now += 0.1
             if hearing is not None and step % 10 == 9:
-                self.session.heard(self.now)
+                self.session.received_control(self.now)
             self.session.tick(self.now)
             actions += self.out()
             if actions and isinstance(actions[-1], End):
@@ -304,7 +304,7 @@ def test_fault_silent_socket_is_pinged_at_half_time_and_dead_at_the_whole():
 def test_a_pong_keeps_a_connection_and_the_next_silence_is_pinged_again():
     talk = live(A)
     assert talk.wait(5.2, hearing=None) == [PING]
-    talk.session.heard(talk.now)
+    talk.session.received_control(talk.now)
     assert talk.wait(4.8, hearing=None) == []
     assert talk.wait(0.4, hearing=None) == [PING]
 
@@ -389,7 +389,7 @@ def test_a_request_that_waits_for_other_connections_of_the_address_is_not_overdu
     sent: list[Action] = []
     for _ in range(28 * 10):
         for talk in (busy, late):
-            talk.session.heard(talk.now)
+            talk.session.received_control(talk.now)
             out = talk.wait(0.1, hearing=None)
             sent += out if talk is late else []
     assert sent == [Transmit(b"subscribe B")]
@@ -703,7 +703,7 @@ def busy(talk: Talk, seconds: float, *natives: str, every_s: float = BUSY) -> No
     """Let books change for a while, with the pongs of a healthy socket."""
     for _ in range(round(seconds / every_s)):
         assert talk.wait(every_s, hearing=None) == []
-        talk.session.heard(talk.now)
+        talk.session.received_control(talk.now)
         talk.hear(*(delta(native) for native in natives))
 
 
@@ -1096,7 +1096,7 @@ def test_requests_never_exceed_what_the_exchange_allows_in_any_hour():
             talk.session.received(b"gap A", talk.now)
         for action in talk.out():
             if action == PING:
-                talk.session.heard(talk.now)
+                talk.session.received_control(talk.now)
                 continue
             assert action == again()
             sent.append(talk.now)
@@ -1141,7 +1141,7 @@ def test_a_flood_of_messages_without_data_ends_the_connection_at_once():
 def test_a_flood_of_pongs_ends_the_connection_at_once():
     talk = live(A, settings=FeedSettings(noise_per_s=10.0, noise_burst=100))
     for _ in range(101):
-        talk.session.heard(talk.now)
+        talk.session.received_control(talk.now)
     assert talk.out() == [End(Reason.FLOOD, NOISE, abrupt=True)]
 
 

@@ -16,7 +16,7 @@ def test_counters_are_brought_to_the_metrics_once():
     stats = ExchangeStats("stats-test")
     stats.publish(wall_offset_s=0.0, old_s=5.0)
     assert metric("onebook_exchange_last_frame_timestamp_seconds") is None
-    stats.frames, stats.reconnects, stats.connected, stats.heard_at = 5, 2, 1, 10.0
+    stats.frames, stats.reconnects, stats.connected, stats.received_at = 5, 2, 1, 10.0
     stats.invalidations["gap"] += 3
     for _ in range(2):
         stats.publish(wall_offset_s=1_000.0, old_s=5.0)

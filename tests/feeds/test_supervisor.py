@@ -75,12 +75,12 @@ async def settled() -> None:
 async def test_no_more_connections_are_open_than_an_exchange_takes_from_one_address(rig):
     first, second, third, fourth = instruments("few", 4)
     for each in (first, second, third, fourth):
-        rig.supervisor.want(each)
+        rig.supervisor.acquire(each)
     await settled()
     assert rig.packed("few") == [["0"], ["1"]]
     assert rig.health(third) == rig.health(fourth) == (Health.OFFLINE, Reason.RATE_LIMITED)
     for each in (first, third):
-        rig.supervisor.unwant(each)
+        rig.supervisor.release(each)
     rig.now += SETTINGS.linger_s
     rig.supervisor.sweep(rig.now)
     await settled()
@@ -89,13 +89,13 @@ async def test_no_more_connections_are_open_than_an_exchange_takes_from_one_addr
 
 async def test_what_is_wanted_together_is_packed_together(rig):
     for each in instruments("toy", 7):
-        rig.supervisor.want(each)
+        rig.supervisor.acquire(each)
         assert rig.health(each) == (Health.SYNCING, Reason.SUBSCRIBING)
     await settled()
     assert rig.packed() == [["0", "1", "2"], ["3", "4", "5"], ["6"]]
     more = Instrument("toy", "more/USD", "more")
-    rig.supervisor.want(more)
-    rig.supervisor.want(instruments("cut", 1)[0])
+    rig.supervisor.acquire(more)
+    rig.supervisor.acquire(instruments("cut", 1)[0])
     await settled()
     assert rig.packed() == [["0", "1", "2"], ["3", "4", "5"], ["6", "more"]]
     assert rig.packed("cut") == [["0"]]
@@ -105,7 +105,7 @@ async def test_what_is_wanted_together_is_packed_together(rig):
 async def test_a_book_is_cut_to_the_depth_of_the_channel_only_where_the_exchange_does(rig):
     for name, levels in (("cut", 25), ("toy", 40)):
         [each] = instruments(name, 1)
-        rig.supervisor.want(each)
+        rig.supervisor.acquire(each)
         book = rig.books.get(each)
         assert book is not None
         text = b"[" + b",".join(b'["%d","1"]' % price for price in range(1, 41)) + b"]"
@@ -116,17 +116,17 @@ async def test_a_book_is_cut_to_the_depth_of_the_channel_only_where_the_exchange
 async def test_wants_are_counted_and_the_last_book_lingers(rig):
     one, two = instruments("toy", 2)
     for each in (one, two, one):
-        rig.supervisor.want(each)
+        rig.supervisor.acquire(each)
     await settled()
-    rig.supervisor.unwant(one)
+    rig.supervisor.release(one)
     rig.supervisor.sweep(rig.now + 1_000)
     assert rig.packed() == [["0", "1"]]
-    rig.supervisor.unwant(one)
+    rig.supervisor.release(one)
     rig.now += SETTINGS.linger_s - 1
     rig.supervisor.sweep(rig.now)
     assert rig.packed() == [["0", "1"]]
-    rig.supervisor.want(one)
-    rig.supervisor.unwant(one)
+    rig.supervisor.acquire(one)
+    rig.supervisor.release(one)
     rig.now += SETTINGS.linger_s
     gone: list[str] = []
     rig.books.subscribe(on_health=lambda book, previous: gone.append(book.reason))
@@ -138,10 +138,10 @@ async def test_wants_are_counted_and_the_last_book_lingers(rig):
 
 async def test_the_last_instrument_takes_its_feed_along(rig):
     [one] = instruments("toy", 1)
-    rig.supervisor.want(one)
+    rig.supervisor.acquire(one)
     await settled()
     [running] = rig.supervisor._running["toy"]
-    rig.supervisor.unwant(one)
+    rig.supervisor.release(one)
     rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
     assert rig.packed() == []
     await asyncio.gather(running.task, return_exceptions=True)
@@ -154,15 +154,15 @@ async def test_an_exchange_without_a_wanted_book_is_in_no_trouble(rig):
     rig.catalogue.take("toy", instruments("toy", 4))
     *others, last = instruments("toy", 4)
     for each in (*others, last):
-        rig.supervisor.want(each)
+        rig.supervisor.acquire(each)
     await settled()
     assert rig.packed() == [["0", "1", "2"], ["3"]]
     rig.supervisor.stats["toy"].trouble = MAINTENANCE
-    rig.supervisor.unwant(last)
+    rig.supervisor.release(last)
     rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
     assert rig.supervisor.state("toy") == MAINTENANCE  # the other connection still tries
     for each in others:
-        rig.supervisor.unwant(each)
+        rig.supervisor.release(each)
     rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
     assert rig.packed() == []
     assert rig.supervisor.state("toy") == ACTIVE
@@ -170,8 +170,8 @@ async def test_an_exchange_without_a_wanted_book_is_in_no_trouble(rig):
 
 async def test_what_was_dropped_before_it_was_placed_gets_no_feed(rig):
     [one] = instruments("toy", 1)
-    rig.supervisor.want(one)
-    rig.supervisor.unwant(one)
+    rig.supervisor.acquire(one)
+    rig.supervisor.release(one)
     rig.supervisor.sweep(rig.now + SETTINGS.linger_s)
     await settled()
     assert rig.packed() == []
@@ -180,7 +180,7 @@ async def test_what_was_dropped_before_it_was_placed_gets_no_feed(rig):
 async def test_a_halted_instrument_is_offline_without_a_feed_until_it_is_back(rig):
     [one] = instruments("toy", 1)
     force_setattr(one, "status", InstrumentStatus.HALTED)
-    rig.supervisor.want(one)
+    rig.supervisor.acquire(one)
     await settled()
     assert (rig.health(one), rig.packed()) == ((Health.OFFLINE, Reason.HALTED), [])
     force_setattr(one, "status", InstrumentStatus.TRADING)
@@ -234,7 +234,7 @@ async def test_a_want_just_before_the_stop_starts_nothing():
     rig = Rig()
     async with rig.rest:
         async with rig.supervisor:
-            rig.supervisor.want(instruments("toy", 1)[0])
+            rig.supervisor.acquire(instruments("toy", 1)[0])
         await settled()
     assert rig.packed() == []
 

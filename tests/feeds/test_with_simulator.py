@@ -115,7 +115,7 @@ async def rig(request) -> AsyncIterator[tuple[Rig, Instrument]]:
 
 
 async def live(rig: Rig, instrument: Instrument) -> None:
-    rig.supervisor.want(instrument)
+    rig.supervisor.acquire(instrument)
     await rig.until(lambda: rig.equal(instrument))
     assert rig.supervisor.active_exchanges() == 1
     assert rig.supervisor.state(instrument.exchange) == "active"
@@ -220,7 +220,7 @@ async def test_an_error_without_a_name_leaves_the_live_book_alone(rig):
     ether = DIALECTS[instrument.exchange].listings[1].symbol
     other = rig.catalogue.instrument(instrument.exchange, ether)
     rig.simulated[instrument.exchange].refuse(ether, named=False)
-    rig.supervisor.want(other)
+    rig.supervisor.acquire(other)
     await rig.until(lambda: rig.book(other).health is Health.OFFLINE)
     # Some exchanges acknowledge what they do not know, and are silent.
     assert rig.book(other).reason in (Reason.REFUSED, Reason.NO_SNAPSHOT)
@@ -231,7 +231,7 @@ async def test_an_error_without_a_name_leaves_the_live_book_alone(rig):
 async def test_a_pair_that_the_exchange_refuses_goes_offline_or_stays_out(rig):
     rig, instrument = rig
     rig.simulated[instrument.exchange].refuse(instrument.symbol)
-    rig.supervisor.want(instrument)
+    rig.supervisor.acquire(instrument)
     await rig.until(lambda: bool(rig.moves) or rig.supervisor.active_exchanges() == 1)
     for _ in range(20):
         rig.simulated.step()
@@ -303,7 +303,7 @@ async def test_a_seeded_book_is_fetched_again_over_sockets_and_never_shows_beyon
 async def test_a_stream_that_delivers_nothing_is_found_over_sockets(seeded):
     rig, instrument = seeded
     rig.simulated["binance"].kill_stream(SYMBOL)
-    rig.supervisor.want(instrument)
+    rig.supervisor.acquire(instrument)
     await rig.until(lambda: (Health.STALE, Reason.DEAD_STREAM) in rig.moves)
     rig.simulated["binance"].heal()
     await rig.until(lambda: rig.equal(instrument))
@@ -326,5 +326,5 @@ async def test_a_live_book_takes_no_budget_that_a_first_one_may_need(seeded):
     assert book.horizon() == first, "there was no budget to spare"
     assert rig.moves == [(Health.LIVE, None)]
     other = rig.supervisor._catalogue.instrument("binance", "ETH/USDT")
-    rig.supervisor.want(other)
+    rig.supervisor.acquire(other)
     await rig.until(lambda: rig.equal(other))

@@ -88,11 +88,11 @@ class Market:
     def state(self, exchange):
         return self.states.get(exchange, "active")
 
-    def want(self, instrument):
+    def acquire(self, instrument):
         self.wanted[instrument] = self.wanted.get(instrument, 0) + 1
         self._books.open(instrument)
 
-    def unwant(self, instrument):
+    def release(self, instrument):
         self.wanted[instrument] -= 1
 
 

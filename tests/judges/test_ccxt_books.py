@@ -239,7 +239,7 @@ async def test_ccxt_and_we_keep_the_book_of_the_exchange(name: str, channel: str
         instrument = catalogue.instrument(name, DIALECTS[name].listings[0].symbol)
         assert instrument is not None
         bench = Bench(simulated, books, instrument, judge)
-        supervisor.want(instrument)
+        supervisor.acquire(instrument)
         await stack.enter_async_context(bench.watched)
         if judge.markets:
             assert bench.watched.steps(instrument.symbol) == (

@@ -76,10 +76,10 @@ class Rig:
     async def __aexit__(self, *details: object) -> None:
         await self._stack.aclose()
 
-    def want(self, name: str, symbol: str) -> Instrument:
+    def acquire(self, name: str, symbol: str) -> Instrument:
         instrument = self.catalogue.instrument(name, symbol)
         assert instrument is not None
-        self.supervisor.want(instrument)
+        self.supervisor.acquire(instrument)
         return instrument
 
     def book(self, instrument: Instrument) -> LiveBook:
@@ -166,8 +166,8 @@ async def test_a_book_through_ccxt_is_that_of_the_exchange_and_of_our_own_feed(
     name: str,
 ) -> None:
     async with market(name, "kraken") as (own, tail):
-        ours, theirs = own.want(name, SYMBOL), tail.want(name, SYMBOL)
-        beside = tail.want("kraken", SYMBOL)
+        ours, theirs = own.acquire(name, SYMBOL), tail.acquire(name, SYMBOL)
+        beside = tail.acquire("kraken", SYMBOL)
         assert (ours.via, theirs.via, beside.via) == ("", "ccxt", "")
         assert (theirs.symbol, theirs.native) == (ours.symbol, ours.native)
         assert (Decimal(theirs.tick), Decimal(theirs.lot)) == (
@@ -190,8 +190,8 @@ async def test_a_book_through_ccxt_is_that_of_the_exchange_and_of_our_own_feed(
 async def test_a_failure_of_ccxt_makes_its_book_stale_and_nothing_else() -> None:
     async with market("okx", "kraken", quiet_max_s=2.0) as (_, tail):
         exchange, other = tail.simulated["okx"], "SOL/USDT"
-        instrument, beside = tail.want("okx", SYMBOL), tail.want("kraken", SYMBOL)
-        second = tail.want("okx", OTHER)
+        instrument, beside = tail.acquire("okx", SYMBOL), tail.acquire("kraken", SYMBOL)
+        second = tail.acquire("okx", OTHER)
         await tail.until(lambda: tail.equal(instrument) and tail.equal(second))
         await tail.until(lambda: tail.equal(beside))
 
@@ -202,7 +202,7 @@ async def test_a_failure_of_ccxt_makes_its_book_stale_and_nothing_else() -> None
             await tail.until(lambda: tail.equal(instrument) and tail.equal(second))
 
         exchange.refuse(other)
-        refused = tail.want("okx", other)
+        refused = tail.acquire("okx", other)
         await tail.until(lambda: tail.book(refused).reason is Reason.REFUSED)
         assert tail.book(refused).health is Health.OFFLINE
         # ccxt gives this error to all that waits on the socket: the others are asked for again.

@@ -33,10 +33,14 @@ STRANGER = NodeHeartbeat(
 
 
 class Pipe:
-    """A TCP proxy to one port that can stop carrying, both ways and for new connections."""
+    """A TCP proxy to one port that can stop carrying, both ways and for new connections.
+
+    From `late_s` on, everything arrives that much later.
+    """
 
     def __init__(self, port):
         self.target = port
+        self.late_s = 0.0
         self.open = asyncio.Event()
         self.open.set()
         self._tasks = set()
@@ -71,8 +75,11 @@ class Pipe:
         try:
             while data := await reader.read(65_536):
                 await self.open.wait()
-                writer.write(data)
-                await writer.drain()
+                if self.late_s:
+                    asyncio.get_running_loop().call_later(self.late_s, writer.write, data)
+                else:
+                    writer.write(data)
+                    await writer.drain()
         except ConnectionError:
             pass
 
@@ -193,6 +200,24 @@ async def test_a_gateway_that_nats_does_not_reach_shows_nothing_and_comes_back(t
         pipe.open.set()
         await here.fresh(cut_subscriber, subscriber)
         assert cut_subscriber.wrong == subscriber.wrong == []
+
+
+async def test_a_feeds_node_whose_messages_come_late_is_not_shown(tmp_path, caplog):
+    """Its heartbeats come in time one after another, and its deltas in order: all of them late."""
+    async with world(tmp_path) as here, Pipe(here.port) as pipe, here.feeds(port=pipe.port):
+        node, subscriber = await here.gateway(heartbeat_timeout_s=1.0)
+        await here.fresh(subscriber)
+        pipe.late_s = 1.5
+        members = node.supervisor.presence.members
+        await eventually(lambda: members.late)  # first its heartbeats pause for so long
+        (name,) = {each.name for each in members.late.values()}
+        await eventually(lambda: not any(subscriber.live.values()))
+        problem = f"The messages of all feeds nodes come too late: {name}."
+        await eventually(lambda: node.supervisor.problems() == [problem])
+    assert [each.getMessage() for each in caplog.records if "take longer" in each.msg] == [
+        f"Messages of node {name} take longer than 1 s: its books are stale meanwhile. Check the "
+        "network between it and NATS, and its CPU."
+    ]
 
 
 async def test_a_feeds_node_that_nats_does_not_reach_closes_its_connections(tmp_path):

@@ -15,6 +15,7 @@ from onebook.nodes.demand import (
     page_asked,
 )
 from onebook.nodes.members import (
+    CLOCKS_KEPT_S,
     WIRE_OMITTED,
     Members,
     NodeHeartbeat,
@@ -86,6 +87,54 @@ def test_an_echo_that_was_long_on_its_way_proves_nothing():
     view = members()
     view.received(beat(ME, sent_s=10.0), 11.5)
     assert not view.connected
+
+
+SLOW = (0.8, 0.5, 0.3)  # of what a node sends, so much can leave it
+CLOCK_S = 12_345.0  # how far the clock of the feeds node is ahead
+
+
+@pytest.mark.parametrize("share", SLOW)
+def test_a_feeds_node_whose_messages_come_late_is_dead_until_they_come_in_time(share):
+    """Its heartbeats came, each later than the one before: books of seconds ago were live."""
+    feeds, gateway = Members(2, timeout_s=1.0, tick_s=TICK_S), members()
+    queue, longest_s = [], 0.0
+    for step in range(400):
+        now = step * TICK_S
+        mine = beat(ME, NodeRole.GATEWAY, sent_s=now)
+        gateway.received(mine, now)
+        feeds.received(mine, now + CLOCK_S)
+        heard = feeds.heard(now + CLOCK_S)
+        queue.append((now, beat(2, sent_s=now + CLOCK_S, heard=heard)))
+        while queue and (step >= 200 or queue[0][0] / share <= now):
+            sent_at, heartbeat = queue.pop(0)
+            gateway.received(heartbeat, now)
+        gateway.tick(now)
+        if gateway.serving("okx"):
+            longest_s = max(longest_s, now - sent_at)
+        if step == 199:
+            assert set(gateway.late) == {2}
+    assert longest_s < 2.0
+    assert (gateway.serving("okx"), gateway.late) == ([2], {})
+
+
+def test_a_heartbeat_has_the_clocks_of_others_as_of_its_sending():
+    view = members()
+    view.received(beat(ME, sent_s=10.0), 10.0)
+    view.received(beat(2, sent_s=500.0), 10.0)
+    assert view.heard(10.75) == {2: 500_750_000}
+    assert view.heard(10.0 + CLOCKS_KEPT_S) == {}
+    view.received(beat(2, sent_s=600.0), 100.0)
+    view.received(beat(2, state=NodeState.GONE), 100.0)
+    assert view.heard(100.0) == {}
+
+
+def test_a_late_heartbeat_is_as_late_in_its_first_as_in_any():
+    view = members()
+    view.received(beat(ME, NodeRole.GATEWAY, sent_s=10.0), 10.0)
+    assert not view.received(beat(2, heard={ME: 8_900_000}), 10.0)
+    assert (view.serving("okx"), set(view.late)) == ([], {2})
+    view.received(beat(2, state=NodeState.GONE), 10.1)
+    assert view.late == {}
 
 
 def test_a_pause_of_this_process_kills_nobody():

@@ -47,7 +47,7 @@ class Link:
         self._connecting = False
         self._ticker: Timer | None = None
 
-    def want(self, instrument: Instrument) -> None:
+    def acquire(self, instrument: Instrument) -> None:
         """Carry one more instrument, whose book is open."""
         self._instruments[instrument] = None
         if self._session is not None:
@@ -56,7 +56,7 @@ class Link:
         elif not self._connecting:
             self._connect_later(0.0)
 
-    def unwant(self, instrument: Instrument) -> None:
+    def release(self, instrument: Instrument) -> None:
         """Carry one less."""
         self._instruments.pop(instrument, None)
         if self._session is not None:
@@ -165,7 +165,7 @@ class Link:
             if epoch != self._epoch or wire is None:
                 return
             try:
-                self._venue.front.heard(wire, frame.decode())
+                self._venue.front.received(wire, frame.decode())
             except Dropped as dropped:
                 self._put(dropped)
 
@@ -177,7 +177,7 @@ class Link:
 
         def answer() -> None:
             if epoch == self._epoch and self._session is not None:
-                self._session.heard(self._clock.now_s)
+                self._session.received_control(self._clock.now_s)
 
         if not self._deaf:
             self._clock.call_later(self._rng.uniform(*DELAY_S), answer)
@@ -243,18 +243,18 @@ class Links:
     def in_use(self) -> Iterable[str]:
         return self._links.keys()
 
-    def want(self, instrument: Instrument) -> None:
+    def acquire(self, instrument: Instrument) -> None:
         users = self._users.get(instrument, 0)
         self._users[instrument] = users + 1
         if not users:
             self._books.open(instrument, levels_max=self._levels_max[instrument.exchange])
-            self._links[instrument.exchange].want(instrument)
+            self._links[instrument.exchange].acquire(instrument)
 
-    def unwant(self, instrument: Instrument) -> None:
+    def release(self, instrument: Instrument) -> None:
         self._users[instrument] -= 1
         if not self._users[instrument]:
             del self._users[instrument]
-            self._links[instrument.exchange].unwant(instrument)
+            self._links[instrument.exchange].release(instrument)
             self._books.close(instrument)
 
     def wanted(self) -> Iterable[Instrument]:

@@ -148,11 +148,11 @@ def test_one_frame_too_many_in_a_second_ends_the_connection() -> None:
     session = SimulatedSession("/", now_s=0)
     session.messages = Windows([Most(3)])
     for moment in (0.0, 0.2, 0.4, 1.1):
-        session.heard(moment)
+        session.received(moment)
     with pytest.raises(Dropped, match="Too many") as dropped:
-        session.heard(1.15)
+        session.received(1.15)
     assert dropped.value.code == 1008
-    assert session.heard_s == 1.15
+    assert session.received_s == 1.15
 
 
 def test_connections_of_one_address_share_its_windows_and_nothing_else() -> None:

@@ -93,7 +93,7 @@ def test_a_heartbeat_a_second_when_subscribed_whatever_else_is_said() -> None:
     assert desk.dialect.heartbeat(desk.session, later) == []
     desk.say(SUBSCRIBE)
     assert desk.dialect.heartbeat(desk.session, later) == ['{"channel":"heartbeat"}']
-    desk.session.said_s = START.s + 0.5
+    desk.session.sent_s = START.s + 0.5
     assert desk.dialect.heartbeat(desk.session, later) == ['{"channel":"heartbeat"}']
 
 

@@ -102,7 +102,7 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Rig, str]]:
             assert await catalogue.first_read()
             instrument = catalogue.instrument(name, main_pair(name))
             assert instrument is not None
-            supervisor.want(instrument)
+            supervisor.acquire(instrument)
             await rig.until(lambda: rig.true(name))
             yield rig, name
 

@@ -94,11 +94,11 @@ class Feeds:
     def instrument(self, exchange, symbol):
         return self.listed.get((exchange, symbol))
 
-    def want(self, instrument):
+    def acquire(self, instrument):
         self.wanted[instrument] = self.wanted.get(instrument, 0) + 1
         self.books.open(instrument)
 
-    def unwant(self, instrument):
+    def release(self, instrument):
         self.wanted[instrument] -= 1
 
 

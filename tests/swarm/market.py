@@ -70,7 +70,7 @@ class Market:
     def state(self, exchange):
         return "active"
 
-    def want(self, instrument):
+    def acquire(self, instrument):
         self.wanted[instrument] = self.wanted.get(instrument, 0) + 1
         if self.wanted[instrument] > 1:
             return
@@ -79,7 +79,7 @@ class Market:
             soon = self._clock.now_s + self._rng.uniform(0, FILL_MAX_S)
             self._clock.call_at(soon, lambda: self.fill(instrument))
 
-    def unwant(self, instrument):
+    def release(self, instrument):
         self.wanted[instrument] -= 1
         if not self.wanted[instrument]:
             del self.wanted[instrument]

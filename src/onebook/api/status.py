@@ -34,7 +34,7 @@ UPGRADE_HEADERS = {
 _MEANING = {
     ExchangeStanding.REFUSED: "the exchange refused the credentials.",
     ExchangeStanding.UNREACHABLE: "the exchange could not be reached.",
-    ExchangeStanding.UNKNOWN: "the credentials cannot be read.",
+    ExchangeStanding.UNKNOWN: "the database does not answer.",
 }
 
 router = APIRouter(tags=["service"])

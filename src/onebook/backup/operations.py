@@ -2,12 +2,9 @@
 
 import asyncio
 import errno
-import fcntl
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +21,7 @@ from onebook.backup.databases import (
     restore_postgresql,
 )
 from onebook.config import Settings
+from onebook.drafts import draft, remove_abandoned
 from onebook.errors import ConfigError, DatabaseUnavailable
 from onebook.store import Store
 from onebook.times import iso_ms
@@ -33,8 +31,6 @@ DATABASE: Final = "database"
 PEPPER: Final = "pepper"
 MASTER_KEY: Final = "master_key"
 SETTINGS: Final = "onebook.toml"
-DRAFT: Final = ".onebook-backup-"
-LOCK: Final = "lock"
 NAMES_SHOWN: Final = 5  # of the tables in the way of a restore
 
 
@@ -68,8 +64,8 @@ async def back_up(
     kind = kind_of(settings.store.url)
     pepper, master = settings.store.pepper_file, settings.transactions.master_key_file
     _make_folder(folder)
-    _remove_drafts(folder)
-    with _draft(folder) as place:
+    remove_abandoned(folder)
+    with draft(folder) as place:
         schema = await _schema(settings)
         members = {PEPPER: _copied(pepper, place / PEPPER, "the pepper")}
         if master.exists():
@@ -102,8 +98,8 @@ async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Bac
     targets = _targets(settings)
     for folder in {target.parent for target in targets.values()}:
         _make_folder(folder)
-        _remove_drafts(folder)
-    with _draft(targets.get(DATABASE, targets[PEPPER]).parent) as place:
+        remove_abandoned(folder)
+    with draft(targets.get(DATABASE, targets[PEPPER]).parent) as place:
         manifest, members = await asyncio.to_thread(read_archive, archive, place)
         if manifest.database != kind:
             raise ConfigError(
@@ -130,24 +126,6 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigError(f"The folder {folder} cannot be made: {error.strerror}.") from None
-
-
-@contextmanager
-def _draft(folder: Path) -> Iterator[Path]:
-    """A folder for parts of a backup that is made or restored, locked while its process lives."""
-    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=folder) as name:
-        place = Path(name)
-        with (place / LOCK).open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield place
-
-
-def _remove_drafts(folder: Path) -> None:
-    """Remove what killed backups and restores left: it holds secrets and takes disk space."""
-    for each in folder.glob(f"{DRAFT}*"):
-        with suppress(OSError), (each / LOCK).open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(each)
 
 
 async def _schema(settings: Settings) -> str:
@@ -241,7 +219,7 @@ def _place(source: Path, target: Path) -> None:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            with _draft(target.parent) as place:  # on the disk of the target
+            with draft(target.parent) as place:  # on the disk of the target
                 shutil.copy(source, place / target.name)
                 _link(place / target.name, target)
     except OSError as error:

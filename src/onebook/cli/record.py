@@ -121,7 +121,7 @@ async def record(
                 recorders={exchange.name: recorder},
             ) as supervisor:
                 for instrument in instruments:
-                    supervisor.want(instrument)
+                    supervisor.acquire(instrument)
                 await _listen(recorder, books, exchange.name, seconds)
     return recorder
 

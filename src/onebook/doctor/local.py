@@ -15,6 +15,7 @@ from onebook import __version__, http, preflight
 from onebook.build import missing_extensions
 from onebook.config import Settings
 from onebook.doctor.findings import Finding, fault, ok, warning
+from onebook.drafts import abandoned
 from onebook.errors import ConfigError
 from onebook.store import Store
 
@@ -131,6 +132,7 @@ def _folders(settings: Settings) -> Iterator[Finding]:
         folders.add(settings.store.usage_dir.absolute())
     for folder in sorted(folders):
         yield from _folder(folder)
+        yield from _abandoned(folder)
 
 
 def _folder(folder: Path) -> Iterator[Finding]:
@@ -148,6 +150,16 @@ def _folder(folder: Path) -> Iterator[Finding]:
         yield warning("disk", f"Only {room}", "Make room, or move store.url to another disk.")
     else:
         yield ok("disk", room)
+
+
+def _abandoned(folder: Path) -> Iterator[Finding]:
+    for each in abandoned(folder):
+        yield warning(
+            "leftovers",
+            f"{each} was left by an onebook backup or restore that was killed, and may hold the "
+            "pepper and the master key.",
+            f"rm -r {each}; the next backup or restore to {folder} removes it too.",
+        )
 
 
 def _files_limit(settings: Settings) -> Iterator[Finding]:

@@ -45,11 +45,11 @@ class QuietBook(WholeBooks):
         fetch: The request for a body.
     """
 
-    __slots__ = ("_asked", "_at", "_behind", "_fetch", "_known", "_proven", "unheard")
+    __slots__ = ("_asked", "_at", "_behind", "_fetch", "_known", "_proven", "no_frame_yet")
 
     def __init__(self, fetch: Fetch) -> None:
         super().__init__(fetch.instrument)
-        self.unheard = False  # it was acknowledged, and no frame has come since
+        self.no_frame_yet = False  # it was acknowledged, and no frame has come since
         self._fetch = fetch
         self._asked = False
         self._known: tuple[bytes, bytes] | None = None  # the sides of the newest frame or body
@@ -72,13 +72,13 @@ class QuietBook(WholeBooks):
 
     def acknowledged(self) -> None:
         """Expect frames of a new subscription."""
-        self.unheard = True
+        self.no_frame_yet = True
         self._proven = self._behind = False
 
     def restart(self) -> None:
         """Wait for the next frame."""
         super().restart()
-        self._asked = self.unheard = False
+        self._asked = self.no_frame_yet = False
         self._known = None
 
     def ask(self, *, spare: bool) -> tuple[Output, ...]:
@@ -94,7 +94,7 @@ class QuietBook(WholeBooks):
         self, bids: bytes, asks: bytes, at: Moment = UNTIMED, *, answers: bool = False
     ) -> tuple[Output, ...]:
         """Replace the book by a frame."""
-        self._asked = self.unheard = self._behind = False
+        self._asked = self.no_frame_yet = self._behind = False
         self._proven = True
         self._known, self._at = (bids, asks), at
         return super().snapshot(bids, asks, at, answers=answers)
@@ -130,7 +130,7 @@ class QuietEngine(Engine):
 
     def resync(self, instruments: Sequence[Instrument]) -> Iterable[Output]:
         """Fetch the books whose streams have brought nothing; subscribe again to the others."""
-        quiet = [book for one in instruments if (book := self._book(one)) and book.unheard]
+        quiet = [book for one in instruments if (book := self._book(one)) and book.no_frame_yet]
         fetches = tuple(out for book in quiet for out in book.ask(spare=False))
         named = [book.instrument for book in quiet]
         again = self._books.restarted(one for one in instruments if one not in named)

@@ -151,7 +151,7 @@ class ExchangeConnection(Listener):
     def _count_noise(self) -> None:
         """Count a frame without data; too many end the connection."""
         now = self.clock()
-        self.session.heard(now)
+        self.session.received_control(now)
         if self.session.ended is not None:
             self.execute(now)
 

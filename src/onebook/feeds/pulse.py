@@ -30,7 +30,7 @@ class Pulse:
 
     def __init__(self, exchange: Exchange, settings: FeedSettings, cadences: Cadences) -> None:
         self.cadences = cadences
-        self.heard_at = 0.0  # a frame of any kind, or a pong
+        self.received_at = 0.0  # a frame of any kind, or a pong
         self.alive_at = 0.0  # a heartbeat of the exchange
         self._withheld_at = 0.0
         self._pinged_at = 0.0
@@ -41,7 +41,7 @@ class Pulse:
 
     def opened(self, now: float) -> None:
         """Begin to count."""
-        self.heard_at = self.alive_at = self._pinged_at = now
+        self.received_at = self.alive_at = self._pinged_at = now
         if self._exchange.heartbeat is not None:
             self._beat_at = now + self._exchange.heartbeat.every_s
 
@@ -61,12 +61,12 @@ class Pulse:
 
     def is_dead(self, now: float) -> bool:
         """Return whether nothing was received for too long."""
-        return now - self.heard_at >= self._exchange.silence_max_s
+        return now - self.received_at >= self._exchange.silence_max_s
 
     def wants_ping(self, now: float) -> bool:
         """Return whether to send a ping, once per silence."""
-        silent_s = now - self.heard_at
-        due = silent_s >= self._exchange.silence_max_s / 2 and self._pinged_at <= self.heard_at
+        silent_s = now - self.received_at
+        due = silent_s >= self._exchange.silence_max_s / 2 and self._pinged_at <= self.received_at
         if due:
             self._pinged_at = now
         return due

@@ -135,7 +135,7 @@ class FeedSession:
         """Act on one message (the hot path: what `Dispatch.run` does, without the calls)."""
         if self.ended is not None:
             return
-        self._pulse.heard_at = now
+        self._pulse.received_at = now
         self._stats.frames += 1
         # Called as locals: an attribute that is no method is slow to call in Python 3.11.
         read = self._read
@@ -166,14 +166,14 @@ class FeedSession:
     def damaged(self, reason: str, now: float) -> None:
         """Act on a message that could not be turned into a frame: it may have been of any book."""
         if self.ended is None:
-            self._pulse.heard_at = now
+            self._pulse.received_at = now
             self._dispatch.misunderstood(None, Reason.PROTOCOL_ERROR, reason, now)
             self._recovery.repair(now)
 
-    def heard(self, now: float) -> None:
+    def received_control(self, now: float) -> None:
         """Note a control frame or a fragment: it proves a socket and no data."""
         if self.ended is None:
-            self._pulse.heard_at = now
+            self._pulse.received_at = now
             self._dispatch.noise(now)
 
     def ponged(self, now: float) -> None:
@@ -241,7 +241,7 @@ class FeedSession:
         """Let time pass: silence, heartbeats, age, and what is awaited of each instrument."""
         if self.ended is not None:
             return
-        self._stats.heard_at = max(self._stats.heard_at, self._pulse.heard_at)
+        self._stats.received_at = max(self._stats.received_at, self._pulse.received_at)
         if self._pulse.is_dead(now):
             self._end(Reason.SILENT, now, DEAD)
         elif self._pulse.wants_ping(now):

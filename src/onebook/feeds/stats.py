@@ -44,7 +44,7 @@ class ExchangeStats:
         self.invalidations: Counter[str] = Counter()
         self.connected = 0
         self.trouble = ""
-        self.heard_at = 0.0  # monotonic seconds
+        self.received_at = 0.0  # monotonic seconds
         self.latency = Latency(name, recorded=recorded)
         self.bugs: set[str] = set()  # each is logged once
         self._counters = [counter.labels(name) for counter in COUNTERS]
@@ -95,6 +95,6 @@ class ExchangeStats:
                 before = self._invalidations_published[cause]
                 metrics.BOOK_INVALIDATIONS.labels(name, cause).inc(count - before)
             self._invalidations_published = self.invalidations.copy()
-        if self.heard_at:
-            metrics.EXCHANGE_LAST_FRAME.labels(name).set(self.heard_at + wall_offset_s)
+        if self.received_at:
+            metrics.EXCHANGE_LAST_FRAME.labels(name).set(self.received_at + wall_offset_s)
         self.latency.publish(wall_offset_s=wall_offset_s, old_s=old_s)

@@ -125,8 +125,8 @@ class Supervisor:
         self._sleep = sleep
         self._jitter = jitter
         self._quotas = {name: Quotas(each.limits) for name, each in exchanges.items()}
-        self._wanted: dict[Instrument, int] = {}
-        self._unwanted_at: dict[Instrument, float] = {}
+        self._subscribers: dict[Instrument, int] = {}
+        self._unused_since: dict[Instrument, float] = {}
         self._unplaced: dict[str, dict[Instrument, None]] = {}
         self._surplus: dict[str, dict[Instrument, None]] = {name: {} for name in exchanges}
         self._homes: dict[Instrument, Feed] = {}
@@ -179,10 +179,10 @@ class Supervisor:
         for reason in MARKS:
             metrics.BOOKS_MARKED.labels(name, reason).set(0)
 
-    def want(self, instrument: Instrument) -> None:
+    def acquire(self, instrument: Instrument) -> None:
         """Count a subscriber of the book of `instrument`; the first opens it."""
-        count = self._wanted[instrument] = self._wanted.get(instrument, 0) + 1
-        if count > 1 or self._unwanted_at.pop(instrument, None) is not None:
+        count = self._subscribers[instrument] = self._subscribers.get(instrument, 0) + 1
+        if count > 1 or self._unused_since.pop(instrument, None) is not None:
             return
         exchange = self._exchanges[instrument.exchange]
         levels_max = exchange.depth if exchange.truncate else LEVELS_MAX
@@ -192,23 +192,23 @@ class Supervisor:
         else:
             self._books.set_health(instrument, Health.OFFLINE, Reason.HALTED, self._clock())
 
-    def unwant(self, instrument: Instrument) -> None:
+    def release(self, instrument: Instrument) -> None:
         """Count one subscriber less; after the last one the book stays open for `linger_s`."""
-        count = self._wanted[instrument] - 1
+        count = self._subscribers[instrument] - 1
         if count:
-            self._wanted[instrument] = count
+            self._subscribers[instrument] = count
         else:
-            del self._wanted[instrument]
-            self._unwanted_at[instrument] = self._clock()
+            del self._subscribers[instrument]
+            self._unused_since[instrument] = self._clock()
 
     def in_use(self) -> Collection[str]:
         """Return the exchanges that the settings switch on."""
         return self.stats.keys()
 
-    def release(self, instrument: Instrument) -> None:
+    def release_now(self, instrument: Instrument) -> None:
         """Count one subscriber less; close at once after the last: another node serves it."""
-        self.unwant(instrument)
-        if self._unwanted_at.pop(instrument, None) is not None:
+        self.release(instrument)
+        if self._unused_since.pop(instrument, None) is not None:
             self._close(instrument)
 
     def state(self, exchange: str) -> str:
@@ -229,9 +229,9 @@ class Supervisor:
     def sweep(self, now: float) -> None:
         """Close books without subscribers after their linger time, and publish the counters."""
         linger_s = self._settings.linger_s
-        for instrument, since in list(self._unwanted_at.items()):
+        for instrument, since in list(self._unused_since.items()):
             if now - since >= linger_s:
-                del self._unwanted_at[instrument]
+                del self._unused_since[instrument]
                 self._close(instrument)
         wall_offset_s = self._wall() - self._clock()
         for stats in self.stats.values():

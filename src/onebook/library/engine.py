@@ -236,7 +236,7 @@ class BookEngine:
     def _look_up(self, source: BookSource, name: str) -> None:
         instrument = self.catalogue.instrument(name, source.symbol)
         if instrument is not None:
-            self.supervisor.want(instrument)
+            self.supervisor.acquire(instrument)
             self._wiring.attach(source, instrument)
         elif self.catalogue.loaded(name):
             source.miss(name, Reason.NOT_LISTED, "")

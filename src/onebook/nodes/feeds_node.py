@@ -305,14 +305,14 @@ class FeedsNode:
         self._unlisted.discard(key)
         if key in self.tenure and key not in self._opened:
             self._opened[key] = instrument
-            self._supervisor.want(instrument)
+            self._supervisor.acquire(instrument)
 
     def _close(self, keys: list[str]) -> None:
         for key in keys:
             self._unlisted.discard(key)
             instrument = self._opened.pop(key, None)
             if instrument is not None:
-                self._supervisor.release(instrument)
+                self._supervisor.release_now(instrument)
 
     async def _poll(self) -> None:
         """Ask the nodes that take books over which of them are live there."""

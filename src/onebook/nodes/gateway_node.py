@@ -99,7 +99,7 @@ class RemoteCatalogue(Catalogue):
 class Followed:
     """One book that this gateway follows; `unfollow` ends its subscription."""
 
-    __slots__ = ("count", "instrument", "key", "replica", "unfollow", "unwanted_at")
+    __slots__ = ("count", "instrument", "key", "replica", "unfollow", "unused_since")
 
     def __init__(
         self, instrument: Instrument, replica: Replica, unfollow: Callable[[], None]
@@ -108,7 +108,7 @@ class Followed:
         self.key = BookKey(instrument.exchange, instrument.symbol)
         self.replica = replica
         self.count = 0
-        self.unwanted_at: float | None = None
+        self.unused_since: float | None = None
         self.unfollow = unfollow
 
 
@@ -174,7 +174,7 @@ class RemoteSupervisor:
 
     # Calls of streams
 
-    def want(self, instrument: Instrument) -> None:
+    def acquire(self, instrument: Instrument) -> None:
         """Count one more subscriber of the book; the first has it followed."""
         key = BookKey(instrument.exchange, instrument.symbol)
         followed = self._followed.get(key)
@@ -184,14 +184,14 @@ class RemoteSupervisor:
         if followed is None:
             followed = self._follow(key, instrument)
         followed.count += 1
-        followed.unwanted_at = None
+        followed.unused_since = None
 
-    def unwant(self, instrument: Instrument) -> None:
+    def release(self, instrument: Instrument) -> None:
         """Count one less; the book of the last is followed for `linger_s`."""
         followed = self._followed[BookKey(instrument.exchange, instrument.symbol)]
         followed.count -= 1
         if not followed.count:
-            followed.unwanted_at = self._clock()
+            followed.unused_since = self._clock()
 
     def in_use(self) -> Collection[str]:
         """Return the exchanges that some feeds node has had."""
@@ -381,7 +381,7 @@ class RemoteSupervisor:
 
     def _sweep(self, now: float) -> None:
         for followed in list(self._followed.values()):
-            since = followed.unwanted_at
+            since = followed.unused_since
             if since is not None and now - since >= self._settings.linger_s:
                 self._drop(followed)
         APPLIED.inc(self._applied)

@@ -1,8 +1,9 @@
 """Which nodes are alive: heartbeats in, membership out. Sans-I/O.
 
 A node is alive while its heartbeats come, and only as seen by a node whose own heartbeats come back
-to it in time: one that NATS does not reach knows nothing about the others. Time is counted in
-ticks, so that the pauses of this process are not held against the others.
+to it in time: one that NATS does not reach knows nothing about the others. Heartbeats that come
+late do not count: books of the same node are as late. Time is counted in ticks, so that the pauses
+of this process are not held against the others.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from onebook.nodes import wire
 
 TICKS_MAX: Final = 3.0  # one tick counts as at most so many planned intervals
 NODES_MAX: Final = 1_000  # nodes that are remembered; more are ignored
+CLOCKS_KEPT_S: Final = 60.0  # how long the clock of a node that sends nothing is remembered
 # The version of a heartbeat that omits it. Not this build's own: each side would read the omitted
 # version of the other as its own.
 WIRE_OMITTED: Final = 1
@@ -40,7 +42,9 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A node's report of itself, sent several times a second as a MessagePack map.
 
     Members that a release does not know are ignored, so releases can add some. `sent_us` is the
-    node's own monotonic time, for itself alone.
+    node's own monotonic time. `heard` has that of other nodes at the moment of sending, less what
+    their heartbeats took on their way here: a receiver finds its own there, and sees how long both
+    ways took, without comparing clocks.
     """
 
     node: int
@@ -59,6 +63,7 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     lists: Mapping[str, str] = {}  # of a feeds node: digest of each exchange's instrument list
     states: Mapping[str, str] = {}  # of a feeds node: the state of each exchange
     problems: Mapping[str, str] = {}  # of a feeds node: why a list cannot be read
+    heard: Mapping[int, int] = {}  # of a feeds node: the clocks of other nodes, in us
 
 
 _heartbeat = msgpack.Decoder(NodeHeartbeat)
@@ -90,7 +95,8 @@ class Member:
 class Members:
     """The nodes that are alive, this one among them.
 
-    `strangers` are nodes of another wire version: not members, but shown to operators.
+    `strangers` are nodes of another wire version, `late` those whose heartbeats come late: not
+    members, but shown to operators.
 
     Args:
         node: This node.
@@ -104,6 +110,8 @@ class Members:
         self._tick_max_s = tick_s * TICKS_MAX
         self._members: dict[int, Member] = {}
         self._strangers: dict[int, Member] = {}
+        self._late: dict[int, Member] = {}
+        self._clocks: dict[int, tuple[int, float]] = {}  # sent_us of a heartbeat, received at
         self._ticked_at: float | None = None
         self._echo_age_s = 0.0  # since this node's own heartbeat last came back in time
         self._echoed = False
@@ -117,6 +125,21 @@ class Members:
     def strangers(self) -> dict[int, NodeHeartbeat]:
         """The nodes of another wire version."""
         return {node: member.heartbeat for node, member in self._strangers.items()}
+
+    @property
+    def late(self) -> dict[int, NodeHeartbeat]:
+        """The nodes whose heartbeats come late."""
+        return {node: member.heartbeat for node, member in self._late.items()}
+
+    def heard(self, now: float) -> dict[int, int]:
+        """What a heartbeat that is sent now has as `heard`."""
+        self._clocks = {
+            node: clock for node, clock in self._clocks.items() if now - clock[1] < CLOCKS_KEPT_S
+        }
+        return {
+            node: sent_us + round((now - received_at) * 1e6)
+            for node, (sent_us, received_at) in self._clocks.items()
+        }
 
     @property
     def isolated_s(self) -> float:
@@ -139,7 +162,15 @@ class Members:
                 self._strangers[node] = Member(heartbeat)
             return False
         if heartbeat.state is NodeState.GONE:
+            self._late.pop(node, None)
+            self._clocks.pop(node, None)
             return self._members.pop(node, None) is not None
+        if node != self.node and (node in self._clocks or len(self._clocks) < NODES_MAX):
+            self._clocks[node] = heartbeat.sent_us, now
+        if self._is_late(heartbeat, now):
+            self._late[node] = Member(heartbeat)
+            return False
+        self._late.pop(node, None)
         member = self._members.get(node)
         if member is None:
             if len(self._members) >= NODES_MAX:
@@ -151,6 +182,11 @@ class Members:
             before.state is not heartbeat.state or before.states.keys() != heartbeat.states.keys()
         )
 
+    def _is_late(self, heartbeat: NodeHeartbeat, now: float) -> bool:
+        """Whether this heartbeat, and one of this node to its sender, were long on their way."""
+        mine_us = heartbeat.heard.get(self.node)  # an earlier release, or a new node, has none
+        return mine_us is not None and now - mine_us / 1e6 > self._timeout_s
+
     def tick(self, now: float) -> bool:
         """Let time pass; whether a node died, or this one was cut off or is connected again."""
         was_connected = self.connected
@@ -158,6 +194,7 @@ class Members:
         self._ticked_at = now
         self._echo_age_s += passed_s
         self._expire(self._strangers, passed_s)
+        self._expire(self._late, passed_s)
         return self._expire(self._members, passed_s) or was_connected != self.connected
 
     def _expire(self, nodes: dict[int, Member], passed_s: float) -> bool:

@@ -119,6 +119,9 @@ class Presence:
                     f"{each.version}) speaks version {each.wire} of the node protocol, this one "
                     f"{wire.VERSION}."
                 ]
+        late = [each.name for each in members.late.values() if each.role is NodeRole.FEEDS]
+        if late:
+            return [f"The messages of all feeds nodes come too late: {', '.join(sorted(late))}."]
         return ["No feeds node is alive."]
 
     def located(self, url: str) -> None:
@@ -144,7 +147,8 @@ class Presence:
         self._send_heartbeat(self._clock())
 
     def _send_heartbeat(self, now: float) -> None:
-        me = replace(self._me, state=self._state, sent_us=round(now * 1e6))
+        heard = self.members.heard(now) if self._me.role is NodeRole.FEEDS else {}
+        me = replace(self._me, state=self._state, sent_us=round(now * 1e6), heard=heard)
         self._bus.publish(self.subjects.heartbeats, encode_heartbeat(self._describe(me)))
 
     async def _keep(self) -> None:
@@ -168,9 +172,16 @@ class Presence:
         heartbeat = heartbeat_of(payload)
         if heartbeat is None:
             return
-        strangers = self.members.strangers
+        strangers, late = self.members.strangers, self.members.late
         if self.members.received(heartbeat, self._clock()):
             self._changed()
+        if heartbeat.node in self.members.late.keys() - late.keys():
+            log.warning(
+                "Messages of node %s take longer than %g s: its books are stale meanwhile. Check "
+                "the network between it and NATS, and its CPU.",
+                heartbeat.name,
+                self._settings.heartbeat_timeout_s,
+            )
         if heartbeat.wire == wire.VERSION:
             self.on_heartbeat(heartbeat)
         elif heartbeat.node in self.members.strangers.keys() - strangers.keys():

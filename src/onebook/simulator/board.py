@@ -246,7 +246,7 @@ class SimulatedSession:
         self.form: Callable[[Any], Frame] | None = None  # how this client gets its book frames
         self.binary = False  # whether its text frames come as binary ones
         self.heartbeats: dict[str, float] = {}  # when a topic last had a heartbeat of its own
-        self.opened_s = self.heard_s = self.said_s = self.beat_s = now_s
+        self.opened_s = self.received_s = self.sent_s = self.heartbeat_s = now_s
         self.requests = Windows(())
         self.messages = Windows(())
 
@@ -261,13 +261,13 @@ class SimulatedSession:
             self.form(true)
         return [self.form(frame) for frame in frames]
 
-    def heard(self, now_s: float) -> None:
+    def received(self, now_s: float) -> None:
         """A frame came from the client.
 
         Raises:
             Dropped: It was one too many.
         """
-        self.heard_s = now_s
+        self.received_s = now_s
         if not self.messages.takes(now_s):
             raise Dropped("Too many messages.")
 

@@ -141,7 +141,7 @@ class Deribit(BoardDialect):
             raise Dropped("A test request was not answered.")
         session.heartbeats[LAST] = now.s
         session.marks.add(UNANSWERED)
-        idle = now.s - session.said_s >= interval_s
+        idle = now.s - session.sent_s >= interval_s
         kinds = ("heartbeat", "test_request") if idle else ("test_request",)
         return [_notified("heartbeat", {"type": kind}) for kind in kinds]
 

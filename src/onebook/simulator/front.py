@@ -100,10 +100,10 @@ class Front:
         self.say(client, self._dialect.opened(client.session, self._clock()))
         self._look(client)
 
-    def heard(self, client: LoopbackClient, frame: str) -> None:
+    def received(self, client: LoopbackClient, frame: str) -> None:
         """A client sent a frame."""
         now = self._clock()
-        client.session.heard(now.s)
+        client.session.received(now.s)
         replies = self._dialect.received(client.session, frame, now)
         if self.silent and "ping" in frame.lower():
             self._put(client, replies)  # a socket that answers and delivers nothing
@@ -144,13 +144,13 @@ class Front:
             self._put(client, frames)
 
     def _put(self, client: LoopbackClient, frames: Sequence[Frame]) -> None:
-        client.session.said_s = self._clock().s
+        client.session.sent_s = self._clock().s
         for frame in frames:
             client.put(self._encoded(client, frame))
 
     async def say_when_read(self, client: LoopbackClient, frame: Frame) -> None:
         """Send a book frame in the client's form, waiting while its queue is full."""
-        client.session.said_s = self._clock().s
+        client.session.sent_s = self._clock().s
         form = client.session.form
         await client.waited_put(self._encoded(client, form(frame) if form else frame))
 
@@ -172,11 +172,13 @@ class Front:
 
     def _watch(self, client: LoopbackClient, now: Now) -> None:
         session, rules = client.session, self._dialect.rules
-        last = max(session.heard_s, session.said_s) if rules.traffic_counts else session.heard_s
+        last = (
+            max(session.received_s, session.sent_s) if rules.traffic_counts else session.received_s
+        )
         if now.s - last > rules.silence_max_s:
             raise Dropped("Idle for too long.")
-        if rules.heartbeat_s is not None and now.s - session.beat_s >= rules.heartbeat_s:
-            session.beat_s = now.s
+        if rules.heartbeat_s is not None and now.s - session.heartbeat_s >= rules.heartbeat_s:
+            session.heartbeat_s = now.s
             self.say(client, self._dialect.heartbeat(session, now))
 
     def _look(self, client: LoopbackClient) -> None:

@@ -52,7 +52,7 @@ class Talk(Protocol):
     def joined(self, client: "LoopbackClient") -> None:
         """A client connected."""
 
-    def heard(self, client: "LoopbackClient", frame: str) -> None:
+    def received(self, client: "LoopbackClient", frame: str) -> None:
         """A client sent a frame.
 
         Raises:
@@ -205,7 +205,7 @@ class Loopback:
             with suppress(ConnectionClosed):
                 async for frame in connection:
                     text = frame if isinstance(frame, str) else frame.decode(errors="replace")
-                    self._talk.heard(client, text)
+                    self._talk.received(client, text)
         except Dropped as dropped:
             await connection.close(dropped.code, dropped.reason)
 

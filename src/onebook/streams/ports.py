@@ -30,10 +30,10 @@ class Clock(Protocol):
 class BookSupervisor(Protocol):
     """Subscriptions to books of exchanges, reference counted."""
 
-    def want(self, instrument: Instrument) -> None:
+    def acquire(self, instrument: Instrument) -> None:
         """Subscribe to this book."""
 
-    def unwant(self, instrument: Instrument) -> None:
+    def release(self, instrument: Instrument) -> None:
         """Drop one subscription to it."""
 
 

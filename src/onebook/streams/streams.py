@@ -153,7 +153,7 @@ class Streams:
         request.due = now
         self._requests_open += 1
         for instrument in _known(members):
-            self._supervisor.want(instrument)
+            self._supervisor.acquire(instrument)
             self._requests.setdefault(instrument, set()).add(request)
         self._answer_or_plan(request, now)
         return lambda: self._forget(request)
@@ -236,7 +236,7 @@ class Streams:
         self._enqueue(stream, now, stream.opening.due(stream.members, now))
 
     def _attach(self, stream: Stream, instrument: Instrument) -> None:
-        self._supervisor.want(instrument)
+        self._supervisor.acquire(instrument)
         self._of.setdefault(instrument, set()).add(stream)
         self._clean.setdefault(instrument, set())
 
@@ -245,7 +245,7 @@ class Streams:
         self._of[instrument].discard(stream)
         if not self._of[instrument]:
             del self._of[instrument], self._clean[instrument]
-        self._supervisor.unwant(instrument)
+        self._supervisor.release(instrument)
 
     def _follow_lists(self, stream: Stream) -> None:
         """Take the instruments that exchanges list now where they replaced those of the stream."""
@@ -386,7 +386,7 @@ class Streams:
             self._requests[instrument].discard(request)
             if not self._requests[instrument]:
                 del self._requests[instrument]
-            self._supervisor.unwant(instrument)
+            self._supervisor.release(instrument)
 
     def _arm(self, at: float) -> None:
         """Have `_fire` called at this time or before."""
