@@ -56,6 +56,8 @@ export class View {
   /** Numbers as decimal text, null where a side is empty. */
   marketStats: Record<string, string | boolean | null>;
   staleExchanges: string[];
+  /** Exchanges that were asked for and are not served, with the reason. */
+  rejected: Record<string, string>;
   states: Record<string, "syncing" | "live" | "stale" | "offline">;
   /** Milliseconds by exchange, with the option `ages`. */
   ages: Record<string, number>;

@@ -136,6 +136,8 @@ def test_columns_do_not_move_when_numbers_get_shorter(wide, view):
 def test_exchanges_that_are_not_live_are_named(view):
     view.stale_exchanges = ["bybit"]
     assert drawn(view)[1] == "not live: bybit"
+    view.rejected = {"krakne": "unknown_exchange"}
+    assert drawn(view)[1] == "not live: bybit; not served: krakne (unknown_exchange)"
 
 
 def test_a_crossed_book_says_so(view):

@@ -192,6 +192,27 @@ console.log(JSON.stringify(seen));
 """
 
 
+REJECTED = """
+import { Onebook } from "MODULE";
+const client = new Onebook(process.env.ONEBOOK_URL, "the key");
+for await (const view of client.watch("BTC/USDT", { exchanges: ["okx", "krakne"] })) {
+  console.log(JSON.stringify(view.rejected));
+  break;
+}
+"""
+
+
+@needs_node
+async def test_the_exchanges_that_the_service_does_not_serve_are_named():
+    rejected = [{"exchange": "krakne", "reason": "unknown_exchange"}]
+    accepted = answer(1, "BTC/USDT") | {"rejected": rejected}
+    script = Scripted(["hear", "hear", accepted, update(1, 10), "stay"])
+    async with serve(script, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        shown = await run(REJECTED, ONEBOOK_URL=f"http://{HOST}:{port}")
+    assert shown == {"krakne": "unknown_exchange"}
+
+
 def answer(number, symbol):
     return {
         "type": "aggregated_subscription_response",

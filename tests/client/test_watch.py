@@ -331,6 +331,19 @@ async def test_the_symbol_as_the_service_writes_it_is_taken_over():
     assert await seen(script, 1) == [(True, 10)]
 
 
+async def test_the_exchanges_that_the_service_does_not_serve_are_named():
+    accepted = {
+        "type": "aggregated_subscription_response", "id": "BTC/USDT", "symbol": "BTC/USDT",
+        "rejected": [{"exchange": "krakne", "reason": "unknown_exchange"}],
+    }  # fmt: skip
+    script = Scripted(["hear", "hear", accepted, update(1, 10), "stay"])
+    async with serve(script, HOST, 0) as server, asyncio.timeout(PATIENCE_S):
+        port = server.sockets[0].getsockname()[1]
+        async with aclosing(watch(f"ws://{HOST}:{port}/", "key", ["BTC/USDT"])) as views:
+            view = await anext(views)
+    assert view.rejected == {"krakne": "unknown_exchange"}
+
+
 async def test_a_slow_caller_gets_the_newest_view_and_what_it_has_does_not_change():
     updates = [update(number, 10 + number) for number in range(1, 200)]
     script = Scripted(["hear", "hear", update(0, 10), "seen", *updates, "stay"])

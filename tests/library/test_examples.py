@@ -1,5 +1,6 @@
 """The examples of the guide and the README run as they are written, on simulated exchanges."""
 
+import ast
 import asyncio
 import re
 from collections.abc import Coroutine
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from library.place import PATIENCE_S
-from onebook import exchanges
+from onebook import BookUpdate, exchanges
 from onebook.simulator.server import SimulatedExchanges
 
 ROOT = Path(__file__).parents[2]
@@ -79,3 +80,26 @@ async def test_every_example_prints_books(tmp_path: Path, monkeypatch: pytest.Mo
             assert run.lines, source
             assert re.search(r"\d", run.lines[-1]), source
     assert not [task for task in asyncio.all_tasks() if not task.get_name().startswith("Task-")]
+
+
+async def test_the_cells_of_a_notebook_share_an_open_book(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cells = re.findall(
+        r"```python notebook\n(.*?)```", (ROOT / "docs/guides/library.md").read_text(), re.DOTALL
+    )
+    printed: list[object] = []
+    names: dict[str, Any] = {"print": printed.append}
+    async with SimulatedExchanges(NAMES, seed=2, rate_hz=20) as sim:
+        for name, exchange in sim.exchanges().items():
+            monkeypatch.setitem(exchanges.EXCHANGES, name, exchange)
+            sim[name].admit_all()
+        for cell in cells:
+            code = compile(cell, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            running = eval(code, names)
+            if running is not None:
+                await running
+    (update,) = printed
+    assert isinstance(update, BookUpdate)
+    assert update.live
+    assert "not open" in repr(names["book"])

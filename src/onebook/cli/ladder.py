@@ -134,10 +134,13 @@ class Ladder:
         if not view.live:
             return [title, *self._folded(f"not live: {problem_text(view)}", "red")]
         title.append(f"  update {view.update_number}  {view.timestamp[11:23]}", style="not bold")
+        missing = []
         if view.stale_exchanges:
-            missing = "not live: " + ", ".join(view.stale_exchanges)
-            return [title, *self._folded(missing, "yellow")]
-        return [title]
+            missing.append("not live: " + ", ".join(view.stale_exchanges))
+        if view.rejected:
+            named = (f"{name} ({reason})" for name, reason in view.rejected.items())
+            missing.append("not served: " + ", ".join(named))
+        return [title, *self._folded("; ".join(missing), "yellow")] if missing else [title]
 
     def _folded(self, text: str, style: str) -> list[Text]:
         """Words over as many lines as they need."""

@@ -176,6 +176,8 @@ class ViewSession:
         view = self.held.get(symbol)
         if view is not None:
             view.symbol = message["symbol"]
+            rejected = message.get("rejected", ())
+            view.rejected = {each["exchange"]: each["reason"] for each in rejected}
             self.held[view.symbol] = view
             if self._answer_by.pop(symbol, None) is not None:  # its book comes within seconds
                 self._answer_by[view.symbol] = self._now_s() + ANSWER_TIMEOUT_S

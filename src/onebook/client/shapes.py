@@ -145,7 +145,10 @@ def shapes_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "aggregated_orderbook_delta": {**update, "previous_update_number": int, "checksum": int},
         "aggregated_orderbook_data": book,
         "exchange_status": {"symbol": str, "exchange": str, "state": str},
-        "aggregated_subscription_response": {"symbol": str},
+        "aggregated_subscription_response": {
+            "symbol": str,
+            "rejected?": [{"exchange": str, "reason": str}],
+        },
         "server_shutdown": {"reconnect_in_ms": NUMBER},
         "exchanges_data": _DATA,
         "pairs_data": _DATA,

@@ -33,9 +33,11 @@ class BookView:
 
     `live` is False, and the view empty, from a lost connection until the next full update;
     `problem` is why. A live view may have no levels, or one side alone: the exchanges that are not
-    live are in `stale_exchanges`. `ages` (milliseconds) and `coverage` ({"bids": price, "asks":
-    price}, None for a side that is wholly known) are by exchange, and empty unless the subscription
-    asked for them; `fill` ({"buy": [...], "sell": [...]}) is the cost of each size asked for.
+    live are in `stale_exchanges`; `rejected` has those that were asked for and are not served, with
+    the reason, such as "unknown_exchange". `ages` (milliseconds) and `coverage` ({"bids": price,
+    "asks": price}, None for a side that is wholly known) are by exchange, and empty unless the
+    subscription asked for them; `fill` ({"buy": [...], "sell": [...]}) is the cost of each size
+    asked for.
     """
 
     symbol: str
@@ -45,6 +47,7 @@ class BookView:
     asks: list[ViewLevel] = field(default_factory=list)
     market_stats: dict[str, Any] = field(default_factory=dict)
     stale_exchanges: list[str] = field(default_factory=list)
+    rejected: dict[str, str] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     ages: dict[str, int] = field(default_factory=dict)
     coverage: dict[str, dict[str, Decimal | int | None]] = field(default_factory=dict)

@@ -131,7 +131,9 @@ const EXTRAS = {
 const ERROR = { message: faults.text, "error?": faults.text, "retry_after?": faults.number };
 const SHAPES = {
   exchange_status: { symbol: faults.text, exchange: faults.text, state: faults.text },
-  aggregated_subscription_response: { symbol: faults.text },
+  aggregated_subscription_response: {
+    symbol: faults.text, "rejected?": [{ exchange: faults.text, reason: faults.text }],
+  },
   server_shutdown: { reconnect_in_ms: faults.number },
   exchanges_data: { data: {} },
   pairs_data: { data: {} },
@@ -260,6 +262,7 @@ function merged(levels, changes, direction) {
 export class View {
   constructor(symbol) {
     this.symbol = symbol;
+    this.rejected = {}; // exchanges that were asked for and are not served, with the reason
     this.lose(null);
   }
 
@@ -887,6 +890,7 @@ export class Session {
     if (this.#due.has(answer)) this.#due.set(answer, performance.now() + ANSWER_TIMEOUT_S * 1000);
     found.options = found.next ?? found.options;
     found.next = null;
+    found.view.rejected = Object.fromEntries((message.rejected ?? []).map((each) => [each.exchange, each.reason]));
     this.handlers.accepted(found.view, message);
   }
 
