@@ -16,7 +16,7 @@ from onebook.model import Health, Instrument, Reason
 from onebook.nodes.effects import Effect, ReplaceLevels, Turn
 from onebook.nodes.wire import BookState, Kind, NodeMessage, delta_of, snapshot_of, state_of
 
-LOST_NODE: Final = "the feeds node that served this book sends no heartbeat"
+LOST_NODE: Final = "the feeds node that served this book sends no heartbeat in time"
 NO_NODE: Final = "no feeds node serves this exchange"
 MOVED: Final = "another feeds node takes this book over"
 LOST_MESSAGE: Final = "a message between nodes was lost"
