@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from chaos import proxy as toxics
 from chaos.proxy import HOST, Proxy, Toxic
+from feeds.toy import paced
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
@@ -52,6 +53,7 @@ SETTINGS = FeedSettings(
     fetch_total_s=1.0,
     cadence_evidence_s=0.2,
     cadence_gaps_min=2,
+    cadence_factor=2.0,
     silent_min_s=0.5,
     quiet_min_s=0.5,
 )
@@ -128,12 +130,9 @@ class Watcher:
         return book.health is Health.LIVE and self._top(book) == self._truth(book.instrument)
 
     def _truth(self, instrument: Instrument) -> Top:
-        truth = self._simulated[instrument.exchange].book(instrument.symbol)
+        truth = self._simulated[instrument.exchange].book(instrument.symbol, self._levels)
         return tuple(
-            tuple((float(price), float(amount)) for price, amount in list(side.items()))[
-                : self._levels
-            ]
-            for side in truth
+            tuple((float(price), float(amount)) for price, amount in side.items()) for side in truth
         )
 
     def _top(self, book: LiveBook) -> Top:
@@ -271,8 +270,7 @@ def behind(exchange: Exchange, port: int) -> Exchange:
         rest_url=rest._replace(netloc=at).geturl(),
         limits=ExchangeLimits(
             topics=1,
-            messages=exchange.limits.messages,
-            requests=exchange.limits.requests,
+            messages=paced(exchange).limits.messages,
             connects=(Limit(CONNECTS_PER_S, 1.0, Scope.ADDRESS),),
             fetches=(Limit(10_000, 1.0, Scope.ADDRESS),),
         ),

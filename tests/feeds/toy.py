@@ -189,4 +189,19 @@ def limited(exchange: Exchange, **kinds: Any) -> Exchange:
     return replace(exchange, limits=replace(exchange.limits, **kinds))
 
 
+def paced(exchange: Exchange) -> Exchange:
+    """The facts of a simulated exchange after `admit_all`: nothing waits for its turn.
+
+    Binance's limit of messages stays, as its simulator enforces that one always.
+    """
+    own = exchange.limits.messages
+    return limited(
+        exchange,
+        messages=own if exchange.name == "binance" else (Limit(50, 1.0),),
+        requests=(),
+        connects=(Limit(6_000, 60.0, Scope.ADDRESS),),
+        fetches=(Limit(10_000, 1.0, Scope.ADDRESS),),
+    )
+
+
 A, B, C, D = (Instrument("toy", f"{native}/USD", native) for native in "ABCD")

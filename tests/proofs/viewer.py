@@ -115,6 +115,9 @@ class Viewer:
 def _agrees(state: State, levels: list, bounds: tuple) -> bool:
     """Whether the shown levels are a state's, as far as the view reaches on each side."""
     least, most = bounds
+    pairs = zip((state.bids, state.asks), levels, strict=True)
+    if any(was.get(price) != amount for was, now in pairs for price, amount in now.items()):
+        return False  # most states differ at the first levels
     bids = {price: amount for price, amount in state.bids.items() if price >= least}
     asks = {price: amount for price, amount in state.asks.items() if price <= most}
     return bids == levels[0] and asks == levels[1]

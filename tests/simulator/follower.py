@@ -29,7 +29,7 @@ from onebook.exchanges.contract import (
 from onebook.feeds.inflate import inflated
 from onebook.feeds.lists import read_list
 from onebook.model import Instrument
-from onebook.rest import Rest
+from onebook.rest import Rest, trusted_authorities
 
 PATIENCE_S = 30.0
 FRAME_BYTES_MAX = 1 << 24
@@ -52,7 +52,7 @@ class Follower:
             listed = await read_list(self.exchange, rest=rest, settings=FeedSettings())
         self.instruments = {one.symbol: one for one in listed if one.symbol in self.symbols}
         self.connector = self.exchange.connector(list(self.instruments.values()))
-        self.http = httpx.AsyncClient()
+        self.http = httpx.AsyncClient(verify=trusted_authorities())
         self.ws: ClientConnection = await websockets.connect(
             self.exchange.ws_url, max_size=None, compression=None
         )
@@ -87,9 +87,9 @@ class Follower:
         self.faults.clear()
         await self._act(self.connector.resync([self.instruments[symbol]]))
 
-    def book(self, symbol: str) -> tuple[dict[str, str], dict[str, str]]:
+    def book(self, symbol: str, levels: int | None = None) -> tuple[dict[str, str], dict[str, str]]:
         book = self.books.get(symbol)
-        bids, asks = book.top(100_000) if book else ([], [])
+        bids, asks = book.top(levels or 100_000) if book else ([], [])
         return dict(bids), dict(asks)
 
     async def _act(self, outputs: Iterable[Output]) -> None:

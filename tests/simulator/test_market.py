@@ -137,7 +137,7 @@ def test_the_merged_market_is_seldom_crossed_and_arbitrage_closes_it_within_a_se
 @pytest.mark.parametrize("rate_hz", [1, 3, 10, 100])
 def test_a_crossing_lasts_about_a_second_however_slow_or_fast_the_steps_are(rate_hz: int) -> None:
     """A loaded machine takes fewer steps a second, and `onebook demo --rate` up to a thousand."""
-    names, seconds = NAMES[:5], 240 if rate_hz <= STEPS_A_SECOND else 80
+    names, seconds = NAMES[:5], 240 if rate_hz <= STEPS_A_SECOND else 40
     now_ms = 0
     market = MarketBooks(
         {name: DIALECTS[name] for name in names}, seed=1, clock=lambda: now_ms / 1000

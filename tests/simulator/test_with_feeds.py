@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from feeds.toy import limited
+from feeds.toy import paced
 from onebook.books import Books, LiveBook
 from onebook.config import FeedSettings
 from onebook.exchanges import EXCHANGES
 from onebook.exchanges.contract import LossDetection
-from onebook.exchanges.limits import Limit, Scope
 from onebook.feeds import Catalogue, Supervisor
 from onebook.model import Health
 from onebook.rest import Rest
@@ -82,11 +81,7 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Rig, str]]:
     async with SimulatedExchanges([name], seed=21, rate_hz=0) as sim:
         sim[name].admit_all()
         rig = Rig(sim, name)
-        # A test has no minute to wait for its turn; only binance's limit of frames is enforced.
-        exchange = limited(sim.exchanges()[name], connects=(Limit(6_000, 60.0, Scope.ADDRESS),))
-        if name != "binance":
-            exchange = limited(exchange, messages=(Limit(50, 1.0),))
-        exchanges = {name: exchange}
+        exchanges = {name: paced(sim.exchanges()[name])}
         async with (
             Rest() as rest,
             Catalogue(exchanges, rest=rest, settings=settings) as catalogue,

@@ -9,6 +9,7 @@ bytes of a frame in `faults.py`.
 import copy
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from onebook.simulator.listings import ListedSymbol, Profile
@@ -166,17 +167,18 @@ class PublishedBook:
         )
         return TextChanges(bids, asks)
 
-    def truth(self) -> tuple[dict[str, str], dict[str, str]]:
-        """The window as the shortest decimal texts, without phantoms."""
+    def truth(self, count: int | None = None) -> tuple[dict[str, str], dict[str, str]]:
+        """The window, or its best levels, as the shortest decimal texts, without phantoms."""
         listing = self.listing
+        true_bids = (each for each in self.bids.items() if each[0] not in self._phantoms)
         bids, asks = (
             {
                 decimal_text(price, listing.price_decimals): decimal_text(
                     amount, listing.amount_decimals
                 )
-                for price, amount in levels.items()
+                for price, amount in islice(levels, count)
             }
-            for levels in self.levels()
+            for levels in (true_bids, self.asks.items())
         )
         return bids, asks
 

@@ -69,6 +69,7 @@ class Front:
         self.connects = Windows(dialect.rules.connects, breaches=self.breaches, kind="connects")
         self._fetches = Windows(dialect.rules.fetches, breaches=self.breaches, kind="fetches")
         # Every client of the loopback has the same address.
+        self._limited_requests = dialect.rules.requests
         self._messages: dict[Most, deque[float]] = {}
         self._requests: dict[Most, deque[float]] = {}
         self._dialect = dialect
@@ -78,6 +79,11 @@ class Front:
         self._started = started
         self._gone = gone
 
+    def admit_all(self) -> None:
+        """Take connection attempts and requests at any rate; messages keep their limit."""
+        self.connects = self._fetches = Windows(())
+        self._limited_requests = ()
+
     def session(self, path: str) -> SimulatedSession:
         """A client's connection begins."""
         session, rules = SimulatedSession(path, now_s=self._clock().s), self._dialect.rules
@@ -85,7 +91,7 @@ class Front:
             rules.messages, self._messages, breaches=self.breaches, kind="messages"
         )
         session.requests = Windows(
-            rules.requests, self._requests, breaches=self.breaches, kind="requests"
+            self._limited_requests, self._requests, breaches=self.breaches, kind="requests"
         )
         return session
 

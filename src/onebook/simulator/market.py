@@ -7,7 +7,7 @@ knows no protocol; `board.py` says how an exchange publishes a book.
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import inf
 from random import Random
 from typing import Final, NamedTuple
@@ -138,12 +138,14 @@ class Reference:
 
 
 class SimulatedBook:
-    """One exchange's book of one symbol; never crossed, never empty, `depth` levels a side."""
+    """One exchange's book of one symbol; never crossed, never empty, `depth` levels a side.
+
+    Its levels are made when they are first read; most books never are.
+    """
 
     def __init__(self, listing: ListedSymbol, *, pair: Pair, profile: Profile, rng: Random) -> None:
         self.listing = listing
-        self.bids = Side(-1)
-        self.asks = Side(1)
+        self._home = units(pair.price, REFERENCE_DECIMALS)
         self._profile = profile
         self._rng = rng
         self.price_ppm = PPM  # of the reference; anything else is another coin's price
@@ -153,20 +155,44 @@ class SimulatedBook:
         self._grid = max(1, units(pair.grid, listing.price_decimals))
         self._amount = max(1, units(pair.amount, listing.amount_decimals))
 
+    @property
+    def bids(self) -> Side:
+        """The bids."""
+        return self._sides[0]
+
+    @property
+    def asks(self) -> Side:
+        """The asks."""
+        return self._sides[1]
+
     def step(self, reference: Reference) -> LevelChanges:
         """Follow the reference price, change some levels, and return what changed."""
+        sides = self._sides
         self._drift()
-        band = self._band(reference)
+        self._follow(sides, self._band(reference))
+        return LevelChanges(*(side.drain() for side in sides))
+
+    @cached_property
+    def _sides(self) -> tuple[Side, Side]:
+        """The book after a first step at the price where the reference starts."""
+        sides = Side(-1), Side(1)
+        self._drift()
+        self._follow(sides, Band(self._home, self._home, self._home))
+        for side in sides:
+            side.drain()
+        return sides
+
+    def _follow(self, sides: tuple[Side, Side], band: Band) -> None:
+        """Quote around a band and change some levels."""
         middle = self._ticks(band.price * (PPM + self._offset_ppm) // PPM)
         half_spread = max(1, middle * self._profile.spread_ppm // (2 * PPM))
         bid = min(middle - half_spread, self._ticks(band.low))
         ask = max(middle + half_spread, self._ticks(band.high) + 1)
-        for side, limit in ((self.bids, bid), (self.asks, ask)):
+        for side, limit in zip(sides, (bid, ask), strict=True):
             self._cut(side, limit)
             self._fill(side, limit)
             self._stir(side)
             self._fit(side)
-        return LevelChanges(self.bids.drain(), self.asks.drain())
 
     def _band(self, reference: Reference) -> Band:
         """The band that this exchange quotes around: the last one but while it lags a jump."""
@@ -262,9 +288,6 @@ class MarketBooks:
             }
             for name, offer in offers.items()
         }
-        for name in self._books:
-            for _ in self.step(name):
-                pass
 
     def books(self, name: str) -> dict[str, SimulatedBook]:
         """One exchange's books by symbol."""

@@ -30,7 +30,6 @@ from onebook.simulator.faults import FAULTS, Case
 from onebook.simulator.front import Front, redirected, system_now
 from onebook.simulator.loopback import Loopback, Urls
 from onebook.simulator.market import MarketBooks
-from onebook.simulator.windows import Windows
 
 RATE_HZ: Final = 10.0
 WATCH_S: Final = 0.25
@@ -135,8 +134,8 @@ class SimulatedExchange:
         planned.append(kind)
 
     def admit_all(self) -> None:
-        """Take connection attempts at any rate, for a test that has no time to wait."""
-        self._front.connects = Windows(())
+        """Take connection attempts and requests at any rate, so that no test waits for them."""
+        self._front.admit_all()
 
     def refuse(self, symbol: str, *, named: bool = True) -> None:
         """Answer subscriptions of a symbol as this exchange answers unknown ones.
@@ -197,13 +196,16 @@ class SimulatedExchange:
         self._board.muted.clear()
         self._board.dead.clear()
 
-    def book(self, symbol: str) -> Truth:
-        """The book as its clients must have it once they read everything that was sent."""
+    def book(self, symbol: str, levels: int | None = None) -> Truth:
+        """The book as its clients must have it once they read everything that was sent.
+
+        With `levels` only so many of each side, the best.
+        """
         native = self._natives[symbol]
         channels = [c for c in self._board.followed() if c.key.native == native]
         channel = channels[0] if channels else self._board.channel(ChannelKey(native, ALL_LEVELS))
         assert channel is not None
-        return Truth(*channel.truth())
+        return Truth(*channel.truth(levels))
 
     def publish(self) -> None:
         """Advance the subscribed books one step, and send the changes."""
