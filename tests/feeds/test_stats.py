@@ -61,5 +61,6 @@ def test_latency_is_the_wall_time_of_arrival_minus_the_time_of_the_message(
     assert stats.latency.newest_s == 10.0
     assert caplog.messages == [
         "stats-test sends times 3.0 s ahead of this machine's clock; check its NTP.",
-        "stats-test sends data that is 10.0 s old.",
+        "stats-test sends data that is 10.0 s old, or this machine's clock is "
+        "ahead; check its NTP if all do.",
     ]

@@ -1,8 +1,9 @@
 """Feeds nodes and gateways on a real nats-server, in one process: handover, partition, restarts."""
 
 import asyncio
+import errno
 import logging
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 
 import httpx
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from e2e.service import key_of, pointed_at, settings_in, ws_url
 from nodes.oracle import Published, Subscriber
 from nodes.servers import nats_server
-from onebook import app, feeder
+from onebook import app, config, feeder
 from onebook.errors import ConfigError
 from onebook.model import Health, Reason
 from onebook.nodes import wire
@@ -254,6 +255,26 @@ async def test_nats_restarts_and_the_books_come_back(tmp_path):
             broker.enter_context(nats_server(port=here.port))
             await here.fresh(subscriber)
             assert subscriber.wrong == []
+
+
+async def test_an_outage_of_nats_is_a_few_lines_however_long_it_is(caplog):
+    """nats-py reports each attempt to connect: five a second, of each node."""
+    caplog.set_level(logging.INFO, "onebook.nodes")
+    with ExitStack() as broker:
+        port = broker.enter_context(nats_server())
+        settings = config.load(overrides={"nats": {"servers": [f"nats://127.0.0.1:{port}"]}}).nats
+        async with NatsBus(settings, name="test") as bus:
+            for _ in range(2):
+                broker.close()
+                (server,) = bus._client._server_pool
+                await eventually(lambda server=server: server.reconnects >= 5)
+                broker.enter_context(nats_server(port=port))
+                await eventually(lambda: bus.connected)
+    lines = [each.getMessage() for each in caplog.records if each.name == "onebook.nodes"]
+    assert lines.count("Lost the connection to NATS; reconnecting.") == 2
+    assert lines.count("Reconnected to NATS.") == 2
+    refused = [each for each in lines if f"[Errno {errno.ECONNREFUSED}]" in each]
+    assert len(refused) == 2
 
 
 async def test_nodes_of_another_version_are_refused_clearly(tmp_path, caplog):

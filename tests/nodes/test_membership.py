@@ -103,8 +103,8 @@ def test_a_feeds_node_whose_messages_come_late_is_dead_until_they_come_in_time(s
         mine = beat(ME, NodeRole.GATEWAY, sent_s=now)
         gateway.received(mine, now)
         feeds.received(mine, now + CLOCK_S)
-        heard = feeds.heard(now + CLOCK_S)
-        queue.append((now, beat(2, sent_s=now + CLOCK_S, heard=heard)))
+        clocks = feeds.clocks(now + CLOCK_S)
+        queue.append((now, beat(2, sent_s=now + CLOCK_S, clocks=clocks)))
         while queue and (step >= 200 or queue[0][0] / share <= now):
             sent_at, heartbeat = queue.pop(0)
             gateway.received(heartbeat, now)
@@ -121,17 +121,17 @@ def test_a_heartbeat_has_the_clocks_of_others_as_of_its_sending():
     view = members()
     view.received(beat(ME, sent_s=10.0), 10.0)
     view.received(beat(2, sent_s=500.0), 10.0)
-    assert view.heard(10.75) == {2: 500_750_000}
-    assert view.heard(10.0 + CLOCKS_KEPT_S) == {}
+    assert view.clocks(10.75) == {2: 500_750_000}
+    assert view.clocks(10.0 + CLOCKS_KEPT_S) == {}
     view.received(beat(2, sent_s=600.0), 100.0)
     view.received(beat(2, state=NodeState.GONE), 100.0)
-    assert view.heard(100.0) == {}
+    assert view.clocks(100.0) == {}
 
 
 def test_a_late_heartbeat_is_as_late_in_its_first_as_in_any():
     view = members()
     view.received(beat(ME, NodeRole.GATEWAY, sent_s=10.0), 10.0)
-    assert not view.received(beat(2, heard={ME: 8_900_000}), 10.0)
+    assert not view.received(beat(2, clocks={ME: 8_900_000}), 10.0)
     assert (view.serving("okx"), set(view.late)) == ([], {2})
     view.received(beat(2, state=NodeState.GONE), 10.1)
     assert view.late == {}

@@ -46,7 +46,11 @@ class Latency:
             self._observe(latency_s)
             if latency_s > old_s:
                 self._count_old()
-                self._log("%s sends data that is %.1f s old.", latency_s)
+                self._log(
+                    "%s sends data that is %.1f s old, or this machine's clock is ahead; check its "
+                    "NTP if all do.",
+                    latency_s,
+                )
             elif latency_s < -SKEW_S:
                 self._log(
                     "%s sends times %.1f s ahead of this machine's clock; check its NTP.",

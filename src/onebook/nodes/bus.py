@@ -76,6 +76,7 @@ class NatsBus:
         self._dropping: dict[Any, Callable[[], None]] = {}
         self._sent = self._sent_bytes = 0  # since the metrics were brought up to date
         self._too_large = False
+        self._logged = ""  # the last error since the connection was lost or made
         self._closing = False
 
     @property
@@ -205,8 +206,11 @@ class NatsBus:
         if isinstance(error, self._errors.SlowConsumerError):
             DROPPED.labels("slow").inc()
             self._dropping.get(error.sub, _nothing)()
-        else:
-            log.info("NATS: %s", str(error) or type(error).__name__)
+            return
+        text = str(error) or type(error).__name__
+        if text != self._logged:  # nats-py reports each attempt to connect, five a second
+            self._logged = text
+            log.info("NATS: %s", text)
 
     async def _disconnected(self) -> None:
         NATS_UP.set(0)
@@ -216,4 +220,5 @@ class NatsBus:
 
     async def _reconnected(self) -> None:
         NATS_UP.set(1)
+        self._logged = ""
         log.info("Reconnected to NATS.")

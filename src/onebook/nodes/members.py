@@ -42,7 +42,7 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A node's report of itself, sent several times a second as a MessagePack map.
 
     Members that a release does not know are ignored, so releases can add some. `sent_us` is the
-    node's own monotonic time. `heard` has that of other nodes at the moment of sending, less what
+    node's own monotonic time. `clocks` has that of other nodes at the moment of sending, less what
     their heartbeats took on their way here: a receiver finds its own there, and sees how long both
     ways took, without comparing clocks.
     """
@@ -63,7 +63,7 @@ class NodeHeartbeat(Struct, frozen=True, omit_defaults=True, kw_only=True):
     lists: Mapping[str, str] = {}  # of a feeds node: digest of each exchange's instrument list
     states: Mapping[str, str] = {}  # of a feeds node: the state of each exchange
     problems: Mapping[str, str] = {}  # of a feeds node: why a list cannot be read
-    heard: Mapping[int, int] = {}  # of a feeds node: the clocks of other nodes, in us
+    clocks: Mapping[int, int] = {}  # of a feeds node: the clocks of other nodes, in us
 
 
 _heartbeat = msgpack.Decoder(NodeHeartbeat)
@@ -131,8 +131,8 @@ class Members:
         """The nodes whose heartbeats come late."""
         return {node: member.heartbeat for node, member in self._late.items()}
 
-    def heard(self, now: float) -> dict[int, int]:
-        """What a heartbeat that is sent now has as `heard`."""
+    def clocks(self, now: float) -> dict[int, int]:
+        """What a heartbeat that is sent now has as `clocks`."""
         self._clocks = {
             node: clock for node, clock in self._clocks.items() if now - clock[1] < CLOCKS_KEPT_S
         }
@@ -184,7 +184,7 @@ class Members:
 
     def _is_late(self, heartbeat: NodeHeartbeat, now: float) -> bool:
         """Whether this heartbeat, and one of this node to its sender, were long on their way."""
-        mine_us = heartbeat.heard.get(self.node)  # an earlier release, or a new node, has none
+        mine_us = heartbeat.clocks.get(self.node)  # an earlier release, or a new node, has none
         return mine_us is not None and now - mine_us / 1e6 > self._timeout_s
 
     def tick(self, now: float) -> bool:

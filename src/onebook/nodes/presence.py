@@ -147,8 +147,8 @@ class Presence:
         self._send_heartbeat(self._clock())
 
     def _send_heartbeat(self, now: float) -> None:
-        heard = self.members.heard(now) if self._me.role is NodeRole.FEEDS else {}
-        me = replace(self._me, state=self._state, sent_us=round(now * 1e6), heard=heard)
+        clocks = self.members.clocks(now) if self._me.role is NodeRole.FEEDS else {}
+        me = replace(self._me, state=self._state, sent_us=round(now * 1e6), clocks=clocks)
         self._bus.publish(self.subjects.heartbeats, encode_heartbeat(self._describe(me)))
 
     async def _keep(self) -> None:

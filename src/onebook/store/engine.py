@@ -7,7 +7,7 @@ a power cut (https://www.sqlite.org/wal.html, https://www.sqlite.org/pragma.html
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import aiosqlite
@@ -33,6 +33,14 @@ CLOSE_TIMEOUT_S = 0.5
 POOL_WAIT_S = 10
 CONNECTIONS_MAX = 10
 THREAD_END_S = 5
+
+# A pooler of transactions (PgBouncer) runs what follows a transaction on any of its connections to
+# PostgreSQL, where a statement that was prepared under a name is not known.
+UNNAMED_STATEMENTS: Final[dict[str, Any]] = {
+    "statement_cache_size": 0,  # of asyncpg
+    "prepared_statement_cache_size": 0,  # of SQLAlchemy's dialect
+    "prepared_statement_name_func": lambda: "",
+}
 
 # Execution option: the statement that begins a transaction on SQLite.
 BEGIN = "onebook_begin"
@@ -69,6 +77,7 @@ def _postgres(url: URL) -> AsyncEngine:
     options: dict[str, Any] = {
         "timeout": CONNECT_TIMEOUT_S,
         "command_timeout": COMMAND_TIMEOUT_S,
+        **UNNAMED_STATEMENTS,
     }
     if words:
         options["dsn"] = tls.as_address(words)

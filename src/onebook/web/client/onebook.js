@@ -46,126 +46,140 @@ const CLOSE_REASONS = {
 };
 const UPDATES = new Set(["aggregated_orderbook_update", "aggregated_orderbook_delta", "exchange_status"]);
 
-/** Faults of values: what is wrong, or "". Exact numbers come as text, see `parseExact`. */
-const faults = {
-  text: (value) => (typeof value === "string" ? "" : " is not text"),
-  textOrNull: (value) => (value === null ? "" : faults.text(value) && " is not text or null"),
-  flag: (value) => (typeof value === "boolean" ? "" : " is not true or false"),
-  number: (value) => (/^(number|string)$/.test(typeof value) && NUMBER.test(value) ? "" : " is not a number"),
-  numberOrNull: (value) => (value === null ? "" : faults.number(value) && " is not a number or null"),
-  whole: (value) => (faults.number(value) || !Number.isInteger(Number(value)) ? " is not a whole number" : ""),
-};
-const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
-
 /**
- * Which part of a value has another shape, and what it should be; "" where none has. A shape is a function that says
- * so, [shape] for a list, or {name: shape} for an object, where "name?" may be absent and "*" stands for every name.
+ * A shape is a function that returns "", or which part of a value has another shape and what it should be. A book has
+ * thousands of values: a shape is made once, and makes text only of a fault. Exact numbers come as text, see `parseExact`.
  */
-function faultOf(value, shape) {
-  if (typeof shape === "function") return shape(value);
-  if (Array.isArray(shape)) {
-    if (!Array.isArray(value)) return " is not a list";
-    return firstFault(value.map((each, at) => [`[${at}]`, each, shape[0]]));
-  }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return " is not an object";
-  if (shape["*"]) return firstFault(Object.entries(value).map(([name, each]) => [`.${name}`, each, shape["*"]]));
-  const fields = Object.entries(shape).map(([name, inner]) => [name.replace("?", ""), name.endsWith("?"), inner]);
-  return firstFault(
-    fields.filter(([name, optional]) => !optional || value[name] !== undefined).map(([name, , inner]) => [`.${name}`, value[name], inner]),
-  );
-}
+const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
+const isText = (value) => typeof value === "string";
+const isNumber = (value) => (isText(value) || typeof value === "number") && NUMBER.test(value);
+const faults = {
+  text: (value) => (isText(value) ? "" : " is not text"),
+  textOrNull: (value) => (value === null || isText(value) ? "" : " is not text or null"),
+  flag: (value) => (typeof value === "boolean" ? "" : " is not true or false"),
+  number: (value) => (isNumber(value) ? "" : " is not a number"),
+  numberOrNull: (value) => (value === null || isNumber(value) ? "" : " is not a number or null"),
+  whole: (value) => (isNumber(value) && Number.isInteger(Number(value)) ? "" : " is not a whole number"),
+  time: (value) => (isText(value) && !isNaN(new Date(value)) ? "" : " is not a time"),
+};
 
-function firstFault(parts) {
-  for (const [name, value, shape] of parts) {
-    const fault = value === undefined ? " is missing" : faultOf(value, shape);
-    if (fault) return name + fault;
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+const list = (shape) => (value) => {
+  if (!Array.isArray(value)) return " is not a list";
+  for (let at = 0; at < value.length; at += 1) {
+    const fault = shape(value[at]);
+    if (fault) return `[${at}]${fault}`;
   }
   return "";
-}
+};
+
+/** An object with these members; one whose name ends with "?" may be absent. */
+const object = (shapes) => {
+  const members = Object.entries(shapes).map(([name, shape]) => [name.replace("?", ""), name.endsWith("?"), shape]);
+  return (value) => {
+    if (!isObject(value)) return " is not an object";
+    for (const [name, optional, shape] of members) {
+      const fault = value[name] === undefined ? !optional && " is missing" : shape(value[name]);
+      if (fault) return `.${name}${fault}`;
+    }
+    return "";
+  };
+};
+
+/** An object whose members, of any names, have one shape. */
+const objectOf = (shape) => (value) => {
+  if (!isObject(value)) return " is not an object";
+  for (const name of Object.keys(value)) {
+    const fault = shape(value[name]);
+    if (fault) return `.${name}${fault}`;
+  }
+  return "";
+};
 
 /** Throw where the service sent something of another shape. */
 function required(kind, value, shape) {
-  const fault = faultOf(value, shape);
+  const fault = shape(value);
   if (fault) throw new Unavailable(PROTOCOL_ERROR, `The service sent an invalid ${kind}: ${fault.replace(/^[. ]/, "")}.`);
 }
 
 function dataOf(reply) {
-  required("reply", reply, { data: {} });
+  required("reply", reply, DATA);
   return reply.data;
 }
 
-const isPart = (part) => Array.isArray(part) && part.length === 2;
+const isPart = (part) => Array.isArray(part) && part.length === 2 && isText(part[0]) && isNumber(part[1]);
 
 /** The shape of a level: as an object or an array, with the amount of each exchange where `split` is asked for. */
 const levelShape = (split) => (raw) => {
-  const given = typeof raw === "object" && raw !== null;
-  if (!given || (Array.isArray(raw) && !(raw.length === 2 || (raw.length === 3 && Array.isArray(raw[2]) && raw[2].every(isPart))))) {
-    return " is not a level";
+  if (Array.isArray(raw)) {
+    const parted = raw.length === 3 ? Array.isArray(raw[2]) && raw[2].every(isPart) : raw.length === 2 && !split;
+    return parted && isNumber(raw[0]) && isNumber(raw[1]) ? "" : " is not a level";
   }
+  if (!isObject(raw)) return " is not a level";
   const { price, amount, exchanges, amounts } = levelOf(raw);
-  const right = [price, amount].every((each) => !faults.number(each)) && !faultOf(exchanges, [faults.text]) &&
-    !faultOf(amounts, [faults.number]);
-  if (!right || (split && Array.isArray(raw) && raw.length === 2)) return " is not a level";
-  const whole = amounts.length === exchanges.length || (!split && !amounts.length);
-  return whole ? "" : " has not one amount for each exchange";
+  const right = isNumber(price) && isNumber(amount) && !list(faults.text)(exchanges) && !list(faults.number)(amounts);
+  if (!right) return " is not a level";
+  return amounts.length === exchanges.length || (!split && !amounts.length) ? "" : " has not one amount for each exchange";
 };
 
-const FILLS = [{
+const DATA = object({ data: object({}) });
+const FILLS = list(object({
   by: faults.text, size: faults.number, amount: faults.number, notional: faults.number, average: faults.numberOrNull,
-  worst: faults.numberOrNull, levels: faults.whole, complete: faults.flag, uncovered: [faults.text],
-  split: [{ exchange: faults.text, amount: faults.number, notional: faults.number }],
-}];
-const STATS = {
+  worst: faults.numberOrNull, levels: faults.whole, complete: faults.flag, uncovered: list(faults.text),
+  split: list(object({ exchange: faults.text, amount: faults.number, notional: faults.number })),
+}));
+const STATS = object({
   ...Object.fromEntries(
     ["best_bid", "best_ask", "spread", "spread_percent", "mid_price", "total_bid_volume", "total_ask_volume"]
       .map((name) => [name, faults.numberOrNull]),
   ),
-  participating_exchanges: faults.whole,
-  crossed: faults.flag,
-};
+  participating_exchanges: faults.whole, crossed: faults.flag,
+});
 const EXTRAS = {
-  ages: { "*": faults.whole },
-  coverage: { "*": { bids: faults.numberOrNull, asks: faults.numberOrNull } },
-  fill: { buy: FILLS, sell: FILLS },
+  ages: objectOf(faults.whole),
+  coverage: objectOf(object({ bids: faults.numberOrNull, asks: faults.numberOrNull })),
+  fill: object({ buy: FILLS, sell: FILLS }),
 };
-const ERROR = { message: faults.text, "error?": faults.text, "retry_after?": faults.number };
+const ERROR = object({ message: faults.text, "error?": faults.text, "retry_after?": faults.number });
 const SHAPES = {
-  exchange_status: { symbol: faults.text, exchange: faults.text, state: faults.text },
-  aggregated_subscription_response: {
-    symbol: faults.text, "rejected?": [{ exchange: faults.text, reason: faults.text }],
-  },
-  server_shutdown: { reconnect_in_ms: faults.number },
-  exchanges_data: { data: {} },
-  pairs_data: { data: {} },
+  exchange_status: object({ symbol: faults.text, exchange: faults.text, state: faults.text }),
+  aggregated_subscription_response: object({
+    symbol: faults.text, "rejected?": list(object({ exchange: faults.text, reason: faults.text })),
+  }),
+  server_shutdown: object({ reconnect_in_ms: faults.number }),
+  exchanges_data: DATA,
+  pairs_data: DATA,
   error: ERROR,
   authentication_error: ERROR,
   subscription_error: ERROR,
   data_limit_exceeded: ERROR,
 };
-const USAGE = {
+const SESSION = object({ session_token: faults.text });
+const USAGE = object({
   username: faults.text, billing_tier: faults.text, api_key_active: faults.flag,
-  data_usage: { bytes_used: faults.whole, bytes_limit: faults.whole },
-  billing_period: { reset_date: (value) => (faults.text(value) || isNaN(new Date(value)) ? " is not a time" : "") },
-};
-const PAGE = {
-  transactions: [{}],
-  coverage: [{ transaction_type: faults.text, complete: faults.flag, reason: faults.textOrNull }],
-  errors: [{ message: faults.text }],
-  partial: faults.flag, next_cursor: faults.textOrNull, summary: {},
-};
+  data_usage: object({ bytes_used: faults.whole, bytes_limit: faults.whole }),
+  billing_period: object({ reset_date: faults.time }),
+});
+const PAGE = object({
+  transactions: list(object({})),
+  coverage: list(object({ transaction_type: faults.text, complete: faults.flag, reason: faults.textOrNull })),
+  errors: list(object({ message: faults.text })),
+  partial: faults.flag, next_cursor: faults.textOrNull, summary: object({}),
+});
 
 /** The shape of an update, a delta or a book, as the options of a subscription make it. */
 function bookShape(type, options) {
-  const levels = [levelShape(options.split)];
+  const levels = list(levelShape(options.split));
   const extras = Object.entries(EXTRAS).filter(([name]) => options[name]);
-  return {
+  return object({
     symbol: faults.text, timestamp: faults.text,
-    data: {
-      bids: levels, asks: levels, market_stats: STATS, stale_exchanges: [faults.text], ...Object.fromEntries(extras),
-    },
+    data: object({
+      bids: levels, asks: levels, market_stats: STATS, stale_exchanges: list(faults.text), ...Object.fromEntries(extras),
+    }),
     ...(type !== "aggregated_orderbook_data" && { update_number: faults.whole }),
     ...(type === "aggregated_orderbook_delta" && { previous_update_number: faults.whole, checksum: faults.whole }),
-  };
+  });
 }
 
 const between = (code, [low, high]) => low <= code && code <= high;
@@ -1078,7 +1092,7 @@ export class Onebook {
       () => (this.#authenticating = null),
     );
     const answer = await this.#authenticating;
-    required("session", answer, { session_token: faults.text });
+    required("session", answer, SESSION);
     return (this.#token = answer.session_token);
   }
 
