@@ -105,6 +105,20 @@ def test_the_best_rows_are_the_first_and_the_same_objects_only_while_they_are_th
         before = levels
 
 
+@pytest.mark.parametrize("amount", ["3", "9" * 16], ids=["narrow", "beyond 64 bits"])
+def test_their_scales_are_those_of_the_books_and_the_step(core: Any, amount: str) -> None:
+    books = [book_of(core, [("100.5", amount)], [("101", "1.25")]) for _ in range(20)]
+    view = core.View([f"e{at}" for at in range(20)], depth=5)
+    view.merge(books)
+    levels = view.levels()
+    assert (levels.price_scale, levels.amount_scale) == (1, 2)
+    assert levels.best_bid[:2] == (1005, 20 * int(amount) * 100)
+    view = core.View(["a"], depth=5, group="0.125")
+    view.merge(books[:1])
+    assert view.levels().price_scale == 3
+    assert view.levels().best_bid[0] == 100_500
+
+
 def test_a_best_row_outlasts_changes_behind_it(core: Any) -> None:
     book = book_of(core, [("100.5", "1.50")], [("101", "3")])
     view = core.View(["a"], depth=5)

@@ -29,6 +29,11 @@ class BookLike(Protocol):
     """What a view reads of a book: the compiled one can be read too."""
 
     @property
+    def price_scale(self) -> int:
+        """Decimals of its price mantissas."""
+        ...
+
+    @property
     def amount_scale(self) -> int:
         """Decimals of its amount mantissas."""
         ...
@@ -99,7 +104,9 @@ class View:
     ) -> None:
         self._names = view_names(names)
         self._depth = view_depth(depth)
-        self._step = view_step(group).at(SCALE_MAX)
+        step = view_step(group)
+        self._step = step.at(SCALE_MAX)
+        self._price_scale, self._amount_scale = step.scale, 0  # of `levels`; they only grow
         self._split = split
         self._arrays = arrays
         self._now = EMPTY
@@ -111,6 +118,9 @@ class View:
         if len(books) != len(self._names):
             raise ValueError(f"The view merges {len(self._names)} books, not {len(books)}.")
         members = [(index, book) for index, book in enumerate(books) if book is not None]
+        for _, book in members:
+            self._price_scale = max(self._price_scale, book.price_scale)
+            self._amount_scale = max(self._amount_scale, book.amount_scale)
         state = MergedState(self._side(members, 0), self._side(members, 1))
         if not self._merged:
             self._merged, self._now = True, state
@@ -147,15 +157,23 @@ class View:
 
     def levels(self) -> Levels:
         """Return the merged levels as integers: see `Levels`."""
-        bids, asks = ([_row(level) for level in side] for side in self._now)
+        prices, amounts = 10 ** (SCALE_MAX - self._price_scale), self._amount_unit
+        bids, asks = ([_row(level, prices, amounts) for level in side] for side in self._now)
         bid_parts, ask_parts = ([*self._parts(side)] for side in self._now)
         best = (rows[0] if rows else None for rows in (bids, asks))
-        return Levels(SCALE_MAX, SCALE_MAX, bids, asks, bid_parts, ask_parts, *best)
+        return Levels(
+            self._price_scale, self._amount_scale, bids, asks, bid_parts, ask_parts, *best
+        )
+
+    @property
+    def _amount_unit(self) -> int:
+        unit: int = 10 ** (SCALE_MAX - self._amount_scale)
+        return unit
 
     def _parts(self, side: list[MergedLevel]) -> Iterator[int]:
         if self._split:
             for level in side:
-                yield from (part for _, part in level.parts)
+                yield from (part // self._amount_unit for _, part in level.parts)
 
     def _side(self, members: list[tuple[int, BookLike]], side: int) -> list[MergedLevel]:
         """Merge a side; no more bins of a member are read than the view shows levels."""
@@ -258,8 +276,9 @@ def _participants(state: MergedState) -> int:
     return len({index for side in state for level in side for index, _ in level.parts})
 
 
-def _row(level: MergedLevel) -> tuple[int, int, int]:
-    return level.price, level.amount, sum(1 << index for index, _ in level.parts)
+def _row(level: MergedLevel, prices: int, amounts: int) -> tuple[int, int, int]:
+    members = sum(1 << index for index, _ in level.parts)
+    return level.price // prices, level.amount // amounts, members
 
 
 def _price(level: MergedLevel) -> int:
