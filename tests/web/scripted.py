@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zlib import crc32
@@ -50,7 +51,13 @@ class Market:
         self.reports = 0  # of usage
         self.updates = 0
         self.delivered: dict[str, dict] = {}  # the last update of each symbol, whole
+        self.clock_ahead = timedelta()  # of the service
+        self.late = timedelta()  # what updates wait on the line
         self.fills = True  # whether its books hold a size that is asked for
+
+    def now(self) -> datetime:
+        """When an update that arrives now was sent, by the clock of the service."""
+        return datetime.now(UTC) + self.clock_ahead - self.late
 
     def levels(self, sign: int, depth: int) -> list:
         live = [name for name in self.names if name not in self.stale]
@@ -118,7 +125,7 @@ class Market:
         return {
             "type": "aggregated_orderbook_update",
             "symbol": symbol,
-            "timestamp": "2026-11-20T10:00:00.000000Z",
+            "timestamp": self.now().isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "update_number": number,
             "subscription_id": "sub_0123456789ab",
             "data": {
@@ -207,6 +214,8 @@ def reply(message: dict, market: Market) -> dict | None:
             pairs = {name: ["BTC/USDT", "ETH/USDT", "SOL/USDT"] for name in EXCHANGES}
             pairs["okx"] = [*pairs["okx"], "ETH/BTC"]
             return {"type": "pairs_data", "data": {"exchanges": pairs}}
+        case "ping" if market.late:
+            return None
         case "ping":
             return {"type": "pong", "client_time": message["client_time"], "latency_ms": 0.4}
         case "subscribe_aggregated" if message["symbol"] == "NO/PE":

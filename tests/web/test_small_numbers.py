@@ -76,6 +76,7 @@ async def test_a_side_without_orders_is_not_taken_for_exchanges_that_are_not_liv
       const crossed = new Crossed(document.querySelector(".crossings"), () => 0.1);
       crossed.name("BTC/USDT");
       crossed.show(%s, String, 0);
+      crossed.showFigures(0, true);
       return document.querySelector(".crossing-text").textContent;
     })"""
         % (BOOK % (LEVEL % 100, "", "null"))

@@ -1,6 +1,7 @@
 // The first page: a key and a choice become subscriptions; what comes back is shown as it is.
 
 import { Onebook } from "../client/onebook.js";
+import { Lateness, now } from "./clock.js";
 import { Fees } from "./fees.js";
 import { code, dress } from "./palette.js";
 import { Panel } from "./panel.js";
@@ -12,7 +13,10 @@ const FIND_FROM = 10; // exchanges: fewer are seen at a glance
 const FIGURES_EVERY_MS = 500;
 const HIDDEN_AFTER_MS = 10_000; // a tab that was hidden for so long gets few updates
 const HIDDEN_INTERVAL_MS = 60_000; // the longest that the service takes
+const INSIDE = ["skip", "inside", "choice", "panels", "traffic"]; // shown while there is a session
 const KEY_SLOT = "onebook.key";
+const LATE_MS = 1_000; // what looks so late is checked by a ping
+const LATE_PING_EVERY_MS = 2_000;
 const WARNINGS = ["rate_limit_warning", "data_limit_warning"];
 const PING_EVERY_MS = 30_000;
 const USUAL = ["BTC/USDT", "ETH/USDT", "SOL/USDT", "DOGE/USDT", "BTC/USD", "ETH/USD"];
@@ -24,6 +28,9 @@ const fees = new Fees(at, () => panels.forEach((panel) => (panel.cost.again(), p
 const usage = new Usage(at);
 
 let session = null;
+let lateness = new Lateness(); // of the updates of this connection
+let measuring = false;
+let measuredAt = -Infinity;
 let retryAtMs = null; // when the session tries again
 let panels = [];
 let counts = new Map(); // of exchanges that list a symbol
@@ -62,9 +69,15 @@ const asker = (view) => panels.find((panel) => panel.asksFor(view));
 function shown(view, message) {
   const panel = panels.find((each) => each.shows(view));
   if (message?.type === "exchange_status") panel?.status(message);
-  else if (view.live) panel?.update(view);
+  else if (view.live) showUpdate(view, panel);
   // A gap is not worth a notice: the book that is shown was whole, and the next one comes at once.
   else if (at("link").dataset.state === "live" && view.problem?.retryInS) notice(view.problem.message, [], panel ?? asker(view));
+}
+
+function showUpdate(view, panel) {
+  const lateMs = lateness.of(view.timestamp);
+  panel?.update(view, lateMs);
+  if (lateMs >= LATE_MS && now() - measuredAt >= LATE_PING_EVERY_MS) measure();
 }
 
 function warned({ type, message }) {
@@ -72,8 +85,10 @@ function warned({ type, message }) {
 }
 
 function showState({ name, problem }) {
-  if (name === "connecting") showLink(name, "Connecting");
-  else if (name === "waiting") showLink(name, problem.message, problem.retryInS);
+  if (name === "connecting") {
+    lateness = new Lateness();
+    showLink(name, "Connecting");
+  } else if (name === "waiting") showLink(name, problem.message, problem.retryInS);
   else {
     showLink(name, "Connected");
     measure();
@@ -82,8 +97,18 @@ function showState({ name, problem }) {
 }
 
 /** Measure the round trip, which also finds a dead connection; without any the last one stays. */
-function measure() {
-  session?.ping().then((ms) => (at("latency").textContent = ms.toFixed(1)), () => {});
+async function measure() {
+  if (!session || measuring) return;
+  measuring = true;
+  const [asked, askedMs] = [lateness, Date.now()];
+  try {
+    at("latency").textContent = (await session.ping()).toFixed(1);
+    asked.answered(askedMs);
+  } catch {
+    // the connection has ended, which is shown
+  }
+  measuring = false;
+  measuredAt = now();
 }
 
 function showLink(link, text, retryInS = null) {
@@ -94,10 +119,10 @@ function showLink(link, text, retryInS = null) {
   const inside = ["connecting", "live", "waiting"].includes(link);
   const focused = document.activeElement;
   at("key-form").hidden = inside;
-  for (const id of ["inside", "choice", "panels", "traffic"]) at(id).hidden = !inside;
+  for (const id of INSIDE) at(id).hidden = !inside;
   // The focus goes with the form that is hidden; without this it would fall back to the page.
   if (inside && at("key-form").contains(focused)) panels[0].find(".symbol").focus();
-  if (!inside && (at("choice").contains(focused) || at("panels").contains(focused))) at("key").focus();
+  if (!inside && INSIDE.some((id) => at(id).contains(focused))) at("key").focus();
   if (link === "live" || (link === "connecting" && !panels.some((panel) => panel.hasBook))) notice("");
   for (const panel of panels) panel.linked = link === "live";
   if (link === "stopped") forgetKey();
@@ -112,7 +137,11 @@ function notice(text, symbols = [], about = null) {
   const buttons = symbols.map((name) => {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
     button.className = "quiet";
-    button.addEventListener("click", () => (about ?? panels[0]).choose(name));
+    button.addEventListener("click", () => {
+      const panel = about ?? panels[0];
+      panel.choose(name);
+      panel.find(".symbol").focus(); // the button goes with the notice
+    });
     return button;
   });
   noticeOf = about;
@@ -250,16 +279,16 @@ function showPairs(data) {
 /** What changes with time alone, while it can be seen. */
 function showFigures() {
   if (document.hidden) return;
-  const now = performance.now();
-  for (const panel of panels) panel.showFigures(now);
+  const nowMs = now();
+  for (const panel of panels) panel.showFigures(nowMs);
   showWait();
   if (session) at("received").textContent = (session.receivedCharacters / 1e6).toFixed(2);
 }
 
 /** Follow books slowly while the tab is hidden: updates out of sight would use up the allowance. */
-function hide(now) {
-  if (hidden === now) return;
-  hidden = now;
+function hide(away) {
+  if (hidden === away) return;
+  hidden = away;
   for (const panel of panels) panel.follow();
 }
 
@@ -317,6 +346,10 @@ at("exchanges").addEventListener("change", ticked);
 at("find").addEventListener("input", find);
 at("tick-all").addEventListener("click", () => tick(true));
 at("tick-none").addEventListener("click", () => tick(false));
+at("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the fragment is the state
+  panels[0].find(".symbol").focus();
+});
 at("add").addEventListener("click", addNext);
 at("leave").addEventListener("click", leave);
 // Another address of this page was opened in this tab: it is read as at the start.

@@ -11,6 +11,7 @@ const LONG = 12; // characters that both columns have room for
 const WAIT_MS = 500; // after the last key, before the service is asked for the new size
 const SIDES = ["buy", "sell"];
 const EXPECTED = "A size is a number above 0, such as 2.5 or 10,000.";
+let made = 0;
 const ROWS = ["Average", "Worst price", "Slippage from mid", "Fees", "Average with fees", "In total"];
 
 export class Cost {
@@ -45,6 +46,8 @@ export class Cost {
       row.append(head);
       return SIDES.map(() => row.insertCell());
     });
+    this.#shortage.id = `shortage-${(made += 1)}`;
+    this.#size.setAttribute("aria-errormessage", this.#shortage.id);
     this.#size.value = size;
     this.#by.value = by;
     const edited = () => {

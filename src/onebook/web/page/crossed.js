@@ -20,16 +20,16 @@ export class Crossed {
     this.#list = root.querySelector(".pairs");
   }
 
-  show(book, price, nowMs) {
+  /** Take in a book as it was at `atMs`. */
+  show(book, price, atMs) {
     this.#price = price;
     // Bins hide the quotes of single exchanges: only the best of all are known.
     const spread = book.binned ? book.stats.spread : undefined;
     const crossed = book.binned ? [] : crossings(book, this.feeOf);
     const count = book.binned ? Number(book.stats.crossed) : crossed.length;
-    if (count) this.#last = { pairs: crossed.slice(0, PAIRS_MAX), ages: book.ages, at: nowMs };
+    if (count) this.#last = { pairs: crossed.slice(0, PAIRS_MAX), ages: book.ages, at: atMs };
     const oneSided = (book.stats.best_bid == null) !== (book.stats.best_ask == null);
     this.#book = { count, spread, oneSided, best: count || book.binned ? null : nearest(book, this.feeOf) };
-    this.showFigures(nowMs, true);
   }
 
   /** Write what changes with time alone: without updates quotes get old, and nothing is crossed "now". */

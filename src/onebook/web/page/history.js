@@ -34,7 +34,6 @@ export class History {
     const further = nowMs >= this.#nextMs;
     if (further) this.#nextMs = nowMs + EVERY_MS;
     this.#addedMs = nowMs;
-    this.#when = "now";
     this.#push([nowMs, mid, spread], further);
     if (!this.#chart || (further && this.#sight.visible)) this.#draw();
   }

@@ -1,6 +1,7 @@
 // The ladder: rows are made once and only their changed texts are written. Of a long ladder the
 // rows in sight follow every update, the others in turn, each about once in five seconds.
 
+import { now } from "./clock.js";
 import { amountDecimals, decimals, fixed, Places, PRICE_DECIMALS_MAX, rounded, unitOf } from "./format.js";
 import { code } from "./palette.js";
 import { same, Shares } from "./share.js";
@@ -9,6 +10,7 @@ import { write } from "./write.js";
 const COLUMNS = ["price", "amount", "total", "who"];
 const USUAL_DIGITS = [9, 8]; // characters of a price and of an amount, which all columns have room for
 const HIDDEN_EVERY_MS = 5_000;
+const SCROLLING = ["PageUp", "PageDown", "Home", "End", " "]; // keys
 const MARGIN_ROWS = 4; // beyond the edges, so that slow scrolling shows no old row
 
 export class Ladder {
@@ -60,17 +62,17 @@ export class Ladder {
   }
 
   /** Show the best levels a side; asks stand upside down, so that the best meet. */
-  show(book, now) {
+  show(book, nowMs) {
     const count = this.#count;
     this.#shown = { book, count };
     const bids = book.bids.slice(0, count);
     const asks = book.asks.slice(0, count);
     const all = [...bids, ...asks];
     const needed = decimals(all.map((row) => row.price), PRICE_DECIMALS_MAX);
-    this.#priceDecimals = this.#pricePlaces.of(needed, now);
+    this.#priceDecimals = this.#pricePlaces.of(needed, nowMs);
     const largest = Math.max(0, bids.at(-1)?.total ?? 0, asks.at(-1)?.total ?? 0);
     const amounts = unitOf(largest);
-    const amount = this.#amountPlaces.of(amountDecimals(largest / amounts.unit), now);
+    const amount = this.#amountPlaces.of(amountDecimals(largest / amounts.unit), nowMs);
     const places = { price: this.#priceDecimals, amount, ...amounts };
     this.#fit(all, places, largest);
     const levelOf = (at) => (at < count ? asks[count - 1 - at] : bids[at - count]);
@@ -80,7 +82,7 @@ export class Ladder {
       showRow(at);
       this.#shares.show(at, levelOf(at)?.shares ?? []);
     }
-    for (const at of this.#due(2 * count, now)) if (at < from || at >= to) showRow(at);
+    for (const at of this.#due(2 * count, nowMs)) if (at < from || at >= to) showRow(at);
     this.#report(false);
   }
 
@@ -108,10 +110,10 @@ export class Ladder {
   }
 
   /** Rows to refresh now, in sight or not: all of them within HIDDEN_EVERY_MS. */
-  #due(rows, now) {
-    const share = Math.min(1, (now - this.#sweptAt) / HIDDEN_EVERY_MS);
+  #due(rows, nowMs) {
+    const share = Math.min(1, (nowMs - this.#sweptAt) / HIDDEN_EVERY_MS);
     const due = Array.from({ length: Math.ceil(rows * share) }, (_, at) => (this.#sweep + at) % rows);
-    this.#sweptAt = now;
+    this.#sweptAt = nowMs;
     this.#sweep = (this.#sweep + due.length) % rows;
     return due;
   }
@@ -149,6 +151,7 @@ export class Ladder {
     const scroller = this.#scroller;
     const stopCentring = () => (this.#centred = false);
     for (const event of ["wheel", "touchmove"]) scroller.addEventListener(event, stopCentring, { passive: true });
+    scroller.addEventListener("pointerdown", ({ target }) => target === scroller && stopCentring()); // its scrollbar
     scroller.addEventListener("scroll", () => this.#redraw(), { passive: true });
     scroller.addEventListener("pointerover", ({ target, pointerType }) => {
       if (pointerType === "mouse" && !this.#pinned) this.#pointAt(target);
@@ -171,6 +174,7 @@ export class Ladder {
       this.#pinned = false;
       return this.#pointTo(null);
     }
+    if (SCROLLING.includes(event.key)) this.#centred = false;
     if (!step || !this.#shown) return;
     event.preventDefault();
     const { count } = this.#shown;
@@ -214,11 +218,11 @@ export class Ladder {
   #redraw() {
     if (this.#drawing || !this.#shown) return;
     this.#drawing = true;
-    requestAnimationFrame((now) => {
+    requestAnimationFrame(() => {
       this.#drawing = false;
       if (!this.#shown) return;
       this.place(this.#count);
-      this.show(this.#shown.book, now);
+      this.show(this.#shown.book, now());
     });
   }
 }

@@ -1,5 +1,6 @@
 // One symbol: its subscription, and every card that shows its book.
 
+import { now } from "./clock.js";
 import { imbalance, PROBE, Rate, readBook } from "./book.js";
 import { Cost } from "./cost.js";
 import { Crossed } from "./crossed.js";
@@ -16,7 +17,7 @@ import { hide, mark, write } from "./write.js";
 const DEPTH_MIN = 25; // levels that are asked for, if fewer are shown: depth, shares and crossings need them
 const RATE_WINDOW_MS = 5_000;
 const NAMED_MAX = 3; // exchanges of a level that is read out
-const OLD_MS = 3_000; // a book without an update for so long is grey, with its age
+const OLD_MS = 3_000; // a book of this age is grey
 
 export class Panel {
   subscribed = ""; // the symbol whose books are shown
@@ -28,6 +29,7 @@ export class Panel {
   #left = [];
   #places = new Places(); // of exact prices beside a ladder of bins
   #updatedAt = 0;
+  #lateMs = 0; // of the last update
   #linked = false;
   #live = false; // updates come
 
@@ -56,6 +58,7 @@ export class Panel {
     });
     this.search = new Search(find(".combo"), {
       counts: site.counts,
+      current: () => this.wanted.symbol,
       opened: site.readPairs,
       chosen: (name) => this.choose(name),
     });
@@ -70,7 +73,7 @@ export class Panel {
   choose(name) {
     const symbol = symbolOf(name);
     const input = this.find(".symbol");
-    if (symbol === this.wanted.symbol && symbol === this.subscribed) {
+    if (symbol === this.wanted.symbol && symbol === this.#asked?.symbol) {
       input.value = symbol;
       return;
     }
@@ -173,11 +176,12 @@ export class Panel {
     this.#site.notice(message + still, details.suggested_symbols, this);
   }
 
-  /** The view that is shown has changed. */
-  update(view) {
+  /** The view that is shown has changed, by an update that came so late. */
+  update(view, lateMs) {
     const { bids, asks, marketStats, ages, fill, staleExchanges } = view;
     this.#unread = { bids, asks, marketStats, ages, fill, staleExchanges };
-    this.#updatedAt = performance.now();
+    this.#updatedAt = now();
+    this.#lateMs = lateMs;
     this.rate.add(this.#updatedAt);
     this.#showAge();
     this.draw();
@@ -192,7 +196,7 @@ export class Panel {
     this.#linked = linked;
     if (!linked) {
       this.members.lost();
-      this.history.gap(performance.now());
+      this.history.gap(now());
     } else if (!this.#site.has(this.wanted.symbol)) this.subscribe(); // refused before: perhaps not now
     this.#showAge();
   }
@@ -214,11 +218,17 @@ export class Panel {
     }
     this.find(".crossed").hidden = true;
     this.find(".spread").textContent = text;
-    this.find(".title").textContent = this.wanted.symbol;
+    this.#name(this.wanted.symbol);
     this.find(".group").replaceChildren(new Option("exact", ""));
-    this.cost.name(this.wanted.symbol);
-    this.crossed.name(this.wanted.symbol);
     this.#showAge();
+  }
+
+  #name(symbol) {
+    this.find(".title").textContent = symbol;
+    this.element.setAttribute("aria-label", symbol);
+    this.find(".remove").setAttribute("aria-label", `Remove ${symbol}`);
+    this.cost.name(symbol);
+    this.crossed.name(symbol);
   }
 
   /** At most one drawing a frame, however fast books come. */
@@ -227,13 +237,13 @@ export class Panel {
   }
 
   /** Read the newest update, draw charts and see which rows are in sight. */
-  measure(now) {
+  measure(nowMs) {
     const fresh = this.#unread !== null;
     if (fresh) this.#read();
     if (!this.#book) return;
     this.ladder.place(this.#site.options().depth);
     this.depth.show(this.#book);
-    if (fresh) this.history.add(this.#book.stats, now);
+    if (fresh) this.history.add(this.#book.stats, nowMs);
   }
 
   #read() {
@@ -243,14 +253,15 @@ export class Panel {
   }
 
   /** Write what differs. */
-  write(now) {
+  write(nowMs) {
     const book = this.#book;
     if (!book) return;
     const { stats } = book;
-    this.ladder.show(book, now);
-    const price = this.#pricer(book, now);
+    this.ladder.show(book, nowMs);
+    const price = this.#pricer(book, nowMs);
     this.members.show(book, this.#left);
-    this.crossed.show(book, price, now);
+    this.crossed.show(book, price, this.#updatedAt - this.#lateMs);
+    this.crossed.showFigures(nowMs, this.#live);
     this.cost.show(book, price);
     this.history.write();
     this.#write(".mid", price(stats.mid_price, 1));
@@ -265,10 +276,10 @@ export class Panel {
   }
 
   /** How prices are written: as in the ladder, but for a ladder of bins, which has fewer decimals. */
-  #pricer({ binned, stats, fill }, now) {
+  #pricer({ binned, stats, fill }, nowMs) {
     if (!binned) return (value, more) => this.ladder.price(value, more);
     const exact = [stats.best_bid, stats.best_ask, ...[...fill.buy, ...fill.sell].map(({ worst }) => worst)];
-    const places = this.#places.of(decimals(exact.filter((each) => each !== null), PRICE_DECIMALS_MAX), now);
+    const places = this.#places.of(decimals(exact.filter((each) => each !== null), PRICE_DECIMALS_MAX), nowMs);
     return (value, more = 0) => (value == null ? "—" : fixed(value, places + more));
   }
 
@@ -284,25 +295,27 @@ export class Panel {
     write(this.find(name), text);
   }
 
-  /** A book is shown in colour only while updates come; else grey, with its age. */
+  /** A book is shown in colour only while it is new; else grey, with its age. */
   #showAge() {
-    const ageMs = performance.now() - this.#updatedAt;
-    const live = this.#linked && this.#updatedAt > 0 && ageMs < OLD_MS;
+    const silentMs = now() - this.#updatedAt;
+    const live = this.#linked && this.#updatedAt > 0 && silentMs + this.#lateMs < OLD_MS;
     this.#live = live;
     mark(this.element, "data-live", live ? "yes" : "no");
     hide(this.find(".old"), live || !this.#updatedAt);
-    if (!live) this.#write(".old", `No update for ${age(ageMs)}`);
+    const slow = this.#linked && silentMs < this.#lateMs;
+    if (!live) this.#write(".old", slow ? `Updates come ${age(this.#lateMs)} late` : `No update for ${age(silentMs)}`);
   }
 
   /** Figures that change with time alone; called twice a second. */
-  showFigures(now) {
+  showFigures(nowMs) {
     this.#showAge();
-    this.#write(".rate", this.rate.perSecond(now).toFixed(1));
-    this.#write(".age", this.#updatedAt ? ago(now - this.#updatedAt) : "—");
+    const ageMs = nowMs - this.#updatedAt + this.#lateMs;
+    this.#write(".rate", this.rate.perSecond(nowMs).toFixed(1));
+    this.#write(".age", this.#updatedAt ? ago(ageMs) : "—");
     this.#write(".live-count", this.members.live);
-    this.members.showFigures(now - this.#updatedAt);
-    this.crossed.showFigures(now, this.#live);
-    this.history.showFigures(now, this.#live);
+    this.members.showFigures(ageMs);
+    this.crossed.showFigures(nowMs, this.#live);
+    this.history.showFigures(nowMs + this.#lateMs, this.#live);
   }
 
   /** What all up to a level is worth; of bins only the bound is known. */

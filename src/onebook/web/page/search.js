@@ -1,6 +1,8 @@
 // A combobox over every symbol that is listed: those of most exchanges first.
 // https://www.w3.org/WAI/ARIA/apg/patterns/combobox/
 
+import { symbolOf } from "./state.js";
+
 const SHOWN_MAX = 12;
 let made = 0;
 
@@ -30,29 +32,32 @@ export class Search {
   #active = -1;
   #found = [];
 
-  /** `counts()` gives what is listed, `chosen(name)` takes what was chosen or typed. */
-  constructor(root, { counts, opened, chosen }) {
+  /** `counts()` gives what is listed, `current()` the symbol of the panel; `chosen(name)` takes what was chosen or typed. */
+  constructor(root, { counts, current, opened, chosen }) {
     this.#input = root.querySelector(".symbol");
     this.#list = root.querySelector(".options");
     this.#list.id = `symbols-${(made += 1)}`;
     this.#input.setAttribute("aria-controls", this.#list.id);
     this.counts = counts;
+    this.current = current;
     this.chosen = chosen;
     this.#input.addEventListener("focus", () => (opened(), this.#input.select()));
     this.#input.addEventListener("input", () => this.show());
     this.#input.addEventListener("change", () => this.#choose(this.#input.value));
     this.#input.addEventListener("blur", () => this.#close());
     this.#input.addEventListener("keydown", (event) => this.#key(event));
-    // Before the input loses the focus, which would end the choice.
-    this.#list.addEventListener("pointerdown", (event) => {
-      event.preventDefault();
+    // Or the input would lose the focus, which ends the choice. A finger that goes down may scroll the list.
+    this.#list.addEventListener("pointerdown", (event) => event.preventDefault());
+    this.#list.addEventListener("click", (event) => {
       const at = [...this.#list.children].indexOf(event.target.closest("li"));
       if (at >= 0) this.#choose(this.#found[at][0]);
     });
   }
 
+  /** List what fits the text; where that is the panel's own symbol, nothing was typed and all fit. */
   show() {
-    this.#found = matches(this.counts(), this.#input.value);
+    const typed = this.#input.value;
+    this.#found = matches(this.counts(), typed === this.current() ? "" : typed);
     this.#active = -1;
     this.#list.replaceChildren(...this.#found.map(([name, count], at) => option(`${this.#list.id}-${at}`, name, count)));
     this.#list.hidden = !this.#found.length;
@@ -62,11 +67,12 @@ export class Search {
   }
 
   #key(event) {
-    if (event.key === "Escape") return this.#close();
-    if (event.key === "Enter" && this.#active >= 0) {
-      event.preventDefault();
-      return this.#choose(this.#found[this.#active][0]);
+    if (event.key === "Escape") {
+      this.#input.value = this.current();
+      return this.#close();
     }
+    if (event.key === "Tab" && this.#active >= 0) return this.#choose(this.#found[this.#active][0]);
+    if (event.key === "Enter") return this.#choose(this.#meant());
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step) return;
     event.preventDefault();
@@ -78,6 +84,14 @@ export class Search {
     this.#list.children[this.#active].scrollIntoView({ block: "nearest" });
   }
 
+  /** What Enter takes: the marked symbol, what was typed, or where that is no pair the first that fits it. */
+  #meant() {
+    if (this.#active >= 0) return this.#found[this.#active][0];
+    const typed = this.#input.value;
+    const [first] = symbolOf(typed) || !typed.trim() ? [] : matches(this.counts(), typed);
+    return first?.[0] ?? typed;
+  }
+
   #choose(name) {
     this.#close();
     this.chosen(name);
@@ -85,6 +99,7 @@ export class Search {
 
   #close() {
     this.#list.hidden = true;
+    this.#active = -1;
     this.#input.setAttribute("aria-expanded", "false");
     this.#input.removeAttribute("aria-activedescendant");
   }
