@@ -168,7 +168,8 @@ class Members:
         if node != self.node and (node in self._clocks or len(self._clocks) < NODES_MAX):
             self._clocks[node] = heartbeat.sent_us, now
         if self._is_late(heartbeat, now):
-            self._late[node] = Member(heartbeat)
+            if node in self._late or len(self._late) < NODES_MAX:
+                self._late[node] = Member(heartbeat)
             return False
         self._late.pop(node, None)
         member = self._members.get(node)
