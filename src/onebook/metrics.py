@@ -148,7 +148,7 @@ class Exposition:
         parts: list[bytes] = []
         ends_s = time.monotonic() + RENDER_TURN_S
         for family in self._registry.collect():
-            parts.append(generate_latest(_Family(family)))  # type: ignore[arg-type]
+            parts.append(generate_latest(_Family(family)))
             if time.monotonic() >= ends_s:
                 await asyncio.sleep(0)
                 ends_s = time.monotonic() + RENDER_TURN_S
