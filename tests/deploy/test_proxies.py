@@ -22,6 +22,9 @@ needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is
 DEPLOY = Path(__file__).parents[2] / "deploy"
 HOST = "127.0.0.1"
 POLL_S = 0.05
+CLIENT_WAITS = (
+    "client_header_timeout|client_body_timeout|send_timeout|keepalive_timeout|lingering_time"
+)
 
 
 def free_port():
@@ -75,8 +78,8 @@ def certified(tmp_path):
 
 
 @asynccontextmanager
-async def nginx_before(folder, certified, *nodes):
-    """Run the example of nginx in front of nodes; its port."""
+async def nginx_before(folder, certified, *nodes, hurried=False):
+    """Run the example of nginx in front of nodes, with a tenth of its timeouts; its port."""
     _, certificate, key = certified
     port = free_port()
     text = (DEPLOY / "nginx" / "onebook.conf").read_text()
@@ -85,6 +88,8 @@ async def nginx_before(folder, certified, *nodes):
     for pattern, path in (("fullchain", certificate), ("privkey", key)):
         text = re.sub(rf"\S+{pattern}\.pem", str(path), text)
     text = text.replace("/var/log/nginx/", f"{folder}/")
+    if hurried:
+        text = re.sub(rf"\b({CLIENT_WAITS}) (\d+)s;", r"\1 \g<2>00ms;", text)
     (line,) = re.findall(r"    server 127\.0\.0\.1:8000.*;\n", text)
     lines = [line.replace("127.0.0.1:8000", each.url.removeprefix("http://")) for each in nodes]
     (folder / "onebook.conf").write_text(text.replace(line, "".join(lines)))
@@ -132,6 +137,55 @@ async def test_nginx_sends_clients_of_a_node_that_drains_to_the_other_at_once(tm
             await first_book(port, certified[0], node.key)
     assert refused.value.response.status_code == 503
     assert int(refused.value.response.headers["Retry-After"]) > 0
+
+
+# What a client of the proxy sends over TLS and then leaves: each state of its connection.
+POST = "POST /api/v1/auth HTTP/1.1\r\nHost: books.example\r\n"
+BEHIND = {
+    "connected": "",
+    "headers": "GET /livez HTTP/1.1\r\nHost: books",
+    "body": f"{POST}Content-Length: 9\r\n\r\na",
+    "next request": "GET /livez HTTP/1.1\r\nHost: books.example\r\n\r\n",
+    "body after an early answer": f"{POST}Content-Length: 99999\r\n\r\na",
+    "next request after the rest of a body": f"{POST}Content-Length: 3\r\n\r\na",
+}
+
+
+@needs_nginx
+async def test_every_state_of_a_connection_behind_nginx_has_an_end(tmp_path, certified):
+    """The timeouts of the example, a tenth as long; the node's are those of its own suite."""
+    (tmp_path / "node").mkdir()
+    quick = {"header_timeout_s": 0.5, "body_timeout_s": 1.0, "write_timeout_s": 0.5}
+    async with (
+        place(tmp_path / "node", gateway={"forwarded_from": [HOST]}, server=quick) as node,
+        nginx_before(tmp_path, certified, node, hurried=True) as port,
+    ):
+        trusted = ssl.create_default_context(cafile=str(certified[0].file))
+        peers = {state: await asyncio.open_connection(HOST, port, ssl=trusted) for state in BEHIND}
+        dripping = []
+        for state, (_, writer) in peers.items():
+            writer.write(BEHIND[state].encode())
+            if "body" in state:
+                dripping.append(asyncio.create_task(drip(writer)))
+        for state, (reader, writer) in peers.items():
+            try:
+                async with asyncio.timeout(15):
+                    await reader.read()
+            except ConnectionError:
+                pass
+            except TimeoutError:
+                pytest.fail(f"nginx holds a connection open: {state}")
+            writer.close()
+        for each in dripping:
+            each.cancel()
+        await asyncio.gather(*dripping, return_exceptions=True)
+
+
+async def drip(writer):
+    while True:
+        await asyncio.sleep(0.2)
+        writer.write(b"b")
+        await writer.drain()
 
 
 @pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
