@@ -11,9 +11,9 @@ accepted for spot and sends nothing (the maintainers of ccxt found so, pull requ
 2026-08), so it cannot be followed. Who trades by API leaves WOO X out (`["all", "-woo"]`).
 
 In sync: each frame has the whole book, so that a lost one does no harm. A book of which no frame
-came for 15 s is started by REST, and one without a frame for minutes is compared with it; `rpi=true`
-asks for the book with the same orders. A body and a frame name the time of the book's last change,
-so that the older of the two is dropped.
+came for 15 s is started by REST, and one without a frame for minutes is compared with it;
+`rpi=true` asks for the book with the same orders. A body and a frame name the time of the book's
+last change, so that the older of the two is dropped.
 
 Frames:
 
