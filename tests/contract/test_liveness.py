@@ -25,6 +25,7 @@ from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.simulator.board import Now
+from onebook.simulator.bybit import Bybit
 from onebook.simulator.htx import Htx
 
 every_channel = pytest.mark.parametrize("name", CHANNELS)
@@ -448,3 +449,19 @@ def test_a_stream_that_stops_while_its_book_moves_is_found(
     world.venue.changed(instrument.native)  # a change that is not delivered
     world.run(most_s)
     assert dict(world.stats.invalidations) == {reason: 1}
+
+
+def test_a_book_that_the_exchange_has_emptied_is_halted_until_it_is_there_again() -> None:
+    world = busy("bybit")
+    world.frozen = True
+    one, other = world.instruments
+    empty = Bybit.bookless(world.venue.window(one.native), world.venue.now)
+    world.say(empty.encode())
+    healths = [(book.health, book.reason) for book in map(world.books.get, (one, other)) if book]
+    assert healths == [(Health.OFFLINE, Reason.HALTED), (Health.LIVE, None)]
+    assert dict(world.stats.invalidations) == {Reason.HALTED: 1}
+    world.frozen = False
+    world.run(world.settings.retry_offline_s - 1)
+    assert not world.live()
+    world.run(2)
+    assert (world.live(), world.ends) == (True, [])
