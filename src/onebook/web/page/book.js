@@ -37,7 +37,7 @@ const isProbe = ({ by, size }) => by === "amount" && size === Number(PROBE);
  * With a price step the service bins levels and takes its figures from the bins; with the fill of `PROBE`
  * they are those of the exact books again, and `binned` says that levels are not.
  */
-export function readBook({ bids, asks, marketStats, ages, fill, coverage }) {
+export function readBook({ bids, asks, marketStats, ages, fill, coverage = {} }) {
   const [buys, sells] = [fills(fill.buy ?? []), fills(fill.sell ?? [])];
   const [ask, bid] = [buys, sells].map((side) => side.find(isProbe));
   const asked = (side) => side.filter((each) => !isProbe(each));
