@@ -28,7 +28,7 @@ from onebook.exchanges.contract import (
 )
 from onebook.exchanges.htx import EXCHANGE
 from onebook.exchanges.join import FETCHES_MAX
-from onebook.feeds.inflate import inflated
+from onebook.inflate import inflated
 from onebook.model import Instrument, InstrumentStatus
 from onebook.simulator.board import ChannelKey, TextChanges
 from onebook.simulator.htx import Htx

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from onebook.errors import ConfigError
+from onebook.files import read_bounded
 from onebook.store import Store
 
 PEPPER_BYTES: Final = 32
@@ -51,13 +52,10 @@ def _create(path: Path) -> None:
 
 
 def _read(path: Path) -> bytes:
-    with path.open() as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        text = file.read().strip()
-    if mode & 0o077:
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigError(f"Others can read the pepper file {path}: chmod 600 it.")
     try:
-        pepper = bytes.fromhex(text)
+        pepper = bytes.fromhex(read_bounded(path).decode().strip())
     except ValueError:
         pepper = b""
     if len(pepper) != PEPPER_BYTES:

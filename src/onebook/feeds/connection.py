@@ -19,11 +19,11 @@ from onebook.errors import ExchangeFailed
 from onebook.exchanges.contract import Exchange, Fetch, FrameForm
 from onebook.feeds.actions import End, Request, SendPing, Transmit
 from onebook.feeds.deflate import MessageInflater, NotAgreed, agreed
-from onebook.feeds.inflate import TooLong, Uninflatable, inflated
 from onebook.feeds.listener import DATA, Listener
 from onebook.feeds.ports import FrameRecorder
 from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
+from onebook.inflate import TooLong, Uninflatable, inflated
 from onebook.model import Reason
 from onebook.rest import Rest
 
