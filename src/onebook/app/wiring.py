@@ -103,6 +103,8 @@ async def running(
         if sharing is not None:
             front.connections.on_counted.subscribe(sharing.counted)
             sharing.on_counted.subscribe(front.authenticator.trim)
+        if isinstance(supervisor, RemoteSupervisor):
+            supervisor.on_isolated.subscribe(front.isolated)
         node = Node(
             settings=settings,
             store=store,
