@@ -31,7 +31,7 @@ from onebook.exchanges.quality import (
 from reference.evidence import collected, reads_lists, reads_sample, written
 from reference.write import EVIDENCE, PAGES, pages
 
-PENDING = [channel for channel in CHANNELS if not channel.startswith("woo")]
+PENDING = [each for each in CHANNELS if not each.startswith(("kucoin", "woo"))]
 STALE = "it is not what the tests and the connectors say: run `make reference`"
 SPEED = re.compile(r"\b(?:every|about every|of) (\d+) (ms|s)\b")
 
@@ -231,6 +231,7 @@ def test_every_connector_says_what_last_confirmed_each_of_its_facts(channel: str
     _, _, other = channel.partition(".")
     found = confirmations(docstring(CHANNELS[channel], other))
     assert list(found) == list(FACTS)
-    assert all(each.when[:7] <= f"{rules().reviewed:%Y-%m}" for each in found.values()), (
+    dates = [each.when for each in found.values() if each.when != NEVER]
+    assert all(when <= f"{rules().reviewed}" for when in dates), (
         "`reviewed` of quality.toml is when facts were last compared"
     )
