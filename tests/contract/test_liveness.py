@@ -382,6 +382,15 @@ def heartbeat_of(world: World) -> tuple[bytes, ...]:
     return () if heartbeat is None else (heartbeat.message().at(WALL_MS),)
 
 
+def test_books_leave_gate_s_connection_before_an_upgrade_closes_it() -> None:
+    world = busy("gate", 10.0)
+    result = b'{"type":"upgrade","msg":"The connection will soon be closed."}'
+    world.say(b'{"channel":"spot.system","event":"update","result":%b}' % result)
+    world.run(5)
+    assert [(end.reason, end.at_once) for end in world.ends] == [(Reason.CLOSING, True)]
+    assert world.live()
+
+
 def test_maintenance_at_kraken_takes_its_books_out_until_it_is_over() -> None:
     world = busy("kraken", 10.0)
     status = b'{"channel":"status","type":"update","data":[{"system":"%b"}]}'
