@@ -344,10 +344,18 @@ class FrameForm(Enum):
 
 
 class Heartbeat(Struct, frozen=True):
-    """A text frame that the client must send every `every_s` seconds."""
+    """A text frame that the client must send every `every_s` seconds.
+
+    One that names the time at which it is sent has no `frame`, as in a `Send`.
+    """
 
     frame: bytes
     every_s: float
+    dated: Callable[[int], bytes] | None = None
+
+    def message(self) -> Send:
+        """Return it as a frame that goes ahead of all others."""
+        return Send(self.frame, urgent=True, dated=self.dated)
 
 
 class Address(Struct, frozen=True):
