@@ -490,7 +490,7 @@ def test_a_bare_delta_is_of_the_symbol_that_it_names() -> None:
     """What comes below `/ws`: it cannot be followed, and costs its own book alone."""
     bare = json.dumps(json.loads(event(101, 102))["data"]).encode()
     connector = acknowledged(BTC, ETH)
-    with pytest.raises(ProtocolError, match="'BTCUSDT' is damaged: .*`data`") as caught:
+    with pytest.raises(ProtocolError, match=r"'BTCUSDT' is damaged: .*`data`") as caught:
         connector.received(bare)
     assert caught.value.instrument is BTC
     assert connector.received(b'{"e":"serverShutdown","E":1}') == (
