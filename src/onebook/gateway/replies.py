@@ -217,11 +217,21 @@ class DataLimitExceeded(Struct, tag="data_limit_exceeded", frozen=True):
     timestamp: Timestamp
 
 
+class WarnedUsage(DataUsage, frozen=True):
+    """How much of the allowance is used, and by how much it is exceeded; GB are GiB."""
+
+    exceeded_by_gb: Annotated[float, about("0 until the allowance is used up.", 0.0)]
+
+
 class DataLimitWarning(Struct, tag="data_limit_warning", frozen=True):
     """80 % of the monthly allowance is used up."""
 
     message: Text
-    data_usage: DataUsage
+    data_usage: WarnedUsage
+    action_required: Annotated[
+        str,
+        about("What to do, a sentence for people.", "Ask for fewer levels or longer intervals."),
+    ]
     reset_date: str
     timestamp: Timestamp
 
