@@ -73,7 +73,7 @@ class WelcomeSession(Struct, tag="welcome", frozen=True):
 RejectedReason = Literal["unknown_exchange", "symbol_not_traded", "exchange_unavailable"]
 
 
-class Rejected(Struct, frozen=True):
+class Rejected(Struct, frozen=True, omit_defaults=True):
     """An exchange of a subscription that cannot be served."""
 
     exchange: Annotated[str, about("The name as it was sent.", "mtgox")]
@@ -81,6 +81,10 @@ class Rejected(Struct, frozen=True):
         RejectedReason,
         about("Why it is not served; exchange_unavailable: its instruments are not known yet."),
     ]
+    detail: Annotated[
+        str | UnsetType,
+        about("Of an unknown exchange: a sentence for people, with what to use instead."),
+    ] = UNSET
 
 
 class Options(Struct, frozen=True):
