@@ -68,7 +68,7 @@ class ExchangeConnection(Listener):
         compressed = exchange.frames is FrameForm.COMPRESSED
         self.received = self._inflated if compressed else self._take
         self.joining = False
-        self.bytes_max = settings.frame_bytes_max
+        self.bytes_max = max(settings.frame_bytes_max, exchange.frame_bytes)
         self.budget = self._frames_max = settings.frames_per_tick_max
         self.gone = asyncio.Event()
         self.abandoned = False
