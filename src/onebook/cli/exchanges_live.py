@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from rich.live import Live
 from rich.table import Table
@@ -66,7 +66,7 @@ def check_live(
     path = output or (None if as_json else Path(file_name(time.time())))
     with ExitStack() as stack:
         stack.enter_context(quiet_logs())
-        file = None if path is None else stack.enter_context(path.open("x", encoding="utf-8"))
+        file = None if path is None else stack.enter_context(_new_file(path))
         recorders: Mapping[str, FrameRecorder] = {}
         if record is not None:
             epoch_s = time.time() - time.monotonic()
@@ -88,6 +88,17 @@ def check_live(
     if report.interrupted:
         return EXIT_INTERRUPTED
     return 0 if report.well else EXIT_FOUND
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[IO[str]]:
+    """Open a new file at once, so that a check is not lost for want of it; remove an empty one."""
+    with path.open("x", encoding="utf-8") as file:
+        try:
+            yield file
+        finally:
+            if not file.tell():
+                path.unlink()
 
 
 def file_name(at_s: float) -> str:

@@ -24,6 +24,8 @@ FRAMES_MIN: Final = 10  # intervals of a book before its pace is judged
 SLOWER_FACTOR: Final = 3.0  # a median of this many stated intervals is slower than stated
 SLOWER_MIN_S: Final = 0.25  # and at least this much longer: networks and loops jitter
 AHEAD_S: Final = 1.0  # data this far in the future shows a clock that is wrong
+SILENT_MIN_S: Final = 5.0  # a book that was lively is silent after this,
+SILENT_FACTOR: Final = 20.0  # and after this many of its intervals
 SAME_LOOKS_MIN: Final = 3  # looks at which two books were equal
 INTERVAL: Final = "data interval, median"
 DEPTH: Final = "depth"
@@ -60,6 +62,7 @@ def exchange_report(
         *_of_notes(observer),
         *(found for book in books for found in _of_book(book, now)),
         *_of_pace(observer),
+        *_of_silence(observer, now),
         *_of_clock(observer, old_s),
     ]
     findings.sort(key=lambda each: (ORDER[each.grade], each.kind))
@@ -78,7 +81,7 @@ def exchange_report(
         ),
         books=tuple(_book(each) for each in books),
         comparisons=_comparisons(observer, books),
-        measures=tuple(_measures(observer)),
+        measures=tuple(_measures(observer, now)),
         outputs=dict(sorted(observer.outputs.items())),
         forms=tuple(
             SeenForm(form, kind, noted.count, noted.example)
@@ -142,6 +145,17 @@ def _of_pace(observer: Observer) -> Iterator[LiveFinding]:
             yield finding(FindingKind.SLOWER, words, symbol=book.instrument.symbol)
 
 
+def _of_silence(observer: Observer, now: float) -> Iterator[LiveFinding]:
+    """Find books whose data ended while the check went on."""
+    for book in observer.followed.values():
+        if book.heard_at is None or len(book.intervals_s) < FRAMES_MIN:
+            continue
+        middle_s, silent_s = median(book.intervals_s), now - book.heard_at
+        if silent_s > max(SILENT_MIN_S, middle_s * SILENT_FACTOR):
+            words = f"nothing in the last {silent_s:.1f} s, before that every {middle_s:.2f} s"
+            yield finding(FindingKind.SILENT, words, symbol=book.instrument.symbol)
+
+
 def _of_clock(observer: Observer, old_s: float) -> Iterator[LiveFinding]:
     if observer.ages_s is None:
         return
@@ -190,18 +204,21 @@ def _not_comparable(observer: Observer, book: FollowedBook) -> str:
     return "no second snapshot whose sequence number aligns came during the check"
 
 
-def _measures(observer: Observer) -> Iterator[Measure]:
+def _measures(observer: Observer, now: float) -> Iterator[Measure]:
     exchange = observer.exchange
     for book in observer.followed.values():
         symbol, intervals = book.instrument.symbol, book.intervals_s
         stated = exchange.interval_ms
         middle_ms = round(median(intervals) * 1_000, 1) if intervals else None
-        longest_s = round(max(intervals), 3) if intervals else None
+        since = () if book.heard_at is None else (now - book.heard_at,)
+        longest_s = round(max((*intervals, *since)), 3) if intervals or since else None
         yield Measure(INTERVAL, "ms", stated, middle_ms, symbol)
         yield Measure("book without data, longest", "s", exchange.quiet_max_s, longest_s, symbol)
         levels = max(book.bids, book.asks) or None
         yield Measure(DEPTH, "levels", exchange.depth or None, levels, symbol)
-    unheard_s = round(observer.unheard_max_s, 3) if observer.heard_at is not None else None
+    unheard_s = None
+    if observer.heard_at is not None:
+        unheard_s = round(max(observer.unheard_max_s, now - observer.heard_at), 3)
     yield Measure(
         "connection without data or heartbeat, longest", "s", exchange.heartbeat_max_s, unheard_s
     )

@@ -18,6 +18,7 @@ from onebook.feeds.catalogue import traded
 from onebook.feeds.ports import FrameRecorder
 from onebook.livecheck.findings import exchange_report
 from onebook.livecheck.forms import Redactor
+from onebook.livecheck.kinds import FindingKind
 from onebook.livecheck.observer import Observer
 from onebook.livecheck.report import ExchangeReport, ListReport, LiveReport, whole_report
 from onebook.model import Health, Instrument
@@ -113,6 +114,10 @@ class LiveCheck:
         )
         try:
             self.done[exchange.name] = await check.run()
+        except Exception as error:
+            log.exception("The check of %s failed.", exchange.name)
+            check.observer.note(FindingKind.DEFECT, type(error).__name__)
+            self.done[exchange.name] = check.report()
         finally:
             del self.running[exchange.name]
 
@@ -151,6 +156,7 @@ class ExchangeCheck:
         self._symbols = symbols
         self._recorded = recorder is not None
         self._stop = stop
+        self._listed = ListReport()
         self._missing: list[str] = []
 
     async def run(self) -> ExchangeReport:
@@ -159,8 +165,8 @@ class ExchangeCheck:
         async with AsyncExitStack() as stack:
             rest = await stack.enter_async_context(Rest())
             catalogue = Catalogue(exchanges, rest=rest, settings=self._settings)
-            listed = await self._read_list(rest, catalogue)
-            instruments = [] if listed.problem else self._chosen(catalogue)
+            self._listed = await self._read_list(rest, catalogue)
+            instruments = [] if self._listed.problem else self._chosen(catalogue)
             if instruments:
                 supervisor = Supervisor(
                     exchanges,
@@ -173,16 +179,20 @@ class ExchangeCheck:
                 await stack.enter_async_context(supervisor)
                 await self._follow(supervisor, instruments)
             self.observer.stop()
-            return exchange_report(
-                self.observer,
-                listed=listed,
-                missing=self._missing,
-                own_addresses=bool(self._own),
-                seconds=self.passed_s,
-                interrupted=self._stop.is_set(),
-                old_s=self._settings.old_s,
-                now=time.monotonic(),
-            )
+            return self.report()
+
+    def report(self) -> ExchangeReport:
+        """Return what was found so far."""
+        return exchange_report(
+            self.observer,
+            listed=self._listed,
+            missing=self._missing,
+            own_addresses=bool(self._own),
+            seconds=self.passed_s,
+            interrupted=self._stop.is_set(),
+            old_s=self._settings.old_s,
+            now=time.monotonic(),
+        )
 
     async def _read_list(self, rest: Rest, catalogue: Catalogue) -> ListReport:
         began_s = time.monotonic()
