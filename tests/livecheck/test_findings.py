@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from onebook.books import Books
 from onebook.exchanges import EXCHANGES
@@ -141,6 +142,32 @@ def test_a_frame_of_no_consequence_counts_once_the_books_have_settled(rig: Rig) 
     assert FindingKind.NO_CONSEQUENCE in rig.found()
 
 
+def test_heartbeats_and_messages_are_measured_beside_what_is_stated(rig: Rig) -> None:
+    facts = EXCHANGES["okx"]
+    assert facts.heartbeat is not None
+    for _ in range(4):
+        rig.observer.frame_out("wss://example", rig.now, facts.heartbeat.frame)
+        rig.now += 20
+    measured = {each.name: (each.stated, each.measured) for each in rig.report().measures}
+    assert measured["heartbeat of ours, median"] == (facts.heartbeat.every_s, 20)
+    limit = facts.limits.messages[0]
+    assert measured[f"messages sent in {limit.per_s:g} s, most"] == (
+        limit.count,
+        4 if limit.per_s >= 60 else 1,
+    )
+    kraken = replace(EXCHANGES["kraken"])
+    observer = Observer(kraken, Books(), redactor=Redactor(), clock=lambda: rig.now)
+    connector = observer.observed().connector([])
+    for _ in range(3):
+        connector.received(b'{"channel":"heartbeat"}')
+        rig.now += 1
+    rig.observer = observer
+    measured = {each.name: (each.stated, each.measured) for each in rig.report().measures}
+    assert measured["heartbeat of the exchange, median"] == (None, 1)
+    longest = "connection without data or heartbeat, longest"
+    assert measured[longest] == (kraken.heartbeat_max_s, 1)
+
+
 def test_a_live_book_without_a_side_is_empty(rig: Rig) -> None:
     rig.say("snapshot", bids=[])
     rig.observer.look()
@@ -148,10 +175,11 @@ def test_a_live_book_without_a_side_is_empty(rig: Rig) -> None:
 
 
 def test_the_state_that_was_reached_is_named(rig: Rig) -> None:
-    assert rig.found() == {FindingKind.NEVER_LIVE: "syncing: subscribing"}
+    rig.now += 12
+    assert rig.found() == {FindingKind.NEVER_LIVE: "syncing: subscribing after 12.0 s"}
     rig.books.set_health(BTC, Health.STALE, Reason.NO_SNAPSHOT, rig.now)
     found = rig.found()
-    assert found[FindingKind.NEVER_LIVE] == "stale: no_snapshot"
+    assert found[FindingKind.NEVER_LIVE] == "stale: no_snapshot after 12.0 s"
     assert found[FindingKind.STALE] == "no_snapshot"
 
 

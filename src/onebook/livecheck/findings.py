@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -115,7 +116,8 @@ def _of_notes(observer: Observer) -> Iterator[LiveFinding]:
 def _of_book(book: FollowedBook, now: float) -> Iterator[LiveFinding]:
     symbol = book.instrument.symbol
     if book.live_at is None:
-        yield finding(FindingKind.NEVER_LIVE, _state(book), symbol=symbol)
+        waited = f"{_state(book)} after {now - book.acquired_at:.1f} s"
+        yield finding(FindingKind.NEVER_LIVE, waited, symbol=symbol)
     elif book.health is not Health.LIVE:
         detail = f"it was live, and is {_state(book)} at the end"
         yield finding(FindingKind.STALE, detail, symbol=symbol)
@@ -222,6 +224,10 @@ def _measures(observer: Observer, now: float) -> Iterator[Measure]:
     yield Measure(
         "connection without data or heartbeat, longest", "s", exchange.heartbeat_max_s, unheard_s
     )
+    yield Measure("heartbeat of the exchange, median", "s", None, _middle_s(observer.heartbeats))
+    if exchange.heartbeat is not None:
+        stated_s = exchange.heartbeat.every_s
+        yield Measure("heartbeat of ours, median", "s", stated_s, _middle_s(observer.pings))
     for limit in exchange.limits.messages:
         yield Measure(
             f"messages sent in {limit.per_s:g} s, most",
@@ -233,6 +239,12 @@ def _measures(observer: Observer, now: float) -> Iterator[Measure]:
     if observer.ages_s is not None:
         yield Measure("age of data, least", "s", None, round(observer.ages_s[0], 3))
         yield Measure("age of data, most", "s", None, round(observer.ages_s[1], 3))
+
+
+def _middle_s(times: Sequence[float]) -> float | None:
+    """Return the median interval, None of fewer than two times."""
+    intervals = [after - before for before, after in pairwise(times)]
+    return round(median(intervals), 3) if intervals else None
 
 
 def _most_in(times: Sequence[float], window_s: float) -> int:

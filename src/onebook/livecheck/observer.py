@@ -113,6 +113,8 @@ class Observer:
         self.noted: dict[tuple[FindingKind, str, str], Noted] = {}
         self.comparisons: list[Comparison] = []
         self.sent: deque[float] = deque(maxlen=SENT_MAX)
+        self.heartbeats: deque[float] = deque(maxlen=SENT_MAX)  # the exchange's
+        self.pings: deque[float] = deque(maxlen=SENT_MAX)  # heartbeats that we sent
         self.heard_at: float | None = None  # data or a heartbeat of the connection
         self.unheard_max_s = 0.0
         self.late_max_s = 0.0  # how late this process itself was
@@ -182,6 +184,9 @@ class Observer:
         """A text frame was sent."""
         if not self._stopped:
             self.sent.append(t)
+            heartbeat = self.exchange.heartbeat
+            if heartbeat is not None and frame == heartbeat.frame:
+                self.pings.append(t)
         if self._recorder is not None:
             self._recorder.frame_out(url, t, frame)
 
@@ -209,6 +214,7 @@ class Observer:
                         self._form("data", frame)
                     continue
                 case Alive(instrument):
+                    self.heartbeats.append(now)
                     self._heard(instrument, now)
                 case Ignored(known=False):
                     kind = "unknown"

@@ -263,7 +263,10 @@ class ExchangeCheck:
 
     def _awaits(self, over_s: float) -> bool:
         """Whether a second subscription still has time to bring its book."""
-        again = any(each.before is not None for each in self.observer.followed.values())
+        again = any(
+            each.before is not None and each.health is not Health.OFFLINE
+            for each in self.observer.followed.values()
+        )
         return again and over_s < min(self.exchange.snapshot_s, AGAIN_MAX_S)
 
     def _resubscribe(self, supervisor: Supervisor, instrument: Instrument) -> None:
@@ -288,7 +291,8 @@ class ExchangeCheck:
 
     def _described(self) -> str:
         live = sum(1 for _ in self.books.live())
-        return f"{live} of {len(self.observer.followed)} live"
+        words = f"{live} of {len(self.observer.followed)} live"
+        return words if self.passed_s < self._seconds else f"{words}, waiting for the second book"
 
 
 def defaults(pairs: Sequence[str]) -> list[str]:
