@@ -172,9 +172,14 @@ class Trading(Struct, frozen=True, gc=False):
 
 
 class Ignored(Struct, frozen=True, gc=False):
-    """A message without consequences: `known` is False where it is none of this protocol."""
+    """A message without consequences: `known` is False where it is none of this protocol.
+
+    `refused` are the words of an error about a request that subscribes to no book of the connection
+    any more, such as an unsubscription.
+    """
 
     known: bool
+    refused: str = ""
 
 
 class Alive(Struct, frozen=True, gc=False):
