@@ -1,6 +1,7 @@
 """`onebook credentials` and `onebook transactions` as the operator runs them."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,6 +192,9 @@ class TestFetch:
         for name, begin in begins.items():
             assert ready(*words, str(tmp_path / name)).exit_code == 0
             assert (tmp_path / name).read_bytes().startswith(begin)
+        for name in ("year.xlsx", "year.json", "year.csv.gz"):
+            refused(ready(*words, str(tmp_path / name)), name, ".jsonl", ".csv", ".parquet")
+            assert not (tmp_path / name).exists()
         assert ready(*words, str(tmp_path / "b.csv"), "--format", "jsonl").exit_code == 0
         assert (tmp_path / "b.csv").read_bytes().startswith(b"{")
 
@@ -201,9 +205,14 @@ class TestFetch:
             "--format", "koinly", "-o", str(output),
         )  # fmt: skip
         rows = len(output.read_text().splitlines()) - 1
-        said = result.stdout.splitlines()[-1]
-        assert said.startswith(f"{rows:,} rows in {output}; the other ")
-        assert "records move nothing that is not in it" in said
+        left_out, said = result.stdout.splitlines()[-2:]
+        assert left_out == (
+            "Left out by --types: withdrawals, spot_orders, futures_linear, futures_inverse, "
+            "ledger, leverage_token_trades. Only with every type do the rows add up to what the "
+            "balances changed by."
+        )
+        assert re.match(rf"{rows:,} rows of \d+ records? in {re.escape(str(output))}\. Not", said)
+        assert "that would count an event twice or changed no balance" in said
 
     def test_all_begins_where_the_exchange_does(self, ready: Run, tmp_path: Path) -> None:
         result = ready(

@@ -144,6 +144,14 @@ class Transactions:
             streamed=streamed,
         )
 
+    def summing(self, exchange: str) -> list[str]:
+        """The types of an exchange whose records add up to the change of every balance.
+
+        Raises:
+            InvalidExchange: There is no such exchange.
+        """
+        return list(find(self._adapters, exchange).entry.summing)
+
     def reach_ms(self, request: TransactionsRequest) -> int:
         """The oldest time that a request may begin at.
 
