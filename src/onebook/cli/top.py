@@ -123,7 +123,7 @@ class _Node:
         try:
             body = self._get(url).json()
             return Readiness(bool(body["ready"]), tuple(body["problems"]))
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise InvalidRequest(f"{url} is no node of Onebook.") from None
 
     def _get(self, url: str) -> httpx.Response:
