@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -23,7 +24,8 @@ from disks import filled, small_disk
 from onebook import backup, config
 from onebook.accounts import Accounts
 from onebook.accounts.admin import Admin
-from onebook.accounts.pepper import load_pepper, require_same_pepper
+from onebook.accounts.pepper import load_pepper, require_same_pepper, rotate_pepper
+from onebook.backup import operations
 from onebook.backup.archive import Manifest, read_archive
 from onebook.cli.main import app as commands
 from onebook.config import Settings
@@ -108,6 +110,36 @@ async def test_what_was_backed_up_works_where_it_is_restored(
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(ConfigError, match="overwrites nothing"):
         await backup.restore(there, archive, timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("places", KINDS, indirect=True)
+async def test_a_backup_holds_every_pepper_in_use(places: Places, tmp_path: Path) -> None:
+    here, there = places
+    text = await made(here)
+    async with Store(here.store.url) as store:
+        change = AuditedChange(NOW_MS, "operator", "")
+        await rotate_pepper(store, here.store.pepper_file, change)
+    await backup.restore(there, await backed_up(here, tmp_path / "backups"), timeout_s=TIMEOUT_S)
+    await works(there, text)
+    assert len(load_pepper(there.store.pepper_file).ids) == 2
+
+
+async def test_a_pepper_that_is_rotated_during_a_backup_makes_it_fail(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _ = places
+    await made(here)
+    copy = operations._copy_database
+
+    def rotated(*words: Any) -> None:
+        first = here.store.pepper_file.read_text()
+        here.store.pepper_file.write_text(first + "ab" * 32 + "\n")
+        copy(*words)
+
+    monkeypatch.setattr(operations, "_copy_database", rotated)
+    with pytest.raises(ConfigError, match="pepper file was changed meanwhile"):
+        await backed_up(here, tmp_path / "backups")
+    assert os.listdir(tmp_path / "backups") == []
 
 
 @pytest.mark.parametrize("places", ["postgresql"], indirect=True)

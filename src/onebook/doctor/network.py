@@ -27,6 +27,7 @@ SKEW_FAULT_S: Final = 5.0  # exchanges refuse signed requests of this age
 REFUSED: Final = {403, 451}  # by country or by address
 PORTS: Final = {"ws": 80, "http": 80, "wss": 443, "https": 443}
 CLOCK_ADVICE: Final = "Run an NTP client (chrony or systemd-timesyncd): timedatectl set-ntp true"
+LIVE_CHECK: Final = "To check their protocols too: onebook exchanges check --live"
 FIREWALL_ADVICE: Final = (
     "Allow DNS and outgoing TCP to this host and port, or leave it out of feeds.exchanges."
 )
@@ -162,7 +163,8 @@ def _reached(answers: Mapping[str, ExchangeAnswer]) -> Iterator[Finding]:
     for name, each in bad.items():
         yield warning("exchanges", f"{name}: {each.problem}", each.advice)
     if answers:
-        yield ok("exchanges", f"{len(answers) - len(bad)} of {len(answers)} can be reached.")
+        reached = f"{len(answers) - len(bad)} of {len(answers)} can be reached."
+        yield ok("exchanges", f"{reached} {LIVE_CHECK}")
 
 
 def _clock(skews_s: list[float]) -> list[Finding]:

@@ -42,7 +42,7 @@ def signature(secret: str, text: bytes) -> str:
     if not isinstance(key, RSAPrivateKey):
         raise SourceFailed(
             FailureReason.AUTHENTICATION_FAILED,
-            "The stored secret is no RSA private key.",
+            "The secret is no RSA private key without a password.",
             fatal=True,
         )
     return b64encode(key.sign(text, PKCS1v15(), hashes.SHA256())).decode()
