@@ -44,7 +44,12 @@ from onebook.files import TEXT_BYTES_MAX, read_toml
 from onebook.gateway import actions
 from onebook.inflate import BodyReader, Uninflatable, inflated
 from onebook.library import replay
-from onebook.nodes import lists, wire
+from onebook.livecheck.forms import FORM_BYTES_MAX, form_of
+from onebook.model import Health, Instrument
+from onebook.nodes import demand, lists, members, wire
+from onebook.nodes.key_sharing import KeyTally
+from onebook.nodes.nats_credentials import text_of
+from onebook.nodes.payloads import PayloadReader
 from onebook.preflight import tls_faults
 from onebook.rest import retry_after_s
 from onebook.simulator.scripts import scripts
@@ -192,6 +197,19 @@ def deflated(content: bytes) -> bytes:
     """A message of permessage-deflate."""
     packer = zlib.compressobj(wbits=-15)
     return (packer.compress(content) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4]
+
+
+INSTRUMENT: Final = Instrument("kraken", "BTC/USDT", "BTC/USDT")
+
+
+def node_message(payload: bytes) -> object:
+    """A message of a feeds node, whichever kind it is."""
+    frame = wire.frame_of(payload)
+    if frame.kind is wire.Kind.SNAPSHOT:
+        return wire.snapshot_of(frame, INSTRUMENT)
+    if frame.kind is wire.Kind.DELTA:
+        return wire.delta_of(frame, INSTRUMENT)
+    return wire.state_of(frame) if frame.kind is wire.Kind.HEALTH else frame
 
 
 RECORDING: Final = (
@@ -356,8 +374,47 @@ DECODERS: Final = (
         *(MIB, "cli/top.py", (METRICS,)),
     ),
     Decoder(
-        *("list request", ("nodes/lists.py",), lists.request_of, None),
-        *(NATS_BYTES, "nats-server's max_payload", (lists.encode_request("kraken", 1),)),
+        *("message about a book", ("nodes/wire.py",), node_message, wire.WireError),
+        *(wire.FRAME_BYTES_MAX, "wire.frame_of"),
+        (wire.mark_frame(1, 2, 3), wire.health_frame(1, 2, 3, Health.LIVE, None, "x")),
+    ),
+    *(
+        Decoder(
+            *(name, sources, read_payload, wire.WireError),
+            *(NATS_BYTES, "PayloadReader", (msgpack.encode(seed),)),
+        )
+        for name, sources, read_payload, seed in (
+            ("heartbeat", ("nodes/members.py",), members.heartbeat_of, {"node": 1}),
+            ("list request", ("nodes/lists.py",), lists.request_of, ["kraken", 1]),
+            ("list page", ("nodes/lists.py",), lists.page_of, {"digest": "a", "rows": []}),
+            (
+                "interest",
+                ("nodes/demand.py",),
+                partial(demand.interest_of, whole=True),
+                {"gateway": 1, "seq": 2},
+            ),
+            (
+                "tally",
+                ("nodes/key_sharing.py", "nodes/payloads.py"),
+                PayloadReader(KeyTally).read,
+                {"gateway": 1, "taken": {"a": 1.5}},
+            ),
+            (
+                "keys of books",
+                ("nodes/feeds_node.py", "cli/nodes.py"),
+                PayloadReader(list[str]).read,
+                ["kraken BTC/USDT"],
+            ),
+        )
+    ),
+    Decoder(
+        *("NATS credentials", ("nodes/nats_credentials.py",), in_file(text_of), ValueError),
+        *(TEXT_BYTES_MAX, "read_bounded"),
+        (b"-----BEGIN NATS USER JWT-----\neyJ0\n-----BEGIN USER NKEY SEED-----\nSUAA\n",),
+    ),
+    Decoder(
+        *("form of a frame", ("livecheck/forms.py",), partial(form_of, names=()), None),
+        *(FORM_BYTES_MAX, "form_of", (FRAME,)),
     ),
 )
 
@@ -385,17 +442,6 @@ OURS: Final = {
     "library/sides.py": "levels that the core packed",
     "streams/fill.py": "levels that the core packed",
     "simulator/*": "requests of the node under test, on loopback",
-}
-# Not in the table yet: what fails.
-PENDING: Final = {
-    "nodes/wire.py": "inflates up to 64 MiB of one message before its sender is known",
-    "nodes/members.py": "RecursionError of a heartbeat of nested maps",
-    "nodes/lists.py": "RecursionError of a page of nested maps",
-    "nodes/demand.py": "RecursionError of an interest of nested maps",
-    "nodes/key_sharing.py": "RecursionError, and NaN as a number of requests",
-    "nodes/feeds_node.py": "RecursionError of a list of keys",
-    "nodes/nats_credentials.py": "reads a file of any length",
-    "cli/nodes.py": "RecursionError of a page of books, and pages without end",
 }
 
 
