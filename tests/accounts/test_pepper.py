@@ -38,11 +38,20 @@ def test_a_pepper_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "not hex", "ab" * 31, "ab" * 33, "ab" * 32 + "\ncd", "é", ("ab" * 32 + "\n") * 17]
+    "content",
+    [
+        b"",
+        b"not hex",
+        b"ab" * 31,
+        b"ab" * 33,
+        b"ab" * 32 + b"\ncd",
+        b"\xff" * 64,
+        (b"ab" * 32 + b"\n") * 17,
+    ],
 )
-def test_a_file_that_is_no_pepper_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_pepper_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "pepper"
-    path.write_text(text)
+    path.write_bytes(content)
     path.chmod(0o600)
     with pytest.raises(ConfigError, match="does not hold 32 bytes"):
         load_pepper(path)

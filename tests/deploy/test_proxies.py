@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import ssl
 from contextlib import asynccontextmanager
@@ -17,6 +18,10 @@ from e2e.test_tls import Authority
 from steady import PATIENCE_S
 
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+
+CLIENT_WAITS = (
+    "client_header_timeout|client_body_timeout|send_timeout|keepalive_timeout|lingering_time"
+)
 
 
 async def first_book(port, authority, key):
@@ -80,6 +85,65 @@ async def test_nginx_sends_clients_of_a_node_that_drains_to_the_other_at_once(tm
             await first_book(port, certified[0], node.key)
     assert refused.value.response.status_code == 503
     assert int(refused.value.response.headers["Retry-After"]) > 0
+
+
+def hurried_nginx_files(folder, *places):
+    """The example of nginx with a tenth of its timeouts."""
+    words = nginx_files(folder, *places)
+    text = (folder / "onebook.conf").read_text()
+    hurried = re.sub(rf"\b({CLIENT_WAITS}) (\d+)s;", r"\1 \g<2>00ms;", text)
+    assert hurried != text
+    (folder / "onebook.conf").write_text(hurried)
+    return words
+
+
+# What a client of the proxy sends over TLS and then leaves: each state of its connection.
+POST = "POST /api/v1/auth HTTP/1.1\r\nHost: books.example\r\n"
+BEHIND = {
+    "connected": "",
+    "headers": "GET /livez HTTP/1.1\r\nHost: books",
+    "body": f"{POST}Content-Length: 9\r\n\r\na",
+    "next request": "GET /livez HTTP/1.1\r\nHost: books.example\r\n\r\n",
+    "body after an early answer": f"{POST}Content-Length: 99999\r\n\r\na",
+    "next request after the rest of a body": f"{POST}Content-Length: 3\r\n\r\na",
+}
+
+
+@needs_nginx
+async def test_every_state_of_a_connection_behind_nginx_has_an_end(tmp_path, certified):
+    """The timeouts of the example, a tenth as long; the node's are those of its own suite."""
+    (tmp_path / "node").mkdir()
+    quick = {"header_timeout_s": 0.5, "body_timeout_s": 1.0, "write_timeout_s": 0.5}
+    async with (
+        place(tmp_path / "node", gateway={"forwarded_from": [HOST]}, server=quick) as node,
+        before(hurried_nginx_files, tmp_path, certified, node) as (_, port),
+    ):
+        trusted = ssl.create_default_context(cafile=str(certified[0].file))
+        peers = {state: await asyncio.open_connection(HOST, port, ssl=trusted) for state in BEHIND}
+        dripping = []
+        for state, (_, writer) in peers.items():
+            writer.write(BEHIND[state].encode())
+            if "body" in state:
+                dripping.append(asyncio.create_task(drip(writer)))
+        for state, (reader, writer) in peers.items():
+            try:
+                async with asyncio.timeout(15):
+                    await reader.read()
+            except ConnectionError:
+                pass
+            except TimeoutError:
+                pytest.fail(f"nginx holds a connection open: {state}")
+            writer.close()
+        for each in dripping:
+            each.cancel()
+        await asyncio.gather(*dripping, return_exceptions=True)
+
+
+async def drip(writer):
+    while True:
+        await asyncio.sleep(0.2)
+        writer.write(b"b")
+        await writer.drain()
 
 
 @pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")

@@ -24,11 +24,11 @@ from typing import Final
 
 from onebook.accounts.keys import digest
 from onebook.errors import ConfigError
+from onebook.files import read_bounded
 from onebook.store import AuditedChange, PepperRow, Store
 
 PEPPER_BYTES: Final = 32
 PEPPERS_MAX: Final = 16  # lines of the file; each is one more look-up for an unknown key
-FILE_BYTES_MAX: Final = PEPPERS_MAX * (2 * PEPPER_BYTES + 2)
 MODE: Final = 0o600
 
 log = logging.getLogger(__name__)
@@ -272,16 +272,14 @@ def _drafted(path: Path, peppers: Sequence[bytes]) -> Iterator[Path]:
 
 
 def _read(path: Path) -> list[bytes]:
-    with path.open("rb") as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        text = file.read(FILE_BYTES_MAX + 1)
-    if mode & 0o077:
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigError(f"Others can read the pepper file {path}: chmod 600 it.")
     try:
-        peppers = [bytes.fromhex(line) for line in text.decode("ascii").split()]
+        lines = read_bounded(path).decode("ascii").split()
+        peppers = [bytes.fromhex(line) for line in lines]
     except ValueError:
         peppers = []
-    sound = 0 < len(peppers) <= PEPPERS_MAX and len(text) <= FILE_BYTES_MAX
+    sound = 0 < len(peppers) <= PEPPERS_MAX
     if not sound or any(len(each) != PEPPER_BYTES for each in peppers):
         raise ConfigError(
             f"The pepper file {path} does not hold {PEPPER_BYTES} bytes in hex on each line."

@@ -14,7 +14,7 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
 )
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from onebook import __version__, feeder, feeds, gateway, http, preflight
 from onebook.accounts import Accounts
@@ -36,6 +36,9 @@ from onebook.store import Store
 from onebook.transactions.credentials import Vault, master_keys
 from onebook.transactions.registry import adapters_of
 from onebook.transactions.service import Transactions
+
+# Of the longest answer, for what is around its records.
+ANSWER_MARGIN_S: Final = 60.0
 
 log = logging.getLogger("onebook.app")
 
@@ -103,6 +106,8 @@ async def running(
         if sharing is not None:
             front.connections.on_counted.subscribe(sharing.counted)
             sharing.on_counted.subscribe(front.authenticator.trim)
+        if isinstance(supervisor, RemoteSupervisor):
+            supervisor.on_isolated.subscribe(front.isolated)
         node = Node(
             settings=settings,
             store=store,
@@ -183,7 +188,8 @@ def _http(
     node: Node, clock: SystemClock, listener: socket.socket, metrics: socket.socket | None
 ) -> AbstractAsyncContextManager[None]:
     """REST, pages and WebSocket upgrades on one socket."""
-    limits = node.settings.gateway
+    limits, transactions = node.settings.gateway, node.settings.transactions
+    longest_s = max(transactions.deadline_s, transactions.stream_deadline_s)
     return http.serving(
         web_application(node, clock),
         listener,
@@ -194,6 +200,7 @@ def _http(
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
         settings=node.settings.server,
+        answer_timeout_s=longest_s + transactions.unread_s + ANSWER_MARGIN_S,
         metrics=metrics,
     )
 

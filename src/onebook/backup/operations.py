@@ -23,6 +23,7 @@ from onebook.backup.databases import (
 from onebook.config import Settings
 from onebook.drafts import draft, remove_abandoned
 from onebook.errors import ConfigError, DatabaseUnavailable
+from onebook.files import read_bounded
 from onebook.store import Store
 from onebook.store.database import BACKED_UP_AT
 from onebook.times import iso_ms
@@ -111,6 +112,8 @@ async def restore(settings: Settings, archive: Path, *, timeout_s: float) -> Bac
             raise ConfigError(
                 f"The backup is of a {manifest.database} database, and store.url names {kind}."
             )
+        if lacking := [name for name in (DATABASE, PEPPER) if name not in members]:
+            raise ConfigError(f"The backup {archive} lacks {' and '.join(lacking)}.")
         if kind == POSTGRESQL:
             await _require_empty(settings)
         placed = [name for name in (PEPPER, MASTER_KEY, DATABASE) if name in targets]
@@ -147,7 +150,7 @@ async def _schema(settings: Settings) -> str:
 
 def _copied(source: Path, target: Path, what: str) -> Path:
     try:
-        content = source.read_bytes()
+        content = read_bounded(source)
     except OSError as error:
         raise ConfigError(f"{source}, {what}, cannot be read: {error.strerror}.") from None
     try:
