@@ -5,6 +5,7 @@ and are published once a second. `docs/reference/metrics.md` lists every metric.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -47,6 +48,17 @@ USAGE_FILE_IN_USE: Final = Gauge(
 )
 USAGE_FILE_FAILING: Final = Gauge(
     "onebook_usage_file_failing", "1 while the usage file cannot be written."
+)
+LAST_BACKUP: Final = Gauge(
+    "onebook_last_backup_timestamp_seconds", "Of the newest `onebook backup`."
+)
+CERTIFICATE_ENDS: Final = Gauge(
+    "onebook_tls_certificate_ends_timestamp_seconds", "Of server.tls_cert_file."
+)
+for _unknown in (LAST_BACKUP, CERTIFICATE_ENDS):  # 0 would be a date of 1970
+    _unknown.set(math.nan)
+DISK_FREE: Final = Gauge(
+    "onebook_disk_free_bytes", "Room where the database (or pepper) and usage files are.", ["files"]
 )
 AUTHENTICATION_FAILURES: Final = Counter(
     "onebook_authentication_failures", "Refused API keys, REST and WebSocket.", ["reason"]
