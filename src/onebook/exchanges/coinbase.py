@@ -179,6 +179,6 @@ EXCHANGE: Final = Exchange(
     silence_max_s=5.0,
     heartbeat_max_s=5.0,  # heartbeats of each product come every second
     quiet_max_s=5.0,  # and for every product: nothing else shows that one of them died
-    former_names=("coinbasepro", "coinbaseexchange", "gdax"),
+    former_names=("coinbasepro", "coinbaseexchange", "coinbaseadvanced", "gdax"),
     channels={"advanced": ADVANCED},
 )

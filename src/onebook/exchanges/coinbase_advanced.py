@@ -32,8 +32,10 @@ Frames; a request is about one channel:
     {"type":"error","message":"too many L2 streams requested in a single session"}
 
 30 products fit on a connection. Of the simulated exchange's books (130 levels a side) a snapshot is
-four times as long as in `level2_batch`, a change three times. The snapshot of BTC-USD was about
-4.9 MB in 2026-09, more than `feeds.frame_bytes_max` allows unless it is raised. A product in USDC
+four times as long as in `level2_batch`, a change three times. The snapshot of BTC-USD had 5.08 MB
+in 2026, with 27,017 asks: frames may have the 10 MiB that Coinbase's own SDK allows, and a book
+keeps the best 20,000 levels of a side (`core.types.LEVELS_MAX`), with its horizon at the last of
+them. A product in USDC
 is answered with the book of the one in USD, but for USDT-USDC and EURC-USDC: the others are not
 listed here.
 
@@ -89,6 +91,7 @@ DATA: Final = "l2_data"
 LEVELS: Final = LevelShape.objects("price_level", "new_quantity", "side")
 ALIAS: Final = "-USDC"  # ends products that are answered with the book of the one in USD ...
 OWN_BOOKS: Final = ("USDT-USDC", "EURC-USDC")  # ... but for these
+FRAME_BYTES: Final = 10 << 20
 UNMATCHED: Final = ("trading_disabled", "cancel_only", "post_only")  # see above
 
 
@@ -207,6 +210,7 @@ ADVANCED: Final = Exchange(
     parse_instruments=parse_own_books,
     connector=partial(Engine, BOOKS),
     depth=0,
+    frame_bytes=FRAME_BYTES,
     guard=LossDetection.COUNT,
     limits=ExchangeLimits(
         topics=30,

@@ -88,7 +88,7 @@ class Control(Struct):
     status: int | None = None
     error: ErrorBody | None = None
     event: Any = field(name="e", default=None)
-    native: Any = field(name="s", default=None)
+    native: str = field(name="s", default="")
 
 
 _read = msgspec.json.Decoder(Update).decode
@@ -115,7 +115,7 @@ def control(frame: bytes) -> Event:
     message = decode(_control, frame, what="a frame")
     problem = message.error
     if message.event == UPDATE:
-        return BookFrame(str(message.native))
+        return BookFrame(message.native)
     if problem is not None:
         words = problem.msg.replace(STREAM, "")
         return RequestRejected(words, message.id, whole=True, code=problem.code)

@@ -202,5 +202,5 @@ EXCHANGE: Final = Exchange(
     heartbeat=Heartbeat(b"ping", every_s=10.0),  # 30 s without is closed
     silence_max_s=15.0,  # a healthy socket answers each ping
     quiet_max_s=130.0,  # two of the heartbeats that an unchanged book sends about every 60 s
-    former_names=("okex", "okex5"),
+    former_names=("okex", "okex5", "myokx"),
 )
