@@ -11,6 +11,9 @@ A pair that OKX lists too probably has one book at both: that client got candles
 2019 here, years before OKX US opened (2025-04), and steps and least sizes as at OKX. No source says
 so, and no two books were recorded side by side. docs/explanation/identity.md has what follows.
 
+Doubted in 2026-11: whether a pair that OKX lists too is one book: they count as two exchanges until
+two recordings side by side show it.
+
 Unconfirmed: whether a pair that both list has one book or two (one would be counted twice in a
 merged view of okx and okxus); whether its checksum is 0 too (one that is not 0 is checked).
 """
