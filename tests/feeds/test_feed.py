@@ -258,6 +258,24 @@ async def test_fault_reconnect_old_levels_are_never_shown_and_the_wait_has_full_
     ]
 
 
+@pytest.mark.parametrize(
+    ("code", "words", "detail"),
+    [
+        (1008, "too many messages", " (1008: too many messages)"),
+        (4001, "", " (4001: no words)"),
+        (1000, "", ""),
+    ],
+)
+async def test_the_log_has_the_code_and_the_words_of_a_close_frame(
+    server, caplog, code, words, detail
+):
+    async with running(Rig(server.url, A)) as rig:
+        connection = await rig.live(server, "A")
+        await connection.close(code, words)
+        await rig.moved("A", Health.STALE, Reason.DISCONNECTED)
+        assert rig.books.get(A).detail == f"closed by the exchange{detail}"
+
+
 FLOODS = {  # what comes first, and what follows it without end
     "pongs": (b"", b"\x8a\x00"),
     "pings": (b"", b"\x89\x00"),

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import re
 import secrets
 from contextlib import aclosing
 from pathlib import Path
@@ -13,12 +12,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from onebook.cli.common import console, print_table, reported, run
 from onebook.cli.credentials import exchange_service, safe
-from onebook.cli.operator import ConfigFile, moment_ms, now_ms
+from onebook.cli.operator import ConfigFile, now_ms, past_end_ms, past_ms
 from onebook.core import iso
 from onebook.errors import InvalidRequest, naming
 from onebook.model import MINUTE_MS
 from onebook.transactions.answer import Coverage, ErrorEntry
-from onebook.transactions.export import ENDINGS, FORMS, Writer, writer
+from onebook.transactions.export import ENDINGS, FORMS, Writer, form_of, writer
 from onebook.transactions.proof import CheckState, ProofCheck, Verification
 from onebook.transactions.query import Query
 from onebook.transactions.request import TransactionsRequest
@@ -30,7 +29,6 @@ PROGRESS_S: Final = 0.2
 WAIT_SHOWN_S: Final = 1.0
 DEADLINE_S: Final = 24 * 3_600.0
 EXIT_INCOMPLETE: Final = 1
-_DAYS_AGO = re.compile(r"\d{1,6}[smhd]", re.ASCII)
 
 transactions_app = typer.Typer(
     no_args_is_help=True, help="Transactions of exchange accounts, in one form."
@@ -40,9 +38,11 @@ transactions_app = typer.Typer(
 class FetchOutcome:
     """Result of a fetch."""
 
-    def __init__(self, run: Run, *, rows: int) -> None:
+    def __init__(self, run: Run, file: Writer) -> None:
         self.count = run.totals.count
-        self.rows = rows  # in the file: tax forms leave out what changes nothing
+        self.rows = file.rows
+        self.skipped = file.skipped
+        self.left_out = run.left_out
         self.coverage: list[Coverage] = run.coverage()
         self.errors: list[ErrorEntry] = run.errors()
         self.verification: Verification | None = run.verification()
@@ -61,18 +61,32 @@ def fetch(
     exchange: Annotated[str, typer.Option(help="The exchange.")] = "bybit",
     types: Annotated[
         str,
-        typer.Option(help="Types, comma separated.", show_default="all but ledger and holdings"),
+        typer.Option(
+            help="Types, comma separated; with fewer than all, rows do not add up to balances.",
+            show_default="all but holdings",
+        ),
     ] = "",
     since: Annotated[
-        str, typer.Option("--from", help="A date (UTC), a span back such as 90d, or all.")
+        str,
+        typer.Option(
+            "--from",
+            help="First day (UTC) or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a span "
+            "back, such as 90d; or all.",
+        ),
     ] = "30d",
-    until: Annotated[str, typer.Option("--to", help="A date (UTC), or now.")] = "now",
+    until: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="Last day (UTC), such as 2025-12-31, included whole; a time, a span back, or now.",
+        ),
+    ] = "now",
     form: Annotated[
         str,
         typer.Option(
             "--format",
             help=f"One of {', '.join(FORMS)}.",
-            show_default="by the ending of the file, or jsonl",
+            show_default=f"by the ending of the file ({', '.join(filter(None, ENDINGS))})",
         ),
     ] = "",
     testnet: Annotated[bool, typer.Option("--testnet", help="Ask the testnet.")] = False,
@@ -83,7 +97,8 @@ def fetch(
 ) -> None:
     """Fetch a history of any length into a file and report what it covers.
 
-    The file appears when it is whole. The status is 0 only if nothing is missing.
+    The file appears when it is whole. The status is 0 only if nothing is missing. Without --types
+    the rows of every format add up to what each balance changed by.
 
     Example: onebook transactions fetch --types trades,ledger --from 2025-01-01 -o history.jsonl
     """
@@ -92,13 +107,13 @@ def fetch(
         exchange=exchange,
         transaction_types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
-        start_time=None if since == ALL else _moment(since, now),
-        end_time=_moment(until, now),
+        start_time=None if since == ALL else past_ms(since, now),
+        end_time=past_end_ms(until, now),
         verify=verify,
     )
     if output.is_dir():
         raise InvalidRequest(f"{output} is a directory; name a file.")
-    form = form or ENDINGS.get(output.suffix.lower(), "jsonl")
+    form = form or form_of(output)
     outcome = run(_fetch(request, output, form, config))
     _show(outcome, output)
     if not outcome.complete:
@@ -112,6 +127,9 @@ async def _fetch(
     async with safe(config) as opened:
         service = exchange_service(opened, cursor_secret=secrets.token_bytes(32))
         try:
+            if not request.transaction_types:
+                types = service.summing(request.exchange)
+                request = request.model_copy(update={"transaction_types": types})
             if request.start_time is None:
                 # A minute later: the start of what an exchange keeps moves forward while we read.
                 start_ms = service.reach_ms(request) + MINUTE_MS
@@ -126,7 +144,7 @@ async def _fetch(
                         file.close()
                 run.raise_if_nothing()
                 part.replace(output)
-                return FetchOutcome(run, rows=file.rows)
+                return FetchOutcome(run, file)
         finally:
             part.unlink(missing_ok=True)
             await service.close()
@@ -192,14 +210,28 @@ def _show(outcome: FetchOutcome, output: Path) -> None:
         typer.echo(f"{error.transaction_type}: {error.message}")
     for sentence in _proof(outcome.verification):
         typer.echo(sentence)
-    if outcome.rows == outcome.count:
-        typer.echo(f"{outcome.count:,} records in {output}.")
-    else:
-        typer.echo(
-            f"{outcome.rows:,} rows in {output}; the other {outcome.count - outcome.rows:,} of "
-            f"{outcome.count:,} records move nothing that is not in it (second views, snapshots, "
-            "own transfers, what was not completed)."
+    for sentence in _summary(outcome, output):
+        typer.echo(sentence)
+
+
+def _summary(outcome: FetchOutcome, output: Path) -> list[str]:
+    """What is in the file, and what is not."""
+    sentences = []
+    if outcome.left_out:
+        sentences.append(
+            f"Left out by --types: {', '.join(outcome.left_out)}. Only with every type do the rows "
+            "add up to what the balances changed by."
         )
+    if not outcome.skipped and outcome.rows == outcome.count:
+        return [*sentences, f"{outcome.count:,} records in {output}."]
+    written = outcome.count - outcome.skipped
+    sentence = f"{outcome.rows:,} rows of {_counted(written, 'record')} in {output}."
+    if outcome.skipped:
+        sentence += (
+            f" Not written: {_counted(outcome.skipped, 'record')} that would count an event twice "
+            "or changed no balance (second views, own transfers, what was not completed)."
+        )
+    return [*sentences, sentence]
 
 
 def _minute(at_ms: int) -> str:
@@ -236,12 +268,3 @@ def _sentence(check: ProofCheck) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _moment(text: str, now: int) -> int:
-    """A moment of the past: now, a span back, a date."""
-    if text == "now":
-        return now
-    if _DAYS_AGO.fullmatch(text):
-        return 2 * now - moment_ms(text, now)
-    return moment_ms(text, now)

@@ -3,6 +3,10 @@
 Page: https://developers.binance.com/docs/binance-spot-api-docs/web-socket-streams
 (how to keep a local book: section "How to manage a local order book correctly").
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-18, page: CHANGELOG.md of the API
+
 In sync: deltas are held from the acknowledgement on, the REST body drops those with
 `u <= lastUpdateId`, the first kept contains `lastUpdateId + 1`, then each `U` is the last `u + 1`.
 

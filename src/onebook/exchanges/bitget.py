@@ -8,6 +8,13 @@ Of the states in the list `limit_open`, `limit_close` and `restrictedAPI` restri
 what, and not the matching (JKorf's names of v3): such a pair trades, as one that is `online` or, in
 v2, `gray`. `listed` and `offline` ones are halted.
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, depth: 2026-09-15, recorded: arbitrage-observatory, of
+        futures
+    channel, levels: 2026-04-28, recorded: tardis-node test frames, spot, v3
+    channel: 2026-10-10, third-party: a report of the update preview, which changes `books50` alone
+
 In sync: `pseq` of each update equals the `seq` before it (no gap in 280,000 frames); the page
 allows the first one to reach back before the snapshot. A `pseq` of 0 is a restart: a gap. Repair is
 unsubscribe and subscribe.

@@ -6,6 +6,12 @@ connection has a number. It needs no key. Pages:
 https://docs.cdp.coinbase.com/coinbase-app/advanced-trade-apis/websocket/websocket-channels and
 `websocket-rate-limits` beside it, and the AsyncAPI document of 2026.
 
+Confirmed:
+
+    channel, verbs, levels, depth: 2026-10-23, third-party: ccxt 4.5.90
+    ping, sequence: 2026-08-21, third-party: GoCryptoTrader
+    limits: 2026-09, recorded: two projects, 31 products of `level2` are refused
+
 In sync: `sequence_num` rises by 1 with every message of a connection, whatever its channel and its
 product, from 0 on; one that is skipped may have been of any book (GoCryptoTrader counts so too; the
 page speaks of products). Repair is unsubscribe and subscribe. `heartbeats` come each second, of the

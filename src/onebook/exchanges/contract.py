@@ -172,9 +172,14 @@ class Trading(Struct, frozen=True, gc=False):
 
 
 class Ignored(Struct, frozen=True, gc=False):
-    """A message without consequences: `known` is False where it is none of this protocol."""
+    """A message without consequences: `known` is False where it is none of this protocol.
+
+    `refused` are the words of an error about a request that subscribes to no book of the connection
+    any more, such as an unsubscription.
+    """
 
     known: bool
+    refused: str = ""
 
 
 class Alive(Struct, frozen=True, gc=False):
@@ -344,10 +349,18 @@ class FrameForm(Enum):
 
 
 class Heartbeat(Struct, frozen=True):
-    """A text frame that the client must send every `every_s` seconds."""
+    """A text frame that the client must send every `every_s` seconds.
+
+    One that names the time at which it is sent has no `frame`, as in a `Send`.
+    """
 
     frame: bytes
     every_s: float
+    dated: Callable[[int], bytes] | None = None
+
+    def message(self) -> Send:
+        """Return it as a frame that goes ahead of all others."""
+        return Send(self.frame, urgent=True, dated=self.dated)
 
 
 class Address(Struct, frozen=True):

@@ -31,6 +31,7 @@ from onebook.exchanges.contract import (
     BookRefused,
     Fetch,
     Gap,
+    Ignored,
     Output,
     Outputs,
     ProtocolError,
@@ -290,7 +291,7 @@ class Engine:
             return self._ask_halves(asked)
         named = named or asked
         if not named:  # of a request whose books were removed, or that subscribed to none
-            return EXPECTED if waited else (Unnamed(words),)
+            return (Ignored(known=True, refused=words),) if waited else (Unnamed(words),)
         names = [self._channel.key(one) for one in named]
         self._forget(named)
         (self._accepted if event.repeated else self._refused).update(names)
@@ -323,7 +324,7 @@ class Engine:
         asked = self._answered(event.number)
         about = tuple(self._about(event) or asked)
         if waited and not about:
-            return EXPECTED
+            return (Ignored(known=True, refused=short(event.words)),)
         return (SlowDown(short(event.words), unavailable=True, instruments=about),)
 
     def _ask_rest(self, event: RequestRejected, asked: Sequence[Instrument]) -> tuple[Output, ...]:

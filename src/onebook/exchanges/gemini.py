@@ -2,6 +2,12 @@
 
 Page: https://developer.gemini.com/websocket/streams
 
+Confirmed:
+
+    channel, verbs, ping, limits, sequence, levels, depth: 2026-09-15, recorded:
+        arbitrage-observatory
+    channel, sequence: 2026-09-22, third-party: hummingbot
+
 In sync: `U` of each change is the `u` before it, so frames overlap by one state. The first frame
 after a subscription is the whole book and has `U == u`; nothing else marks it. A change that ends
 at the same `u` may follow: the book has it. Repair is unsubscribe and subscribe.

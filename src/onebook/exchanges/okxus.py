@@ -14,6 +14,12 @@ so, and no two books were recorded side by side. docs/explanation/identity.md ha
 Doubted in 2026-11: whether a pair that OKX lists too is one book: they count as two exchanges until
 two recordings side by side show it.
 
+Confirmed:
+
+    channel, verbs, ping, levels, depth: 2026-10-23, third-party: ccxt 4.5.90, its okx on this host
+    sequence: 2026-08-21, third-party: GoCryptoTrader, of OKX
+    limits: never: those of OKX
+
 Unconfirmed: whether a pair that both list has one book or two (one would be counted twice in a
 merged view of okx and okxus); whether its checksum is 0 too (one that is not 0 is checked).
 """

@@ -251,7 +251,7 @@ class RateLimitWarning(Struct, tag="rate_limit_warning", frozen=True):
 
 
 class ServerShutdown(Struct, tag="server_shutdown", frozen=True):
-    """The node drains; it closes with 4200 at the time given: then connect again."""
+    """The node drains, or receives no books: it closes with 4200 at the time given, then return."""
 
     message: Text
     reconnect_in_ms: Annotated[int, about("When this connection ends and a new one may start.")]
