@@ -176,6 +176,24 @@ def test_instruments_are_read_row_by_row() -> None:
     assert [one.status for one in found] == [trading, halted, trading]
 
 
+@pytest.mark.parametrize(
+    ("state", "trades"),
+    [
+        ("online", True),
+        ("limit_open", True),
+        ("limit_close", True),
+        ("restrictedAPI", True),
+        ("listed", False),
+        ("offline", False),
+        ("unheard_of", False),
+    ],
+)
+def test_a_pair_whose_orders_are_restricted_trades(state: str, trades: bool) -> None:
+    body = {"code": "00000", "data": [row(status=state)]}
+    (one,) = EXCHANGE.parse_instruments(json.dumps(body).encode())
+    assert (one.status is InstrumentStatus.TRADING) is trades
+
+
 def test_a_list_with_an_error_code_is_refused() -> None:
     with pytest.raises(ProtocolError, match="40034"):
         EXCHANGE.parse_instruments(b'{"code":"40034","msg":"Parameter error","data":[]}')

@@ -109,6 +109,11 @@ def test_a_frame_starts_at_the_state_of_the_last_one() -> None:
     assert connector.received(update(19, 21)) == ()
 
 
+def test_a_frame_that_starts_one_after_the_last_state_is_a_gap() -> None:
+    """States overlap by one, so that it hides a step: the frame from 10 to 11 was lost."""
+    assert kinds(live(10).received(update(11, 12))) == [Gap]
+
+
 def test_only_the_first_frame_of_a_subscription_is_the_whole_book() -> None:
     connector = opened()
     assert connector.received(update(3, 5)) == ()

@@ -246,3 +246,11 @@ def test_the_simulated_exchange_refuses_with_the_codes_of_the_real_one() -> None
     ):
         (answer,) = desk.say(request)
         assert (answer["error"]["code"], answer.get("id")) == (code, number)
+
+
+def test_a_frame_with_data_in_place_of_a_snapshot_is_damage_to_its_book_alone() -> None:
+    connector = EXCHANGE.connector([BTC, ETH])
+    connector.opened()
+    with pytest.raises(ProtocolError, match="neither a snapshot nor an update") as caught:
+        connector.received(book("data", 5))
+    assert caught.value.instrument is BTC

@@ -28,6 +28,9 @@ bids worst first, its `lastUpdateId` in quotes:
 No request is acknowledged. A stream of an unknown or closed pair is silent, and the body is refused
 (400, 404): that shows it. The server's pings every 60 s are protocol frames; it answers ours.
 
+Doubted in 2026-11: tokenized stocks and requests for quotes, which the list has since 2026 under
+`marketType`: only SPOT is read.
+
 Unconfirmed: any rate limit, which the page does not state (5 bodies a second and 91 streams on a
 socket were served); what it says to too many requests; the age limit of a connection. Frames were
 recorded of perpetuals, which share the socket and the channel with spot.

@@ -10,6 +10,9 @@ Confirmed:
 
 ccxt describes it in the same way: its Bequant is its HitBTC with other addresses. Unconfirmed, as
 no frame of this address is recorded: that its limits are those of HitBTC.
+
+Doubted in 2026-11: whether the exchange still trades, which no source shows: a book that does not
+change is judged by its silence, as everywhere.
 """
 
 from typing import Final

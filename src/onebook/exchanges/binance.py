@@ -29,6 +29,9 @@ not change is silent. Levels beyond
 the 1000 of the body are unknown (limit 5000 would cost five times the budget), so the book ends
 there and is seeded again before the price comes near. A misspelt stream is acknowledged and
 delivers nothing: a body newer than the stream shows it.
+
+Compared in 2026-11: the changelog up to 2026-09-18 changes no JSON stream of books, and CANCEL_ONLY
+is listed as halted because nothing is matched then.
 """
 
 from collections.abc import Sequence

@@ -31,6 +31,10 @@ reads it, or a list of pairs, as the perpetuals' socket sends it: both are read.
 for fewer requests; that it is busy (100421, 100500, 100503 by ccxt and a copy of the page's list)
 passes. A refused topic may bring one frame all the same.
 
+Doubted in 2026-11: spot frames of this channel, which no recording has: the page (a copy of it) is
+followed, though ccxt and hummingbot take whole books from `depth`, because a lost frame is seen
+here.
+
 Unconfirmed: which of the two forms a side has on spot; where a book names its time (in `timestamp`
 or `time` of the data, or outside it); whether ids skip on spot too; whether a plain `Ping`, as on
 the perpetuals' socket, is sent here; how many connections an address may open in a time.

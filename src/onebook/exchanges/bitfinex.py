@@ -35,6 +35,8 @@ channel, busy or not, and before its acknowledgement too, which took up to 13 s.
 GoCryptoTrader (`subId` in answers and errors, place of the numbers), tardis-node (number before
 time), bitfinex-api-py (25 channels). BULK_UPDATES is not used: its frames look like snapshots.
 
+Compared in 2026-11: ccxt agrees, and the longer payload of tickers since 2026-04 touches no book.
+
 Unconfirmed: whether refusals of each kind have `subId` and `symbol`; the words of 11000 and 10305;
 which rate of requests is too high, and that it is answered by 11010 as in REST (ccxt knows that).
 """

@@ -34,6 +34,8 @@ that they need not be; changes left out deletions there too. A name without a kn
 refused with -32602. By that probe's quotations the page states no limit, and restricts addresses
 that connect very often or repeat errors.
 
+Compared in 2026-11: tardis-node follows the same deltas, and nothing newer was found.
+
 Unconfirmed: that the error for too many requests says so in its words; how many requests and
 connections are too many; that every spot book comes every 5 s when nothing changes (it did in the
 recording).

@@ -4,6 +4,10 @@ Page: https://www.bitget.com/docs/uta/websocket/public/Order-Book-Channel. Frame
 recorded by others from futures on this socket, agree with it and with those of v2; ccxt's
 `watchOrderBook` reads the same members. The v2 socket ("maintenance only") has 500 levels.
 
+Of the states in the list `limit_open`, `limit_close` and `restrictedAPI` restrict who may order
+what, and not the matching (JKorf's names of v3): such a pair trades, as one that is `online` or, in
+v2, `gray`. `listed` and `offline` ones are halted.
+
 Confirmed:
 
     channel, verbs, ping, limits, sequence, depth: 2026-09-15, recorded: arbitrage-observatory, of
@@ -31,10 +35,14 @@ its item, when the book was made. A book that does not change is silent. A clien
 dropped the connection, one of 20 did not: 10 are sent. Errors 30006 and 30007 ask for fewer
 requests.
 
-The checksum of earlier years (25 levels in turn as they were spelled, in all recorded frames of
-2022) is 0 or absent and not read.
+The checksum of earlier years is that of 25 levels in turn as they were spelled, in all recorded
+frames of 2022.
 
-Unconfirmed: spot frames of this socket, which were not recorded; whether unsubscriptions count
+Doubted in 2026-11: the checksum of v3. It is 0 in snapshots, and non-zero in the updates of spot
+that were recorded on 2026-04-28 (tardis-node's tests); its rule is not known, because no recording
+has a whole book and its update. It is not read: `pseq` shows each lost frame.
+
+Unconfirmed: whether unsubscriptions count
 among the 240 requests an hour; that `books50`, which is not used here, becomes incremental on
 2026-12-01 (a secondary source alone says so) and that `books` stays as it is then. ccxt says that
 books of tokenized stocks may bring an object where others bring a list: those are not shown.
@@ -177,7 +185,7 @@ INSTRUMENTS: Final = ListReader(
     quote="quoteCoin",
     answered={"code": ("00000", None)},
     spot={"category": ("SPOT", "spot")},
-    trading={"status": ("online", "gray")},
+    trading={"status": ("online", "gray", "limit_open", "limit_close", "restrictedAPI")},
     tick_decimals="pricePrecision",
     lot_decimals="quantityPrecision",
 )

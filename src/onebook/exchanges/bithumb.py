@@ -31,6 +31,9 @@ Agreeing: a wire probe of 2026-09-23 (nemanull/arbitrage-observatory: 493 market
 unknown codes are silent) and ccxt 4.5.90, which sends the same request (4.5.68: that of the older
 socket, `pubwss.bithumb.com`) and replaces the book by each frame.
 
+Doubted in 2026-11: the unit of times: REST has milliseconds since 2025-11-11, a probe of the socket
+found microseconds; both are read, by their length.
+
 Unconfirmed beyond that probe: that requests replace each other and that errors end the connection.
 Unconfirmed: that the limits of messages are those of Upbit, whose protocol this is; that the error
 for too many requests says so in its name.

@@ -37,6 +37,9 @@ Agreeing: wire probes of 2026-09-15 (nemanull/arbitrage-observatory), of perpetu
 socket and of BTC/USD: 13,577 frames, each a whole book in order, none before the next change, no
 number, a protocol ping every 54 s; and a list of 277 rows, `market_type` SPOT or PERPETUAL in each.
 
+Compared in 2026-11: ccxt and hummingbot follow `diff_order_book`, and no newer word on `order_book`
+was found; whole books need no rule to stay right.
+
 Unconfirmed: that the time of a body is that of its book, and not of the answer; that the error for
 too many requests says so in words that `roster.RATE_LIMITS` has; how many requests and connections
 are too many.

@@ -37,6 +37,9 @@ Agreeing: a wire probe of 2026-09-23 (nemanull/arbitrage-observatory), 437 marke
 gap in 89,000 events, books equal to REST. ccxt subscribes and requests in the same way, and takes
 any greater `nonce` for the next one, so that its book stands still after a restart.
 
+Compared in 2026-11: ccxt has rewritten its book since July 2026 with the same requests, and no
+limit has changed.
+
 Unconfirmed: the answer to an unsubscription; whether one bad market costs the whole request (the
 others are asked for again, which changes nothing where they were accepted); which code of too many
 requests comes on the socket (103 in the help centre, 105 or 110 by REST, 112 of a session).

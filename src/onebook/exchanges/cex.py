@@ -34,6 +34,9 @@ Agreeing: a wire probe of 2026-09 (nemanull/arbitrage-observatory, 3,369 increme
 twice a second subscription of a pair, answered by a snapshot of its last `seqId`).
 ccxt watches the older socket, ws.cex.io, which asks for a login now, and reads the same list.
 
+Compared in 2026-11: other clients of 2026 use the same socket and a ping each 5 s; their
+`get_order_book` is not needed.
+
 Unconfirmed: the words of the error for one request too many; that pings cost no point (a
 connection that sent one each 5 s for 110 s was not refused).
 """

@@ -26,6 +26,10 @@ frame of several MB. An error costs its whole request: what is not yet settled i
 
 `coinbase_advanced` is another feed of the same books, whose frames are numbered, and the instrument
 list of both.
+
+Doubted in 2026-11: whether `level2_batch` without a key stays: projects that began in 2026 use it,
+and nothing else is known; how many products a connection may have is kept far below what others
+use.
 """
 
 from collections.abc import Sequence

@@ -47,6 +47,9 @@ ccxt reads the same frames without looking at their numbers; nautilus_trader has
 Unconfirmed: whether errors have a number; the words of the error for an unknown product and whether
 the others of its request are subscribed all the same; which limits are shared with Exchange; what
 `auction_mode` means for a book (such a product counts as trading).
+
+Compared in 2026-11: spot stays on this interface, since the move to Deribit is of international
+derivatives.
 """
 
 from collections.abc import Sequence
@@ -91,7 +94,6 @@ DATA: Final = "l2_data"
 LEVELS: Final = LevelShape.objects("price_level", "new_quantity", "side")
 ALIAS: Final = "-USDC"  # ends products that are answered with the book of the one in USD ...
 OWN_BOOKS: Final = ("USDT-USDC", "EURC-USDC")  # ... but for these
-FRAME_BYTES: Final = 10 << 20
 UNMATCHED: Final = ("trading_disabled", "cancel_only", "post_only")  # see above
 
 
@@ -192,13 +194,10 @@ def parse_own_books(body: bytes, *, rows_max: int = ROWS_MAX) -> Instruments:
     return found
 
 
+HEARTBEATS: Final = {"type": "subscribe", "channel": "heartbeats"}
+TRACK: Final = partial(Unnumbered, shape=LEVELS)
 BOOKS: Final = BookChannel(
-    data,
-    control,
-    *verbs(request),
-    partial(Unnumbered, snapshot_shape=LEVELS, delta_shape=LEVELS),
-    names_per_request=10,  # ours
-    configure=({"type": "subscribe", "channel": "heartbeats"},),
+    data, control, *verbs(request), TRACK, names_per_request=10, configure=(HEARTBEATS,)
 )
 
 ADVANCED: Final = Exchange(
@@ -210,7 +209,7 @@ ADVANCED: Final = Exchange(
     parse_instruments=parse_own_books,
     connector=partial(Engine, BOOKS),
     depth=0,
-    frame_bytes=FRAME_BYTES,
+    frame_bytes=10 << 20,  # as in its SDK
     guard=LossDetection.COUNT,
     limits=ExchangeLimits(
         topics=30,

@@ -38,6 +38,9 @@ second has only its share of the 100 messages: few are sent at once.
 Of the page's codes 42901 (TOO_MANY_REQUESTS) asks for fewer requests; 40801 (REQUEST_TIMEOUT) and
 50001 (ERR_INTERNAL) pass, as 9010001 (maintenance) does, which ccxt knows.
 
+Compared in 2026-11: the page's list of breaking changes has none of `book` after 2025-12-17, and
+three clients agree.
+
 Unconfirmed: how many connections an address may open; what an empty side looks like.
 """
 

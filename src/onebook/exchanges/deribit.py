@@ -42,6 +42,10 @@ centre no client can communicate during a planned one. It also says which price 
 ccxt watchOrderBook agrees on frames (without checking the ids), nautilus_trader on frames.
 Unconfirmed: the gateway at drb.coinbase.com, which was to take over derivatives in 2026-09; whether
 a lock of a price index stops orders of the spot pair of that name.
+
+Doubted in 2026-11: how much is left here: most spot pairs, BTC_USDC among them, are matched at
+Coinbase Exchange (flagged `is_cbe_routed`, 2026-08) and are left out, because their orders are in
+Coinbase's books.
 """
 
 from collections.abc import Sequence

@@ -26,10 +26,15 @@ symbols `quote_increment` is the step of prices and `tick_size` that of amounts.
 
 Recorded on this channel in 2026-09 (ziyangliu-666/FastMM): BTC/USD, 4,658 levels with asks up to
 9e12, and perpetuals; each `U` was the `u` before it, and the best levels of the perpetuals were
-those of `bookTicker`. hummingbot reads the same list, but books of the archived v2 socket, as ccxt
-does. Recorders of Gemini's prediction markets, on the same address in 2026-09, write `SUBSCRIBE` in
-capitals, take the first frame for the whole book too, and read the same weights and 300 connections
-in five minutes from `conninfo`.
+those of `bookTicker`. hummingbot reads this channel by the same rule since 2026-09; ccxt has the
+archived v2 socket. Recorders of Gemini's prediction markets, on the same address in 2026-09, write
+`SUBSCRIBE` in capitals, take the first frame for the whole book too, and read the same weights and
+300 connections in five minutes from `conninfo`.
+
+Doubted in 2026-11: that the first frame has `U == u` (tardis-node takes any; hummingbot has our
+rule): another one is ignored, because it may be a late frame of the subscription before. hummingbot
+takes a `U` of the last `u + 1` for no gap; here it is one, because the states overlap and such a
+frame hides the loss of a step.
 
 Unconfirmed: that a subscription brings a snapshot again after an unsubscription; the words of -1003
 (too many requests); how many streams a connection may have (20 were seen).

@@ -33,6 +33,10 @@ in a request, one snapshot each, empty where the book is, updates without a leve
 404 for an unknown method, and code 1 without an `id` for what is no JSON. Probes of the same engine
 at FMFW and Changelly PRO in the same month agree.
 
+Doubted in 2026-11: frames with `data` in place of `snapshot`, which ccxt 4.5.90 reads: they are of
+the channels of partial books. One of `orderbook/full` is damage to its book, because nothing says
+whether it is whole.
+
 Unconfirmed: that an unsubscription and another subscription on the same socket bring a new snapshot
 (where they do not, the feed opens another connection); what the answer to an unsubscription lists,
 which is not read; how many symbols a socket or a request may have (50 were seen).
@@ -94,6 +98,7 @@ class Control(Struct):
     ch: str = ""
     update: Any = None
     snapshot: Any = None
+    data: Any = None
     result: Any = None
     error: ErrorBody | None = None
 
@@ -128,7 +133,7 @@ def control(frame: bytes) -> Event:
     """Read a frame that is not of a book."""
     message = decode(_control, frame, what="a frame")
     if message.ch == CHANNEL:
-        books = message.snapshot if message.update is None else message.update
+        books = message.update or message.snapshot or message.data
         names = list(books) if isinstance(books, dict) else []
         return BookFrame(names[0] if len(names) == 1 else "")
     problem = message.error

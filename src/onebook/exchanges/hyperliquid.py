@@ -36,6 +36,9 @@ coins are indexes into `tokens`, and their names are given by their deployers: t
 coin of another chain have names of their own (UBTC), which `currencies` translates. A price has at
 most 5 significant figures and 8 less `szDecimals` decimals; the latter is the step that is stated.
 
+Doubted in 2026-11: whether an unsubscription must repeat `fast`: it does, because it then has the
+words of its subscription.
+
 Unconfirmed: what is said to too many messages; that the greeting still comes (the recordings above
 do not name it).
 """

@@ -36,6 +36,8 @@ currencies: its list names coins, and only US dollars are followed, which most o
 A book can be crossed by levels that REST does not show, with a checksum that agrees (seen in AUD):
 it is not shown then. Unconfirmed: how `Subscriptions` spells the pairs of this channel (both ways
 seen elsewhere are read); the text of an `Error`; every limit, as no page states any.
+
+Compared in 2026-11: ccxt 4.5.90 compares the checksum without a sign now, as is done here.
 """
 
 from collections.abc import Sequence

@@ -31,6 +31,9 @@ Heartbeats are promised where nothing else is sent, and were recorded each secon
 `system` other than online (maintenance, cancel_only, post_only) means that no order is matched:
 https://docs.kraken.com/exchange/api-reference/spot-websocket-v2/status. Prices are JSON numbers
 whose literal digits count for the checksum.
+
+Compared in 2026-11: ccxt and tardis-node (which reads v2 since 2026-07-10) agree on host and
+frames; the host `ws-l3` of a newer client is for level 3 alone.
 """
 
 from collections.abc import Sequence

@@ -26,6 +26,9 @@ zone follows from the page's own example (`2018-08-03T17:32:00` is 1533288720) a
 ccxt quotes. The perpetuals' socket is another product; a wire probe of 2026-09 found that its books
 of quiet pairs stand still. The list of pairs has no state and no perpetuals.
 
+Doubted in 2026-11: whether the client must ping, which one client denies because the server does:
+both are done, since a ping too many costs nothing.
+
 Unconfirmed, as no recording of this socket is known: that a subscription brings the book at once
 and not with its next change; how often books and pings are sent; the words of the refusal of an
 unknown pair and of one request too many; every limit of the socket.

@@ -38,6 +38,9 @@ A connection without a subscription ends after 30 s, one without data or ping af
 24 h. Requests carry one pair each, so that each answer is about one. An answer names the channel
 also where it is to an unsubscription: its number distinguishes them.
 
+Doubted in 2026-11: pairs whose `isSpotTradingAllowed` is false, though their books exist: they are
+left out, because no order by API can meet these books and leveraged tokens are among them.
+
 Unconfirmed: whether a server sends id 0 to a numbered request (then the channel counts); what it
 says to too many requests; whether an unsubscription makes room for another of the 30; how many
 connections an address may open.

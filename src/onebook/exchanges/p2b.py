@@ -35,6 +35,9 @@ Agreeing: a wire probe of 2026-09 (nemanull/arbitrage-observatory: a book kept f
 equalled REST in its 20 best levels, and differed from the next full book in up to 5 of 200), ccxt
 4.5.90, which merges levels unless `interval` is 0.
 
+Compared in 2026-11: a survey of the page in 2026-06 has the same intervals (a full book each 60 s,
+changes each second) and limits.
+
 Unconfirmed: that a second subscription of the same market brings a full book, as one of another
 market does; that a side without any level is absent from a full book or empty; how many connections
 an address may have or open (12 at once were seen); the words for one request too many.

@@ -33,6 +33,9 @@ the same frames, takes 8 where a currency has no scale, and cuts when it shows a
 Recorded in 2026-09 on perpetuals, which share the socket (nemanull/arbitrage-observatory): the
 errors, a snapshot each 60 s, books equal to it, 101 subscriptions on a connection where the page
 allows 20. Recordings of spot are of 2021. Unconfirmed: what is said to too many requests.
+
+Doubted in 2026-11: names that begin with `s`, of which some are perpetuals (tardis-node, 2026-05
+and -07): the list's `type` decides here.
 """
 
 from collections.abc import Sequence

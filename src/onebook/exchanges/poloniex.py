@@ -28,6 +28,9 @@ channel and compares no ids, and knows the error "Platform in maintenance mode".
 
 `ts` is when a frame was sent, `createTime` when its record was made. A book that does not change
 is silent: unconfirmed beyond the page, which promises nothing else.
+
+Doubted in 2026-11: whether the exchange itself is in good health, on which no source of November
+2026 has a word: its books are judged by their silence like all others.
 """
 
 from collections.abc import Sequence

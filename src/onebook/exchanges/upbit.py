@@ -25,6 +25,9 @@ Unknown codes are silent, the others of their request are served. Recordings of 
 A socket without traffic for 60 s (the page: 120) is closed; our protocol pings are traffic.
 ccxt watchOrderBook agrees: each frame replaces the book, each request names all codes.
 
+Compared in 2026-11: 1, 5, 15 and 30 levels are served since 2025-07, and the 30 of the default are
+what is asked for.
+
 Unconfirmed: that the error for too many requests says so in its name.
 """
 

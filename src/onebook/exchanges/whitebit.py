@@ -39,6 +39,9 @@ Agreeing: a wire probe of 2026-09-22 (nemanull/arbitrage-observatory), most of i
 which share the socket: no gap in 54,000 updates, full books that are chained on to, another
 subscription of a market brings one full book; a level that leaves the window was announced.
 
+Doubted in 2026-11: whether a subscription without the fourth parameter replaces the others (JKorf
+sends none): ours has it, because the page says that it keeps them.
+
 Unconfirmed: that `depth_unsubscribe` may name one market (WhiteBit.Net of JKorf does; the page has
 an empty list, for all; only a removal sends it); that a side without any level is absent from a
 full book; how much of 12,000 requests in 10 s holds for old servers, whose page says 200 a minute

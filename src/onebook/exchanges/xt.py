@@ -31,6 +31,9 @@ futures (nemanull/arbitrage-observatory, 2026-09-23), so it is pinged every 15 s
 pair was acknowledged and stayed silent, another request for a stream was accepted again, and 200
 streams in one request and 400 on one socket were served.
 
+Doubted in 2026-11: the interval, since futures got an argument for it: spot has none, and the
+page's 100 ms agree.
+
 Unconfirmed on spot: the two errors, which were recorded on futures; whether a request with one
 unknown pair is refused as a whole (it is taken for that: the others are asked for again, which
 changes nothing where they were accepted); how many streams a request may have (50 are sent); what

@@ -33,6 +33,7 @@ ARGUMENTS_MAX: Final = 20
 ARGUMENTS_BYTES_MAX: Final = 4_096
 CHANNELS_MAX: Final = 1_000
 NO_PREVIOUS: Final = 0
+CHECKSUM: Final = 1_153_969_492  # as in an update of 2026-04-28; its rule is not known
 FAMILIES: Final = ("spot", "usdt-futures", "usdc-futures", "coin-futures")
 
 
@@ -136,6 +137,7 @@ def _frame(channel: PublishedBook, action: str, book: TextChanges, previous: int
         "pseq": previous,
         "ts": str(now.ms),
         "maxdepth": str(DEPTH),
+        "checksum": 0 if action == "snapshot" else CHECKSUM,
     }
     arg = {"instType": "spot", "topic": "books", "symbol": native}
     return dumped({"action": action, "arg": arg, "data": [item], "ts": now.ms})
