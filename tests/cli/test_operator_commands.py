@@ -24,8 +24,9 @@ from onebook.cli.db import db_app
 from onebook.cli.keys import keys_app
 from onebook.cli.usage import usage
 from onebook.errors import InvalidRequest
+from onebook.model import DAY_MS
 from onebook.store import Store, UsageCell
-from onebook.times import ms_of_iso
+from onebook.times import iso_ms, ms_of_iso
 
 Run = Callable[..., Result]
 NOW_MS = 1_769_855_400_000  # 2026-01-31 10:30 UTC
@@ -148,7 +149,7 @@ def test_json_and_tables_have_the_same_names(
 
 def test_a_key_has_a_date_of_expiry(run: Run, key: dict[str, str]) -> None:
     made = json.loads(run("keys", "create", "alice", "--expires", "2099-01-31", "--json").stdout)
-    assert made["expires_at"] == "2099-01-31T00:00:00.000Z"
+    assert made["expires_at"] == "2099-01-31T23:59:59.999Z"  # it works on that day
     assert "2099-01-31" in run("keys", "list", "--account", "alice").stdout
     made = json.loads(run("keys", "create", "alice", "--expires", "90d", "--json").stdout)
     lasts_ms = ms_of_iso(made["expires_at"]) - ms_of_iso(made["created_at"])
@@ -217,7 +218,7 @@ def test_billing_is_reported_as_table_csv_and_json(run: Run, key: dict[str, str]
     past = ("--from", "2020-01-01", "--to", "2020-02-01")
     assert json.loads(run("billing", *past, "--format", "json").stdout) == []
     refused(run("billing", "--to", "2020-02-01"), "--to needs --from")
-    refused(run("billing", "--from", "2020-02-01", "--to", "2020-01-01"), "before --to")
+    refused(run("billing", "--from", "2020-02-01", "--to", "2020-01-01"), "not be after --to")
     refused(run("billing", "--from", "30d"), "'30d' is no date; write 2027-01-31.")
 
 
@@ -348,24 +349,57 @@ def test_every_command_has_help_with_an_example(run: Run, command: tuple[str, ..
     assert f"Example: onebook {' '.join(command)}" in re.sub(r"\s+", " ", result.stdout)
 
 
+def days_from(at: str) -> tuple[str, str]:
+    """The day of a time, and the one after."""
+    at_ms = ms_of_iso(at)
+    return iso_ms(at_ms)[:10], iso_ms(at_ms + DAY_MS)[:10]
+
+
+def test_the_last_day_of_a_bill_is_in_it(run: Run, key: dict[str, str]) -> None:
+    today, after = days_from(key["created_at"])
+    for words, count in (
+        (("--from", today, "--to", today), 1),
+        (("--from", "2020-01-01", "--to", today), 1),
+        (("--from", "2020-01-01", "--to", f"{today}T00:00"), 0),
+        (("--from", after, "--to", after), 0),
+    ):
+        assert len(json.loads(run("billing", *words, "--json").stdout)) == count, words
+
+
+def test_an_audit_begins_on_a_day(run: Run, key: dict[str, str]) -> None:
+    today, after = days_from(key["created_at"])
+    assert json.loads(run("audit", "--since", today, "--json").stdout)
+    assert json.loads(run("audit", "--since", after, "--json").stdout) == []
+
+
 @pytest.mark.parametrize(
-    ("text", "moment_ms"),
+    ("text", "past_ms", "past_end_ms", "until_ms"),
     [
-        ("30s", NOW_MS + 30_000),
-        ("5m", NOW_MS + 300_000),
-        ("24h", NOW_MS + 86_400_000),
-        ("2026-02-01", 1_769_904_000_000),
-        ("2026-02-01T01:00+01:00", 1_769_904_000_000),
+        ("now", NOW_MS, NOW_MS, None),
+        ("30s", NOW_MS - 30_000, NOW_MS - 30_000, NOW_MS + 30_000),
+        ("24h", NOW_MS - 86_400_000, NOW_MS - 86_400_000, NOW_MS + 86_400_000),
+        ("2026-02-01", 1_769_904_000_000, 1_769_990_399_999, 1_769_990_399_999),
+        ("20260201", 1_769_904_000_000, 1_769_990_399_999, 1_769_990_399_999),
+        ("2026-02-01T00:00", *[1_769_904_000_000] * 3),
+        ("2026-02-01T01:00+01:00", *[1_769_904_000_000] * 3),
     ],
 )
-def test_moments_are_spans_from_now_or_dates_in_utc(text: str, moment_ms: int) -> None:
-    assert operator.moment_ms(text, NOW_MS) == moment_ms
+def test_a_date_is_its_whole_day_in_utc_and_a_time_is_itself(
+    text: str, past_ms: int, past_end_ms: int, until_ms: int | None
+) -> None:
+    assert operator.past_ms(text, NOW_MS) == past_ms
+    assert operator.past_end_ms(text, NOW_MS) == past_end_ms
+    if until_ms is not None:
+        assert operator.until_ms(text, NOW_MS) == until_ms
 
 
-@pytest.mark.parametrize("text", ["", "d", "1w", "-1d", "2026-13-01", "tomorrow", "9999999d"])
-def test_what_is_no_moment_is_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "d", "1w", "-1d", "2026-13-01", "2026-W05", "20269901", "tomorrow", "9999999d"]
+)
+@pytest.mark.parametrize("read", [operator.past_ms, operator.past_end_ms, operator.until_ms])
+def test_what_is_no_moment_is_refused(read: Callable[[str, int], int], text: str) -> None:
     with pytest.raises(InvalidRequest, match="no moment"):
-        operator.moment_ms(text, NOW_MS)
+        read(text, NOW_MS)
 
 
 def test_a_user_without_a_name_signs_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,8 @@ from onebook.feeds.session import FeedSession
 from onebook.feeds.stats import ExchangeStats
 from onebook.model import Health, Instrument, Reason
 from onebook.simulator.board import Now
+from onebook.simulator.bybit import Bybit
+from onebook.simulator.htx import Htx
 
 every_channel = pytest.mark.parametrize("name", CHANNELS)
 # Where another book fits on the connection.
@@ -403,3 +405,63 @@ def test_okx_is_asked_for_no_more_than_it_answers_in_an_hour() -> None:
         world.run(0.5)
     requests = [frame for frame in world.sent if frame not in heartbeat_of(world)]
     assert len(requests) <= 20 * (1 + len(world.ends))
+
+
+# HTX's frames without changes: as they come today, and without them, which the page announces.
+
+both_behaviours = pytest.mark.parametrize("aligned", [False, True], ids=["today", "announced"])
+
+
+@both_behaviours
+def test_a_quiet_book_stays_live_for_as_long_as_its_whole_book_is_the_same(
+    aligned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pings show that the connection is served, the probes that the stream has lost nothing."""
+    monkeypatch.setattr(Htx, "aligned", aligned)
+    world = World("htx")
+    world.frozen = True
+    world.run(5)
+    world.requests.clear()
+    world.run(1_500)
+    assert (world.live(), world.ends) == (True, [])
+    probes = [frame for frame in world.requests if b'"req"' in frame]
+    expected = 1_500 / world.settings.probe_quiet_s
+    assert expected - 1 <= len(probes) / len(world.instruments) <= expected + 2
+
+
+@pytest.mark.parametrize(
+    ("aligned", "reason", "most_s"),
+    [(False, Reason.GAP, 2), (True, Reason.DEAD_STREAM, 312)],
+    ids=["today", "announced"],
+)
+def test_a_stream_that_stops_while_its_book_moves_is_found(
+    aligned: bool, reason: Reason, most_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the number of the next frame without changes; without them by the probe."""
+    monkeypatch.setattr(Htx, "aligned", aligned)
+    world = World("htx", count=1)
+    assert most_s < 10 or most_s == (
+        world.settings.probe_quiet_s + world.settings.dead_stream_s + 2
+    )
+    world.frozen = True
+    world.run(30)
+    (instrument,) = world.instruments
+    world.venue.changed(instrument.native)  # a change that is not delivered
+    world.run(most_s)
+    assert dict(world.stats.invalidations) == {reason: 1}
+
+
+def test_a_book_that_the_exchange_has_emptied_is_halted_until_it_is_there_again() -> None:
+    world = busy("bybit")
+    world.frozen = True
+    one, other = world.instruments
+    empty = Bybit.bookless(world.venue.window(one.native), world.venue.now)
+    world.say(empty.encode())
+    healths = [(book.health, book.reason) for book in map(world.books.get, (one, other)) if book]
+    assert healths == [(Health.OFFLINE, Reason.HALTED), (Health.LIVE, None)]
+    assert dict(world.stats.invalidations) == {Reason.HALTED: 1}
+    world.frozen = False
+    world.run(world.settings.retry_offline_s - 1)
+    assert not world.live()
+    world.run(2)
+    assert (world.live(), world.ends) == (True, [])

@@ -31,6 +31,9 @@ from onebook.exchanges.htx import EXCHANGE
 from onebook.exchanges.join import FETCHES_MAX
 from onebook.feeds.inflate import inflated
 from onebook.model import Instrument, InstrumentStatus
+from onebook.simulator.board import ChannelKey, TextChanges
+from onebook.simulator.htx import Htx
+from simulator.pure import Desk
 
 BTC = Instrument("htx", "BTC/USDT", "btcusdt")
 ETH = Instrument("htx", "ETH/USDT", "ethusdt")
@@ -52,6 +55,11 @@ UNKNOWN_FRAMES = (
 
 def without_consequence(words: str) -> tuple[Ignored]:
     return (Ignored(known=True, refused=words),)
+
+
+def damaged(frame: bytes) -> bytes:
+    """A frame without its number: one without its sides is a change of none."""
+    return frame.replace(b'"seqNum":', b'"number":')
 
 
 def update(previous: int, sequence: int, **sides: object) -> bytes:
@@ -127,6 +135,14 @@ def test_an_update_without_levels_is_the_heartbeat_of_its_book_and_advances_it()
     assert kinds(connector.received(update(16, 17, bids=[], asks=[]))) == [Gap]
 
 
+def test_an_update_with_neither_side_is_one_with_two_empty_sides() -> None:
+    connector = live(at=10)
+    assert connector.received(update(10, 10, other=[])) == (Alive(BTC),)
+    assert connector.received(update(10, 12, other=[])) == (Alive(BTC),)
+    assert kinds(connector.received(update(12, 13))) == [Delta]
+    assert kinds(connector.received(update(14, 15, other=[]))) == [Gap]
+
+
 def test_a_side_that_did_not_change_may_be_absent() -> None:
     (delta,) = live(at=10).received(update(10, 11, asks=[[2.5, 0]]))
     assert isinstance(delta, Delta)
@@ -175,7 +191,6 @@ def test_too_many_requests_ask_for_patience_and_refuse_nothing(number: str | Non
 @pytest.mark.parametrize(
     "frame",
     [
-        update(10, 11, tasks=[]),
         update(10, 2**63),
         update(10, 11).replace(b"prevSeqNum", b"previous"),
         whole(12).replace(b'"asks"', b'"tasks"'),
@@ -186,6 +201,23 @@ def test_a_damaged_frame_names_its_instrument(frame: bytes) -> None:
     with pytest.raises(ProtocolError, match="damaged") as caught:
         live(at=10).received(frame)
     assert caught.value.instrument is BTC
+
+
+@pytest.mark.parametrize("aligned", [False, True], ids=["today", "announced"])
+def test_the_simulator_sends_what_did_not_change_as_the_page_says(
+    aligned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Htx, "aligned", aligned)
+    desk = Desk("htx")
+    desk.say({"sub": TOPIC, "id": "1"})
+    channel = desk.board.channel(ChannelKey("btcusdt", 150))
+    assert channel is not None
+    one_sided = json.loads(desk.dialect.delta(channel, TextChanges([("1.5", "2")], []), desk.now))
+    assert one_sided["tick"].get("asks") == (None if aligned else [])
+    assert desk.dialect.heartbeat(desk.session, desk.now) == []
+    tick = {"seqNum": channel.sequence, "prevSeqNum": channel.sequence, "bids": [], "asks": []}
+    frames = [json.loads(frame) for frame in desk.dialect.heartbeat(desk.session, desk.now)]
+    assert [frame["tick"] for frame in frames] == ([] if aligned else [tick])
 
 
 ROW = {"sc": "ethusdt", "dn": "ETH/USDT", "bc": "eth", "bcdn": "ETH", "qc": "usdt"} | {

@@ -15,9 +15,9 @@ from onebook.cli import transactions as command
 from onebook.cli.common import console
 from onebook.cli.credentials import credentials_app
 from onebook.cli.transactions import transactions_app
-from onebook.errors import InvalidRequest
 from onebook.model import DAY_MS
 from onebook.simulator.bybit_account import Account, History, SimulatedBybit
+from onebook.times import iso_ms
 from onebook.transactions.chains import Break
 from onebook.transactions.proof import CheckState, OrderReport, ProofCheck, Unproven, Verification
 from transactions.bybit_support import KEY, Served
@@ -215,6 +215,26 @@ class TestFetch:
         two_years_ago = time.gmtime(time.time() - 730 * 86_400 + 600)
         assert line.split()[1] == time.strftime("%Y-%m-%d", two_years_ago)
 
+    def test_a_date_is_its_whole_day(
+        self, ready: Run, tmp_path: Path, exchange: tuple[str, SimulatedBybit]
+    ) -> None:
+        _, simulated = exchange
+        day_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS - 2 * DAY_MS
+        day, output = iso_ms(day_ms)[:10], tmp_path / "day.jsonl"
+        words = "transactions", "fetch", "--types", "ledger", "-o", str(output)
+        assert ready(*words, "--from", day, "--to", day).exit_code == 0
+        tables = (simulated.account.fund_ledger, *simulated.account.books.tables.values())
+        booked = [entry.at_ms for table in tables for entry in table.entries]
+        of_day = sorted(at_ms for at_ms in booked if day_ms <= at_ms < day_ms + DAY_MS)
+        lines = map(json.loads, output.read_text().splitlines())
+        assert sorted(line["timestamp"] for line in lines) == of_day
+        assert of_day[-1] >= day_ms + DAY_MS // 2
+        assert ready(*words, "--from", day, "--to", f"{day}T12:00").exit_code == 0
+        lines = map(json.loads, output.read_text().splitlines())
+        assert sorted(line["timestamp"] for line in lines) == [
+            at_ms for at_ms in of_day if at_ms <= day_ms + DAY_MS // 2
+        ]
+
     def test_a_line_of_the_table_fits_a_narrow_terminal(
         self, ready: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -282,16 +302,6 @@ class TestFetch:
     ) -> None:
         refused(ready("transactions", "fetch", "-o", str(tmp_path / "out"), *words), says)
         assert list(tmp_path.glob("out*")) == []
-
-
-def test_moments() -> None:
-    now = 1_763_000_000_000
-    assert command._moment("now", now) == now
-    assert command._moment("2d", now) == now - 2 * DAY_MS
-    assert command._moment("2025-01-01", now) == 1_735_689_600_000
-    assert command._moment("2025-01-01T02:00+02:00", now) == 1_735_689_600_000
-    with pytest.raises(InvalidRequest):
-        command._moment("soon", now)
 
 
 def test_a_bar_that_only_waits_says_so() -> None:

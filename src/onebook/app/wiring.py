@@ -14,7 +14,7 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
 )
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from onebook import __version__, feeder, feeds, gateway, http, preflight
 from onebook.accounts import Accounts
@@ -35,6 +35,9 @@ from onebook.store import Store
 from onebook.transactions.credentials import Vault, master_keys
 from onebook.transactions.registry import adapters_of
 from onebook.transactions.service import Transactions
+
+# Of the longest answer, for what is around its records.
+ANSWER_MARGIN_S: Final = 60.0
 
 log = logging.getLogger("onebook.app")
 
@@ -180,7 +183,8 @@ def _http(
     node: Node, clock: SystemClock, listener: socket.socket, metrics: socket.socket | None
 ) -> AbstractAsyncContextManager[None]:
     """REST, pages and WebSocket upgrades on one socket."""
-    limits = node.settings.gateway
+    limits, transactions = node.settings.gateway, node.settings.transactions
+    longest_s = max(transactions.deadline_s, transactions.stream_deadline_s)
     return http.serving(
         web_application(node, clock),
         listener,
@@ -191,6 +195,7 @@ def _http(
         forwarded_from=limits.forwarded_from,
         tls=node.tls,
         settings=node.settings.server,
+        answer_timeout_s=longest_s + transactions.unread_s + ANSWER_MARGIN_S,
         metrics=metrics,
     )
 

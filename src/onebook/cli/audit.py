@@ -8,7 +8,7 @@ from msgspec.structs import astuple
 
 from onebook.accounts.admin import Admin
 from onebook.cli.common import print_table, reported, run
-from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, print_json, span_ms
+from onebook.cli.operator import AsJson, ConfigFile, desk, now_ms, past_ms, print_json
 from onebook.errors import NotFound
 from onebook.model import DAY_MS
 from onebook.store import ChangeRow
@@ -28,7 +28,9 @@ def audit_command(
             "given.",
         ),
     ] = None,
-    since: Annotated[str, typer.Option(help="How far back: 24h, 30d.")] = "3650d",
+    since: Annotated[
+        str, typer.Option(help="How far back: 24h, 30d, or a first day (UTC).")
+    ] = "3650d",
     limit: Annotated[
         int, typer.Option(min=1, max=ROWS_MAX, help="At most so many, the newest.")
     ] = 1_000,
@@ -39,7 +41,7 @@ def audit_command(
 
     Example: onebook audit alice --since 90d
     """
-    since_ms = max(0, now_ms() - span_ms(since))
+    since_ms = max(0, past_ms(since, now_ms()))
 
     async def work() -> list[ChangeRow]:
         async with desk(config) as (store, admin):

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from onebook.accounts.billing import BillingLine, billing_lines, current_lines
 from onebook.accounts.periods import Period
 from onebook.cli.common import fail, print_table, reported, run
-from onebook.cli.operator import AsJson, ConfigFile, day_ms, desk, now_ms, print_json
+from onebook.cli.operator import AsJson, ConfigFile, day_end_ms, day_ms, desk, now_ms, print_json
 from onebook.config import load
 from onebook.model import DAY_MS
 
@@ -30,10 +30,13 @@ class Format(StrEnum):
 def billing_command(
     since: Annotated[
         str | None,
-        typer.Option("--from", help="First day (UTC), such as 2026-10-01; with --to."),
+        typer.Option("--from", help="First day (UTC), such as 2026-10-01."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="Day after the last (UTC); now if not given.")
+        str | None,
+        typer.Option(
+            "--to", help="Last day (UTC), such as 2026-10-31, included whole; now if not given."
+        ),
     ] = None,
     account: Annotated[str | None, typer.Option(help="Only the keys of this user.")] = None,
     form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
@@ -45,16 +48,16 @@ def billing_command(
     Without dates: the billing period of each key that runs now. With dates: all billing periods
     that begin within them, so that each belongs to exactly one month's report.
 
-    Example: onebook billing --from 2026-10-01 --to 2026-11-01 --format csv
+    Example: onebook billing --from 2026-10-01 --to 2026-10-31 --format csv
     """
     at_ms = now_ms()
     if since is None and until is not None:
         fail("--to needs --from.")
     span = None
     if since is not None:
-        span = Period(day_ms(since), at_ms if until is None else day_ms(until))
+        span = Period(day_ms(since), at_ms if until is None else day_end_ms(until))
         if span.start_ms >= span.end_ms:
-            fail("--from must be before --to.")
+            fail("--from must not be after --to.")
     _print(run(_lines(span, account, at_ms, config)), Format.JSON if as_json else form)
 
 

@@ -17,12 +17,12 @@ from onebook.cli.operator import (
     change,
     desk,
     fields,
-    moment_ms,
     now_ms,
     print_json,
     print_keys,
     size_bytes,
     span_ms,
+    until_ms,
 )
 from onebook.model import Tier
 from onebook.store import KeyRow
@@ -43,7 +43,10 @@ def create(
     username: Annotated[str, typer.Argument(help="Whose key: a username or an account's id.")],
     tier: Annotated[Tier, typer.Option(help="The billing tier.")] = Tier.BASIC,
     expires: Annotated[
-        str | None, typer.Option(help="When it ends: 90d, or 2027-01-31 (UTC); never if not given.")
+        str | None,
+        typer.Option(
+            help="When it ends: 90d, or its last day (UTC), such as 2027-01-31; never if not given."
+        ),
     ] = None,
     reason: Reason = "",
     as_json: AsJson = False,
@@ -54,7 +57,7 @@ def create(
     Example: onebook keys create alice --tier premium --expires 90d
     """
     made = change(reason)
-    expires_at_ms = None if expires is None else moment_ms(expires, made.now_ms)
+    expires_at_ms = None if expires is None else until_ms(expires, made.now_ms)
 
     async def work() -> NewKey:
         async with desk(config) as (_store, admin):

@@ -57,6 +57,9 @@ SPAN_UNITS_MS: Final = {"s": SECOND_MS, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d"
 SIZE_UNITS_BYTES: Final = {"": 1, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE = re.compile(r"(\d{1,19})(|MiB|GiB|TiB)", re.ASCII)
 _SPAN = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+_DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}", re.ASCII)
+_MOMENT: Final = "moment; write 90d or 2027-01-31"
+NOW: Final = "now"
 
 Reason = Annotated[str, typer.Option(help="The reason, for the audit log.")]
 
@@ -156,29 +159,72 @@ def size_bytes(text: str) -> int:
 
 
 def day_ms(text: str) -> int:
-    """Read a date in UTC such as 2027-01-31.
-
-    Raises:
-        InvalidRequest: It is none.
-    """
-    try:
-        return ms_of_iso(text)
-    except ValueError:
-        raise InvalidRequest(f"{text!r} is no date; write 2027-01-31.") from None
-
-
-def moment_ms(text: str, since_ms: int) -> int:
-    """Read a moment: a span from now such as 90d, or a date in UTC such as 2027-01-31.
+    """Read a date in UTC such as 2027-01-31 as its first millisecond; a time is itself.
 
     Raises:
         InvalidRequest: It is neither.
     """
+    return _date_ms(text, "date; write 2027-01-31")
+
+
+def day_end_ms(text: str) -> int:
+    """Read a date in UTC as the first millisecond after it; a time is itself.
+
+    Raises:
+        InvalidRequest: It is neither.
+    """
+    return day_ms(text) + (DAY_MS if _is_date(text) else 0)
+
+
+def until_ms(text: str, now_ms: int) -> int:
+    """Read the end of a span that begins now: 90d, a date in UTC, which is included, or a time.
+
+    Raises:
+        InvalidRequest: It is none of these.
+    """
     if _SPAN.fullmatch(text):
-        return since_ms + span_ms(text)
+        return now_ms + span_ms(text)
+    return _last_ms(text)
+
+
+def past_ms(text: str, now_ms: int) -> int:
+    """Read the beginning of a range: now, a span back such as 90d, a date in UTC, or a time.
+
+    Raises:
+        InvalidRequest: It is none of these.
+    """
+    if text == NOW:
+        return now_ms
+    if _SPAN.fullmatch(text):
+        return now_ms - span_ms(text)
+    return _date_ms(text, _MOMENT)
+
+
+def past_end_ms(text: str, now_ms: int) -> int:
+    """Read the end of a range, inclusive: like `past_ms`, but a date includes its whole day.
+
+    Raises:
+        InvalidRequest: It is none of these.
+    """
+    return _last_ms(text) if _is_date(text) else past_ms(text, now_ms)
+
+
+def _last_ms(text: str) -> int:
+    return _date_ms(text, _MOMENT) + (DAY_MS - 1 if _is_date(text) else 0)
+
+
+def _is_date(text: str) -> bool:
+    return _DATE.fullmatch(text) is not None
+
+
+def _date_ms(text: str, wanted: str) -> int:
+    """Weeks such as 2027-W05 are refused: ISO 8601 reads them as their Mondays."""
     try:
+        if "W" in text:
+            raise ValueError
         return ms_of_iso(text)
     except ValueError:
-        raise InvalidRequest(f"{text!r} is no moment; write 90d or 2027-01-31.") from None
+        raise InvalidRequest(f"{text!r} is no {wanted}.") from None
 
 
 def fields(row: AccountRow | KeyRow) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import re
 import secrets
 from contextlib import aclosing
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from onebook.cli.common import console, print_table, reported, run
 from onebook.cli.credentials import exchange_service, safe
-from onebook.cli.operator import ConfigFile, moment_ms, now_ms
+from onebook.cli.operator import ConfigFile, now_ms, past_end_ms, past_ms
 from onebook.core import iso
 from onebook.errors import InvalidRequest, naming
 from onebook.model import MINUTE_MS
@@ -30,7 +29,6 @@ PROGRESS_S: Final = 0.2
 WAIT_SHOWN_S: Final = 1.0
 DEADLINE_S: Final = 24 * 3_600.0
 EXIT_INCOMPLETE: Final = 1
-_DAYS_AGO = re.compile(r"\d{1,6}[smhd]", re.ASCII)
 
 transactions_app = typer.Typer(
     no_args_is_help=True, help="Transactions of exchange accounts, in one form."
@@ -64,9 +62,20 @@ def fetch(
         typer.Option(help="Types, comma separated.", show_default="all but ledger and holdings"),
     ] = "",
     since: Annotated[
-        str, typer.Option("--from", help="A date (UTC), a span back such as 90d, or all.")
+        str,
+        typer.Option(
+            "--from",
+            help="First day (UTC) or time, such as 2025-01-01 or 2025-01-01T00:00+01:00; a span "
+            "back, such as 90d; or all.",
+        ),
     ] = "30d",
-    until: Annotated[str, typer.Option("--to", help="A date (UTC), or now.")] = "now",
+    until: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="Last day (UTC), such as 2025-12-31, included whole; a time, a span back, or now.",
+        ),
+    ] = "now",
     form: Annotated[
         str,
         typer.Option(
@@ -92,8 +101,8 @@ def fetch(
         exchange=exchange,
         transaction_types=[word.strip() for word in types.split(",") if word.strip()],
         testnet=testnet,
-        start_time=None if since == ALL else _moment(since, now),
-        end_time=_moment(until, now),
+        start_time=None if since == ALL else past_ms(since, now),
+        end_time=past_end_ms(until, now),
         verify=verify,
     )
     if output.is_dir():
@@ -236,12 +245,3 @@ def _sentence(check: ProofCheck) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _moment(text: str, now: int) -> int:
-    """A moment of the past: now, a span back, a date."""
-    if text == "now":
-        return now
-    if _DAYS_AGO.fullmatch(text):
-        return 2 * now - moment_ms(text, now)
-    return moment_ms(text, now)

@@ -137,8 +137,8 @@ class AsyncOnebook:
         Args:
             exchange: Such as bybit.
             types: Unified and exchange names, or one; none: all but ledger and holdings.
-            start: Oldest time, with a time zone, or Unix ms; none: 30 days before `end`.
-            end: Newest time; none: now.
+            start: Oldest time, inclusive, with a time zone, or Unix ms; none: 30 days before `end`.
+            end: Newest time, inclusive; none: now.
             page_records: Records of one request, up to 10,000.
             partial_allowed: Whether to end without an exception where records are missing.
             options: testnet, include_raw, verify.

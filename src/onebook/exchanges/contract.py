@@ -132,6 +132,13 @@ class BookRefused(Struct, frozen=True, gc=False):
     reason: str
 
 
+class BookHalted(Struct, frozen=True, gc=False):
+    """The exchange does not trade this instrument now: offline, and subscribed again later."""
+
+    instrument: Instrument
+    reason: str
+
+
 class SnapshotFailed(Struct, frozen=True, gc=False):
     """The exchange did not give the whole book that was asked for; its stream goes on."""
 
@@ -200,6 +207,7 @@ Output = (
     | Acknowledged
     | Renewed
     | BookRefused
+    | BookHalted
     | SnapshotFailed
     | Unnamed
     | SlowDown

@@ -12,7 +12,9 @@ joins.)
 
 Binary messages are a `PushDataV3ApiWrapper`: channel = 1, symbol = 3, sendTime = 6 (ms), and in 313
 a `PublicAggreDepthsV3Api`: asks = 1 and bids = 2 (price = 1, quantity = 2; "0" removes),
-eventType = 3, fromVersion = 4, toVersion = 5. A side without changes is absent.
+eventType = 3, fromVersion = 4, toVersion = 5. A side without changes is absent. A push without its
+313 is no data (tardis-node skips it, at two places): a change that it should have had is seen as a
+gap at the next one.
 
 Text messages are JSON; a refusal has the code 0 too, and an unknown pair is "blocked":
 
@@ -52,6 +54,7 @@ from onebook.exchanges.channel import (
     verbs,
 )
 from onebook.exchanges.contract import (
+    EXPECTED,
     NO_LEVELS,
     Exchange,
     Fetch,
@@ -108,6 +111,8 @@ def data(books: dict[str, Join], frame: bytes) -> Outputs | None:
     if book is None:
         return None
     levels: bytes = push.depths
+    if not levels:
+        return EXPECTED
     versions = _versions(levels)
     first, final = int(versions.first), int(versions.final)
     if not 0 < first <= final <= SEQUENCE_MAX:

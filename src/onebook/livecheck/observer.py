@@ -18,6 +18,7 @@ from onebook.core import Book
 from onebook.core.types import LevelError
 from onebook.exchanges.contract import (
     Alive,
+    BookHalted,
     BookRefused,
     Closing,
     Connector,
@@ -235,6 +236,8 @@ class Observer:
                     self._refused(FindingKind.REFUSED, words, frame, instrument.symbol)
                 case Closing(words):
                     self._refused(FindingKind.CLOSE_ANNOUNCED, words, frame)
+                case BookHalted(instrument, words):
+                    self._refused(FindingKind.MAINTENANCE, words, frame, instrument.symbol)
                 case Trading(open=False, reason=words):
                     self._refused(FindingKind.MAINTENANCE, words, frame)
             self._form(kind, frame)
@@ -291,7 +294,7 @@ class Observer:
             book.heard_at = now
 
     def _form(self, kind: str, frame: bytes) -> None:
-        key = (kind, form_of(frame, self._names))
+        key = (kind, self._redactor.text(form_of(frame, self._names)))
         if key not in self.forms and len(self.forms) >= FORMS_MAX:
             return
         noted = self.forms.setdefault(key, Noted())
@@ -322,7 +325,13 @@ class Observer:
         detail = _without_numbers(book.detail)
         words = f"{reason}: {detail}" if detail else reason.value
         match reason:
-            case Reason.SUBSCRIBING | Reason.RENEWING | Reason.CLOSING | Reason.REFUSED:
+            case (
+                Reason.SUBSCRIBING
+                | Reason.RENEWING
+                | Reason.CLOSING
+                | Reason.REFUSED
+                | Reason.HALTED
+            ):
                 return  # seen as an output, or no fault
             case Reason.UNREACHABLE:
                 self.note(FindingKind.UNREACHABLE, book.detail)

@@ -27,6 +27,7 @@ from onebook.nodes.demand import LocalInterest, encode_interest, page_asked
 from onebook.nodes.effects import Effect, apply
 from onebook.nodes.list_reader import RemoteListReader
 from onebook.nodes.members import NodeHeartbeat, NodeRole
+from onebook.nodes.payloads import WireError
 from onebook.nodes.placement import BookKey, ranking
 from onebook.nodes.presence import Presence
 from onebook.nodes.replica import Replica
@@ -157,6 +158,7 @@ class RemoteSupervisor:
             lister=self._lister,
             subject=lambda node: self.presence.subjects.request(node, LIST),
             timeout_s=settings.request_timeout_s,
+            refusals=self.presence.refusals,
         )
 
     async def __aenter__(self) -> Self:
@@ -232,8 +234,12 @@ class RemoteSupervisor:
         )
 
     def _answer_wants(self, payload: bytes, reply: str) -> None:
-        page = page_asked(payload)
-        if reply and page is not None:
+        try:
+            page = page_asked(payload)
+        except WireError as error:
+            self.presence.refusals.refused("request", error, None)
+            return
+        if reply:
             self._bus.publish(reply, encode_interest(self._wants.page(page)))
 
     def _members_changed(self) -> None:
@@ -313,15 +319,21 @@ class RemoteSupervisor:
         """A feeds node published a message about a book (the hot path)."""
         self._applied += 1
         replica = followed.replica
+        frame = None
         try:
-            effects = replica.received(wire.frame_of(payload))
-        except wire.WireError as error:
-            log.warning("A node sent %s about %s.", error, followed.key.text)
-            effects = replica.lost()
+            frame = wire.frame_of(payload)
+            effects = replica.received(frame)
+        except WireError as error:
+            self._refuse(error, frame)
+            return
         if effects:
             self._act(followed, effects)
         elif not replica.settled:
             self._pending[followed.key] = None
+
+    def _refuse(self, error: WireError, frame: wire.NodeMessage | None) -> None:
+        """A message about a book is refused; `frame` is its head, if that could be decoded."""
+        self.presence.refusals.refused("book", error, None if frame is None else frame.node)
 
     def _act(self, followed: Followed, effects: Sequence[Effect]) -> None:
         """Execute a replica's effects."""
@@ -349,8 +361,8 @@ class RemoteSupervisor:
                 self._settings.request_timeout_s,
             )
             frame = wire.frame_of(payload) if payload else None
-        except wire.WireError as error:
-            log.warning("A node answered %s about %s.", error, followed.key.text)
+        except WireError as error:
+            self.presence.refusals.refused("book", error, node)
             frame = None
         finally:
             self._requests -= 1
@@ -363,8 +375,8 @@ class RemoteSupervisor:
             SNAPSHOTS.labels("live" if live else "not_live").inc()
         try:
             effects = followed.replica.answered(node, frame)
-        except wire.WireError as error:
-            log.warning("A node answered %s about %s.", error, followed.key.text)
+        except WireError as error:
+            self._refuse(error, frame)
             return
         self._act(followed, effects)
 
